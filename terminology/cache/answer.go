@@ -15,38 +15,36 @@ type Answer struct {
 	// Status is the HTTP status. 200 is stored and, for a short time, 404, 410 and 422.
 	Status int
 
-	// Header is the answer's header. Cache-Control, Expires, Age, Date and Vary decide about its lifetime (RFC 9111
-	// §5). Content-Type, Content-Language, Content-Location, Last-Modified, and ETag for validation, are stored with
-	// the answer; all else reaches only the first client.
+	// Header is the answer's header. Cache-Control, Expires, Age, Date and Vary decide its lifetime (RFC 9111 §5).
+	// Content-Type, Content-Language, Content-Location, Last-Modified, and ETag for validation, are stored with the
+	// answer; all others reach only the first client.
 	Header http.Header
 
 	// Body is the whole body, without a content coding. It does not change.
 	Body []byte
 
 	// EntityTag is the opaque part of a strong entity tag of the body, for a producer whose answers also reach clients
-	// past the cache: both have one tag then. Default: one is made of the bytes.
+	// past the cache, with the same tag. Default: one is made of the bytes.
 	EntityTag string
 
-	// Negative says that an answer with status 200 stands in for a better one: it is stored as briefly as a 404.
+	// Negative says that an answer with status 200 stands in for a better one, and is stored as briefly as a 404.
 	// Default: false.
 	Negative bool
 
-	// Tags are the canonical URLs, with |version where one was chosen, of the value sets, code systems and concept maps
-	// that the answer was made from. Nil: they are not known, and any change of a definition invalidates the answer.
+	// Tags are the canonical URLs, with |version if one was chosen, of the value sets, code systems and concept maps
+	// that the answer was made from. Default: nil, any change of a definition invalidates the answer.
 	Tags []string
 }
 
 // Producer makes an answer. Its request is the client's, normalised: a GET or a POST whose header has only what the key
-// holds, credentials, and what identifies it in traces. The producer must not look at anything else that differs
-// between requests.
+// holds, credentials, and what identifies it in traces. The producer must not use anything else that differs between
+// requests. The request's context outlives that of the client, since others may wait for the same answer.
 //
 // To validate a stale answer, the request has If-None-Match or If-Modified-Since. An Answer with status 304 then says
 // that the old one is still good.
 //
-// Return an error for what is not a whole and valid answer of FHIR: a server's failure (5xx), a body cut off, a page in
-// HTML. It is not stored, and a stale answer takes its place if there is one.
-//
-// The request's context outlives that of the client, since others may wait for the same answer.
+// What is not a whole and valid FHIR answer is an error: a server's failure (5xx), a body cut off, a page in HTML. It is
+// not stored, and a stale answer takes its place if there is one.
 type Producer func(r *http.Request) (*Answer, error)
 
 // Call is a request as its handler knows it.
@@ -57,23 +55,23 @@ type Call struct {
 	// Principal is whom the request was authorised for.
 	Principal Principal
 
-	// Body is the body of a POST in a canonical form, which the producer gets as the request's body. It is
-	// not changed any more.
+	// Body is the body of a POST in a canonical form, which becomes the body of the producer's request. It does not
+	// change.
 	Body []byte
 
 	// Produce makes the answer. Required.
 	Produce Producer
 
-	// Detach returns the context for Produce, which may use it after the client's request. It is called before that
-	// ends. Default: nil, the request's context may be used at any time.
+	// Detach returns a context that Produce may use after the client's request has ended. It is called before that.
+	// Default: nil, the request's own context may be used.
 	Detach func(context.Context) context.Context
 }
 
-// passed are the headers that a producer gets although no key holds them: answers do not depend on them, or the caller
-// said so by [VaryByNone].
+// passed are the headers that a producer gets although no key holds them. Answers do not depend on them, unless the
+// caller says otherwise by [Scheme.VaryBy].
 var passed = []string{"Authorization", "Cookie", "Traceparent", "Tracestate", "X-Request-Id"}
 
-// request returns the request for the producer: of r, only what the key holds.
+// request returns the request for the producer, with only what the key holds.
 func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
 	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
 	for _, names := range [...][]string{passed, c.Scheme.Headers} {

@@ -17,32 +17,30 @@ type Options struct {
 	// 64 MiB.
 	MaxSize int64
 
-	// TTL is how long an answer stays fresh that says nothing of its lifetime, and the longest that any does. Default:
-	// 1 hour.
+	// TTL is the lifetime of an answer that states none, and the longest of any. Default: 1 hour.
 	TTL time.Duration
 
-	// NegativeTTL is the same for negative answers (404, 410, 422), which are never used stale. For the same time a
-	// stale answer is used before its origin, having failed, is asked again. Default: 10 seconds.
+	// NegativeTTL is the same for negative answers (404, 410, 422), which are never used stale. It is also how long an
+	// origin that failed is not asked again if there is a stale answer. Default: 10 seconds.
 	NegativeTTL time.Duration
 
-	// FailureTTL is how long a failure of the origin (a status of 5xx or 429, an [Unavailable]) is the answer to all
-	// requests with the same key. A longer Retry-After counts instead, up to [MaxRetryAfter]. Default: 1 second.
-	// Negative: a failure without Retry-After is shared only by those who wait for the same answer.
+	// FailureTTL is how long a failure of the origin (a status of 5xx or 429, an [Unavailable]) answers all requests with
+	// the same key. Retry-After takes precedence, up to [MaxRetryAfter]. Negative: a failure without Retry-After is
+	// shared only by requests that wait for the same answer. Default: 1 second.
 	FailureTTL time.Duration
 
 	// StaleWhileRevalidate is how long a stale answer is used while a new one is made in the background (RFC 5861 §3).
-	// The answer itself may say less. Default: 0, the client waits for the new one.
+	// The answer may say less. Default: 0, the client waits for the new one.
 	StaleWhileRevalidate time.Duration
 
-	// StaleIfError is how long a stale answer is used when no new one can be made (RFC 5861 §4). The answer itself may
-	// say less. Default: 0, the client gets the failure.
+	// StaleIfError is how long a stale answer is used when no new one can be made (RFC 5861 §4). The answer may say
+	// less. Default: 0, the client gets the failure.
 	StaleIfError time.Duration
 
-	// MaxAge is how long clients may use an answer without asking again; no invalidation reaches them in that time.
-	// Default: 0, they validate each time.
+	// MaxAge is how long clients may use an answer without validating it, unreached by invalidations. Default: 0.
 	MaxAge time.Duration
 
-	// Timeout is how long a producer may take before its context ends. Default: 30 seconds.
+	// Timeout bounds a producer's work. Default: 30 seconds.
 	Timeout time.Duration
 }
 
@@ -65,7 +63,7 @@ func (o Options) withDefaults() *Options {
 	return &o
 }
 
-// Cache stores answers. It is safe for concurrent use, has no goroutine but while an answer is being made, and needs no
+// Cache stores answers. It is safe for concurrent use, has no goroutines except while an answer is made, and needs no
 // closing. Make one with [New].
 type Cache struct {
 	options *Options
@@ -81,12 +79,12 @@ func New(options Options) *Cache {
 	return c
 }
 
-// ErrNotKept is returned for a request with only-if-cached when there is no stored answer that it may get: status 504
-// (RFC 9111 §5.2.1.7).
+// ErrNotKept is returned for a request with only-if-cached if there is no stored answer for it: status 504 (RFC 9111
+// §5.2.1.7).
 var ErrNotKept = errors.New("no answer is kept, and the request forbids to ask for one")
 
-// Serve answers a request with a stored answer, or with what call.Produce makes, which it then stores if it may. Where
-// it returns an error, the producer's, it has written nothing.
+// Serve answers a request with a stored answer, or with what call.Produce makes, which it then stores if allowed. If it
+// returns the producer's error, it has written nothing.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error {
 	asked := clientDirectivesOf(r.Header)
 	if asked.noStore || !isCacheable(r.Method) {
@@ -135,8 +133,8 @@ func (c *Cache) lookup(r *http.Request, call *Call) (*entry, *target, error) {
 	return c.store.get(t.key, raw), &t, nil
 }
 
-// forward answers with what the producer makes, or, if that fails, with a stale answer that may be used then. why is
-// the parameter fwd of Cache-Status.
+// forward answers with what the producer makes or, if that fails, with a stale answer if allowed. why is the parameter fwd
+// of Cache-Status.
 func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *target, old *entry, why string) error {
 	c.misses.Add(1)
 	f, err := c.fetch(r, call, t, old)
@@ -164,8 +162,8 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 	return c.write(w, r, call, res.entry, now, []string{status})
 }
 
-// bypass answers past the cache. The producer still gets the normalised request, if the request can be understood, and
-// a GET for a HEAD, whose header describes the same body.
+// bypass answers past the cache. The producer still gets the normalised request if the request can be understood, and a
+// GET for a HEAD.
 func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why string) error {
 	asked := r
 	if t, err := call.Scheme.target(r, call.Principal, call.Body); err == nil && isCacheable(r.Method) {
@@ -181,7 +179,7 @@ func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why s
 	return relay(w, r, call, answer, cacheName+"; fwd="+why)
 }
 
-// Stats counts requests and answers since the cache was made, and what it holds.
+// Stats counts requests and evictions since the cache was made, and what it holds.
 type Stats struct {
 	// Hits, Stale and Misses are requests answered by a fresh answer, by a stale one, and by the producer. A stale answer
 	// after a failure counts in Misses too.

@@ -14,7 +14,7 @@ import (
 // coding is a content coding (RFC 9110 §8.4.1).
 type coding uint8
 
-// The codings, the most wanted last where a client wants them alike.
+// The codings. Of those that a client wants equally, the last is used.
 const (
 	identity coding = iota
 	gzipped
@@ -22,8 +22,8 @@ const (
 	codings // their number
 )
 
-// names are the codings in headers. suffixes end the entity tags of coded forms; they differ from those of Caddy's
-// encode, which strips its own.
+// names are the codings in headers. suffixes end the entity tags of coded forms, and differ from those of Caddy's encode,
+// which strips its own.
 var (
 	names    = [codings]string{"", "gzip", "zstd"}
 	suffixes = [codings]string{"", "-gz", "-zs"}
@@ -32,13 +32,13 @@ var (
 // minCompressed is the size from which bodies are compressed: smaller ones fit into one packet.
 const minCompressed = 1024
 
-// weights are how much a client wants each coding, in thousandths; 0 is not at all.
+// weights are how much a client wants each coding, in thousandths; 0: not at all.
 type weights [codings]int
 
-// unnamed is the weight of identity where it is not named: acceptable, but last.
+// unnamed is the weight of identity if it is not named: acceptable, but last.
 const unnamed = 1
 
-// acceptedCodings reads Accept-Encoding (RFC 9110 §12.5.3). Without the header, nothing is coded.
+// acceptedCodings reads Accept-Encoding (RFC 9110 §12.5.3). Without it, nothing is coded.
 func acceptedCodings(values []string) (w weights) {
 	w = weights{identity: unnamed}
 	var named [codings]bool
@@ -113,7 +113,7 @@ type encoding struct {
 
 const formOverhead = 250
 
-// newForm makes a form of a body that is coded already; tag is that of the plain body.
+// newForm makes a form of a coded body; tag is that of the plain body.
 func newForm(c coding, body []byte, tag string) *form {
 	tag += suffixes[c]
 	return &form{coding: c, body: body, tag: tag, etag: []string{`"` + tag + `"`}, length: []string{strconv.Itoa(len(body))}}
@@ -147,8 +147,8 @@ var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// choose returns the form to write: in the coding that the client wants most, or plain as long as compressing does not
-// pay, which it does from the second use on. grown is by how much the entry has grown.
+// choose returns the form to write: in the coding that the client wants most, or plain while compression does not pay,
+// which it does from the second use on. grown is by how much the entry has grown.
 func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	plain := e.forms[identity].Load()
 	mustCode := accepts[identity] == 0

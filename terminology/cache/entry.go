@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// entry is a stored answer, ready to be written. Only atomic fields change, and what the store keeps of it.
+// entry is a stored answer, ready to be written. Only its atomic fields and its place change.
 type entry struct {
 	key     Key
 	status  int
-	origin  http.Header // of the producer's answer: what is kept of it
-	headers []field     // what is written besides what is made for each answer
+	origin  http.Header // the storedHeaders of the producer's answer
+	headers []field     // the writtenHeaders of origin
 	tags    []string
 	forms   [codings]encoding
 	made    time.Time // at its origin
@@ -23,7 +23,7 @@ type entry struct {
 
 	uses  atomic.Uint32 // how often it was written, up to two
 	stamp atomic.Pointer[stamp]
-	retry atomic.Int64 // when to ask again, after a failure or while it is being asked, in Unix nanoseconds
+	retry atomic.Int64 // when to ask again, after a failure or while asking, in Unix nanoseconds
 
 	place place // guarded by the store
 }
@@ -33,11 +33,9 @@ type field struct {
 	values []string
 }
 
-// storedHeaders are the headers of the producer's answer that an entry holds.
 var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Last-Modified", "Etag", "Cache-Control", "Expires"}
 
-// writtenHeaders are those written as they are. ETag is not: the producer's names its own bytes, not ours in another
-// coding.
+// writtenHeaders are written as they are. ETag is not, since ours may be of another coding.
 var writtenHeaders = storedHeaders[:4]
 
 func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
@@ -45,14 +43,14 @@ func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
 	e.origin = make(http.Header, len(storedHeaders))
 	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {
-			e.origin[name] = slices.Clip(values) // what is appended by others is not ours
+			e.origin[name] = slices.Clip(values) // so that appending does not write into ours
 		}
 	}
 	e.prepare(a.Body, a.EntityTag)
 	return e
 }
 
-// prepare makes what is written of the body and of origin, and a tag if there is none.
+// prepare makes the headers of origin and the plain form of the body, with a tag if there is none.
 func (e *entry) prepare(body []byte, tag string) {
 	for _, name := range writtenHeaders {
 		if values := e.origin[name]; len(values) > 0 {
@@ -88,12 +86,11 @@ func (o *Options) revalidated(old *entry, t *target, a *Answer, now time.Time) (
 	return e, ok
 }
 
-// entryOverhead is what an entry takes beside its contents: structs, the header map, its places in the store's lists
-// and maps. A test measures it.
-const entryOverhead = 1500
-
-// tagOverhead is what the index takes for a tag.
-const tagOverhead = 260
+// What an entry and a tag take in bytes beside their contents, as a test measures it.
+const (
+	entryOverhead = 1500
+	tagOverhead   = 260
+)
 
 // cost returns the bytes that an entry takes, without its aliases.
 func (e *entry) cost() int64 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// entityTags yields the opaque parts of the tags in If-None-Match, or * (RFC 9110 §13.1.2); weak ones match too. It
-// ends at what is no list of tags.
+// entityTags yields the opaque parts of the tags in If-None-Match, or * (RFC 9110 §13.1.2); weak tags match too. It ends
+// at a syntax error.
 func entityTags(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, rest := range values {
@@ -33,7 +33,7 @@ func entityTags(values []string) func(yield func(string) bool) {
 	}
 }
 
-// matched returns a form of the entry that the client has already and accepts, or nil.
+// matched returns a form of the entry that the client already has and accepts, or nil.
 func (e *entry) matched(header http.Header, accepts *weights) *form {
 	values := header["If-None-Match"]
 	if len(values) == 0 || e.status != http.StatusOK {

@@ -8,21 +8,19 @@ type segment struct {
 	bytes int64
 }
 
-// The segments.
 const (
-	window    = iota // of what is new
-	probation        // of what was used once since it left the window
-	protected        // of what was used again
+	window    = iota // new entries
+	probation        // not used since they left the window
+	protected        // used since then
 )
 
-// Bounds within the store: the window has 1 of windowShare parts of it; the protected segment 4 of 5 parts of
-// the rest; one entry no more than 1 of entryShare, so that it cannot drive out all others.
+// Bounds within the store: the window has 1/windowShare of it, the protected segment 4/5 of the rest, and one entry at
+// most 1/entryShare, so that it cannot evict all others.
 const (
 	windowShare = 100
 	entryShare  = 4
 )
 
-// touch notes a use.
 func (s *store) touch(e *entry) {
 	if e.place.segment != probation {
 		s.segments[e.place.segment].MoveToFront(e.place.element)
@@ -51,7 +49,6 @@ func (s *store) move(e *entry, to int) {
 	s.segments[to].bytes += e.place.size
 }
 
-// take takes an entry out of its segment.
 func (s *store) take(e *entry) {
 	if e.place.element != nil {
 		from := &s.segments[e.place.segment]
@@ -76,7 +73,7 @@ func (s *store) balance() {
 	}
 }
 
-// admit moves a candidate from the window to the main part if it is used more often than what has to leave for it, and
+// admit moves a candidate from the window to the main part if it is used more than the entries that have to make room, and
 // removes it otherwise.
 func (s *store) admit(candidate *entry) {
 	need := s.mainBytes() + candidate.place.size - s.mainMax
@@ -104,7 +101,7 @@ func (s *store) admit(candidate *entry) {
 	s.move(candidate, probation)
 }
 
-// victim returns the entry to leave next: the one after another, or the first.
+// victim returns the entry to evict after another one, or the first.
 func (s *store) victim(after *entry) *entry {
 	if after == nil {
 		if e := s.segments[probation].last(); e != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Unavailable is the error of a [Producer] whose origin failed. For [Options.FailureTTL] it answers all requests with
-// the same key, so that a crowd does not reach an origin in trouble.
+// Unavailable is the error of a [Producer] whose origin failed. For [Options.FailureTTL] it answers all requests with the
+// same key, to spare an origin in trouble.
 type Unavailable struct {
-	// RetryAfter is how long not to ask the origin again (RFC 9110 §10.2.3). Default: 0, it did not say.
+	// RetryAfter is the origin's Retry-After (RFC 9110 §10.2.3). Default: 0, it did not say.
 	RetryAfter time.Duration
 
 	// Err is the cause. Required.
@@ -28,11 +28,11 @@ func (e *Unavailable) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Unavailable) Unwrap() error { return e.Err }
 
-// MaxRetryAfter is the longest Retry-After that counts, so that a mistake in one header does not end service.
+// MaxRetryAfter is the longest Retry-After that counts, so that a mistaken header does not stop service.
 const MaxRetryAfter = 5 * time.Minute
 
-// RetryAfter returns the time that a Retry-After header says from now on (RFC 9110 §10.2.3), at most [MaxRetryAfter]; 0
-// if there is none that can be read.
+// RetryAfter returns the time to wait by a Retry-After header (RFC 9110 §10.2.3), at most [MaxRetryAfter]; 0 if there is
+// none that can be read.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	var wait time.Duration
@@ -44,32 +44,30 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return min(max(0, wait), MaxRetryAfter)
 }
 
-// Seconds writes a duration for Retry-After: whole seconds, rounded up.
+// Seconds formats a duration for Retry-After: whole seconds, rounded up.
 func Seconds(wait time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
 }
 
-// maxFailures and maxFailureBody bound what is remembered of failures: how many questions, and how large the body of
-// an answer may be, in bytes.
 const (
-	maxFailures    = 1000
-	maxFailureBody = 16 << 10
+	maxFailures    = 1000     // that are remembered
+	maxFailureBody = 16 << 10 // bytes
 )
 
 // failure is an origin's failure.
 type failure struct {
-	res   *result // nil where there is an error
+	res   *result // nil if there is an error
 	err   error
 	said  bool // by Retry-After
 	until time.Time
 }
 
-// failures are the latest failures of an generation.
+// failures are the latest failures of a generation.
 type failures struct {
 	byKey boundedcache.Cache[[sha256.Size]byte, failure]
 }
 
-// get returns the failure for a key while the origin is not to be asked again. Its Retry-After is what is left.
+// get returns the failure for a key while the origin is not to be asked again, with the Retry-After that is left.
 func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err error) {
 	last, ok := f.byKey.Get(key.sum)
 	if !ok || !now.Before(last.until) {

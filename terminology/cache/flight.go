@@ -31,7 +31,7 @@ func (r *result) status() (status string) {
 	return status
 }
 
-// fetch is a request to the producer. It is made in advance, since the client's own request may end before the answer.
+// fetch is a request to the producer. It is made in advance, since the client's own request may end before that.
 type fetch struct {
 	target     *target
 	request    *http.Request // for the producer
@@ -44,21 +44,21 @@ func (c *Cache) fetch(r *http.Request, call *Call, t *target, old *entry) (*fetc
 	if t == nil {
 		normalised, err := call.Scheme.target(r, call.Principal, call.Body)
 		if err != nil {
-			return nil, err // cannot be: the same request was understood before
+			return nil, err
 		}
 		t = &normalised
 	}
 	return &fetch{t, call.request(r, t.representation, old), call.Produce, old, c.store.currentGeneration()}, nil
 }
 
-// collapse asks the producer once for all who want the same at the time, or shortly after it failed. An answer that may
-// not be stored, and is no failure, is for the first client alone; the others ask for themselves. The answer is made to
-// the end even if its client has gone.
+// collapse asks the producer once for all requests that want the same at the time, or shortly after it failed. An answer
+// that may not be stored, and is no failure, is only for the first client; the others ask for themselves. The answer is
+// finished even if its client has gone.
 func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed bool, err error) {
 	led := false
 	done := f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
 		if e := c.store.peek(f.target.key); e != nil && e != f.old {
-			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // it was made since we looked
+			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // stored since the look-up
 		}
 		if res, failed, err := f.generation.failures.get(f.target.key, time.Now()); failed {
 			return res, err
@@ -84,7 +84,7 @@ func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed 
 	return res, false, err
 }
 
-// refresh asks the producer in the background, unless that is going on or has just failed.
+// refresh asks the producer in the background, unless that is under way or has just failed.
 func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now time.Time) {
 	retry := old.retry.Load()
 	pause := now.Add(c.options.Timeout).UnixNano()
@@ -107,7 +107,7 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 	})
 }
 
-// failed notes that a stale entry could not be replaced, so that its origin is left alone for a while.
+// failed notes that a stale entry could not be replaced, so that its origin is not asked for a while.
 func (c *Cache) failed(old *entry, now time.Time) {
 	old.retry.Store(now.Add(c.options.NegativeTTL).UnixNano())
 }
@@ -142,7 +142,7 @@ func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 	keep = keep && res.entry != nil
 	res.stored = keep && c.store.add(res.entry, f.generation, now)
 	if f.old != nil && !keep && !res.failed() {
-		c.store.discard(f.old) // what is true now may not be kept, so what was true before may not either
+		c.store.discard(f.old) // it is outdated, and the new one may not be stored
 	}
 	return res, nil
 }
@@ -152,11 +152,8 @@ func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Sta
 
 // PanicError is the error for a producer that panicked. The panic ends here, since others may be waiting.
 type PanicError struct {
-	// Value is what it panicked with.
-	Value any
-
-	// Stack is where it panicked, as [debug.Stack] has it: for logs, not for clients.
-	Stack []byte
+	Value any    // of the panic
+	Stack []byte // as [debug.Stack] has it; not for clients
 }
 
 // Error implements error.
@@ -164,7 +161,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("making the answer panicked: %v", e.Value)
 }
 
-// Unwrap returns Value if it is an error, such as [http.ErrAbortHandler].
+// Unwrap returns Value if that is an error, such as [http.ErrAbortHandler].
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

@@ -45,26 +45,25 @@ func (d directives) seconds(name string) (value time.Duration, ok bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// freshness is for how long an answer may be used.
+// freshness is how long an answer may be used.
 type freshness struct {
 	age time.Duration // when it came here
 
-	// Counted from when the answer was made, which is age before it came here.
-	fresh                time.Duration // to be used without asking
-	staleWhileRevalidate time.Duration // to be used while asking (RFC 5861 §3)
-	staleIfError         time.Duration // to be used if asking fails (RFC 5861 §4)
-	kept                 time.Duration // to be kept, since it may at least be asked about
+	// Counted from when the answer was made, which was age before it came here.
+	fresh                time.Duration // used without asking
+	staleWhileRevalidate time.Duration // used while asking (RFC 5861 §3)
+	staleIfError         time.Duration // used if asking fails (RFC 5861 §4)
+	kept                 time.Duration // kept at least for validation
 }
 
-// isNegative reports whether a status says that there is nothing for now.
 func isNegative(status int) bool {
 	return status == http.StatusNotFound || status == http.StatusGone || status == http.StatusUnprocessableEntity
 }
 
 func (a *Answer) isNegative() bool { return a.Negative || isNegative(a.Status) }
 
-// freshnessOf returns how long an answer may be used, and whether it may be stored at all (RFC 9111 §3). The lifetime
-// is what the answer says, at most what the operator allows; the latter if it says nothing.
+// freshnessOf returns how long an answer may be used, and whether it may be stored at all (RFC 9111 §3). The lifetime is
+// what the answer says, and at most and by default what the options say.
 func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, ok bool) {
 	d := parseDirectives(a.Header["Cache-Control"])
 	switch {
@@ -72,7 +71,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 		len(a.Body) == 0,
 		d.has("no-store"),
 		d.has("private") && !key.personal,
-		len(a.Header["Set-Cookie"]) > 0, // is for one client, whatever else the answer says
+		len(a.Header["Set-Cookie"]) > 0, // is for one client
 		!varyIsKept(a.Header["Vary"], key):
 		return f, false
 	}
@@ -104,7 +103,7 @@ func isFailure(status int) bool {
 	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
-// canRevalidate reports whether an answer is worth storing for validation alone.
+// canRevalidate reports whether an answer is worth storing just for validation.
 func canRevalidate(a *Answer) bool {
 	return a.Status == http.StatusOK && a.Header.Get("Etag") != ""
 }
@@ -130,7 +129,7 @@ func saidLifetime(d directives, header http.Header, now time.Time) (lifetime tim
 	}
 	end, err := http.ParseTime(expires[0])
 	if err != nil {
-		return 0, true // what is no date is a date in the past (RFC 9111 §5.3)
+		return 0, true // an invalid date is in the past (RFC 9111 §5.3)
 	}
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		now = date
@@ -149,8 +148,8 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	return max(0, age)
 }
 
-// varyIsKept reports whether the key holds all that Vary names (RFC 9111 §4.1). The producer gets no other headers but
-// credentials, so these are what is left.
+// varyIsKept reports whether the key holds all that Vary names (RFC 9111 §4.1): of the headers that the producer gets, only
+// credentials may be missing.
 func varyIsKept(vary []string, key Key) bool {
 	for name := range listItems(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })
@@ -163,10 +162,10 @@ func varyIsKept(vary []string, key Key) bool {
 
 // clientDirectives are a request's Cache-Control (RFC 9111 §5.2.1).
 type clientDirectives struct {
-	noStore      bool          // nothing kept, and nothing kept used
-	noCache      bool          // nothing used that was not asked about
-	onlyIfCached bool          // nothing asked
-	maxAge       time.Duration // nothing older than that; negative: as old as may be
+	noStore      bool
+	noCache      bool
+	onlyIfCached bool
+	maxAge       time.Duration // negative: any
 }
 
 func clientDirectivesOf(header http.Header) clientDirectives {

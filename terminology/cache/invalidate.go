@@ -42,8 +42,8 @@ func (e *entry) indexKeys() iter.Seq[string] {
 	}
 }
 
-// depends reports whether an entry depends on a version of a definition, or on the current one. An empty version is
-// any.
+// depends reports whether an entry depends on a version of a definition, or on whichever is current. An empty version
+// means any.
 func (e *entry) depends(canonical, version string) bool {
 	if version == "" || e.tags == nil {
 		return true
@@ -56,11 +56,9 @@ func (e *entry) depends(canonical, version string) bool {
 	return false
 }
 
-// InvalidateTag removes the answers that depend on a definition, and those without known tags, and returns their
-// number. With a version (url|version), it removes those that name this one or none.
-//
-// As with all invalidations, an answer being made at the time still goes to those who wait for it, but is not stored;
-// later requests cause a new one.
+// InvalidateTag removes the answers that depend on a definition, and those without known tags, and returns their number.
+// With a version (url|version), it removes those that name this one or none. An answer being made at the time still goes
+// to those who wait for it, but is not stored, and later requests get a new one.
 func (c *Cache) InvalidateTag(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
@@ -68,8 +66,8 @@ func (c *Cache) InvalidateTag(canonical string) int {
 	})
 }
 
-// InvalidateSystem removes the answers that depend on a code system, as [Cache.InvalidateTag] does, and on the value
-// sets that it implies: url?fhir_vs, url?fhir_vs=isa/code.
+// InvalidateSystem removes the answers that depend on a code system, as [Cache.InvalidateTag] does, and on its implicit
+// value sets: url?fhir_vs, url?fhir_vs=isa/code.
 func (c *Cache) InvalidateSystem(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {

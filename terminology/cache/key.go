@@ -11,36 +11,25 @@ import (
 type VaryBy uint8
 
 const (
-	// VaryByUser is the default. It stores answers for one user by one client with one scope, so that no client gets what
-	// only another one may; and for the client if it acts on its own.
+	// VaryByUser, the default, stores answers for one user, client and scope, so that no client gets what only another one
+	// may; and for a client that acts on its own.
 	VaryByUser VaryBy = iota
 
-	// VaryByClient shares answers among the users of one client.
+	// VaryByClient shares answers among the users of a client.
 	VaryByClient
 
-	// VaryByNone shares answers among all: they do not depend on the client.
+	// VaryByNone shares answers among all.
 	VaryByNone
 )
 
-// Principal is whom a request was authorised for. The zero value is nobody known.
+// Principal is whom a request was authorised for, by its access token. The zero value is nobody known.
 type Principal struct {
-	// Issuer is who vouches for User and Client; names of different issuers are different names.
-	Issuer string
-
-	// User is the subject of the access token, empty where a client acts on its own.
-	User string
-
-	// Client is the client the access token was given to.
-	Client string
-
-	// Scope is the access token's.
-	Scope string
-
-	// Patient is the patient in context of the access token.
-	Patient string
-
-	// FHIRUser is the FHIR resource of the user.
-	FHIRUser string
+	Issuer   string // of User and Client, which are unique only within one
+	User     string // empty if a client acts on its own
+	Client   string
+	Scope    string
+	Patient  string // in context
+	FHIRUser string // the user's FHIR resource
 }
 
 // Scheme says what keys are made of. It does not change while in use.
@@ -48,7 +37,7 @@ type Scheme struct {
 	// Space separates handlers that share a [Cache]: those with equal spaces must have equal answers.
 	Space string
 
-	// Epoch stands for the definitions that answers are made from. Answers of another epoch are not found.
+	// Epoch identifies the definitions that answers are made from. Answers of another epoch are not found.
 	Epoch string
 
 	// VaryBy says who shares answers.
@@ -66,7 +55,7 @@ type Key struct {
 	personal bool // the answer is for one user, one client that acts on its own, or one set of credentials
 }
 
-// target is what a request selects: the key of an answer, and how it is represented.
+// target is what a request selects: the key of an answer, and its representation.
 type target struct {
 	key            Key
 	representation representation
@@ -100,7 +89,7 @@ func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t ta
 	return t, nil
 }
 
-// methodClass maps HEAD to GET, which has the same answer.
+// methodClass maps HEAD to GET.
 func methodClass(method string) string {
 	if method == http.MethodHead {
 		return http.MethodGet
@@ -112,8 +101,8 @@ func isCacheable(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
 }
 
-// appendRaw appends all of a GET that its key is made of, as it was sent, to find an answer again without parsing. It
-// returns nil for other methods.
+// appendRaw appends all of a GET or HEAD that its key is made of, as it was sent, to find an answer again without parsing.
+// It returns nil for other methods.
 func (s *Scheme) appendRaw(dst []byte, r *http.Request, principal Principal) []byte {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
@@ -138,7 +127,7 @@ func (s *Scheme) appendHeaders(dst []byte, header http.Header) []byte {
 	return dst
 }
 
-// Kinds of scope. They are part of keys, so that a user is never taken for a client of the same name.
+// Kinds of scope. They are part of keys, so that a user is not taken for a client of the same name.
 const (
 	scopeAll byte = iota
 	scopeAnonymous
@@ -173,7 +162,7 @@ func (p *Principal) append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart appends a part of a key after its length, so that no part can pass for two.
+// appendPart appends a part of a key after its length, so that one part cannot pass for two.
 func appendPart(dst []byte, part string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(part))), part...)
 }

@@ -10,14 +10,12 @@ import (
 	"strings"
 )
 
-// parameter is one of those of an operation, unescaped.
 type parameter struct{ name, value string }
 
-// parameters are sorted by name. Those with one name keep their order, which may mean something, and their values,
-// which only the operation understands.
+// parameters are unescaped and sorted by name. Those of the same name keep their order, which may matter.
 type parameters []parameter
 
-// errSemicolon refuses what some servers read as a separator and others as part of a value.
+// errSemicolon is for what some servers read as a separator and others as part of a value.
 var errSemicolon = errors.New("invalid semicolon separator in query")
 
 func parseParameters(query string) (list parameters, err error) {

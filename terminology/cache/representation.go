@@ -19,7 +19,7 @@ const (
 	xmlFormat
 )
 
-// representation is how an answer is to look, from the parameters _format and _pretty and the headers Accept and
+// representation is how an answer is to look, by the parameters _format and _pretty and the headers Accept and
 // Accept-Language.
 type representation struct {
 	format      format
@@ -28,13 +28,13 @@ type representation struct {
 	language    string // Accept-Language, normalised; empty where displayLanguage is given
 }
 
-// Errors for representations that are left to the operation to refuse.
+// Errors for representations that the operation is to refuse.
 var (
 	errFormat   = errors.New("_format must be json or xml")
 	errRepeated = errors.New("_format and _pretty may be given only once")
 )
 
-// negotiate takes the parameters of the representation out of the list, and returns it. _format goes before Accept (R4
+// negotiate takes the parameters of the representation out of the list. _format takes precedence over Accept (R4
 // §3.1.0.1.11).
 func negotiate(list parameters, header http.Header) (parameters, representation, error) {
 	var r representation
@@ -74,8 +74,8 @@ func formatOf(kind string) (f format, known bool) {
 	return jsonFormat, false
 }
 
-// accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones. Wildcards and a
-// browser's text/html mean JSON, as does what is unknown.
+// accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones. Wildcards, a browser's
+// text/html and anything unknown mean JSON.
 func accepted(values []string) (best format, version string) {
 	weight := -1
 	for item := range listItems(values) {
@@ -94,8 +94,8 @@ func accepted(values []string) (best format, version string) {
 	return best, version
 }
 
-// listItems yields the elements of a list header but empty ones (RFC 9110 §5.6.1). None of the lists read here has
-// quoted commas that matter.
+// listItems yields the non-empty elements of a list header (RFC 9110 §5.6.1). It splits at quoted commas too, which do not
+// matter in the lists read here.
 func listItems(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, value := range values {
@@ -110,7 +110,7 @@ func listItems(values []string) func(yield func(string) bool) {
 
 const fullQuality = 1000
 
-// quality returns a weight in thousandths (RFC 9110 §12.4.2). It is 1 where it is missing or cannot be read.
+// quality returns a weight in thousandths (RFC 9110 §12.4.2), fullQuality if it is missing or cannot be read.
 func quality(value string) int {
 	whole, fraction, _ := strings.Cut(strings.Trim(value, " \t"), ".")
 	digits := (fraction + "000")[:3]
@@ -123,7 +123,7 @@ func quality(value string) int {
 
 const maxLanguageRanges = 20
 
-// normalLanguages writes Accept-Language in one way: lower case, no spaces, the most wanted first.
+// normalLanguages normalises Accept-Language: lower case, no spaces, the most wanted first.
 func normalLanguages(values []string) string {
 	type languageRange struct {
 		tag string
@@ -161,8 +161,7 @@ func (r representation) append(dst []byte) []byte {
 	return appendPart(appendPart(dst, r.fhirVersion), r.language)
 }
 
-// apply makes a request ask for this representation alone, so that the answer is the key's, however the producer reads
-// a request.
+// apply makes a request ask for exactly this representation, however the producer reads it.
 func (r representation) apply(header http.Header) {
 	accept := "application/fhir+json"
 	if r.format == xmlFormat {

@@ -6,22 +6,20 @@ import (
 )
 
 // sketch estimates how often keys were used lately, in little room: a count-min sketch behind a doorkeeper (TinyLFU:
-// Einziger, Friedman, Manes 2017). A key used once stays in the doorkeeper, a Bloom filter, and does not blur the
-// counters.
+// Einziger, Friedman, Manes 2017). A key used once is only in the doorkeeper, a Bloom filter.
 type sketch struct {
 	seed       uint64 // so that nobody can make keys that look like others
 	counters   [rows][]uint8
 	doorkeeper []uint64
-	shift      int // of a hash, to be an index of counters
+	shift      int // from a hash to an index of counters
 	added      int
 	sample     int // after how many the counters are halved
 }
 
-// rows is the number of counters of a key; the smallest counts.
-const rows = 4
-
-// maxCount is where counters stop.
-const maxCount = 15
+const (
+	rows     = 4  // counters of a key, of which the smallest counts
+	maxCount = 15 // of a counter
+)
 
 func newSketch(n int64) *sketch {
 	width := bits.Len64(uint64(min(max(n, 1<<10), 1<<20)) - 1)
@@ -61,7 +59,7 @@ func (s *sketch) add(hash uint64) {
 	}
 }
 
-// estimate returns about how often a key was used; never less, but for ageing.
+// estimate returns about how often a key was used, and apart from ageing never less.
 func (s *sketch) estimate(hash uint64) int {
 	count := maxCount
 	for row := range s.counters {
@@ -74,7 +72,7 @@ func (s *sketch) estimate(hash uint64) int {
 	return count
 }
 
-// age halves all counters, so that past use fades.
+// age halves all counters, so that past use loses weight.
 func (s *sketch) age() {
 	for row := range s.counters {
 		for i := range s.counters[row] {

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// snapshotMagic begins a snapshot and says its version. Entries follow, each after a byte 1, the least recently used
-// first; then a byte 0, and the SHA-256 of all before it.
+// snapshotMagic begins a snapshot. Entries follow, each after a byte 1, the least recently used first; then a byte 0, and
+// the SHA-256 of everything before it.
 const snapshotMagic = "caddy-fhir cache snapshot 2\n"
 
-// ErrSnapshot is returned for a file that is no snapshot of this version, or is damaged. Nothing of it is used.
+// ErrSnapshot is returned for a file that is damaged or no snapshot of this version. Nothing of it is used.
 var ErrSnapshot = errors.New("not a whole snapshot of this version")
 
-// Save replaces a file by what is still of use, as a whole or not at all. Only the user of this process may read it:
-// requests and users are hashed in it, answers are not.
+// Save writes what is still of use to a file, all or nothing. Only the user of this process may read it: it has hashes of
+// requests and users, but answers in the clear.
 func (c *Cache) Save(name string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
 	if err != nil {
@@ -99,8 +99,8 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, 0)
 }
 
-// Load reads a file of [Cache.Save], and returns how many of its answers are stored. An error that wraps [ErrSnapshot]
-// or [io/fs.ErrNotExist] does no harm.
+// Load reads a file of [Cache.Save], and returns how many of its answers are stored. An error that wraps [ErrSnapshot] or
+// [io/fs.ErrNotExist] is harmless.
 func (c *Cache) Load(name string) (int, error) {
 	snapshot, err := os.ReadFile(name)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Cache) Load(name string) (int, error) {
 	return c.restore(entries, now), nil
 }
 
-// restore stores entries, the least recently used first. Those that are there already are newer, and stay.
+// restore stores entries, the least recently used first, unless there is a newer one already.
 func (c *Cache) restore(entries []*entry, now time.Time) (stored int) {
 	generation := c.store.currentGeneration()
 	for _, e := range entries {
@@ -125,8 +125,7 @@ func (c *Cache) restore(entries []*entry, now time.Time) (stored int) {
 	return stored
 }
 
-// parseSnapshot returns the entries that are still of use. It checks the checksum first, so that a damaged file has
-// none.
+// parseSnapshot returns the entries that are still of use, if the checksum is right.
 func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
 	content, found := bytes.CutPrefix(snapshot, []byte(snapshotMagic))
 	if !found {
@@ -139,7 +138,7 @@ func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
 	r := snapshotReader{rest: content[:end]}
 	var entries []*entry
 	for r.byte() == 1 && !r.failed {
-		// What was made in the future was made by another clock, and would be fresh for too long.
+		// An entry made in the future is from another clock, and would stay fresh for too long.
 		if e := r.entry(); !r.failed && e.age(now) < e.kept && !e.made.After(now) {
 			entries = append(entries, e)
 		}
@@ -193,7 +192,6 @@ func (r *snapshotReader) bytes(n int) (b []byte) {
 	return b
 }
 
-// byte reads a byte.
 func (r *snapshotReader) byte() byte {
 	if b := r.bytes(1); b != nil {
 		return b[0]

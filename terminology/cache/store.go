@@ -10,13 +10,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry stands in a
-// small window, and leaves it only for room in the main part that is free, or held by entries that together are used
-// less. So no number of requests made once each drives out what is asked for again and again. The main part is a
-// segmented LRU.
+// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry starts in a small
+// window, and leaves it only for room in the main part, a segmented LRU, that is free or held by entries that together are
+// used less. So requests made only once never evict what is asked for again and again.
 //
-// One lock guards everything, entries, aliases, tags and the generation, so that a removed entry is found in no way and
-// the numbers are exact.
+// One lock guards entries, aliases, tags and the generation, so that a removed entry cannot be found and numbers are exact.
 type store struct {
 	mu                 sync.Mutex
 	entries            map[[sha256.Size]byte]*entry
@@ -24,14 +22,14 @@ type store struct {
 	tags               index             // by the URL of a canonical; "" for entries whose tags are not known
 	segments           [3]segment
 	sketch             *sketch
-	max                int64 // bytes, of which windowMax for the window and mainMax for the rest
+	max                int64 // bytes: windowMax for the window and mainMax for the rest
 	windowMax, mainMax int64
 	generation         *generation
 	evicted, rejected  uint64
 }
 
-// generation is the time between two invalidations. An answer asked for in one generation is neither stored nor used in
-// another: it may come from what was true before.
+// generation is the time between two invalidations. An answer asked for in one generation may be outdated in the next, and
+// is neither stored nor used there.
 type generation struct {
 	flights  singleflight.Group
 	failures failures
@@ -51,17 +49,12 @@ type place struct {
 	size    int64
 }
 
-// maxAliases bounds the raw requests that find one entry without parsing, maxAlias the length of one in bytes.
 const (
-	maxAliases = 8
-	maxAlias   = 4 << 10
+	maxAliases    = 8       // of an entry: raw requests that find it without parsing
+	maxAlias      = 4 << 10 // bytes
+	aliasOverhead = 80      // bytes beside the request
+	typicalSize   = 2 << 10 // of an entry, for the size of the sketch
 )
-
-// aliasOverhead is what an alias takes beside the request.
-const aliasOverhead = 80
-
-// typicalSize is the expected size of an entry, which decides the size of the sketch.
-const typicalSize = 2 << 10
 
 // newStore returns a store for at most limit bytes.
 func newStore(limit int64) *store {
@@ -84,7 +77,7 @@ func (s *store) find(raw []byte) *entry {
 	return e
 }
 
-// get returns the entry with a key, or nil. Unless raw is nil, it is an alias from then on.
+// get returns the entry with a key, or nil, and makes raw an alias of it unless that is nil.
 func (s *store) get(key Key, raw []byte) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +91,7 @@ func (s *store) get(key Key, raw []byte) *entry {
 	return e
 }
 
-// peek is get that does not count as a use.
+// peek is get without counting as a use.
 func (s *store) peek(key Key) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +117,7 @@ func (s *store) alias(e *entry, raw []byte) {
 
 func (k Key) hash() uint64 { return binary.LittleEndian.Uint64(k.sum[:]) }
 
-// add stores an entry made in a generation, in place of an older one with its key, and reports whether there is room.
+// add stores an entry made in a generation, in place of an older one with its key, and reports whether it is stored.
 func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +145,7 @@ func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	return s.entries[e.key.sum] == e
 }
 
-// replace puts an entry where an older one with its key is, with the same rank and aliases.
+// replace replaces an entry by a newer one with its key, which takes over its segment and aliases.
 func (s *store) replace(old, e *entry) {
 	to, aliases := old.place.segment, old.place.aliases
 	s.remove(old)
@@ -202,7 +195,7 @@ func (s *store) remove(e *entry) {
 // sampled is how many entries are checked for expiry with each new one.
 const sampled = 4
 
-// expire removes some expired entries. The more there are, the more it finds; the others are the first to be evicted.
+// expire removes some expired entries: the more there are, the more it finds.
 func (s *store) expire(now time.Time) {
 	n := 0
 	for _, e := range s.entries { // begins anywhere

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Values of headers, shared by many answers and never changed: who appends makes a copy.
+// Header values, shared by many answers and never changed.
 var (
 	varies        = []string{"Accept, Accept-Encoding, Accept-Language"}
 	variesByUser  = []string{"Accept, Accept-Encoding, Accept-Language, Authorization"}
 	cookie        = []string{"Cookie"}
 	publicNoCache = []string{"public, no-cache"}
-	// Not public, even if all are given the same: a shared cache would give it past the guard.
+	// Not public, even if all get the same answer: a shared cache would bypass the guard.
 	privateNoCache = []string{"private, no-cache"}
 	privateNoStore = []string{"private, no-store"}
 )
@@ -24,7 +24,7 @@ type stamp struct {
 	second  int64 // of the entry's age
 	maxAge  time.Duration
 	age     []string
-	status  []string // Cache-Status of an answer that was not asked for
+	status  []string // Cache-Status of a hit
 	public  []string // Cache-Control
 	private []string
 }
@@ -38,14 +38,14 @@ func (e *entry) stampAt(age, maxAge time.Duration) *stamp {
 	s.age = []string{strconv.FormatInt(second, 10)}
 	s.status = []string{cacheName + "; hit; ttl=" + strconv.FormatInt(e.ttl(age), 10)}
 	if rest := min(maxAge, e.fresh-age); rest >= time.Second {
-		lifetime := strconv.FormatInt(second+int64(rest/time.Second), 10) // it is counted with the age
+		lifetime := strconv.FormatInt(second+int64(rest/time.Second), 10) // max-age includes the age
 		s.public, s.private = []string{"public, max-age=" + lifetime}, []string{"private, max-age=" + lifetime}
 	}
 	e.stamp.Store(s)
 	return s
 }
 
-// ttl returns for how many seconds an entry is still fresh, negative if it is stale.
+// ttl returns for how many seconds an entry is still fresh; negative: it is stale.
 func (e *entry) ttl(age time.Duration) int64 {
 	return int64(e.fresh/time.Second) - int64(age/time.Second)
 }
@@ -88,12 +88,11 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	return e.writeForm(w, r, f)
 }
 
-// isAuthorised reports whether not everybody could have made the request.
+// isAuthorised reports whether a request has credentials or a principal.
 func isAuthorised(r *http.Request, call *Call) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || call.Principal != (Principal{})
 }
 
-// setVary adds to the header Vary.
 func setVary(header http.Header, values []string) {
 	if before := header["Vary"]; len(before) > 0 {
 		values = append(slices.Clip(before), values...)
@@ -112,8 +111,7 @@ func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 	return nil
 }
 
-// writeForm writes a form. It supports no ranges and does not say so, which RFC 9110 §14.2 and §14.3 allow: an eighth
-// header makes the map grow.
+// writeForm writes a form, without Accept-Ranges (RFC 9110 §14.3): an eighth header would make the map grow.
 func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error {
 	header := w.Header()
 	for i := range e.headers {
@@ -140,11 +138,11 @@ func writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte) 
 	return nil
 }
 
-// hopByHop are headers about a connection, or set by whoever writes the answer (RFC 9110 §7.6.1).
+// hopByHop are headers about a connection (RFC 9110 §7.6.1), or set by whoever writes the answer.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
-// relay writes an answer that is not stored, as it came. To an authorised request it is private, whatever its origin,
-// which knows nothing of the guard, allows (RFC 9111 §3.5).
+// relay writes an answer that is not stored. To an authorised request it is private, whatever its origin says, which knows
+// nothing of the guard (RFC 9111 §3.5).
 func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {

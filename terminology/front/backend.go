@@ -23,8 +23,8 @@ type backend struct {
 	next    atomic.Pointer[NextHandler]
 
 	mu         sync.Mutex
-	references map[string]string // the URLs of what was fetched, by type and id
-	lost       bool              // there may be responses made of others
+	references map[string]string // canonicals of what was fetched, by type and id
+	lost       bool              // there may be responses made of other definitions
 }
 
 func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *remote.Backoff) *backend {
@@ -36,7 +36,7 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	return b
 }
 
-// learn stores how to reach the next handler, which only a request shows.
+// learn stores the next handler, which comes with each request.
 func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 	if b == nil {
 		return
@@ -48,8 +48,8 @@ func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 
 const maxReferences = 100_000
 
-// Definitions implements terminology.Source. It keeps the id of each definition, so that a write to the id shows which
-// definition it replaces.
+// Definitions implements terminology.Source. It notes the id of each definition, so that a write to the id can be matched
+// with the definition it replaces.
 func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
@@ -66,7 +66,7 @@ func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jso
 	return list, err
 }
 
-// begin forgets the references, when all responses are removed.
+// begin drops the references. What is fetched from then on is noted even before the definitions are forgotten.
 func (b *backend) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,8 +74,7 @@ func (b *backend) begin() {
 	b.lost = false
 }
 
-// loseReferences notes that some responses are from before a restart: it is unknown which definitions they were made
-// of.
+// loseReferences notes that there are responses from before a restart, made of definitions that are not known.
 func (b *backend) loseReferences() {
 	if b == nil {
 		return
@@ -106,10 +105,8 @@ func (b *backend) forget(name string) (url string, known bool) {
 
 var _ terminology.Source = (*backend)(nil)
 
-// definitionTypes are the resource types that expansions are made of.
 var definitionTypes = []string{"ValueSet", "CodeSystem", "ConceptMap"}
 
-// resourceHead identifies a definition.
 type resourceHead struct {
 	Type string `json:"resourceType"`
 	ID   string `json:"id"`

@@ -26,7 +26,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// statusClientGone is the status that nginx and Caddy log for a client that did not wait.
+// statusClientGone is the status that nginx and Caddy log for a client that did not wait for the answer.
 const statusClientGone = 499
 
 // errorOf finds the status for an error.
@@ -57,8 +57,8 @@ func (e *Error) outcome() Outcome {
 	return Failed
 }
 
-// unavailable returns the error for a server that failed; the cache answers all requests with the same key with it for
-// a while, unless the server refused this client alone. cause is what the server said, err what the client is told.
+// unavailable returns the error for a server that failed. For a while, the cache answers all requests with the same key
+// with it, unless the server refused only this client. cause is what the server said, err what the client is told.
 func unavailable(err, cause error) error {
 	if errors.Is(cause, remote.ErrRefused) {
 		return err
@@ -71,7 +71,7 @@ func retryAfter(err error) time.Duration {
 	if errors.Is(err, terminology.ErrBusy) {
 		return busyRetryAfter
 	}
-	if failed, ok := errors.AsType[*cache.Unavailable](err); ok { // it has what is left of the time
+	if failed, ok := errors.AsType[*cache.Unavailable](err); ok { // it knows how much of the time is left
 		return failed.RetryAfter
 	}
 	if failed, ok := errors.AsType[*remote.Error](err); ok {
@@ -80,5 +80,5 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// busyRetryAfter is for clients that did not get their turn.
+// busyRetryAfter is for requests that did not get their turn.
 const busyRetryAfter = 5 * time.Second

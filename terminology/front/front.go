@@ -14,40 +14,39 @@ import (
 
 // Options are those of a [Front].
 type Options struct {
-	// Base is the path of the FHIR API, as /fhir/R4. Required.
+	// Base is the path of the FHIR API, such as /fhir/R4. Required.
 	Base string
 
-	// AllOperations has all operations of [terminology.Handler] answered here, and what nobody answers refused.
-	// Default: false, $expand alone.
+	// AllOperations answers all operations of [terminology.Handler] here, and refuses what nobody answers. Default: false,
+	// only $expand.
 	AllOperations bool
 
-	// Handler answers operations from here. Required; its Current too.
+	// Handler answers operations here. Required, with its Current.
 	Handler *terminology.Handler
 
-	// Epoch stands for a library; answers that were made from one with another epoch are not used. Required.
+	// Epoch identifies a library's contents. Answers made in another epoch are not used. Required.
 	Epoch func(*terminology.Library) string
 
 	// State is what outlives this front. Required.
 	State *State
 
-	// VaryBy says who shares the answers of the next handler. Default: nobody does.
+	// VaryBy says who shares the answers of the next handler. Default: [cache.VaryByUser].
 	VaryBy cache.VaryBy
 
 	// VaryHeaders are headers that the answers of the next handler depend on. Default: none.
 	VaryHeaders []string
 
-	// MaxAge is how long clients may use an answer without asking again. Default: 0, they ask each time.
+	// MaxAge is how long clients may use an answer without validating it. Default: 0.
 	MaxAge time.Duration
 
-	// NextTimeout is how long the next handler may take to make an answer that is to be stored. Required.
+	// NextTimeout bounds the time in which the next handler makes an answer to be stored. Required.
 	NextTimeout time.Duration
 
 	// Host is the server around. Required.
 	Host Host
 }
 
-// Front answers requests for operations, or has others answer them. Make one with [New]; it is safe for
-// concurrent use.
+// Front answers requests for operations, or has others answer them. Make one with [New]. It is safe for concurrent use.
 type Front struct {
 	options    Options
 	state      *State
@@ -56,8 +55,8 @@ type Front struct {
 	sightings  *sightings
 	schemes    atomic.Pointer[schemes]
 	detach     func(context.Context) context.Context
-	public     []string // Cache-Control of what is made here
-	private    []string // the same for authorised requests
+	public     []string // Cache-Control of answers made here
+	private    []string // likewise, to authorised requests
 }
 
 // New returns a front.
@@ -78,8 +77,8 @@ func New(o Options) *Front {
 // Serves reports whether a request is for an operation that is answered here, if it can be.
 func (f *Front) Serves(r *http.Request) bool { return f.operations.find(r, f.options.Base) != nil }
 
-// ServeHTTP answers a request, or has the next handler answer it. It returns an [*Error], or an error of the
-// next handler, where nothing was written.
+// ServeHTTP answers a request, or has the next handler answer it. If nothing was written, it returns an [*Error] or an
+// error of the next handler.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	f.state.open()
 	local := f.operations.find(r, f.options.Base)
@@ -127,8 +126,8 @@ func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error 
 	return err
 }
 
-// serveOther handles a request for no operation answered here. With all operations, what nobody answers is 404: without
-// a next handler it would be an empty 200.
+// serveOther handles a request for anything else. With all operations, what nobody answers is 404: without a next
+// handler it would be an empty 200.
 func (f *Front) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	if !f.options.AllOperations || !strings.HasPrefix(r.URL.Path, f.options.Base+"/") || r.Header.Get("Upgrade") != "" {
 		return f.passOther(w, r, next)

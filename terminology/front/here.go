@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// serveHere answers here, straight to the client.
+// serveHere answers the client directly.
 func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
 	header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
@@ -60,13 +60,13 @@ func recorded(by *remote.Recorder) *cache.Answer {
 // copying it.
 const maxHeldHere = 2 << 20
 
-// isFetchFailure reports whether a definition could not be fetched: then a stale response is best.
+// isFetchFailure reports whether a definition could not be fetched: a stale response is better then.
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*terminology.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
 }
 
-// madeOf is the part of an expansion that says what it was made of.
+// madeOf is what an expansion says of its definitions.
 type madeOf struct {
 	URL  string `json:"url"`
 	Meta struct {
@@ -89,8 +89,7 @@ type madeOfSystem struct {
 }
 
 // definitionsOf returns the canonicals of what an expansion was made of: the value set, what it lists as used, and the
-// code systems of its codes. It returns none for an expansion that leaves parts out: then any change of a definition
-// ends it.
+// code systems of its codes. It returns none for an incomplete expansion, which any change of a definition invalidates.
 func definitionsOf(body []byte) (tags []string) {
 	var made madeOf
 	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {

@@ -13,48 +13,48 @@ type Host struct {
 	// Guard says whom requests were authorised for. Required.
 	Guard Guard
 
-	// Server makes requests ready for the next handler. Required.
+	// Server prepares requests for the next handler. Required.
 	Server Server
 
 	// CrossOrigin sets the headers for scripts of other origins, and returns the writer for the answer. Default: it
 	// sets none.
 	CrossOrigin func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
 
-	// Metrics are told what becomes of requests. Required.
+	// Metrics counts requests and measures servers. Required.
 	Metrics Metrics
 
-	// Failed logs that a server gave no answer, and returns the error to go on with. Required.
+	// Failed logs that a server gave no answer, and returns the error to use instead. Required.
 	Failed func(server string, err error) error
 
-	// Written passes on to [State.Written], of all states, what a write at the next handler may have changed. Required.
+	// Written calls [State.Written] of all states of the process. Required.
 	Written func(names []string, sure bool)
 }
 
 // Guard tells whom a request was authorised for.
 type Guard interface {
-	// Principal returns all that is known; it is zero where there is no guard.
+	// Principal returns all that is known; it is zero if there is no guard.
 	Principal(ctx context.Context) cache.Principal
 
-	// Client returns the client alone, or all that is known if there is none. It is enough for answers that all share.
+	// Client returns the client alone, or all that is known if there is none. That is enough for shared answers.
 	Client(ctx context.Context) cache.Principal
 }
 
-// Server makes requests ready for the next handler, which expects more of their context than net/http does.
+// Server prepares requests for the next handler, which expects more of their context than net/http does.
 type Server interface {
-	// Detach returns a context with a copy of what the next handler needs from a request, which may be over by then.
+	// Detach returns a context with a copy of what the next handler needs of a request, which may have ended by then.
 	Detach(ctx context.Context) context.Context
 
 	// Prepare turns a request with a detached context into one that the next handler accepts.
 	Prepare(w http.ResponseWriter, r *http.Request) *http.Request
 
-	// Background returns a handler that serves requests of no client by next, the way r reached it.
+	// Background returns a handler that passes our own requests to next, as r reached it.
 	Background(r *http.Request, next NextHandler) NextHandler
 
-	// Status returns the HTTP status of an error of the next handler; 0: none.
+	// Status returns the HTTP status of an error of the next handler; 0 if it has none.
 	Status(err error) int
 }
 
-// NextHandler is the handler behind. It answers, or returns an error. If it does neither, there is nobody behind.
+// NextHandler is the handler behind. It answers, or returns an error. If it does neither, there is none.
 type NextHandler interface {
 	// ServeHTTP answers a request.
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error
@@ -79,7 +79,7 @@ type Outcome string
 const (
 	Here     Outcome = "here"
 	Stored   Outcome = "cached"   // by way of the cache, whoever made the answer
-	Next     Outcome = "next"     // what the next handler answers, errors among it
+	Next     Outcome = "next"     // by the next handler, including its errors
 	Upstream Outcome = "upstream" // by a terminology server, past the cache
 	Refused  Outcome = "refused"
 	Failed   Outcome = "failed"

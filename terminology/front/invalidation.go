@@ -1,7 +1,7 @@
 package front
 
-// Purge removes the responses made of the value set with this URL, and those with concepts of this code system; all if
-// both are empty. It returns their number.
+// Purge removes the responses made of the value set with this URL, and those with concepts of this code system; all of
+// them if both are empty. It returns their number.
 func (s *State) Purge(url, system string) (n int) {
 	s.forgetSaved()
 	for _, canonical := range []string{url, system} {
@@ -20,17 +20,17 @@ func (s *State) Purge(url, system string) (n int) {
 		n += s.cache.InvalidateTag(url)
 	}
 	if system != "" {
-		s.wholes.Forget("") // which of them have its concepts is not known
+		s.wholes.Forget("") // it is not known which have its concepts
 		n += s.cache.InvalidateSystem(system)
 	}
 	return n
 }
 
-// Written removes the responses that depend on definitions that were written. Their names are canonicals or references;
-// unless it is sure that they are complete, all responses are removed.
+// Written removes the responses that depend on definitions that were written, named by canonical or reference. Unless it is
+// sure that these are all, it removes all responses.
 func (s *State) Written(names []string, sure bool) {
 	s.forgetSaved()
-	s.wholes.Forget("") // what others made their expansions of is not known
+	s.wholes.Forget("") // it is not known what they were made of
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -45,7 +45,7 @@ func (s *State) Written(names []string, sure bool) {
 	}
 }
 
-// changed removes what depends on a definition that changed behind the next handler, without a write that passed here.
+// changed removes what depends on a definition that changed behind the next handler, unseen here.
 func (s *State) changed(url string) {
 	if url == "" && s.cache != nil {
 		s.cache.Purge()

@@ -12,10 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// nextHandler is the name of the next handler in the log.
 const nextHandler = "next handler"
 
-// askNext has the next handler make an answer to be stored, unless it asked for a pause that is not over.
+// askNext has the next handler make an answer to be stored, unless its Retry-After is not over.
 func (q *request) askNext(r *http.Request, m *missing) result {
 	f := q.front
 	if err := f.state.backoff.Err(""); err != nil {
@@ -47,7 +46,7 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
 }
 
-// forNext returns the request for the next handler: for a whole answer, which everybody can share.
+// forNext returns the request for the next handler, for an answer that everybody can share.
 func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
 	request := remote.Recordable(q.front.host.Server.Prepare(recorder, r))
 	if condition := r.Header.Get("If-None-Match"); condition != "" {
@@ -71,7 +70,7 @@ func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missin
 	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isTold(recorder):
 		return result{answer: recorded(recorder)}
 	}
-	if !errors.Is(err, remote.ErrRefused) { // which concerns this client alone
+	if !errors.Is(err, remote.ErrRefused) { // which concerns only this client
 		err = q.front.host.Failed(nextHandler, err)
 	}
 	return result{err: unavailable(m.afterNext(err), err)}
@@ -83,7 +82,7 @@ func isTold(recorder *remote.Recorder) bool {
 	return recorder.Status() < http.StatusInternalServerError || bytes.Contains(recorder.Body(), []byte(`"OperationOutcome"`))
 }
 
-// withCookies adds the server's cookies for this client: such an answer is not stored.
+// withCookies adds the server's cookies, with which an answer is not stored.
 func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
 		a.Header = maps.Clone(a.Header)

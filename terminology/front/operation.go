@@ -10,12 +10,12 @@ import (
 // operation answers a request, or returns an error before it has written anything.
 type operation func(w http.ResponseWriter, r *http.Request) error
 
-// operations are those answered here, by type and name.
+// operations are those answered here.
 type operations struct {
 	ofType     map[string]operation // "ValueSet/$expand"
 	ofInstance map[string]operation // the same, of ValueSet/{id}
 	metadata   operation            // with mode=terminology; nil: not answered here
-	others     map[string]operation // only answered if the next handler does not: "metadata", "ValueSet", "ValueSet/"
+	others     map[string]operation // answered only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
 }
 
 func newOperations(h *terminology.Handler, all bool) operations {
@@ -47,8 +47,7 @@ func newOperations(h *terminology.Handler, all bool) operations {
 	return o
 }
 
-// other returns what answers a request that the next handler does not, or nil. The FHIR server behind goes first, since
-// it knows itself best.
+// other returns what answers a request if the next handler does not, or nil.
 func (o operations) other(r *http.Request, base string) operation {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {

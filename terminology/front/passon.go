@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// passOn passes the next handler's answer to the client as it comes. here says why there is none from here.
+// passOn passes the next handler's answer to the client as it comes. here is why there is none from here.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) error {
 	if errors.Is(here, terminology.ErrUnknown) {
 		return q.passUnknown(w, r, here)
@@ -17,7 +17,7 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) err
 	return q.passIncomplete(w, r, here)
 }
 
-// passUnknown passes on the next handler's answer, whatever it is: nobody else can know the value set. If there is no next
+// passUnknown passes on the next handler's answer, whatever it is, since nobody else can know the value set. Without a next
 // handler, the error from here stands.
 func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) error {
 	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {
@@ -27,7 +27,7 @@ func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error
 	return q.front.fail(here)
 }
 
-// passIncomplete passes on the next handler's answer unless that is an error: what is missing here helps more then.
+// passIncomplete passes on the next handler's answer unless it is an error, when what is missing here is more helpful.
 func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) error {
 	header := w.Header().Clone()
 	answer := &responseWriter{ResponseWriter: w, refused: func(status int) bool { return status >= http.StatusBadRequest }}
@@ -36,7 +36,7 @@ func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here er
 		q.front.host.Metrics.Count(Next)
 		return nil
 	}
-	clear(w.Header()) // the dropped response left its own
+	clear(w.Header()) // of the dropped response
 	maps.Copy(w.Header(), header)
 	return q.front.fail(here)
 }
@@ -48,7 +48,6 @@ func (f *Front) askFirst(w http.ResponseWriter, r *http.Request, next NextHandle
 	return answer.status != 0, err
 }
 
-// measureNext measures how long the next handler takes.
 func (f *Front) measureNext(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	start := time.Now()
 	defer func() { f.host.Metrics.NextTook(time.Since(start)) }()

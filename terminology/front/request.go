@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// request is a request for an operation, read once, and who may answer it. Producers may use it after the client's own
-// request.
+// request is a request for an operation, read once. Producers may use it after the client's own request has ended.
 type request struct {
 	front    *Front
 	local    operation // answers it from here
@@ -19,14 +18,14 @@ type request struct {
 	path     string // below the FHIR base: ValueSet/$expand
 	personal bool   // the answer is for this client alone
 	known    sighting
-	number   uint64          // its number among the sightings; 0: none
+	number   uint64          // among the sightings; 0: none
 	read     bool            // body is set
 	body     []byte          // of a POST
-	subject  *remote.Subject // nil: not needed so far
+	subject  *remote.Subject // nil until it is needed
 }
 
-// serveOperation answers a request for an operation. One that came before is answered by way of the cache, any other
-// from here if possible. Others are only asked by way of the cache, so that they are asked once.
+// serveOperation answers a request for an operation. One that came before goes through the cache, any other is answered
+// here if possible. Servers are only asked through the cache, so that they are asked once.
 func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next NextHandler, local operation) error {
 	path := strings.TrimPrefix(r.URL.Path, f.options.Base+"/")
 	q := &request{front: f, local: local, next: next, personal: isPersonal(r), path: path}
@@ -56,8 +55,8 @@ func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next Next
 	return q.serveStored(w, r, s)
 }
 
-// readBody reads the body of a POST, which may make the request personal. The local operation has read it before, and
-// put it back.
+// readBody reads the body of a POST, which may make the request personal. The local operation, which has read it before,
+// has put it back.
 func (q *request) readBody(r *http.Request) (err error) {
 	if r.Method != http.MethodPost {
 		return nil
@@ -77,7 +76,6 @@ func (q *request) rewind(r *http.Request) {
 	}
 }
 
-// subjectOf returns what decides who is asked.
 func (q *request) subjectOf(r *http.Request) remote.Subject {
 	if q.subject == nil {
 		s := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), q.body)
@@ -89,8 +87,8 @@ func (q *request) subjectOf(r *http.Request) remote.Subject {
 // cacheID is the parameter that names definitions of earlier requests.
 const cacheID = "cache-id"
 
-// isPersonal reports whether the answer is of use to this client alone: it depends on the client's earlier requests, or
-// tries out a limit.
+// isPersonal reports whether only this client can use the answer: it depends on its earlier requests, or tries out a
+// limit.
 func isPersonal(r *http.Request) bool {
 	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
 }
@@ -111,7 +109,7 @@ func hasCacheID(query string) bool {
 	return false
 }
 
-// mentionsCacheID reports whether a body may have the parameter. Escapes that JSON and XML do not need may hide it.
+// mentionsCacheID reports whether a body may have the parameter, perhaps hidden by needless escapes of JSON or XML.
 func mentionsCacheID(body []byte) bool {
 	for _, sign := range []string{cacheID, `\u00`, "&#"} {
 		if bytes.Contains(body, []byte(sign)) {

@@ -12,8 +12,8 @@ type responseWriter struct {
 	final   bool // the final response has begun
 	dropped bool // the response does not reach the client
 
-	begins  func(status int)      // called before the final response; may be nil
-	refused func(status int) bool // reports whether to drop a response; may be nil
+	begins  func(status int)      // called before the final response, unless nil
+	refused func(status int) bool // reports whether to drop a response, unless nil
 }
 
 func (w *responseWriter) WriteHeader(status int) {

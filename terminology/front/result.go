@@ -12,15 +12,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// result is what came of a step: an answer, what is missing for one, or an error. The zero result was written to the
-// client.
+// result is the result of a step: an answer, what is missing for one, or an error. A zero one was written to the client.
 type result struct {
 	answer  *cache.Answer
 	missing *missing
 	err     error
 }
 
-// resultOf is the result of a handler that wrote its answer, or nothing and returned an error.
+// resultOf is the result of a handler that either wrote its answer or returned an error.
 func resultOf(err error) result {
 	if m := missingOf(err); m != nil {
 		return result{missing: m}
@@ -37,11 +36,9 @@ func (res result) failure() error {
 
 // missing says why there is no answer here although another server may have one.
 type missing struct {
-	err     error
-	unknown bool // even the definition that was asked for
-
-	// provisional is the answer to give if nobody has a better one; nil: none.
-	provisional *terminology.Provisional
+	err         error
+	unknown     bool                     // even the definition that was asked for
+	provisional *terminology.Provisional // the answer if nobody has a better one; may be nil
 }
 
 // missingOf returns what an error says is missing, or nil.
@@ -76,8 +73,7 @@ func (m *missing) answer() result {
 	return result{answer: &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
-// afterNext returns the error after the next handler failed. What is missing here helps more, if the value set is
-// known.
+// afterNext returns the error after the next handler failed: for a known value set, what is missing here is more helpful.
 func (m *missing) afterNext(failed error) error {
 	if m.unknown {
 		return failed
@@ -93,7 +89,7 @@ func (m *missing) afterUpstream(failed error) error {
 	return m.err
 }
 
-// detour is the error of a producer whose answer is not to be stored. It says where the answer is.
+// detour is the error of a producer whose answer is not to be stored. It says where to find the answer.
 type detour struct {
 	to      destination
 	missing *missing
@@ -126,8 +122,8 @@ func provisionalAnswer(p *terminology.Provisional) *cache.Answer {
 	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
-// write writes an answer that is not stored. To an authorised request it is private, whatever the server, which knows
-// nothing of the guard, says (RFC 9111 §3.5).
+// write writes an answer that is not stored. To an authorised request it is private, whatever the server says, which knows
+// nothing of the guard (RFC 9111 §3.5).
 func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)

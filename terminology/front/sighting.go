@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// sightings remember lately seen requests, and which of them the next handler answered. A request seen for the first
-// time then costs no more than without a cache: most of what is typed letter by letter never comes again. Repeated ones
-// stand apart, so that the others do not drive them out. Sightings only save effort; a wrong one does no harm.
+// sightings remember recent requests, and which of them the next handler answered. Most of what is typed letter by letter
+// never comes again: a request seen for the first time thus costs no more than without a cache. Repeated requests are kept
+// apart, so that others do not evict them. A wrong sighting does no harm.
 type sightings struct {
 	hash  maphash.Seed
 	once  [1 << sightingBits]atomic.Uint64

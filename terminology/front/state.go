@@ -20,13 +20,13 @@ type StateOptions struct {
 	// Cache stores answers. Default: nil, none are stored.
 	Cache *cache.Cache
 
-	// File is where the answers are saved until the next start. Not without Cache. Default: they are not.
+	// File is where the answers are saved until the next start. It needs Cache. Default: they are not saved.
 	File string
 
 	// Routes choose the terminology server to ask. Default: nil, there is none.
 	Routes *remote.Routes
 
-	// Wholes are value sets that are fetched whole from terminology servers. Default: nil, none is.
+	// Wholes are expansions that are fetched whole from terminology servers. Default: nil, none is.
 	Wholes *remote.Wholes
 
 	// Fetched holds definitions of the server behind the next handler. [NewState] sets its Source and Changed.
@@ -36,15 +36,15 @@ type StateOptions struct {
 	// Backend says how to ask that server. [NewState] sets its Serve and Backoff. Required with Fetched.
 	Backend remote.Handler
 
-	// Logger is told of files that cannot be read or removed. Required.
+	// Logger logs which files cannot be read or removed. Required.
 	Logger *slog.Logger
 }
 
 // State is what outlives a [Front]: stored responses, fetched definitions, and the servers to ask. Make one with
-// [NewState]; it is safe for concurrent use.
+// [NewState]. It is safe for concurrent use.
 type State struct {
 	cache   *cache.Cache // nil: no answers are stored
-	file    string       // that they are saved in; empty: none
+	file    string       // for saved answers; empty: none
 	routes  *remote.Routes
 	wholes  *remote.Wholes // nil: none is fetched
 	backend *backend       // nil: no definitions are fetched
@@ -84,18 +84,16 @@ func (s *State) Close() error {
 	return s.cache.Save(s.file)
 }
 
-// Statistics are those of one state, or of all together.
+// Statistics are those of one state, or the sum of several. They count from the start of the process.
 type Statistics struct {
-	Hits      uint64 `json:"hits"`      // answered with a stored response; counts go from the start of the process
-	Misses    uint64 `json:"misses"`    // not so
-	Stale     uint64 `json:"stale"`     // answered with one past its time
-	Evictions uint64 `json:"evictions"` // of responses, to make room for others
-
-	Entries int   `json:"entries"` // stored responses
-	Bytes   int64 `json:"bytes"`   // memory that they take
-
-	Pulled      int   `json:"pulled"`       // expansions that were fetched whole from an upstream
-	PulledBytes int64 `json:"pulled_bytes"` // memory that they take, beside Bytes
+	Hits        uint64 `json:"hits"`         // requests answered with a stored response
+	Misses      uint64 `json:"misses"`       // all others
+	Stale       uint64 `json:"stale"`        // requests answered with a stale response
+	Evictions   uint64 `json:"evictions"`    // of responses, to make room for others
+	Entries     int    `json:"entries"`      // stored responses
+	Bytes       int64  `json:"bytes"`        // memory that they take
+	Pulled      int    `json:"pulled"`       // expansions that were fetched whole from an upstream
+	PulledBytes int64  `json:"pulled_bytes"` // memory that they take, beside Bytes
 }
 
 // Plus returns the sum.
@@ -106,7 +104,7 @@ func (s Statistics) Plus(t Statistics) Statistics {
 	}
 }
 
-// Statistics says what happened since the process began, and what there is.
+// Statistics returns the state's own.
 func (s *State) Statistics() (sum Statistics) {
 	sum.Pulled, sum.PulledBytes = s.wholes.Held()
 	if s.cache != nil {
@@ -117,8 +115,8 @@ func (s *State) Statistics() (sum Statistics) {
 	return sum
 }
 
-// open loads the saved responses with the first request: a configuration that is only validated must not touch them. It
-// removes their file: if this process were killed, the next one would load responses that a write has ended since. A
+// open loads the saved responses at the first request, since a configuration that is only validated must not touch them. It
+// removes their file: if this process were killed, the next one would load responses that a write has invalidated since. A
 // missing or damaged file is no error.
 func (s *State) open() {
 	s.opened.Do(func() {
@@ -141,8 +139,7 @@ func (s *State) open() {
 	})
 }
 
-// forgetSaved removes the files of other settings: if these came into use, they would bring back responses from before
-// a change.
+// forgetSaved removes the files of other settings, which would bring back responses from before a change.
 func (s *State) forgetSaved() {
 	s.open()
 	if s.file == "" {

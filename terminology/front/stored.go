@@ -7,12 +7,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// schemes are the keys of the responses that were made from one library.
+// schemes make the keys of the responses that were made from one library.
 type schemes struct {
 	library *terminology.Library
 	seed    uint64       // of the library, for sightings
 	shared  cache.Scheme // of answers that are the same for all
-	next    cache.Scheme // of those of the next handler
+	next    cache.Scheme // of the next handler's answers
 }
 
 func (f *Front) currentSchemes() *schemes {
@@ -30,8 +30,8 @@ func (f *Front) currentSchemes() *schemes {
 	return s
 }
 
-// serveStored answers by way of the cache: with a response for all, or else with the next handler's. An answer too
-// large to be stored is made again for this client.
+// serveStored answers by way of the cache: with a response for all, or else with the next handler's. An answer too large
+// to be stored is made again for this client.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes) error {
 	f := q.front
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.detach}
@@ -103,7 +103,7 @@ func (q *request) serveUnstored(w http.ResponseWriter, r *http.Request) error {
 		return f.fail(err)
 	}
 	server := q.upstream(r, here.missing)
-	if server == nil || q.personal { // for an upstream, all clients here are one: it would mix up their cache-ids
+	if server == nil || q.personal { // an upstream would mix up the cache-ids of our clients
 		return q.passOn(w, r, here.missing.err)
 	}
 	theirs := q.askUpstream(r, server, here.missing)

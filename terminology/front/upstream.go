@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// upstream returns the terminology server for what is missing; nil: the next handler is asked, which alone can know a
-// resource by its id.
+// upstream returns the terminology server for what is missing. It is nil if the next handler is to be asked, which alone
+// can know a resource by its id.
 func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
 	if q.front.state.routes == nil || strings.Count(q.path, "/") > 1 {
 		return nil
@@ -19,8 +19,7 @@ func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
 	return q.front.state.routes.Server(q.subjectOf(r).Lacking(m.err))
 }
 
-// askUpstream asks a terminology server. If it does not know the value set either, what is missing here is the better
-// answer.
+// askUpstream asks a terminology server. If that lacks something too, what is missing here is the better answer.
 func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing) result {
 	asked := remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
@@ -54,7 +53,7 @@ func (q *request) isAnsweredBy(r *http.Request, a *remote.Answer) bool {
 	return a.IsOf(q.subjectOf(r).ValueSet)
 }
 
-// notStored is an answer for this client alone, since it is probably wrong.
+// notStored is an answer for this client only, because it is probably wrong.
 func notStored(a *remote.Answer) *cache.Answer {
 	answer := answerOf(a)
 	answer.Header = maps.Clone(answer.Header)
@@ -62,7 +61,7 @@ func notStored(a *remote.Answer) *cache.Answer {
 	return answer
 }
 
-// answerOf converts an answer for the cache, without tags: any change ends it.
+// answerOf converts an answer for the cache, without tags: any change of a definition invalidates it.
 func answerOf(a *remote.Answer) *cache.Answer {
 	if a == nil {
 		return nil

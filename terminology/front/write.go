@@ -14,20 +14,19 @@ import (
 // write is a request that may change definitions at the FHIR server behind.
 type write struct {
 	front     *Front
-	reference string // type and id, where the path has them
+	reference string // type and id, if the path has them
 	whole     bool   // the body is the new definition
 	batch     bool   // the body says what is written
 	body      *writtenBody
 }
 
-// readingOperations change nothing, as FHIR and its terminology servers define them. Any other operation, such as
-// $import, may change definitions.
+// readingOperations change nothing. Any other operation, such as $import, may change definitions.
 var readingOperations = []string{
 	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
 	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
-// writeOf returns the write that a request is, or nil. It resolves the path and ignores case, as some servers do.
+// writeOf returns the write that a request makes, or nil. It cleans the path and ignores case, as some servers do.
 func (f *Front) writeOf(r *http.Request) *write {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
@@ -61,8 +60,8 @@ func cutPrefixFold(s, prefix string) (after string, found bool) {
 	return s[len(prefix):], true
 }
 
-// pass has the next handler do a write. What it changes is forgotten before the client hears of it, and again after,
-// since answers may have been made in between.
+// pass passes a write to the next handler. What it changes is forgotten before the client is answered, and again after,
+// since responses may have been stored in between.
 func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	answer := &responseWriter{ResponseWriter: w, begins: func(status int) {
 		if mayBeDone(status) {
@@ -87,7 +86,7 @@ func mayBeDone(status int) bool { return status < 400 || status >= 500 }
 
 func (c *write) forget() { c.front.host.Written(c.names()) }
 
-// names returns the canonical and the reference of what was written, and whether it is sure of them.
+// names returns the canonical and the reference of what was written, and whether these are sure to be all.
 func (c *write) names() (names []string, sure bool) {
 	if c.batch {
 		return nil, !c.body.mentions()

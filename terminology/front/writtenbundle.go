@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// writtenBundle finds out, while a Bundle in JSON is read, whether it may write definitions: it does if a member
-// resourceType or url names their type and a request in it does more than read. The type's name alone proves
-// nothing: nearly every clinical resource has a code of http://terminology.hl7.org/CodeSystem/….
+// writtenBundle finds out, while a Bundle in JSON is read, whether it may write definitions: a member resourceType or url
+// names their type, and one of its requests does more than read. The type's name alone proves nothing: nearly every
+// clinical resource has a code of http://terminology.hl7.org/CodeSystem/….
 type writtenBundle struct {
 	named    bool // a type of definitions occurred
 	requests bool // a request's method occurred
@@ -28,7 +28,7 @@ const (
 	methodMember
 )
 
-// maxMember bounds what is kept of a string, in bytes. A longer url is assumed to name a type.
+// maxMember bounds what is kept of a string, in bytes. A longer url counts as naming a type.
 const maxMember = 4 << 10
 
 // Write implements io.Writer. It never fails: the server behind refuses what is not JSON.
@@ -86,7 +86,7 @@ func memberOf(name []byte) member {
 	return otherMember
 }
 
-// value inspects a string that may be a value. Needless escapes are assumed to hide a type or a write.
+// value inspects a string that may be a value. Needless escapes count as a hidden type and write.
 func (b *writtenBundle) value() {
 	switch {
 	case isEscaped(b.text):
