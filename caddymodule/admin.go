@@ -23,7 +23,7 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
 //	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
 type adminAPI struct {
-	// running returns the configuration in force. While a new one starts, that is not the one this router belongs to.
+	// running returns the configuration in force: while a new one starts, not the one this router belongs to.
 	running func() caddy.Context
 }
 
@@ -43,7 +43,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 	}
 }
 
-// adminMethods are the handlers of a path by method. Their results are sent as JSON.
+// adminMethods are the handlers of a path by method. Their results are encoded as JSON.
 type adminMethods map[string]func(*http.Request) (any, error)
 
 func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -65,8 +65,8 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// isCrossSite reports whether the browser says that a page of another origin made the request (W3C Fetch Metadata).
-// Caddy checks only Origin, which not all such requests have.
+// isCrossSite reports whether a browser says that another origin's page made the request (W3C Fetch Metadata). Caddy checks
+// only Origin, which some of these requests lack.
 func isCrossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "same-origin" && site != "none" })
 }
@@ -90,9 +90,8 @@ type storeStatus struct {
 	MaxEntries int `json:"max_entries"`
 }
 
-// sizedStore is a store that reports its size.
 type sizedStore interface {
-	// Size returns the number of entries, expired ones included, and its bound.
+	// Size returns the number of entries, including expired ones, and its bound.
 	Size() (entries, bound int)
 }
 

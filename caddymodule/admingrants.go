@@ -17,12 +17,12 @@ const adminGrants = "/fhir/grants"
 type endedGrants struct {
 	token.RevokedGrants
 
-	// Void describes what ended and is not counted.
+	// Void describes what else ended, uncounted.
 	Void string `json:"void"`
 }
 
-// endGrants ends everything of ?user=, of ?client_id=, or of both. At least one is required, so that an incomplete
-// request does not end all grants.
+// endGrants ends everything of ?user=, of ?client_id=, or of both. One is required, lest an incomplete request end
+// everything.
 func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name, values := range query {

@@ -13,7 +13,6 @@ import (
 
 const adminSessions = "/fhir/sessions"
 
-// sessionStatus is a session in the admin API.
 type sessionStatus struct {
 	ID         string    `json:"sid"`
 	User       string    `json:"user"`
@@ -25,7 +24,6 @@ type sessionStatus struct {
 	UserAgent  string    `json:"user_agent,omitempty"`
 }
 
-// listSessions lists the sessions of ?user=, or all.
 func listSessions(server *authorize.Server, r *http.Request) (any, error) {
 	found, err := server.Sessions(r.Context(), r.URL.Query().Get("user"))
 	shown := make([]sessionStatus, len(found))
@@ -47,13 +45,13 @@ func sessionsEnded(n int) endedSessions {
 	return endedSessions{n, "refresh tokens with offline_access, and their access tokens; DELETE " + adminGrants + " ends these too"}
 }
 
-// endSession ends the session in the path. It is no error if that has ended already.
+// endSession ends the session in the path, if it has not ended already.
 func endSession(server *authorize.Server, r *http.Request) (any, error) {
 	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
 	return sessionsEnded(ended), err
 }
 
-// endSessions ends all sessions of a user, who is required, so that an incomplete request does not end everybody's.
+// endSessions ends all sessions of a user, who is required lest an incomplete request end everybody's.
 func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	user := r.URL.Query().Get("user")
 	if user == "" {

@@ -28,8 +28,8 @@ const DefaultFHIRBase = "/fhir/R4"
 // App holds what the fhir handlers share: the issuer, its clients and users, the keys that sign tokens, and the
 // stores.
 //
-// Signing keys are in Caddy's storage and shared by all gateways that use it. They are made on first need and replaced
-// every 90 days.
+// Signing keys are in Caddy's storage, shared by all gateways that use it. They are made on first need and replaced every
+// 90 days.
 type App struct {
 	// The authorization server's address, `https://host` or `https://host:port`: the `iss` of its tokens (RFC 8414
 	// §2). Required.
@@ -39,7 +39,7 @@ type App struct {
 	// `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// The users who sign in with a password that is checked here. Default: none.
+	// The users who sign in with a password here. Default: none.
 	Users []User `json:"users,omitempty"`
 
 	// The OpenID Connect providers by which people may sign in. Default: none.
@@ -80,7 +80,7 @@ type App struct {
 	// is included.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
 
-	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty value.
+	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
 	Lockout Lockout `json:"lockout,omitzero"`
 
 	// Where codes and revocations are kept. Default: `memory`.
@@ -177,8 +177,7 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 	return c, a.resolve(&c)
 }
 
-// resolve replaces the placeholders of secrets. It does so in copies: the configuration that Caddy shows and saves
-// keeps the placeholders.
+// resolve replaces the placeholders of secrets in copies: the configuration that Caddy shows and saves keeps them.
 func (a *App) resolve(c *authorize.Config) error {
 	for _, u := range a.Users {
 		user, err := u.resolved(a.logger)
@@ -204,7 +203,7 @@ func (a *App) resolve(c *authorize.Config) error {
 	return nil
 }
 
-// settings is the part of the server's configuration that holds no secrets.
+// settings is the server's configuration without secrets.
 func (a *App) settings() authorize.Config {
 	return authorize.Config{
 		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase,
@@ -226,8 +225,7 @@ func (a *App) settings() authorize.Config {
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
 
-// Start opens the stores. It prepares the signing keys in the background, so that the first sign-in does not wait for
-// them.
+// Start opens the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them.
 func (a *App) Start() error {
 	processStart()
 	for _, store := range []store.Store{a.store, a.durable} {
@@ -248,13 +246,12 @@ func (a *App) Start() error {
 	return nil
 }
 
-// Stop records how many audit events were left out.
+// Stop records the number of audit events that were left out.
 func (a *App) Stop() error {
 	a.events.Flush()
 	return nil
 }
 
-// fhirBaseURL is the audience of access tokens.
 func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }
 
 func checkFHIRBase(path string) error {

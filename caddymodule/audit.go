@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// auditLogger is the name of the audit trail for `include` and `exclude` of Caddy's global option log.
+// auditLogger names the audit trail for `include` and `exclude` of Caddy's global option log.
 const auditLogger = "fhir.audit"
 
 func newEventLog(ctx caddy.Context) *audit.Log {
@@ -29,7 +29,7 @@ func (a *App) audit(ctx context.Context, e audit.Event) {
 
 func clientNetwork(ctx context.Context) string { return fairqueue.Network(clientIP(ctx)) }
 
-// clientIP is the client's address as Caddy found it; empty outside of Caddy.
+// clientIP is the client's address by Caddy; empty outside of Caddy.
 func clientIP(ctx context.Context) string {
 	address, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string)
 	return address

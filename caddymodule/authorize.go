@@ -14,7 +14,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Authorize))
-	// before fhir_bearer, which would ask for a token where tokens are to be had
+	// before fhir_bearer, which would ask for a token where clients get theirs
 	registerHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Authorize) })
 }
 

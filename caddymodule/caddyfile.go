@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
-// handlerDirective is a handler that reads its own directive.
+// handlerDirective is a handler with a directive.
 type handlerDirective interface {
 	caddyhttp.MiddlewareHandler
 	caddyfile.Unmarshaler
@@ -67,8 +67,8 @@ func parseDirective(d *caddyfile.Dispenser, fields subdirectives, repeatable ...
 	return fields.parse(d, repeatable...)
 }
 
-// parse reads a block. An unknown name is an error, and so is a duplicate that is not repeatable: ignoring either
-// would silently disable what it was meant to set.
+// parse reads a block. An unknown name is an error, and so is a duplicate that is not repeatable: to ignore either would
+// silently disable what it was meant to set.
 func (s subdirectives) parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	seen := map[string]bool{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
@@ -224,7 +224,7 @@ func bareword(to *bool) setter {
 	}
 }
 
-// only reads a switch that is written as a name and its only value, such as `core off`.
+// only reads a switch with a single possible value, such as `core off`.
 func only(value string, to *bool) setter {
 	return func(d *caddyfile.Dispenser) error {
 		*to = true
@@ -232,7 +232,7 @@ func only(value string, to *bool) setter {
 	}
 }
 
-// orOff reads the word off, or else what the setter reads.
+// orOff reads the word off, or leaves the arguments to another setter.
 func orOff(off *bool, otherwise setter) setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *off = d.CountRemainingArgs() == 1 && nextIs(d, "off"); *off {
@@ -243,7 +243,6 @@ func orOff(off *bool, otherwise setter) setter {
 	}
 }
 
-// nextIs reports whether the next argument is the given word, without consuming it.
 func nextIs(d *caddyfile.Dispenser, w string) bool {
 	is := d.NextArg() && d.Val() == w
 	d.Prev()

@@ -95,7 +95,7 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 	return withLine(d, err)
 }
 
-// unresolved is the authorization server's configuration without what only Provision can know.
+// unresolved is the authorization server's configuration without what only Provision knows.
 func (a *App) unresolved() authorize.Config {
 	c := a.settings()
 	for _, u := range a.Users {

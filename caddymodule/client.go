@@ -114,7 +114,7 @@ func (c *Client) withSecret(secret string) client.Client {
 	}
 }
 
-// warn logs what is allowed but inadvisable.
+// warn logs what is allowed but not advisable.
 func (c *Client) warn(logger *slog.Logger) {
 	for _, scope := range c.Scopes {
 		if meant := meantScope(scope); meant != "" {
@@ -198,13 +198,13 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	return withLine(d, core.Complete())
 }
 
-// parseProviders reads the names of providers. They may be defined further down, so the line is kept for errors.
+// parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
 	c.idps = positionOf(d)
 	return words(&c.IdentityProviders, nil)(d)
 }
 
-// parseJWKS reads a JWK Set, or the name of a file with one. The file is read now: the configuration holds the keys.
+// parseJWKS reads a JWK Set, or a file with one, whose contents become part of the configuration.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
 	if err := word(&text, nil)(d); err != nil {

@@ -67,7 +67,6 @@ func totpFlags() *flag.FlagSet {
 	return flags
 }
 
-// enrolTOTP prints a new key for a user's authenticator app.
 func enrolTOTP(out io.Writer, issuerName, user string) (int, error) {
 	if user == "" {
 		return caddy.ExitCodeFailedStartup, errors.New("--user is missing: the user's name in the Caddyfile")
@@ -106,8 +105,7 @@ func revoke(flags caddycmd.Flags) (int, error) {
 	})
 }
 
-// revokeBy ends everything of a user, a client or a pair, and prints what ended. The function ask sends a DELETE to
-// the admin API; its error is the API's refusal.
+// revokeBy ends everything of a user, a client or both, and prints what ended. ask sends a DELETE to the admin API.
 func revokeBy(out io.Writer, user, clientID string, ask func(target string) (*http.Response, error)) (int, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"user": user, "client_id": clientID} {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// The words of a cors option other than origins.
+// Words of a cors option that are no origins.
 const (
 	corsAll     = "*"
 	corsClients = "clients"
@@ -23,11 +23,11 @@ const (
 
 var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
 
-// crossOrigin says which scripts may call a FHIR API and read its answers (Fetch §3.2). Credentials are never allowed:
-// tokens are not cookies, and cookies have no meaning there. A nil one leaves CORS to the next handler.
+// crossOrigin says which scripts may call a FHIR API and read its answers (Fetch §3.2). Credentials mode is never allowed:
+// it is for cookies, not for bearer tokens. A nil one leaves CORS to the next handler.
 type crossOrigin struct {
 	api      *cors.Cors
-	metadata *cors.Cors // where apps read how to get a token: for all
+	metadata *cors.Cors // for what tells apps how to get a token: open to all
 }
 
 // newCrossOrigin makes the rules of a cors option; nil if it is empty.
@@ -61,7 +61,7 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 	return &crossOrigin{cors.New(options), all}, nil
 }
 
-// checkClients refuses the word clients where no app defines them.
+// checkClients refuses the word clients if there is no app to define them.
 func checkClients(words []string) error {
 	if slices.Contains(words, corsClients) {
 		return errNoClients
@@ -69,7 +69,7 @@ func checkClients(words []string) error {
 	return nil
 }
 
-// checkCORS checks a word of a cors option. An origin that no browser would send is an error: it would never match.
+// checkCORS checks a word of a cors option. An origin that no browser sends is an error, as it would never match.
 func checkCORS(word string) error {
 	if word == corsAll || word == corsClients {
 		return nil
@@ -82,7 +82,7 @@ func checkCORS(word string) error {
 	return nil
 }
 
-// answer sets the CORS headers. It reports whether the request was a preflight, which is then answered. The returned
+// answer sets the CORS headers, and reports whether the request was a preflight, which it has answered then. The returned
 // writer drops the CORS headers of later handlers.
 func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request, metadata bool) (http.ResponseWriter, bool) {
 	if c == nil {
@@ -102,7 +102,7 @@ func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request, metadata bo
 	return newCORSWriter(w), false
 }
 
-// corsWriter replaces the CORS headers of a backend by ours: browsers reject a header with two values.
+// corsWriter replaces a backend's CORS headers by ours, since browsers reject two values of one.
 type corsWriter struct {
 	caddyhttp.ResponseWriterWrapper
 	allowed, exposed []string

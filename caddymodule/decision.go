@@ -31,7 +31,6 @@ var decisions = []decision{
 	decisionForbidden, decisionUnavailable,
 }
 
-// refusal is the decision that an error of package guard stands for.
 func refusal(err *guard.Error) decision {
 	switch {
 	case err.Status == http.StatusServiceUnavailable:
@@ -48,8 +47,8 @@ func refusal(err *guard.Error) decision {
 	return decisionInvalid
 }
 
-// isPublic reports whether a request needs no token. Only the capabilities interaction does not (FHIR R4 §3.1.0.13;
-// SMART App Launch 2.2), with exactly its method, path and parameters: servers may give others a meaning.
+// isPublic reports whether a request needs no token. That is only the capabilities interaction (FHIR R4 §3.1.0.13; SMART
+// App Launch 2.2), with exactly its method, path and parameters, since servers may give a meaning to others.
 func (h *Bearer) isPublic(r *http.Request) bool {
 	if r.URL.Path != h.FHIRBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

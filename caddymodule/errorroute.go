@@ -10,8 +10,8 @@ import (
 // failedBelow is the request variable that tells fhir_outcome the FHIR base of the handler that failed.
 const failedBelow = "fhir.failed_below"
 
-// answerError answers an error below the FHIR base with an OperationOutcome, unless the site has an error route for
-// it, which gets the error. Without either, Caddy would send an empty body. It logs what Caddy will not log.
+// answerError answers an error below the FHIR base with an OperationOutcome, unless the site has an error route for it.
+// Without either, Caddy would send an empty body. It logs what Caddy will not.
 func answerError(w http.ResponseWriter, r *http.Request, base string, failures *failureLog, err error) error {
 	if err == nil {
 		return nil
@@ -30,8 +30,8 @@ func answerError(w http.ResponseWriter, r *http.Request, base string, failures *
 	return writeOutcome(w, r, err)
 }
 
-// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, in which
-// case Caddy logs failures itself.
+// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, and Caddy
+// logs failures itself.
 func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {

@@ -17,7 +17,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Expand))
-	// before everything that answers all requests, such as a respond after it in the Caddyfile
+	// before anything that answers all requests, such as respond
 	registerHandler("fhir_expand", httpcaddyfile.Before, "abort", func() handlerDirective { return new(Expand) })
 }
 
@@ -64,8 +64,8 @@ type Expand struct {
 	// left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	// How much of the definitions that requests send under a `cache-id` is remembered, in bytes; the least recently
-	// used are dropped first. Negative: nothing. Default: 16777216 (16 MiB).
+	// How many bytes of definitions that requests send under a `cache-id` are remembered; the least recently used are
+	// dropped first. Negative: none. Default: 16777216 (16 MiB).
 	MaxRemembered int64 `json:"max_remembered,omitempty"`
 
 	// How deeply value sets may import each other. Default: 32.
@@ -120,7 +120,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	return haveSitesChecked(ctx)
 }
 
-// provisionState finds or makes what outlives a configuration.
+// provisionState loads or takes over what outlives a configuration.
 func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
@@ -130,7 +130,7 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
 	}, time.Duration(h.WatchInterval))
 	if err != nil {
-		// Returned too, but behind a line of Caddy's own words of where in its JSON it is.
+		// Caddy prints the returned error only at the end of a long line about its own JSON.
 		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
 		return err
 	}
@@ -138,7 +138,6 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	return err
 }
 
-// newHandler makes the handler that answers from memory.
 func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	t := &terminology.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
@@ -152,7 +151,6 @@ func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	return t
 }
 
-// newFront makes the front, which answers requests or forwards them.
 func (h *Expand) newFront() *front.Front {
 	o := front.Options{
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
@@ -182,7 +180,7 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	return err
 }
 
-// Cleanup releases the definitions and the stored answers, as far as Provision got.
+// Cleanup releases the definitions and the stored answers that Provision got.
 func (h *Expand) Cleanup() (err error) {
 	if h.state != nil {
 		err = h.state.release()

@@ -12,14 +12,13 @@ import (
 
 // ExpandCaching configures whom fhir_expand asks for what it does not know, and how it caches answers.
 type ExpandCaching struct {
-	// How long an answer without a lifetime of its own is fresh, and the longest lifetime of any other. Default: 1h.
+	// The lifetime of an answer that states none, and the longest of any. Default: 1h.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
 	// Do not cache answers. Default: false.
 	CacheOff bool `json:"cache_off,omitempty"`
 
-	// How much memory cached answers may take, in bytes, including their compressed forms and the index. Default:
-	// 67108864 (64 MiB).
+	// The memory for cached answers, their compressed forms and the index, in bytes. Default: 67108864 (64 MiB).
 	MaxSize int64 `json:"max_size,omitempty"`
 
 	// How long an expired answer is used if no new one is available (RFC 5861 §4). Default: not at all.
@@ -29,15 +28,15 @@ type ExpandCaching struct {
 	// new one.
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
-	// How long clients and shared caches may use an answer without revalidating it. An invalidation does not reach
-	// them during that time. Default: they revalidate each time.
+	// How long clients and shared caches may use an answer without revalidating it, unreached by invalidations. Default:
+	// they revalidate each time.
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 
 	// How long it is remembered that there is no answer. Default: 10s.
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
-	// How long the failure of a server is repeated to all who ask the same, before the server is asked again.
-	// `Retry-After` of the server is obeyed, up to five minutes. Default: 1s.
+	// How long a server's failure answers all requests for the same, before the server is asked again. Its `Retry-After`
+	// is obeyed, up to five minutes. Default: 1s.
 	FailureTTL caddy.Duration `json:"failure_ttl,omitempty"`
 
 	// Share a failure only with requests that wait for the same answer. Default: false.
@@ -99,7 +98,7 @@ func (c *ExpandCaching) cacheOptions() cache.Options {
 	}
 }
 
-// longest is the longest timeout of all servers.
+// longest is the longest timeout of any server.
 func (c *ExpandCaching) longest() time.Duration {
 	longest := c.timeout()
 	if c.Upstream != nil {

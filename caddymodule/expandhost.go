@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// expandHost is the part of Caddy that package front uses.
+// expandHost is Caddy for package front.
 type expandHost struct{}
 
 // identityPlaceholders are those of fhir_bearer.
@@ -112,7 +112,7 @@ func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request 
 	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
 }
 
-// background serves our own requests by the next handler.
+// background passes our own requests to the next handler.
 type background struct {
 	next   front.NextHandler
 	server *caddyhttp.Server
@@ -134,7 +134,7 @@ func (expandHost) Status(err error) int {
 	return failed.StatusCode
 }
 
-// handlerError makes the status of a front's error known to Caddy.
+// handlerError turns a front's error into one whose status Caddy knows.
 func handlerError(err error) error {
 	failed, ok := errors.AsType[*front.Error](err)
 	if !ok {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -16,15 +17,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// pooledState is the state that a fhir_expand keeps over reloads. Its key in the pool is made of all settings.
+// pooledState is the state that a fhir_expand keeps over reloads.
 type pooledState struct {
 	*front.State
-	key  string
-	file string // that responses are saved in; empty: none
+	key  string // in the pool, made of all settings
+	file string // for saved responses; empty: none
 }
 
-// newState makes the state for the settings, or takes it over from the previous configuration if no setting has
-// changed.
+// newState makes the state, or takes it over from the previous configuration if no setting has changed.
 func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	settings, err := settingsOf(ctx, h)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *pooledState) release() error {
 	return err
 }
 
-// written reports a write to all states, since they may be in front of the same server.
+// written tells all states of a write, since they may be in front of the same server.
 func written(names []string, sure bool) {
 	expansionCaches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok {
@@ -91,8 +91,8 @@ func written(names []string, sure bool) {
 	})
 }
 
-// settingsOf returns the settings of a handler and of the handlers around it, any of which may decide who is let in
-// and what the next handler answers. Other sites are left out if they can be told apart.
+// settingsOf returns the settings of a handler and of those around it, any of which may decide who is let in and what the
+// next handler answers. Other sites are left out if they can be told apart.
 func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	var app caddy.Module
 	around := []any{h}
@@ -133,15 +133,12 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 	return routes, secrets, err
 }
 
-// snapshotOf returns the name of the file in which responses are saved for some settings.
+// snapshotOf returns the file in which responses are saved for some settings.
 func (h *Expand) snapshotOf(settings []byte) string {
 	if !h.Persist || h.CacheOff {
 		return ""
 	}
-	folder := h.PersistFolder
-	if folder == "" {
-		folder = filepath.Join(caddy.AppDataDir(), "fhir_expansions")
-	}
+	folder := cmp.Or(h.PersistFolder, filepath.Join(caddy.AppDataDir(), "fhir_expansions"))
 	return filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
 }
 

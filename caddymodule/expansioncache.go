@@ -14,16 +14,15 @@ var expansionCaches = caddy.NewUsagePool()
 
 // expansionCache is a cache of expansions as the metrics and the admin API use it.
 type expansionCache interface {
-	// Purge removes the expansions of the value set with this URL, and those with concepts of this code system; all if
-	// both are empty. It returns their number.
+	// Purge removes the expansions of a value set, and those with concepts of a code system; all if both are empty. It
+	// returns their number.
 	Purge(url, system string) int
 
-	// Statistics counts since the process began, and says how much is stored.
+	// Statistics are counted from the start of the process.
 	Statistics() front.Statistics
 }
 
-// retiredCaches sums up the counters of released caches, so that a reload with other settings does not reset the
-// metrics.
+// retiredCaches sums up the counters of released caches, so that a reload does not reset the metrics.
 var retiredCaches struct {
 	sync.Mutex
 	sum front.Statistics
@@ -41,7 +40,7 @@ func retired() front.Statistics {
 	return retiredCaches.sum
 }
 
-// eachExpansionCache calls a function for each cache and returns their number.
+// eachExpansionCache calls do for each cache and returns their number.
 func eachExpansionCache(do func(expansionCache)) (n int) {
 	expansionCaches.Range(func(_, value any) bool {
 		if c, ok := value.(expansionCache); ok {
@@ -53,7 +52,7 @@ func eachExpansionCache(do func(expansionCache)) (n int) {
 	return n
 }
 
-// cacheCollector reads the caches when metrics are collected, so that requests need not count.
+// cacheCollector reads the counters of the caches when metrics are collected.
 type cacheCollector struct{}
 
 var (

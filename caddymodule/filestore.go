@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -19,9 +20,8 @@ func init() { caddy.RegisterModule(new(FileStore)) }
 // fileStores keeps files open over reloads, by path: a file can be opened only once.
 var fileStores = caddy.NewUsagePool()
 
-// FileStore keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state
-// of the app) in one file, used by one process at a time. The file is created on first need, not when a configuration
-// is validated.
+// FileStore keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state of
+// the app) in one file, used by one process at a time. Validating a configuration does not create it.
 type FileStore struct {
 	// The file. Its folder is created if missing. Placeholders are supported. Default: `fhir/<issuer's host>.db` in
 	// the folder of Caddy's storage or, if that is not a folder, in Caddy's data folder.
@@ -49,17 +49,14 @@ func (*FileStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(FileStore) }}
 }
 
-// use takes the file over from the previous configuration, or opens it later. It is not part of Provision because only
+// use takes over the file from the previous configuration, if it has one; start opens it. Provision cannot do this: only
 // the app knows the default path.
 func (f *FileStore) use(defaultPath string) error {
 	path, err := resolveSecret("path of the durable store", f.Path)
 	if err != nil {
 		return err
 	}
-	if path == "" {
-		path = defaultPath
-	}
-	if path, err = filepath.Abs(path); err != nil {
+	if path, err = filepath.Abs(cmp.Or(path, defaultPath)); err != nil {
 		return fmt.Errorf("path of the durable store: %w", err)
 	}
 	pooled, _, err := fileStores.LoadOrNew(path, func() (caddy.Destructor, error) {
@@ -75,8 +72,7 @@ func (f *FileStore) use(defaultPath string) error {
 // lockNotice is how long a start waits silently for the file.
 const lockNotice = time.Second
 
-// start opens the file, so that a failure is an error of the configuration and not of the first sign-in, and sets the
-// bounds.
+// start opens the file, so that a failure is an error of the configuration and not of the first sign-in.
 func (f *FileStore) start(logger *slog.Logger) error {
 	f.SetLogger(logger)
 	f.SetMaxEntries(f.MaxEntries)

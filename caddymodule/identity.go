@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token
-// it empties them: a handler before may have set somebody else's.
+// authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
+// empties them, since an earlier handler may have set them.
 func (h *Bearer) authenticate(r *http.Request) error {
 	var token guard.Token
 	var err error
@@ -22,7 +22,7 @@ func (h *Bearer) authenticate(r *http.Request) error {
 	return err
 }
 
-// verify returns the verified token of a request. With an error it is empty.
+// verify returns the verified token of a request, or an error and no token.
 func (h *Bearer) verify(r *http.Request) (none guard.Token, err error) {
 	raw, err := guard.Bearer(r)
 	if err != nil {
@@ -38,7 +38,7 @@ func (h *Bearer) verify(r *http.Request) (none guard.Token, err error) {
 	return token, nil
 }
 
-// complete looks up the holder of a token of ours. It refuses the token if what it rests on has ended, such as the
+// complete looks up the holder of a token of ours, and refuses the token if what it depends on has ended, such as the
 // session.
 func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
 	holder, err := h.app.server.Holder(ctx, accessToken(token))
@@ -52,7 +52,7 @@ func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
 	return nil
 }
 
-// accessToken is what the authorization server judges a token of its own by.
+// accessToken is what the authorization server needs to know of its token.
 func accessToken(t *guard.Token) token.AccessToken {
 	return token.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is first contacted when
-// needed, so a provider that is down prevents neither loading the configuration nor signing in elsewhere.
+// IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
+// one that is down prevents neither loading the configuration nor signing in elsewhere.
 type IdentityProvider struct {
 	// The provider's name in URLs, in a client's list, and in a request's `identity_provider`: lower-case letters,
 	// digits and hyphens. Required.
@@ -46,8 +46,8 @@ type IdentityProvider struct {
 	// The timeout of each request to the provider. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// The e-mail domains of the provider's users. Whoever types such an address on the sign-in page is sent to the
-	// provider. Default: none.
+	// The e-mail domains of the provider's users. Whoever enters such an address on the sign-in page is sent there.
+	// Default: none.
 	Domains []string `json:"domains,omitempty"`
 
 	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser` and
@@ -58,16 +58,15 @@ type IdentityProvider struct {
 	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
-	// Who may sign in: anybody who matches one of the rules. A change takes effect at once, also for sessions.
-	// Default: everybody whom the provider signs in.
+	// Who may sign in: anybody who matches a rule. A change also affects existing sessions at once. Default: everybody
+	// whom the provider signs in.
 	Allow []AllowRule `json:"allow,omitempty"`
 
 	// Sign people in as the local user with the same e-mail address, if both sides have verified it. Whoever can set
 	// addresses at the provider can then sign in as these users. Default: federated accounts, by issuer and subject.
 	LinkEmail bool `json:"link_email,omitempty"`
 
-	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: it is
-	// not kept.
+	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: false.
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 }
 

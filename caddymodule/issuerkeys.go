@@ -12,11 +12,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that an issuer that is
-// down during a reload does not lock out its tokens.
+// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that tokens stay valid if an
+// issuer is down during a reload.
 var issuerKeys = caddy.NewUsagePool()
 
-// guardKeys makes a set of keys usable by package guard.
+// guardKeys adapts a set of keys to package guard.
 type guardKeys struct {
 	set     guard.KeySet
 	unknown error // the set's own error for an unknown kid
@@ -47,7 +47,7 @@ func newTrustedKeys(c upstream.KeySetConfig) (trustedKeys, error) {
 
 func (trustedKeys) Destruct() error { return nil }
 
-// keysOf takes the keys of an issuer from the pool. Cleanup gives them back.
+// keysOf takes the keys of an issuer from the pool, until Cleanup.
 func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, err error) {
 	authorities, err := t.authorities()
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, 
 	return keys.(trustedKeys), nil
 }
 
-// Cleanup releases the issuers' keys, as many as Provision took.
+// Cleanup releases the issuers' keys that Provision took.
 func (h *Bearer) Cleanup() error {
 	var errs []error
 	for _, key := range h.pooled {

@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
-// keysInUse keeps signing keys over reloads, by where they are stored, so that a key file that was damaged or lost
-// does not invalidate tokens during a reload.
+// keysInUse keeps signing keys over reloads, by where they are stored, so that tokens stay valid if a key file was damaged
+// or lost.
 var keysInUse = caddy.NewUsagePool()
 
 type pooledKeys struct{ *keyring.KeysInUse }
 
 func (pooledKeys) Destruct() error { return nil }
 
-// loadKeys makes the keyring, which takes over the keys of the previous configuration. Nothing is read yet.
+// loadKeys makes the keyring, with the keys of the previous configuration. It reads nothing yet.
 func (a *App) loadKeys() error {
 	storage, name := a.ctx.Storage(), "fhir/keys/"+storageName(a.Issuer)+".json"
 	a.keys = keyring.New(storage, name, a.logger)

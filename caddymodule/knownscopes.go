@@ -18,7 +18,7 @@ var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
 }, client.ReservedScopes...)
 
-// scopes reads scopes. The error of an invalid one suggests what was probably meant.
+// scopes reads scopes. The error for an invalid one suggests what was probably meant.
 func scopes(to *[]string, check func(string) error) setter {
 	return func(d *caddyfile.Dispenser) error {
 		return words(to, func(scope string) error {
@@ -31,8 +31,8 @@ func scopes(to *[]string, check func(string) error) setter {
 	}
 }
 
-// meantScope is the known scope that a misspelt one probably stands for, or empty. An app's own scope may resemble a
-// known one, so this alone is no reason to refuse it.
+// meantScope is the known scope that a misspelt one probably stands for, or empty. That is no reason to refuse it: an app's
+// own scope may resemble a known one.
 func meantScope(scope string) string {
 	level, rest, resource := strings.Cut(scope, "/")
 	if !resource || level == "launch" {

@@ -9,12 +9,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 )
 
-// Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each further
-// one doubles the wait, starting at 1s. Nobody is locked out for good. A browser in which somebody has signed in
-// before has a separate count for their account, so failures of others do not lock them out.
+// Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each one doubles
+// the wait, starting at 1s. Nobody is locked out for good. A browser in which somebody has signed in before has a separate
+// count for their account, so others cannot lock them out.
 //
-// Addresses are those that Caddy takes for the client's: list proxies in `trusted_proxies`, or all clients behind one
-// share its count.
+// Addresses are those of clients by Caddy: list proxies in `trusted_proxies`, or all clients behind one share its count.
 type Lockout struct {
 	// Turn the lockout off. Default: on.
 	Off bool `json:"off,omitempty"`

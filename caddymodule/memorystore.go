@@ -20,8 +20,7 @@ var memoryStores = caddy.NewUsagePool()
 // memoryStoreKey is the same for all configurations: entries are checked against the current one when they are used.
 const memoryStoreKey = "fhir.stores.memory"
 
-// MemoryStore keeps codes and revocations in the memory of this process. They survive a reload of the configuration,
-// but not a restart.
+// MemoryStore keeps codes and revocations in the memory of this process. They survive a reload, but not a restart.
 type MemoryStore struct {
 	// The maximum number of entries; more are refused. A code flow takes two entries of some 500 bytes each. Default:
 	// 100000.

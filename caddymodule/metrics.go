@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// metrics live as long as the process, so that reloads do not reset them. Each configuration registers the same
-// collectors in its own registry.
+// metrics live as long as the process, so that reloads do not reset them. Each configuration registers them in its own
+// registry.
 var metrics = newMetricSet()
 
 // metricSet are the metrics caddy_fhir_*. No label has a value that a client or person can choose.
@@ -29,8 +29,7 @@ type metricSet struct {
 	collectors []prometheus.Collector
 }
 
-// durationBuckets range from an answer from memory to a password's hash on a busy machine and a hanging backend, in
-// seconds.
+// durationBuckets, in seconds, range from an answer from memory to a hanging backend.
 var durationBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 func newMetricSet() *metricSet {
@@ -78,7 +77,7 @@ func (m *metricSet) register(ctx caddy.Context) error {
 	return nil
 }
 
-// event counts an event of the audit trail. A grant that a client sends becomes a label only if it is a known one.
+// event counts an event of the audit trail. A grant, which a client chooses, becomes a label only if it is known.
 func (m *metricSet) event(_ context.Context, e audit.Event) {
 	grant := e.Grant
 	switch grant {

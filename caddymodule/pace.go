@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// pace is the minimum speed of a request body. A body that arrives byte by byte would hold its connection for hours,
-// and with it a restart, which waits for requests.
+// pace is the minimum speed of a request body. One that arrives byte by byte would hold its connection for hours, and delay
+// a restart, which waits for requests.
 type pace struct {
-	patience time.Duration // how long we wait for the client
-	rate     int64         // how many bytes earn a second of it back
+	patience time.Duration // how long to wait for the client
+	rate     int64         // bytes that earn back a second of it
 }
 
 var (
@@ -39,15 +39,14 @@ func (p pace) limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	return b.done
 }
 
-// pacedBody is a body with a minimum speed. Only the time spent waiting for the client counts, not that of the next
-// handler.
+// pacedBody is a body with a minimum speed. Only the time spent waiting for the client counts.
 type pacedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	pace    pace
-	drained bool // net/http reads on in it when an answer begins, to use its connection again
+	drained bool // net/http reads the rest when an answer begins, to reuse the connection
 
-	mu   sync.Mutex // a transport may read on when the handler has returned
+	mu   sync.Mutex // a transport may go on reading after the handler has returned
 	left time.Duration
 	over bool // the deadline is no longer ours to set
 }
@@ -70,8 +69,8 @@ func (b *pacedBody) wait(now time.Time) {
 	}
 }
 
-// waited updates the time left after a read. Unless net/http reads on itself, it clears the deadline, which would
-// otherwise end the body while it is being processed.
+// waited updates the time left after a read. Unless net/http reads the rest, it clears the deadline, which would otherwise
+// end the body while it is processed.
 func (b *pacedBody) waited(d time.Duration, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,7 +82,7 @@ func (b *pacedBody) waited(d time.Duration, n int, err error) {
 	b.over = b.over || err != nil
 }
 
-// done stops setting deadlines: from now on the connection may serve another request.
+// done stops setting deadlines: the connection may serve another request from now on.
 func (b *pacedBody) done() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// hashCommand makes a hash that takes some 50 ms to compare. Without the algorithm, Caddy makes a bcrypt hash of cost
-// 14, which takes more than a second of processor time for anybody who tries to sign in.
+// hashCommand makes a hash that takes some 50 ms to compare. Caddy's default, bcrypt of cost 14, takes more than a second of
+// processor time for anybody who tries to sign in.
 const hashCommand = "caddy hash-password --algorithm argon2id"
 
 var errUnknownHash = errors.New("is neither bcrypt nor argon2id; make one with: " + hashCommand)
@@ -42,7 +42,7 @@ func checkHash(hash string) error {
 	return nil
 }
 
-// checkPasswordHash is checkHash with the option's name. The error does not repeat the text, which may be a password.
+// checkPasswordHash is checkHash with the option's name. The error does not repeat the value, which may be a password.
 func checkPasswordHash(hash string) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("password_hash %w", err)
@@ -56,7 +56,7 @@ const (
 	maxArgon2idCost = 256 << 10 // KiB of memory, times passes over them
 )
 
-// isCostly reports whether comparing a valid hash takes so long that a few attempts keep all processors busy.
+// isCostly reports whether a few comparisons with a valid hash keep all processors busy.
 func isCostly(hash string) bool {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		memory, passes, _ := argon2idCost(hash)

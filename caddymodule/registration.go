@@ -50,12 +50,12 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage) (*clie
 	return resolved, nil
 }
 
-// storageName is the part of storage keys and file names that stands for an issuer.
+// storageName stands for an issuer in storage keys and file names.
 func storageName(issuer string) string {
 	return certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
 }
 
-// parseRegistration reads who may register apps. Syntax:
+// parseRegistration reads the registration. Syntax:
 //
 //	registration {
 //		initial_access_token <secret>

@@ -11,8 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
-// siteCheck looks for handlers of ours at places where they have no effect. All of these are valid configurations, but
-// most are mistakes.
+// siteCheck looks for handlers of ours at places where they have no effect, which is valid, but usually a mistake.
 type siteCheck struct {
 	issuer string // empty without the fhir app
 
@@ -21,8 +20,8 @@ type siteCheck struct {
 	authorizes bool     // some site has fhir_authorize
 	atIssuer   bool     // the issuer's has
 
-	guarded   map[string]bool     // the servers that requests are passed on to behind fhir_bearer
-	unguarded map[string][]string // and without it: from which sites
+	guarded   map[string]bool     // backends behind fhir_bearer
+	unguarded map[string][]string // sites that lead to a backend without it
 }
 
 // checkSites returns the warnings about the sites of a configuration.
@@ -53,7 +52,7 @@ func (c *siteCheck) checkIssuer() {
 	}
 }
 
-// checkBackends checks whether a backend that is guarded in one place is reachable without a token from another.
+// checkBackends checks whether a backend that is guarded in one place can be reached without a token in another.
 func (c *siteCheck) checkBackends() {
 	for address, sites := range c.unguarded {
 		if c.guarded[address] {
@@ -133,7 +132,6 @@ func (c *siteCheck) expand(h *Expand, at place, before caddyhttp.RouteList) {
 	c.reached(named, h.FHIRBase+"/ValueSet/$expand", before)
 }
 
-// proxy notes the backends of a reverse_proxy.
 func (c *siteCheck) proxy(h *reverseproxy.Handler, at place) {
 	for _, upstream := range h.Upstreams {
 		if at.isGuarded() {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -15,9 +16,9 @@ type place struct {
 	hosts    []string // none: all
 	paths    []string // patterns; none: all, or not known
 	stripped string   // what was taken off the path
-	open     *Expand  // stands before, and no guard before that
-	guarded  bool     // fhir_bearer stands before
-	guards   []string // patterns of the paths that a fhir_bearer before guards, where that are not all
+	open     *Expand  // an earlier handler without a guard before it
+	guarded  bool     // there is an earlier fhir_bearer for all paths
+	guards   []string // the path patterns of an earlier fhir_bearer for some
 }
 
 // String names the site.
@@ -62,7 +63,7 @@ func (at place) rewritten(by *rewrite.Rewrite) place {
 	return at
 }
 
-// isGuarded reports whether a fhir_bearer stands before, for all of the paths.
+// isGuarded reports whether there is an earlier fhir_bearer for all of the paths.
 func (at place) isGuarded() bool {
 	return at.guarded || len(at.paths) > 0 && !slices.ContainsFunc(at.paths, func(pattern string) bool {
 		return !slices.ContainsFunc(at.guards, func(guard string) bool {
@@ -79,10 +80,7 @@ func (at place) isOf(issuer string) bool {
 	if err != nil {
 		return false
 	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
+	port := cmp.Or(u.Port(), "443")
 	hosts := caddyhttp.MatchHost(at.hosts)
 	named := len(hosts) == 0 || slices.ContainsFunc(hosts, func(pattern string) bool { return hostFits(u.Hostname(), pattern) })
 	return named && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {

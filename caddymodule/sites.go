@@ -9,8 +9,8 @@ import (
 
 func init() { caddy.RegisterModule(new(Sites)) }
 
-// Sites logs warnings, when a configuration starts, about handlers of ours that have no effect where they stand. It
-// has no options. The handlers load it, since none of them sees the others and the fhir app is optional.
+// Sites logs warnings when a configuration starts, about handlers of ours that have no effect where they are. It has no
+// options. The handlers load it, since none of them sees the others and the fhir app is optional.
 type Sites struct{ ctx caddy.Context }
 
 // CaddyModule returns the Caddy module information.
@@ -24,7 +24,7 @@ func (s *Sites) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// haveSitesChecked loads the app that checks the sites when the configuration starts.
+// haveSitesChecked loads the app that checks the sites.
 func haveSitesChecked(ctx caddy.Context) error {
 	_, err := ctx.App("fhir_sites")
 	return err

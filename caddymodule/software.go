@@ -31,8 +31,8 @@ func software() (version string, made time.Time) {
 	return versionIn(info), made
 }
 
-// versionIn is the version of this module in build information, which may be nil. A module that is replaced by a
-// folder has the version that caddymodule/build read from git, or a made-up one of Go's.
+// versionIn is the version of this module in build information, which may be nil. A module replaced by a folder has the
+// version that caddymodule/build read from git, or one made up by Go.
 func versionIn(info *debug.BuildInfo) string {
 	if info == nil {
 		return "devel"

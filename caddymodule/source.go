@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// position is a line of the Caddyfile, kept for errors that only later lines reveal.
+// position is a line of the Caddyfile, for errors that only later lines reveal.
 type position struct {
 	file string
 	line int
@@ -25,7 +25,7 @@ type Source struct {
 
 func (s *Source) setSource(p position) { s.Source = fmt.Sprintf("%s:%d", p.file, p.line) }
 
-// wrap adds to an error where the handler is written.
+// wrap adds the handler's place to an error.
 func (s *Source) wrap(err error) error {
 	if err == nil || s.Source == "" {
 		return err
@@ -33,7 +33,7 @@ func (s *Source) wrap(err error) error {
 	return fmt.Errorf("%w, at %s", err, s.Source)
 }
 
-// site names a site, and where in it the handler is written.
+// site names a site and the handler's place in it.
 func (s *Source) site(at place) string {
 	if s.Source == "" {
 		return at.String()

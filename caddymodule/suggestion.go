@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// didYouMean suggests the known word that an unknown one probably stands for, as the end of an error message; empty if
-// there is none.
+// didYouMean is the end of an error message that suggests what an unknown word probably stands for; it may be empty.
 func didYouMean(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return ": did you mean " + near + "?"
@@ -20,8 +19,8 @@ func didYouMeanKey[V any](word string, known map[string]V) string {
 	return didYouMean(word, slices.Collect(maps.Keys(known)))
 }
 
-// nearest is the known word with the fewest typing errors, if these are few for its length, or one that begins with
-// the word; else empty.
+// nearest is the known word with the fewest typing errors, if these are few for its length, or else one that begins with
+// the word; it may be empty.
 func nearest(word string, known []string) string {
 	best, least := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(slices.Values(known)) {
@@ -37,7 +36,7 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// typingErrors is the number of wrong, missing, surplus and transposed letters (optimal string alignment distance).
+// typingErrors counts wrong, missing, surplus and transposed letters (optimal string alignment distance).
 func typingErrors(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

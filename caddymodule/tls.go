@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// TLS adjusts how a server and we authenticate to each other, for example by a hospital's own certificate authority.
+// TLS says how a server and we authenticate to each other, such as by a hospital's own certificate authority.
 type TLS struct {
 	// A PEM file with the certificate authorities to trust for the server. Default: those of the system.
 	CA string `json:"ca,omitempty"`

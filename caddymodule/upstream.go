@@ -17,7 +17,7 @@ type Upstream struct {
 	// The FHIR base URL: https, or http on loopback. Required.
 	URL string `json:"url,omitempty"`
 
-	// Accept http elsewhere too. Requests, answers and credentials can then be read and changed on the way. Default:
+	// Accept http elsewhere too: requests, answers and credentials can then be read and changed on the way. Default:
 	// false.
 	AllowHTTP bool `json:"allow_http,omitempty"`
 

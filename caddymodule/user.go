@@ -27,8 +27,8 @@ type User struct {
 	// The claim `name`. Default: none.
 	DisplayName string `json:"display_name,omitempty"`
 
-	// The claim `email`. No two users may have the same verified one if a provider links by it (`link_email`).
-	// Default: none.
+	// The claim `email`. If a provider links by it (`link_email`), no two users may have the same verified one. Default:
+	// none.
 	Email string `json:"email,omitempty"`
 
 	// The claim `email_verified`. Default: false.

@@ -5,14 +5,12 @@ import (
 	"sync"
 )
 
-// Cache keeps the entries that were used last. The zero value is empty and has no bound.
-// It is safe for concurrent use and must not be copied.
+// Cache keeps the entries that were used last. The zero value is empty and has no bound. It is safe for concurrent use,
+// except that its fields must not change during a call, and must not be copied.
 type Cache[K comparable, V any] struct {
-	// MaxEntries is how many entries are kept. Default: 0, any number. It must not change
-	// during a call.
+	// MaxEntries bounds the number of entries. Default: 0, no bound.
 	MaxEntries int
-	// MaxCost is how much they may cost together. Default: 0, any amount. It must not
-	// change during a call.
+	// MaxCost bounds their total cost. Default: 0, no bound.
 	MaxCost int64
 
 	mu      sync.Mutex
@@ -27,7 +25,7 @@ type entry[K comparable, V any] struct {
 	cost  int64
 }
 
-// Get returns the value for a key, and counts as a use of it.
+// Get returns the value for a key, and counts as a use.
 func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,8 +37,7 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// Put sets the value for a key and makes room for it. An entry that alone costs too much
-// stays until another one comes.
+// Put sets the value for a key and makes room for it. An entry that alone costs too much stays until the next Put.
 func (c *Cache[K, V]) Put(key K, value V, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +74,6 @@ func (c *Cache[K, V]) DeleteFunc(del func(K, V) bool) {
 	}
 }
 
-// remove removes an entry, unless it is nil.
 func (c *Cache[K, V]) remove(e *list.Element) {
 	if e == nil {
 		return

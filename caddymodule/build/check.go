@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"debug/buildinfo"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,12 +14,9 @@ import (
 
 // pins are the modules that go.mod and go.sum allow.
 type pins struct {
-	// module is the path of this module.
-	module string
-	// versions are the versions of the required modules by path.
-	versions map[string]string
-	// sums are the lines of go.sum: "path version h1:hash".
-	sums map[string]bool
+	module   string            // the path of this module
+	versions map[string]string // of the required modules, by path
+	sums     map[string]bool   // the lines of go.sum: "path version h1:hash"
 }
 
 // checkBinary checks that each module in the binary has the version of go.mod and the hash of go.sum. xcaddy's
@@ -40,18 +36,13 @@ func checkBinary(ctx context.Context, file, root string) error {
 	return nil
 }
 
-// readPins reads go.mod and go.sum.
 func readPins(ctx context.Context, root string) (*pins, error) {
-	out, err := goCommand(ctx, root, "mod", "edit", "-json")
-	if err != nil {
-		return nil, err
-	}
 	var mod struct {
 		Module  struct{ Path string }
 		Require []struct{ Path, Version string }
 	}
-	if err := json.Unmarshal(out, &mod); err != nil {
-		return nil, fmt.Errorf("go mod edit -json: %w", err)
+	if err := goJSON(ctx, root, &mod, "mod", "edit", "-json"); err != nil {
+		return nil, err
 	}
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 
 const configFile = "xcaddy.json"
 
-// readConfig reads an [xcaddy.Builder] from a JSON file. Unknown fields are an error, because a misspelt one would be
-// ignored.
+// readConfig reads an [xcaddy.Builder] from a JSON file. Unknown fields are an error, lest a misspelt one be ignored.
 func readConfig(file string) (*xcaddy.Builder, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -42,8 +41,8 @@ func decodeConfig(r io.Reader) (*xcaddy.Builder, error) {
 	return builder, nil
 }
 
-// resolve makes relative replacements absolute. xcaddy's command does so, but its Builder would look in its temporary
-// folder.
+// resolve makes relative replacements absolute. xcaddy's command does so, but its Builder would take them as relative to
+// its temporary folder.
 func resolve(builder *xcaddy.Builder, root string) {
 	for i, r := range builder.Replacements {
 		if strings.HasPrefix(r.New.String(), ".") {

@@ -7,16 +7,15 @@
 //
 //	[readConfig]   xcaddy.json, strictly, into an [xcaddy.Builder]
 //	[resolve]      its relative replacements, as seen from the temporary module
-//	[setVersion]   the version of this module that the binary tells, from git
+//	[setVersion]   the version of this module in the binary, from git
 //	[download]     go mod download: what is fetched is checked against go.sum
 //	Build          xcaddy, with no way to fetch anything else
-//	[checkBinary]  each module in the binary is the one that go.mod and go.sum say
+//	[checkBinary]  each module in the binary is the one in go.mod and go.sum
 //
-// The network is off while xcaddy builds, for two reasons. Its temporary module has no go.sum to check downloads
-// against. And it asks the module proxy for this module before it uses the replacement, which fails unless the proxy
-// answers "not found". All it needs is in the module cache: a blank import of Caddy's standard modules in this
-// repository keeps the modules of the whole binary in go.mod.
+// The network is off while xcaddy builds: its temporary module has no go.sum to check downloads against, and it asks the
+// module proxy for this module before it uses the replacement, which fails unless the proxy answers "not found". All it
+// needs is in the module cache, since a blank import of Caddy's standard modules keeps the whole binary in go.mod.
 //
-// The build has xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags nobadger,nomysql,nopgx). go test and go vet share
-// its build cache if they have the same; any others compile all of Caddy again.
+// The build has xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags nobadger,nomysql,nopgx). go test and go vet share its
+// build cache if they have the same flags, and otherwise compile all of Caddy again.
 package main

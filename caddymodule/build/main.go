@@ -22,7 +22,6 @@ func main() {
 	}
 }
 
-// run builds Caddy.
 func run(ctx context.Context, output string, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q", args[0])
@@ -68,14 +67,14 @@ func run(ctx context.Context, output string, args []string) error {
 		return fmt.Errorf("%w\n%s", err, steps.output)
 	}
 	if err := checkBinary(ctx, output, root); err != nil {
-		// A binary that may hold other code must not be taken for a good one.
+		// Nobody should run a binary that may contain other code.
 		return errors.Join(err, os.Remove(output))
 	}
 	fmt.Fprintf(os.Stderr, "built %s\n", shown(output, called))
 	return nil
 }
 
-// shown is the path of a file relative to a folder, if it is below it.
+// shown is the path of a file, relative to a folder that contains it.
 func shown(file, from string) string {
 	relative, err := filepath.Rel(from, file)
 	if err != nil || !filepath.IsLocal(relative) {
@@ -84,7 +83,7 @@ func shown(file, from string) string {
 	return "." + string(filepath.Separator) + relative
 }
 
-// outputFile is the absolute path of the file to write, before the working directory changes.
+// outputFile is the absolute path of the file to write.
 func outputFile(output, root string) (string, error) {
 	if output != "" {
 		return filepath.Abs(output)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -21,14 +22,14 @@ var stepWords = map[xcaddy.Step]string{
 	xcaddy.StepCleanup:           "remove the temporary module",
 }
 
-// packagesPerLine is how many packages are compiled between two lines of output, if it is no terminal.
+// packagesPerLine is how many packages are compiled between two lines of output that is no terminal.
 const packagesPerLine = 100
 
-// progress shows what is being done. It keeps the output of the last step for the case that it fails: a successful
-// build prints warnings too, since offline go mod tidy lacks the modules that only tests of dependencies import.
+// progress shows what is being done. It keeps the output of the last step in case that fails: a successful build prints
+// warnings too, since offline go mod tidy lacks the modules that only tests of dependencies import.
 type progress struct {
 	out      io.Writer
-	terminal bool // out is one: there, one line is written again and again
+	terminal bool // out is one, where a line can be rewritten
 	output   []byte
 }
 
@@ -37,17 +38,11 @@ func newProgress(out *os.File) *progress {
 	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
-func (p *progress) say(what string) {
-	fmt.Fprintf(p.out, "build: %s\n", what)
-}
+func (p *progress) say(what string) { fmt.Fprintf(p.out, "build: %s\n", what) }
 
 // step is an OnStep callback. xcaddy never runs two at a time.
 func (p *progress) step(event *xcaddy.StepEvent) error {
-	words := stepWords[event.Step]
-	if words == "" {
-		words = string(event.Step)
-	}
-	p.say(words)
+	p.say(cmp.Or(stepWords[event.Step], string(event.Step)))
 	if event.Step == xcaddy.StepCompile {
 		return p.compile(event.Output)
 	}
@@ -58,7 +53,7 @@ func (p *progress) step(event *xcaddy.StepEvent) error {
 	return err
 }
 
-// compile counts the packages that go build -v names. It does not name those in the build cache.
+// compile counts the packages that go build -v names, which are those that are not in the build cache.
 func (p *progress) compile(output io.Reader) error {
 	p.output = nil
 	packages := 0
@@ -71,7 +66,9 @@ func (p *progress) compile(output io.Reader) error {
 			p.compiled(packages, name)
 		}
 		if err == io.EOF {
-			p.endLine(packages)
+			if p.terminal && packages > 0 {
+				fmt.Fprintln(p.out) // after the rewritten line
+			}
 			return nil
 		}
 		if err != nil {
@@ -87,12 +84,5 @@ func (p *progress) compiled(n int, name string) {
 		fmt.Fprintf(p.out, "\rbuild: %d packages, %-*.*s", n, width, width, name)
 	case n%packagesPerLine == 0:
 		p.say(fmt.Sprintf("%d packages compiled", n))
-	}
-}
-
-// endLine ends the line that was rewritten.
-func (p *progress) endLine(packages int) {
-	if p.terminal && packages > 0 {
-		fmt.Fprintln(p.out)
 	}
 }

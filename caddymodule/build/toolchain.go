@@ -22,13 +22,9 @@ type toolchain struct {
 }
 
 func findToolchain(ctx context.Context) (*toolchain, error) {
-	out, err := goCommand(ctx, "", "env", "-json", "GOMOD", "GOROOT")
-	if err != nil {
-		return nil, err
-	}
 	t := new(toolchain)
-	if err := json.Unmarshal(out, t); err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
+	if err := goJSON(ctx, "", t, "env", "-json", "GOMOD", "GOROOT"); err != nil {
+		return nil, err
 	}
 	if t.Module == "" || t.Module == os.DevNull {
 		return nil, errors.New("not inside a Go module")
@@ -36,8 +32,8 @@ func findToolchain(ctx context.Context) (*toolchain, error) {
 	return t, nil
 }
 
-// offline is the environment for xcaddy's go commands, in which they fetch neither modules nor another Go. The
-// temporary module does not say which Go it needs, so the one that go.mod selected is named.
+// offline is the environment for xcaddy's go commands, in which they fetch neither modules nor another Go. It names the Go
+// that go.mod selected, since the temporary module does not say which it needs.
 func (t *toolchain) offline(environ []string) ([]string, error) {
 	if os.Getenv("XCADDY_WHICH_GO") == "" {
 		if err := os.Setenv("XCADDY_WHICH_GO", filepath.Join(t.Root, "bin", "go")); err != nil {
@@ -47,7 +43,7 @@ func (t *toolchain) offline(environ []string) ([]string, error) {
 	environ = slices.Clone(environ)
 	for _, setting := range []string{
 		"GOPROXY=off",       // only the module cache, which download has filled
-		"GOSUMDB=off",       // go.sum was the check; the database cannot be asked
+		"GOSUMDB=off",       // the database cannot be reached, and go.sum was checked
 		"GOTOOLCHAIN=local", // no other Go
 		"GOWORK=off",        // no workspace around the temporary folder
 	} {
@@ -58,8 +54,7 @@ func (t *toolchain) offline(environ []string) ([]string, error) {
 	return environ, nil
 }
 
-// verbose is an environment in which go build names the packages that it compiles. It keeps other GOFLAGS: the last
-// value of a variable counts.
+// verbose adds -v to the GOFLAGS, so that go build names the packages that it compiles. The last value of a variable counts.
 func verbose(environ []string) []string {
 	flags := ""
 	for _, variable := range environ {
@@ -70,10 +65,22 @@ func verbose(environ []string) []string {
 	return append(slices.Clone(environ), "GOFLAGS="+flags+"-v")
 }
 
-// download fetches the modules of go.mod into the module cache, and checks each of them against go.sum.
+// download fetches the modules of go.mod into the module cache, and checks them against go.sum.
 func download(ctx context.Context, root string) error {
 	_, err := goCommand(ctx, root, "mod", "download")
 	return err
+}
+
+// goJSON runs go in a folder and decodes its output.
+func goJSON(ctx context.Context, dir string, to any, args ...string) error {
+	out, err := goCommand(ctx, dir, args...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, to); err != nil {
+		return fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
 }
 
 // goCommand runs go in a folder and returns its output.

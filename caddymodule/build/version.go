@@ -15,10 +15,10 @@ import (
 var ownVersion = regexp.MustCompile(`^v[01]\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 // sourceVersion is the version of the sources in root as Go would name it: the tag of the commit, or a pseudo-version;
-// empty if unknown. Uncommitted changes do not show in it.
+// empty if unknown. It does not show uncommitted changes.
 func sourceVersion(ctx context.Context, root string) string {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
-		return "" // a repository around it is another's
+		return "" // a repository around root is another project's
 	}
 	if tag := git(ctx, root, "describe", "--tags", "--exact-match", "--match", "v*"); ownVersion.MatchString(tag) {
 		return tag
@@ -41,8 +41,8 @@ func git(ctx context.Context, folder string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// setVersion gives the binary the version of a replaced module: Go would make up v0.0.0 of the year 1, but takes the
-// highest version that is replaced. The replacement of all versions stays, by which xcaddy recognises the module.
+// setVersion gives the binary the version of a replaced module. Go would make up v0.0.0 of the year 1, but takes the highest
+// version that is replaced. The replacement of all versions stays, since xcaddy recognises the module by it.
 func setVersion(builder *xcaddy.Builder, module, version string) {
 	for _, r := range builder.Replacements {
 		if r.Old.String() == module && version != "" {

@@ -2,8 +2,8 @@ package fairqueue
 
 import "net/netip"
 
-// Network is what one customer of a provider has at least: an IPv4 address, or the /64 of an IPv6 address. Anything
-// but an IP address is returned as it is.
+// Network returns the least that a provider gives to a customer: an IPv4 address, or the /64 of an IPv6 address. Anything
+// but an IP address is returned unchanged.
 func Network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

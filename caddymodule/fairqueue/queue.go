@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Places is the maximum size of a queue, including those who have a slot. Some wait on after their clients have gone,
-// so clients that come and go quickly could pile them up.
+// Places is the maximum size of a queue, including those that have a slot. Work may stay queued after its client has gone,
+// so clients that come and go quickly could pile it up.
 const Places = 1000
 
 // ErrFull is returned if no place is left for a holder.
 var ErrFull = errors.New("too many wait")
 
 // Queue makes work wait for a slot. Each holder, a network or a client, gets at most half of the slots, so that others
-// need not wait until its flood is over, and at most as many places as are still free, so that some are always left.
-// It remembers only holders that wait. Make one with [New]. It is safe for concurrent use.
+// need not wait until its flood is over, and at most as many places as are free, so that some always are. It remembers
+// only holders that are in the queue. Make one with [New]. It is safe for concurrent use.
 type Queue struct {
 	slots *semaphore.Weighted
-	each  int64 // how many slots a holder may have
+	each  int64 // slots that a holder may have
 
 	mu     sync.Mutex
-	places int // that are taken
+	places int // taken
 	shares map[string]*share
 }
 
@@ -44,9 +44,9 @@ func New(slots int) *Queue {
 	}
 }
 
-// Enter waits for a slot until ctx ends, and returns a function that releases it. The slot counts for each of the
-// holders. To avoid deadlocks, all callers must name the kinds of holders in the same order, such as network and then
-// client. It fails with [ErrFull] or the error of ctx.
+// Enter waits for a slot until ctx ends, and returns a function that releases it. The slot counts for each of the holders.
+// To avoid deadlocks, all callers must name the kinds of holders in the same order, such as network and then client. It
+// fails with [ErrFull] or the error of ctx.
 func (q *Queue) Enter(ctx context.Context, holders ...string) (leave func(), err error) {
 	shares, err := q.take(holders)
 	if err != nil {
