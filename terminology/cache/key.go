@@ -26,8 +26,8 @@ const (
 type Principal struct {
 	Issuer   string // of User and Client, which are unique only within one
 	User     string // empty if a client acts on its own
-	Client   string
-	Scope    string
+	Client   string // whom the token was issued to
+	Scope    string // that was granted
 	Patient  string // in context
 	FHIRUser string // the user's FHIR resource
 }
