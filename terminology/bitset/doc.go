@@ -1,3 +1,3 @@
-// Package bitset holds sets of small numbers, one bit for each (bitset.go). Who needs the words of a set, to unite
-// or intersect many of them, reads them as the slice that it is.
+// Package bitset holds sets of small numbers, one bit each (bitset.go). A set is a slice of words, so that
+// callers can unite or intersect many of them a word at a time.
 package bitset

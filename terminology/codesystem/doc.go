@@ -1,6 +1,6 @@
 // Package codesystem holds the concepts of code systems behind one interface, [System]: the operations of a terminology
-// service locate codes in one, show them, follow its hierarchy and search it, and need not know how it keeps its
-// concepts. It knows neither value sets nor requests, and of a CodeSystem resource only the concepts.
+// service find codes in it, show them, follow its hierarchy and search it, however it keeps its concepts. The package
+// knows neither value sets nor requests, and of a CodeSystem resource only the concepts.
 //
 //	system.go         System: what operations ask
 //	text.go           displays and designations, and which of them to show (languages.go)
@@ -13,5 +13,5 @@
 //	                        conceptreader.go, links.go    relation.go: the hierarchy
 //	                        propertybuilder.go            property.go, status.go, tablejson.go
 //
-// An index for the search is built for each language that is asked for (searchindexes.go, corpus.go).
+// A search index is built for each list of languages asked for (searchindexes.go, corpus.go).
 package codesystem

@@ -1,8 +1,7 @@
-// Package fhirxml turns FHIR resources from JSON into FHIR's XML ([Append]) and from XML into JSON
+// Package fhirxml converts FHIR resources from JSON to FHIR's XML ([Append]) and from XML to JSON
 // ([AppendJSON]) (R4 §2.6.1, §2.6.2).
 //
-// What JSON knows and XML does not, which elements repeat and which values are no strings, and what XML
-// knows and JSON does not, the order of elements, is taken from a table of the types of R4 (r4.txt): those of
-// the resources that a terminology service reads or answers with, and of all of their elements. Of a resource
-// of another type, nothing but the type is read; it is written as it is in the JSON.
+// XML does not show which elements repeat and which values are no strings, and JSON has no order of elements. A table of
+// R4's types (r4.txt) supplies both, for the resources that a terminology service reads or returns. Of a resource of
+// another type, only the type is read; it is written as it is in the JSON.
 package fhirxml

@@ -1,6 +1,6 @@
-// Package offheap keeps large arrays without pointers outside of the garbage-collected heap.
+// Package offheap keeps large arrays without pointers outside the garbage-collected heap.
 //
-//	memory.go         the regions of one owner: arrays are moved in, and given back when the owner is collected
+//	memory.go         the regions of one owner: arrays move in, and are freed when the owner is collected
 //	memory_unix.go    anonymous mappings
-//	memory_other.go   none: arrays stay on the heap
+//	memory_other.go   no mappings: arrays stay on the heap
 package offheap

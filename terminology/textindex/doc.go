@@ -1,6 +1,5 @@
-// Package textindex is the search as a person types: it finds documents by the beginnings of their words, and brings
-// them into the order that [Rule] says. It knows texts, codes and numbers of documents; what these are is for the
-// [Corpus] to know.
+// Package textindex searches as a person types: it finds documents by the beginnings of their words, and orders them by
+// [Rule]. It knows documents by number, with their codes and texts; the [Corpus] knows what they are.
 //
 //	texts ─► Corpus    corpus.go
 //	            │ New  builder.go, with folding.go, vocabulary.go, runesets.go, commonprefixes.go
@@ -14,6 +13,6 @@
 //	            │  what may be meant by a word: typo.go
 //	          []Hit
 //
-// Both ways find the same, in the same order; tests compare them with each other and with the plain and slow rule in
-// package textindextest.
+// Both ways find the same in the same order: tests compare them with each other, and with the plain and slow
+// implementation in package textindextest.
 package textindex
