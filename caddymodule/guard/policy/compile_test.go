@@ -1,0 +1,91 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestCompileErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		rule Rule
+		want string // in the error
+		err  error
+	}{
+		{"syntax", Rule{Effect: Deny, Expression: "token.patient =="}, "column 17: Syntax error", ErrExpression},
+		{"unknown variable", Rule{Effect: Deny, Expression: "true || user == ''"}, "column 9: undeclared reference to 'user'", ErrExpression},
+		{"unknown field", Rule{Effect: Deny, Expression: "token.client == 'a'"}, "column 6: undefined field 'client'", ErrExpression},
+		{"a field of another type", Rule{Effect: Deny, Expression: "token.scopes == 'a'"}, "column 14: found no matching overload", ErrExpression},
+		{"several lines", Rule{Effect: Deny, Expression: "true &&\n\tnone"}, "line 2, column 2: undeclared reference", ErrExpression},
+		{"a string", Rule{Effect: Deny, Expression: "token.patient"}, "it is string, not bool", ErrExpression},
+		{"unknown type", Rule{Effect: Deny, Expression: "resource.active"}, "it is dyn, not bool", ErrExpression},
+		{"the whole resource", Rule{Effect: Deny, Expression: "true || 'id' in resource"}, "column 17: name an element", ErrExpression},
+		{"an element by a variable", Rule{Effect: Deny, Expression: "resource[request.type] == 1"}, "column 1: name an element", ErrExpression},
+		{"regular expression", Rule{Effect: Deny, Expression: "request.id.matches('(')"}, "invalid matches argument", ErrExpression},
+		{"too long", Rule{Effect: Deny, Expression: strings.Repeat("true||", maxLength) + "true"}, "expression code point size exceeds limit", ErrExpression},
+		{"no effect", Rule{Expression: "true"}, "the effect is \"\"", ErrRule},
+		{"a name with a space", Rule{Effect: Deny, Name: "a b", Expression: "true"}, "the name may have", ErrRule},
+		{"a long name", Rule{Effect: Deny, Name: strings.Repeat("a", 65), Expression: "true"}, "the name may have", ErrRule},
+		{"the name of another", Rule{Effect: Deny, Name: "first", Expression: "true"}, "another has this name", ErrRule},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.rule.Place = "Caddyfile:7"
+			_, err := Compile([]Rule{{Effect: Allow, Name: "first", Expression: "true"}, tt.rule})
+			if !errors.Is(err, tt.err) || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "Caddyfile:7: "+string(tt.rule.Effect)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestCompileAll checks that one run tells of all that is wrong.
+func TestCompileAll(t *testing.T) {
+	t.Parallel()
+	_, err := Compile([]Rule{{Effect: Deny, Expression: "a"}, {Effect: Allow, Name: "second", Expression: "b"}})
+	if err == nil || !strings.Contains(err.Error(), "deny 1: ") || !strings.Contains(err.Error(), "allow second: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCompileNothing(t *testing.T) {
+	t.Parallel()
+	if s, err := Compile(nil); s != nil || err != nil {
+		t.Errorf("got %v, %v", s, err)
+	}
+}
+
+// TestMentioned checks that whether a rule looks at a resource, and at which elements, is told from its tree.
+func TestMentioned(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		expression string
+		want       string
+	}{
+		{"resource.subject.reference == 'a'", "subject"},
+		{"has(resource.meta)", "meta"},
+		{"has(resource.meta.security) && resource.meta.tag == []", "meta"},
+		{"resource.?code.hasValue()", "code"},
+		{"resource['status'] == 'final'", "status"},
+		{"resource[?'status'].orValue('') == 'final'", "status"},
+		{".resource.id == ''", "id"},
+		{"[1].exists(n, resource.id == 'a')", "id"},
+		{"resource.b == 1 || resource.a == 2", "a b"},
+		{"request.type == 'resource'", ""},
+		{"{'resource': true}.resource", ""},
+	} {
+		t.Run(tt.expression, func(t *testing.T) {
+			t.Parallel()
+			s, err := Compile([]Rule{{Effect: Deny, Expression: tt.expression}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			looks := s.denies[0].partial != nil
+			if got := strings.Join(s.elements, " "); got != tt.want || looks != (tt.want != "") {
+				t.Errorf("got %q, %t, want %q", got, looks, tt.want)
+			}
+		})
+	}
+}

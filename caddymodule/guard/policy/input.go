@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+)
+
+// Input is what rules know besides the resource. It must not be changed while a [Judgement] is in use.
+type Input struct {
+	// Token is who asks.
+	Token Token
+	// Request is what they ask for.
+	Request Request
+	// Now is the time at which rules judge.
+	Now time.Time
+}
+
+// Token is what rules know of the access token. What the token does not say is empty.
+type Token struct {
+	// Issuer is the iss claim.
+	Issuer string `cel:"issuer"`
+	// Subject is the sub claim.
+	Subject string `cel:"subject"`
+	// ClientID is the client_id claim.
+	ClientID string `cel:"client_id"`
+	// Scopes are the granted scopes.
+	Scopes []string `cel:"scopes"`
+	// Patient is the id of the patient in context.
+	Patient string `cel:"patient"`
+	// FHIRUser is the fhirUser claim.
+	FHIRUser string `cel:"fhir_user"`
+}
+
+// Request is what rules know of a request, or of an entry of a batch. What the request does not say is empty.
+type Request struct {
+	// Interaction is FHIR's code, such as read or search-type.
+	Interaction string `cel:"interaction"`
+	// Type is the resource type.
+	Type string `cel:"type"`
+	// ID is the resource's logical id.
+	ID string `cel:"id"`
+	// Operation is an operation's name, such as $everything.
+	Operation string `cel:"operation"`
+	// Parameters are those of the query and of the form, by their names with modifiers.
+	Parameters map[string][]string `cel:"parameters"`
+	// Method is the HTTP method.
+	Method string `cel:"method"`
+	// ClientIP is the client's address.
+	ClientIP string `cel:"client_ip"`
+}
+
+// variables are what an expression finds by name.
+type variables struct {
+	in       *Input
+	resource *elements // nil if the request alone is judged
+}
+
+// ResolveName implements cel.Activation.
+func (v variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case "token":
+		return &v.in.Token, true
+	case "request":
+		return &v.in.Request, true
+	case "now":
+		return types.Timestamp{Time: v.in.Now}, true
+	case resourceName:
+		if v.resource != nil {
+			return v.resource.value(), true
+		}
+	}
+	return nil, false
+}
+
+// Parent implements cel.Activation.
+func (variables) Parent() cel.Activation { return nil }

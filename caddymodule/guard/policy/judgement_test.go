@@ -1,0 +1,207 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// compiled are rules of the form "allow expression" or "deny expression".
+func compiled(t testing.TB, rules ...string) *Set {
+	t.Helper()
+	var all []Rule
+	for _, text := range rules {
+		effect, expression, _ := strings.Cut(text, " ")
+		all = append(all, Rule{Effect: Effect(effect), Expression: expression})
+	}
+	s, err := Compile(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func parsed(t testing.TB, text string) resource.Resource {
+	t.Helper()
+	res, err := resource.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// input is what most tests judge.
+func input() Input {
+	return Input{
+		Token: Token{Issuer: "https://issuer.example", Subject: "alice", ClientID: "app", Scopes: []string{"openid", "user/*.rs"}, FHIRUser: "Practitioner/alice"},
+		Request: Request{
+			Interaction: "search-type", Type: "Observation", Method: "GET", ClientIP: "10.1.2.3",
+			Parameters: map[string][]string{"code": {"a", "b"}},
+		},
+		Now: time.Date(2026, 9, 21, 20, 30, 0, 0, time.UTC), // a Monday
+	}
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		rules string // separated by ;
+		want  Decision
+		fails bool
+	}{
+		{"no rule applies", "allow false;deny false", Decision{}, false},
+		{"allow", "allow false;allow true;allow true", Decision{Effect: Allow, Rule: "2"}, false},
+		{"deny", "deny false;deny true", Decision{Effect: Deny, Rule: "2"}, false},
+		{"deny wins", "allow true;deny true", Decision{Effect: Deny, Rule: "2"}, false},
+		{"a failing deny denies", "allow true;deny request.parameters['none'] == []", Decision{Effect: Deny, Rule: "2"}, true},
+		{"a failing allow does not allow", "allow request.parameters['none'] == []", Decision{}, true},
+		{"another allow does", "allow request.parameters['none'] == [];allow true", Decision{Effect: Allow, Rule: "2"}, true},
+		{"too costly a deny denies", "deny [1,2,3,4,5,6,7,8,9,0].all(a, [1,2,3,4,5,6,7,8,9,0].all(b, [1,2,3,4,5,6,7,8,9,0].all(c, [1,2,3,4,5,6,7,8,9,0].all(d, [1,2,3,4,5,6,7,8,9,0].all(e, token.subject == 'alice')))))", Decision{Effect: Deny, Rule: "1"}, true},
+		{"token", "allow token.issuer == 'https://issuer.example' && token.subject == 'alice' && token.client_id == 'app' && 'openid' in token.scopes && token.fhir_user == 'Practitioner/alice' && token.patient == '' && !has(token.patient)", Decision{Effect: Allow, Rule: "1"}, false},
+		{"request", "allow request.interaction == 'search-type' && request.type == 'Observation' && request.id == '' && request.operation == '' && request.method == 'GET' && request.parameters['code'] == ['a', 'b']", Decision{Effect: Allow, Rule: "1"}, false},
+		{"now", "allow now.getHours('Europe/Berlin') == 22 && now.getDayOfWeek() == 1 && now < timestamp('2027-01-01T00:00:00Z')", Decision{Effect: Allow, Rule: "1"}, false},
+		{"an address", "allow cidr('10.0.0.0/8').containsIP(request.client_ip)", Decision{Effect: Allow, Rule: "1"}, false},
+		{"what is left open says nothing", "deny resource.a == 1;allow resource.a == 1", Decision{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input())).Decision
+			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestOpen checks that rules about resources are asked of resources only where they can apply.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, rule string
+		deny       bool
+		allow      bool
+	}{
+		{"deny", "deny resource.a == 1", true, false},
+		{"allow", "allow resource.a == 1", false, true},
+		{"a deny about another client", "deny token.client_id == 'other' && resource.a == 1", false, false},
+		{"in the other order", "deny resource.a == 1 && token.client_id == 'other'", false, false},
+		{"an allow about another client", "allow token.client_id == 'other' && resource.a == 1", false, false},
+		{"a deny about this client", "deny token.client_id == 'app' && resource.a == 1", true, false},
+		{"within a loop", "deny resource.a.exists(x, x == 1) && token.client_id == 'other'", false, false},
+		{"a presence", "deny has(resource.a) && token.client_id == 'other'", false, false},
+		{"true whatever the resource", "deny token.client_id == 'app' || resource.a == 1", true, false},
+		{"failing", "deny request.parameters['none'] == [] && resource.a == 1", true, false},
+		{"about the request alone", "allow true", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := compiled(t, tt.rule).Request(t.Context(), new(input()))
+			if j.MayDeny() != tt.deny || j.MayAllow() != tt.allow {
+				t.Errorf("may deny: %t, may allow: %t", j.MayDeny(), j.MayAllow())
+			}
+		})
+	}
+}
+
+const observation = `{"resourceType":"Observation","id":"a","status":"final","component":[{"valueInteger":3},{"valueQuantity":{"value":1.5}}],` +
+	`"meta":{"security":[{"code":"VIP"}]},"active":true,"off":false,"nothing":null,"big":1e400,"subject":{"reference":"Patient/\u0061"}}`
+
+func TestResource(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		rules string
+		want  Decision
+		fails bool
+	}{
+		{"no rule applies", "deny resource.status == 'draft';allow resource.status == 'draft'", Decision{}, false},
+		{"deny", "deny resource.status == 'final'", Decision{Effect: Deny, Rule: "1"}, false},
+		{"allow", "allow resource.status == 'final'", Decision{Effect: Allow, Rule: "1"}, false},
+		{"deny wins", "allow resource.status == 'final';deny resource.id == 'a'", Decision{Effect: Deny, Rule: "2"}, false},
+		{"no such element, deny", "deny resource.code == 'a'", Decision{Effect: Deny, Rule: "1"}, true},
+		{"no such element, allow", "allow resource.code == 'a'", Decision{}, true},
+		{"another type, deny", "deny resource.status > 1", Decision{Effect: Deny, Rule: "1"}, true},
+		{"an element that is optional", "deny resource.?code.?coding.orValue([]).exists(c, c.code == 'x')", Decision{}, false},
+		{"a number that does not fit, deny", "deny resource.big == 1.0", Decision{Effect: Deny, Rule: "1"}, true},
+		{"a number that does not fit, allow", "allow resource.big == 1.0", Decision{}, true},
+		{"security label", "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')", Decision{Effect: Deny, Rule: "1"}, false},
+		{"an integer", "allow resource.component[0].valueInteger == 3", Decision{Effect: Allow, Rule: "1"}, false},
+		{"a decimal", "allow resource.component[1].valueQuantity.value > 1", Decision{Effect: Allow, Rule: "1"}, false},
+		{"true, false and null", "allow resource.active == true && resource.off == false && resource.nothing == null", Decision{Effect: Allow, Rule: "1"}, false},
+		{"an escape", "allow resource.subject.reference == 'Patient/a'", Decision{Effect: Allow, Rule: "1"}, false},
+		{"the request too", "allow resource.resourceType == request.type", Decision{Effect: Allow, Rule: "1"}, false},
+		{"what is said of the request", "allow true;allow resource.status == 'draft'", Decision{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := compiled(t, strings.Split(tt.rules, ";")...).Request(t.Context(), new(input()))
+			got := j.Resource(t.Context(), parsed(t, observation))
+			if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestInterrupted checks that an evaluation ends with the request, and then denies.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := compiled(t, "deny resource.list.exists(a, resource.list.exists(b, a + b < 0))")
+	res := parsed(t, `{"resourceType":"Basic","list":[`+strings.Repeat("1,", 50)+`1]}`)
+	if got := s.Request(t.Context(), new(input())).Resource(t.Context(), res); got.Effect != "" {
+		t.Fatalf("got %+v", got)
+	}
+	if got := s.Request(t.Context(), new(input())).Resource(ctx, res); got.Effect != Deny || got.Err == nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestNoRules checks that without rules everything is left to the scopes, at no cost.
+func TestNoRules(t *testing.T) {
+	var s *Set
+	in, res := input(), parsed(t, observation)
+	allocated := testing.AllocsPerRun(10, func() {
+		j := s.Request(t.Context(), &in)
+		if j.Effect != "" || j.MayDeny() || j.MayAllow() || j.Resource(t.Context(), res).Effect != "" {
+			t.Error("something is said")
+		}
+	})
+	if allocated != 0 {
+		t.Errorf("%v allocations", allocated)
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	for _, rule := range []string{
+		"deny token.client_id == 'front-desk' && request.type == 'Observation'",
+		"deny token.client_id == 'other' && (now.getHours('Europe/Berlin') < 7 || now.getHours('Europe/Berlin') >= 19)",
+		"deny !('user/*.rs' in token.scopes)",
+		"deny token.client_id == 'other' && resource.?meta.?security.orValue([]).exists(s, s.code == 'VIP')",
+	} {
+		b.Run(rule[:min(len(rule), 40)], func(b *testing.B) {
+			s, in := compiled(b, rule), input()
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Request(b.Context(), &in)
+			}
+		})
+	}
+}
+
+func BenchmarkResource(b *testing.B) {
+	s := compiled(b, "deny resource.?meta.?security.orValue([]).exists(s, s.code == 'R')")
+	j := s.Request(b.Context(), new(input()))
+	text := strings.Replace(observation, `"active"`, fmt.Sprintf(`"note":%q,"active"`, strings.Repeat("x", 2000)), 1)
+	res := parsed(b, text)
+	b.ReportAllocs()
+	for b.Loop() {
+		j.Resource(b.Context(), res)
+	}
+}
