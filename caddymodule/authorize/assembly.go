@@ -40,10 +40,11 @@ func newAssembly(c *Config) (*assembly, error) {
 	a.limiter = &lockout.Limiter{
 		Policy: c.Lockout, Store: c.Durable, Keys: c.Keys, Devices: &browser.Devices{Keys: c.Keys}, Trail: a.trail, Logger: c.Logger,
 	}
-	for _, step := range []func(*Config) error{a.addPeople, a.addClients} {
-		if err := step(c); err != nil {
-			return nil, err
-		}
+	if err := a.addPeople(c); err != nil {
+		return nil, err
+	}
+	if err := a.addClients(c); err != nil {
+		return nil, err
 	}
 	a.revocations = revocation.New(c.Store, c.Durable, c.Logger)
 	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations}
@@ -72,8 +73,8 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	return a.accounts.CheckLinks()
 }
 
-// addClients registers the clients. None may have the name of a user: it is the sub of
-// their tokens, and one would pass for the other (RFC 9700 §4.15).
+// addClients registers the clients. None may be named like a user: their tokens would have
+// the same sub, and one pass for the other (RFC 9700 §4.15).
 func (a *assembly) addClients(c *Config) error {
 	for _, client := range c.Clients {
 		if a.clients.Configured[client.ID] == nil && a.accounts.Directory.Users[client.ID] != nil {
@@ -118,17 +119,12 @@ func (a *assembly) addTokens(c *Config) {
 // routes returns the endpoints by path.
 func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	routes := maps.Clone(a.tokens.Endpoints)
-	a.addRegistration(routes)
+	if a.clients.Registrar != nil {
+		registration := &client.RegistrationEndpoint{Responder: a.responder, Registrar: a.clients.Registrar, Limiter: a.limiter}
+		routes[endpoint.Register] = a.responder.Handler(registration.Serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
+	}
 	a.addFlow(c, routes)
 	return routes, a.addDocuments(c, routes)
-}
-
-func (a *assembly) addRegistration(routes map[string]http.Handler) {
-	if a.clients.Registrar == nil {
-		return
-	}
-	registration := &client.RegistrationEndpoint{Responder: a.responder, Registrar: a.clients.Registrar, Limiter: a.limiter}
-	routes[endpoint.Register] = a.responder.Handler(registration.Serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 }
 
 func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {

@@ -23,30 +23,19 @@ const (
 	DefaultCodeLifetime        = 5 * time.Minute
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// DefaultRefreshTokenLifetime is the three months that ONC's criterion for
-	// standardized APIs requires at least.
+	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
+	// three months.
 	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
-	// DefaultRefreshTokenGrace lets a client time out and try again.
-	DefaultRefreshTokenGrace = 10 * time.Second
-
-	// MaxRefreshTokenLifetime has a person sign in at least once a year.
-	MaxRefreshTokenLifetime = 366 * 24 * time.Hour
-
-	// MaxRefreshTokenGrace is after what time a repeated request is no accident.
-	MaxRefreshTokenGrace = time.Minute
-
-	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
-	MaxAccessTokenLifetime = keyring.Retention
-
-	// MaxSessionLifetime keeps a forgotten sign-in from lasting for ever.
-	MaxSessionLifetime = 30 * 24 * time.Hour
-
-	// MaxCodeLifetime is what RFC 6749 §4.1.2 recommends at most.
-	MaxCodeLifetime = 10 * time.Minute
+	DefaultRefreshTokenGrace = 10 * time.Second     // lets a client time out and try again
+	MaxRefreshTokenLifetime  = 366 * 24 * time.Hour // people sign in at least once a year
+	MaxRefreshTokenGrace     = time.Minute          // what is repeated later is no accident
+	MaxAccessTokenLifetime   = keyring.Retention    // replaced keys stay published as long
+	MaxSessionLifetime       = 30 * 24 * time.Hour  // a forgotten sign-in must end
+	MaxCodeLifetime          = 10 * time.Minute     // RFC 6749 §4.1.2
 )
 
-// maxLifetimes bound the lifetimes in [Config], by their names in a configuration.
+// maxLifetimes are by their names in a configuration.
 var maxLifetimes = map[string]time.Duration{
 	"access_token_lifetime":       MaxAccessTokenLifetime,
 	"code_lifetime":               MaxCodeLifetime,
@@ -56,7 +45,7 @@ var maxLifetimes = map[string]time.Duration{
 	"refresh_token_grace":         MaxRefreshTokenGrace,
 }
 
-// CheckLifetime returns an error if a lifetime is out of bounds for its name in a
+// CheckLifetime returns an error if a lifetime is out of bounds. Its name is that in a
 // configuration, such as code_lifetime.
 func CheckLifetime(name string, lifetime time.Duration) error {
 	return oauth2.CheckLifetime(name, lifetime, maxLifetimes[name])
@@ -64,31 +53,21 @@ func CheckLifetime(name string, lifetime time.Duration) error {
 
 // Config is the configuration of a [Server].
 type Config struct {
-	// Issuer is the server's own address, https://host[:port], and the iss of its tokens
-	// (RFC 8414 §2).
-	Issuer string
+	Issuer       string // our own address, https://host[:port], and the iss of tokens (RFC 8414 §2)
+	FHIRBasePath string // the path of the FHIR API. Issuer and path are the aud of tokens.
 
-	// FHIRBasePath is the path of the FHIR API. Issuer and path are the aud of tokens.
-	FHIRBasePath string
-
-	Clients []client.Client // registered by the operator
-	Users   []people.User   // local users
-
-	// IdentityProviders are where else people may sign in. They are first contacted when
-	// somebody does.
-	IdentityProviders []people.IdentityProvider
-
-	// Registration lets clients register themselves. Default: they cannot.
-	Registration *client.Registration
-
-	Passwords people.PasswordComparer // checks passwords of Users
-	Keys      keyring.Keys            // sign tokens and seal pending requests
+	Clients           []client.Client           // registered by the operator
+	Users             []people.User             // local users
+	IdentityProviders []people.IdentityProvider // first contacted when somebody signs in there
+	Registration      *client.Registration      // lets clients register themselves. Default: they cannot.
+	Passwords         people.PasswordComparer   // checks passwords of Users
+	Keys              keyring.Keys              // sign tokens and seal pending requests
 
 	// Store keeps codes, pending second factors, and the revocations that each check of an
 	// access token reads.
 	Store store.Store
 
-	// Durable keeps what must outlive a restart: sessions, refresh tokens, consent,
+	// Durable keeps what must outlive a restart: sessions, refresh tokens, consents,
 	// lockouts, and a copy of the revocations. Default: Store.
 	Durable store.Store
 
@@ -96,12 +75,11 @@ type Config struct {
 	// [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
 
-	// ClientAddress is the IP address under which a request is counted and recorded.
+	// ClientAddress is the IP address that a request is counted and recorded under.
 	// Default: that of the peer.
 	ClientAddress func(*http.Request) string
 
-	// Lockout slows down guessing. Its counts are in Durable.
-	Lockout lockout.Policy
+	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
 
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
@@ -123,13 +101,13 @@ type Config struct {
 	// maximum: RefreshTokenLifetime.
 	RefreshTokenIdleLifetime time.Duration
 
-	// RefreshTokenGrace is how long after its use a refresh token returns its successor
-	// again, for clients that did not get the response. Default:
-	// [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; none if negative.
+	// RefreshTokenGrace is how long after its use a refresh token yields its successor
+	// again, for clients that missed the response. Default: [DefaultRefreshTokenGrace]; at
+	// most [MaxRefreshTokenGrace]; none if negative.
 	RefreshTokenGrace time.Duration
 
-	// Started is when this process began to serve: RefreshTokenGrace begins then for what
-	// an earlier process stored. Default: the zero time.
+	// Started is when this process began to serve. For tokens of an earlier process,
+	// RefreshTokenGrace counts from then. Default: the zero time.
 	Started func() time.Time
 
 	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
@@ -143,9 +121,8 @@ type Config struct {
 	// IsHTTPS reports whether the browser used https. Default: whether this process did.
 	IsHTTPS func(*http.Request) bool
 
-	// Logger gets what is not an [audit.Event]: failures (Error), and refusals (Info) of
-	// requests that change nothing. It never gets a token, code, password or secret.
-	// Default: nothing is logged.
+	// Logger gets what is no [audit.Event]: failures (Error), and refusals (Info) of requests
+	// that change nothing. It never gets a token, code, password or secret. Default: none.
 	Logger *slog.Logger
 }
 
@@ -156,14 +133,10 @@ func (c *Config) complete() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Durable = cmp.Or(c.Durable, c.Store)
 	if c.IsHTTPS == nil {
 		c.IsHTTPS = func(r *http.Request) bool { return r.TLS != nil }
-	}
-	if c.Durable == nil {
-		c.Durable = c.Store
 	}
 	if c.Audit == nil {
 		c.Audit = audit.NewLog(c.Logger).Record
@@ -199,17 +172,10 @@ func (c *Config) completeLifetimes() error {
 			return err
 		}
 	}
-	return c.completeGrace()
-}
-
-func (c *Config) completeGrace() error {
-	switch {
-	case c.RefreshTokenGrace < 0:
+	if c.RefreshTokenGrace < 0 {
 		c.RefreshTokenGrace = 0
-	case c.RefreshTokenGrace == 0:
-		c.RefreshTokenGrace = DefaultRefreshTokenGrace
-	default:
-		return oauth2.CheckLifetime("refresh_token_grace", c.RefreshTokenGrace, MaxRefreshTokenGrace)
+		return nil
 	}
-	return nil
+	c.RefreshTokenGrace = cmp.Or(c.RefreshTokenGrace, DefaultRefreshTokenGrace)
+	return CheckLifetime("refresh_token_grace", c.RefreshTokenGrace)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// clientMethods are the endpoints that clients' scripts may call, and their methods. No
-// script may call those that browsers are sent to, such as authorize.
+// clientMethods are the endpoints that clients' scripts may call, and their methods. Those
+// that browsers are sent to, such as authorize, are not among them.
 var clientMethods = map[string][]string{
 	endpoint.PushedAuthorization: {http.MethodPost},
 	endpoint.Token:               {http.MethodPost},
@@ -22,15 +22,15 @@ var clientMethods = map[string][]string{
 	endpoint.Userinfo:            {http.MethodGet, http.MethodPost},
 }
 
-// crossOrigins are the rules by which scripts of other origins may read answers.
+// crossOrigins decides which answers scripts of other origins may read.
 type crossOrigins struct {
 	origins map[string]bool       // of the clients' redirect URIs
 	rules   map[string]*cors.Cors // by path
 }
 
 // newCrossOrigins returns the rules (Fetch §3.2): every origin may read documents, but only
-// those of redirect URIs the clients' endpoints. Credentials are never allowed, so cookies
-// do not count.
+// those of redirect URIs may call the clients' endpoints. Credentials are never allowed, so
+// cookies do not count.
 func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
 	o := &crossOrigins{origins: clientOrigins(clients), rules: map[string]*cors.Cors{}}
 	for path := range routes {
@@ -50,8 +50,8 @@ func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *c
 	return o
 }
 
-// answer sets the headers of a path's rules. It reports whether the request was a
-// preflight, which is then answered.
+// answer sets the headers of a path's rules. It reports whether the request was a preflight,
+// which it has then answered.
 func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
 	rules := o.rules[r.URL.Path]
 	switch {
@@ -70,7 +70,6 @@ func isDocument(path string) bool { return strings.Contains(path, "/.well-known/
 // AllowsOrigin is [Server.AllowsOrigin].
 func (o *crossOrigins) AllowsOrigin(origin string) bool { return o.origins[origin] }
 
-// clientOrigins are the origins of the redirect URIs.
 func clientOrigins(clients []client.Client) map[string]bool {
 	origins := map[string]bool{}
 	for _, client := range clients {
@@ -83,9 +82,9 @@ func clientOrigins(clients []client.Client) map[string]bool {
 	return origins
 }
 
-// originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower case,
-// without the default port. It is "" unless the scheme is http or https: the origin of all
-// others is "null", which any site can have.
+// originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower case, without
+// the default port. It is "" for other schemes than http and https: their origin is "null",
+// which any site can have.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

@@ -49,8 +49,8 @@ type metadata struct {
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
 }
 
-// SMARTConfiguration is the document of SMART App Launch 2.2, Conformance. Except for the
-// capabilities, its members are among those of an issuer's discovery document.
+// SMARTConfiguration is the document of SMART App Launch 2.2, Conformance. All members but the
+// capabilities are also in an issuer's discovery document.
 type SMARTConfiguration struct {
 	Issuer                string   `json:"issuer"`                                                     // the iss of tokens
 	JWKSURI               string   `json:"jwks_uri"`                                                   // of the keys that sign them
@@ -79,8 +79,6 @@ type discovery struct {
 func (d *discovery) metadata() metadata {
 	algorithms := algorithmNames(client.AssertionAlgorithms)
 	m := metadata{
-		ClientAlgorithms: algorithms, RevocationAlgorithms: algorithms, IntrospectAlgorithms: algorithms,
-
 		Issuer:                d.Issuer,
 		AuthorizationEndpoint: d.Issuer + endpoint.Authorize,
 		TokenEndpoint:         d.Issuer + endpoint.Token,
@@ -97,8 +95,11 @@ func (d *discovery) metadata() metadata {
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
+		ClientAlgorithms:      algorithms,
 		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
+		RevocationAlgorithms:  algorithms,
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT},
+		IntrospectAlgorithms:  algorithms,
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !d.omitIssuer,
 		BackchannelLogout:     true,
@@ -116,34 +117,27 @@ func (d *discovery) metadata() metadata {
 
 // addClients adds what only some clients may use.
 func (d *discovery) addClients(m *metadata) {
-	for _, scope := range []string{"address", "groups"} {
-		if d.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) }) {
-			m.Scopes = append(m.Scopes, scope)
+	addIf := func(list *[]string, name string, allows func(*client.Client) bool) {
+		if d.clients.Any(allows) {
+			*list = append(*list, name)
 		}
 	}
+	for _, scope := range []string{"address", "groups"} {
+		addIf(&m.Scopes, scope, func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
+	}
 	for _, t := range client.ResponseTypes[1:] {
-		if d.clients.Any(func(c *client.Client) bool { return c.AllowsResponseType(t) }) {
-			m.ResponseTypes = append(m.ResponseTypes, t)
-		}
+		addIf(&m.ResponseTypes, t, func(c *client.Client) bool { return c.AllowsResponseType(t) })
 	}
 	if len(m.ResponseTypes) > 1 {
 		m.ResponseModes = append(m.ResponseModes, flow.ModeFragment)
 		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
-	if d.clients.Any(func(c *client.Client) bool { return c.AllowsGrantType("client_credentials") }) {
-		m.GrantTypes = append(m.GrantTypes, "client_credentials")
-	}
-	if d.clients.Any((*client.Client).CanRefresh) {
-		m.GrantTypes = append(m.GrantTypes, "refresh_token")
-	}
+	addIf(&m.GrantTypes, "client_credentials", func(c *client.Client) bool { return c.AllowsGrantType("client_credentials") })
+	addIf(&m.GrantTypes, "refresh_token", (*client.Client).CanRefresh)
 	for _, scope := range []string{client.OfflineAccess, client.OnlineAccess} {
-		if d.clients.Any(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) }) {
-			m.Scopes = append(m.Scopes, scope)
-		}
+		addIf(&m.Scopes, scope, func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
 	}
-	if d.clients.Any(func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 }) {
-		m.IDTokenAlgorithms = append(m.IDTokenAlgorithms, string(jose.ES256))
-	}
+	addIf(&m.IDTokenAlgorithms, string(jose.ES256), func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 })
 }
 
 func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
@@ -156,7 +150,7 @@ func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 
 func (d *discovery) smartConfiguration() SMARTConfiguration {
 	m := d.metadata()
-	isImplicit := func(grant string) bool { return grant == "implicit" } // SMART lists those of the token endpoint alone
+	isImplicit := func(grant string) bool { return grant == "implicit" } // not a grant of the token endpoint
 	c := SMARTConfiguration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
@@ -198,11 +192,10 @@ func (d *discovery) jwks(w http.ResponseWriter, r *http.Request) {
 }
 
 // publish sends a public document. Caches keep it for less time than a new key is published
-// before its use.
+// before it signs.
 func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "public, max-age=600")
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=600")
 	if _, err := w.Write(body); err != nil {
 		d.Logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}

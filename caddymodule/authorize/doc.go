@@ -41,10 +41,10 @@
 //
 // Scripts of other origins may read some of the answers; see cors.go.
 //
-// What can be used once or revoked (codes, pending second factors, revocations) is in the
-// [store.Store] of the configuration; what must outlive a restart (sessions, refresh tokens,
-// consent) is in [Config.Durable]. A request that waits for a person is kept by their
-// browser, sealed, so that abandoned and malicious ones take no memory here.
+// What can be used once or revoked (codes, pending second factors, revocations) is in
+// [Config.Store]; what must outlive a restart (sessions, refresh tokens, consents) is in
+// [Config.Durable]. Requests that wait for a person are kept by their browser, sealed, so
+// that abandoned and malicious ones take no memory here.
 //
 // Errors are values ([oauth2.Error]). Each has one place that sends it: to the person until
 // the redirect URI is checked, then to the redirect URI (flow/responses.go), and as JSON at

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// Server is the authorization server of one issuer. It is safe for concurrent
-// use and serves the paths named in the package comment.
+// Server is the authorization server of one issuer. It serves the paths in the package
+// comment, and is safe for concurrent use.
 type Server struct {
 	routes       map[string]http.Handler
 	crossOrigins *crossOrigins
@@ -23,7 +23,7 @@ type Server struct {
 	holders      *token.Holders
 }
 
-// New returns the Server of a configuration, or what is wrong with that. It does no I/O.
+// New returns the Server of a configuration, or an error if that is invalid. It does no I/O.
 func New(c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func New(c Config) (*Server, error) {
 	}, nil
 }
 
-// CheckIssuer returns an error if an address cannot be an issuer (RFC 8414 §2). It has no
-// path: the endpoints' paths are fixed.
+// CheckIssuer returns an error if an address cannot be an issuer (RFC 8414 §2). It must not
+// have a path, because those of the endpoints are fixed.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
@@ -55,14 +55,12 @@ func CheckIssuer(issuer string) error {
 // Serves reports whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.routes[path] != nil }
 
-// ServeHTTP implements [http.Handler]. The answer for paths that it does not serve is 404.
+// ServeHTTP implements [http.Handler]. The answer for other paths than ours is 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := s.routes[r.URL.Path]
 	if h == nil {
 		http.NotFound(w, r)
-		return
-	}
-	if !s.crossOrigins.answer(w, r) {
+	} else if !s.crossOrigins.answer(w, r) {
 		h.ServeHTTP(w, r)
 	}
 }
@@ -78,7 +76,7 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, err
 }
 
 // EndSession ends the session with a sid and notifies its clients (OpenID Connect
-// Back-Channel Logout 1.0). It returns how many it ended: none if it had ended before.
+// Back-Channel Logout 1.0). It returns how many it ended: 0 if it had ended before.
 func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
@@ -88,11 +86,7 @@ func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	return s.sessions.EndByUser(ctx, user)
 }
 
-// RevokeGrants revokes codes, access tokens, refresh tokens and consent: all of a user, all
-// of a client, or those of both. Without a client, the user's sessions end too; with one,
-// people stay signed in, and the client is notified of a logout (OpenID Connect
-// Back-Channel Logout 1.0). Later grants are valid. After a failure, what was revoked stays
-// so, and the call can be repeated.
+// RevokeGrants is [token.Revoker.RevokeGrants].
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
 	return s.revoker.RevokeGrants(ctx, user, clientID)
 }
@@ -102,10 +96,7 @@ func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 	return s.revocations.Revoked(ctx, tokenID)
 }
 
-// Holder returns whom an access token stands for; nil if what it depends on has ended: the
-// person was removed or disabled or has another password, the client was removed or may no
-// longer have the scope, the session or the link to the provider's account ended, or all
-// grants were revoked. For the token itself, see [Server.Revoked].
+// Holder is [token.Holders.Find]. For the token itself, see [Server.Revoked].
 func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error) {
 	return s.holders.Find(ctx, t)
 }

@@ -23,19 +23,16 @@ import (
 // assertionType is the client_assertion_type of RFC 7523 §2.2.
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// AssertionAlgorithms are those by which clients may authenticate: the two that SMART
-// App Launch 2.2 requires, and common others.
+// AssertionAlgorithms are those that clients may authenticate with: the two that SMART App
+// Launch 2.2 requires, and common others.
 var AssertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose.RS256, jose.ES256, jose.PS256, jose.EdDSA}
 
 const (
-	// maxAssertionLifetime is that of SMART App Launch 2.2, Asymmetric Authentication.
-	maxAssertionLifetime = 5 * time.Minute
-
-	// assertionLeeway is how far a client's clock may be off.
-	assertionLeeway = 30 * time.Second
+	maxAssertionLifetime = 5 * time.Minute  // SMART App Launch 2.2, Asymmetric Authentication
+	assertionLeeway      = 30 * time.Second // for clients' clocks
 )
 
-// assertionHeader ignores keys and their addresses, which an attacker would choose.
+// assertionHeader leaves out keys, which an attacker could choose.
 type assertionHeader struct {
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	Type      string                  `json:"typ"`
@@ -81,16 +78,13 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	return client, a.useAssertion(r.Context(), claims)
 }
 
-// assertingClient returns the claims of an assertion and the client that they name,
-// before the signature is checked.
+// assertingClient returns the claims of an assertion, and the client that they name. The
+// signature is not checked yet.
 func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	parts := strings.Split(raw, ".")
-	if len(parts) != 3 {
-		return nil, nil, invalidAssertion("this is no JWT")
-	}
 	var header assertionHeader
 	claims := new(assertionClaims)
-	if decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
+	if len(parts) != 3 || decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
 		return nil, nil, invalidAssertion("this is no JWT")
 	}
 	client, err := a.Clients.Find(ctx, claims.Subject)
@@ -119,7 +113,6 @@ func decodePart(part string, to any) error {
 	return strictjson.Unmarshal(decoded, to)
 }
 
-// verifyAssertion checks that an assertion is signed by one of the client's keys.
 func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
 	_, err := c.keys.VerifySignature(ctx, raw)
 	if err == nil {
@@ -133,8 +126,8 @@ func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
 	return e
 }
 
-// check compares claims that were proven with what they must be (RFC 7523 §3).
-// The audience is one value: an assertion for others too could be used by them.
+// check checks the claims once the signature is verified (RFC 7523 §3). There must be one
+// audience: any other could use the assertion here.
 func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
 	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
 	switch {
@@ -154,8 +147,8 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	return nil
 }
 
-// useAssertion accepts each jti once (RFC 7523 §3), across restarts. It can be sent
-// again if the request fails with a server error.
+// useAssertion accepts each jti once (RFC 7523 §3), across restarts. It can be sent again if
+// the request fails with a server error.
 func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims) error {
 	key := store.Key("assertion", c.Subject+"\x00"+c.ID)
 	err := a.Durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
@@ -163,13 +156,11 @@ func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims) er
 		return invalidAssertion("jti was used already")
 	}
 	if err == nil {
-		audit.FromContext(ctx).Release = func(ctx context.Context) { a.releaseAssertion(ctx, key) }
+		audit.FromContext(ctx).Release = func(ctx context.Context) {
+			if err := a.Durable.Delete(context.WithoutCancel(ctx), key); err != nil {
+				a.Logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
+			}
+		}
 	}
 	return err
-}
-
-func (a *Authenticator) releaseAssertion(ctx context.Context, key string) {
-	if err := a.Durable.Delete(context.WithoutCancel(ctx), key); err != nil {
-		a.Logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
-	}
 }

@@ -21,19 +21,18 @@ var (
 // Authenticator authenticates clients.
 type Authenticator struct {
 	Issuer  string           // an audience of assertions
-	Clients *Registry        // whom requests can be from
-	Durable store.Store      // of the assertions that were used
+	Clients *Registry        // that requests can come from
+	Durable store.Store      // holds the used assertions
 	Limiter *lockout.Limiter // counts wrong secrets
-	Logger  *slog.Logger     // of what fails on the way
+	Logger  *slog.Logger     // gets failures to release an assertion
 
-	// RefreshTokenClient returns the client of a refresh token, for requests without a
-	// client_id.
+	// RefreshTokenClient returns the client of a refresh token sent without a client_id.
 	RefreshTokenClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
 // Authenticate returns the client of a request (RFC 6749 §2.3). It must use its one
-// registered method: client_secret_basic or client_secret_post, private_key_jwt, or
-// none if it is public. Its error is invalid_client otherwise.
+// registered method: client_secret_basic or client_secret_post, private_key_jwt, or none if
+// it is public. Otherwise the error is invalid_client.
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	a.noteClientID(r, p)
 	client, err := a.clientOf(r, p)
@@ -75,7 +74,7 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 	return client, nil
 }
 
-// checkSecret counts an attempt with a secret. The client is nil if it was wrong.
+// checkSecret counts an attempt with a secret. The client is nil if the secret was wrong.
 func (a *Authenticator) checkSecret(r *http.Request, named string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
@@ -99,20 +98,19 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	if err == nil && secret != "" {
 		client, err = a.checkSecret(r, formDecoded(id), client)
 	}
-	switch {
+	switch sent := p.Get("client_id"); {
 	case err != nil:
 		return nil, err
 	case client == nil:
 		return nil, errUnknownClient
-	}
-	if sent := p.Get("client_id"); sent != "" && sent != client.ID {
+	case sent != "" && sent != client.ID:
 		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
 	}
 	return client, nil
 }
 
-// clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1), and then as
-// they are, because many clients do not encode them.
+// clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1), and then as they are,
+// because many clients do not encode them.
 func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
 	if c, err := a.Clients.Find(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
 		return c, err
@@ -132,8 +130,8 @@ func formDecoded(text string) string {
 	return text
 }
 
-// noteClientID notes for the audit trail which client a request names, whether or
-// not it authenticates.
+// noteClientID notes for the audit trail which client a request names, even if it does not
+// authenticate.
 func (a *Authenticator) noteClientID(r *http.Request, p oauth2.Parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {

@@ -20,24 +20,21 @@ type Client struct {
 	Name   string // shown to the person who signs in. Default: the ID.
 	Secret string // of a confidential client (RFC 6749 §2.3.1); public clients have none, and no keys
 
-	// JWKS is a JWK Set (RFC 7517 §5) with the client's public keys (private_key_jwt,
-	// RFC 7523), and JWKSURI the address of one: https, or http on loopback.
-	JWKS    []byte
-	JWKSURI string // see JWKS
+	JWKS    []byte // a JWK Set (RFC 7517 §5) of the client's public keys, for private_key_jwt (RFC 7523)
+	JWKSURI string // the address of one: https, or http on loopback
 
-	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a
-	// clone of http.DefaultTransport.
+	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a clone of
+	// http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect Dynamic
-	// Client Registration §2). Default: any that discovery lists.
+	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect Dynamic Client
+	// Registration §2). Default: any that discovery lists.
 	AssertionAlgorithm string
 
-	// RedirectURIs are where responses may be sent, compared exactly (RFC 9700 §2.1).
-	RedirectURIs []string
+	RedirectURIs []string // where responses may be sent, compared exactly (RFC 9700 §2.1)
 
-	// Native apps (RFC 8252) may have redirect URIs of loopback IP addresses, at any
-	// port, and of private-use schemes. Default: false.
+	// Native apps (RFC 8252) may have redirect URIs of loopback IP addresses, at any port,
+	// and of private-use schemes. Default: false.
 	Native bool
 
 	Scopes            []string // beside [ReservedScopes]
@@ -45,32 +42,31 @@ type Client struct {
 	GrantTypes        []string // beyond what ResponseTypes implies: "client_credentials"
 	IdentityProviders []string // keys of those to sign in by, and "local". Default: all.
 
-	// PostLogoutRedirectURIs are where a browser may be sent after signing out,
-	// compared exactly (OpenID Connect RP-Initiated Logout §3.1).
+	// PostLogoutRedirectURIs are where a browser may be sent after signing out, compared
+	// exactly (OpenID Connect RP-Initiated Logout §3.1).
 	PostLogoutRedirectURIs []string
 
 	// BackchannelLogoutURI receives logout tokens for sessions in which the client got
 	// an ID token (OpenID Connect Back-Channel Logout §2.2). Default: none are sent.
 	BackchannelLogoutURI string
 
-	// IntrospectAll lets the client introspect tokens of all clients, as a resource
-	// server must (RFC 7662 §4). Default: its own only.
+	// IntrospectAll lets the client introspect tokens of all clients, as a resource server
+	// must (RFC 7662 §4). Default: only its own.
 	IntrospectAll bool
 
 	// IDTokenAlgorithm is id_token_signed_response_alg (OpenID Connect Dynamic Client
-	// Registration §2): "RS256", or "ES256", which signs in a twentieth of the time.
-	// Default: "RS256".
+	// Registration §2): "RS256", or "ES256", which is twenty times faster. Default: "RS256".
 	IDTokenAlgorithm string
 
 	// ScopeClaimsInIDToken adds the claims of the scope (OpenID Connect Core §5.4) to
 	// the ID tokens of the code flow. Default: only userinfo has them.
 	ScopeClaimsInIDToken bool
 
-	RequirePushed bool   // refuses authorization requests that were not pushed (RFC 9126 §6)
+	RequirePushed bool   // refuse authorization requests that were not pushed (RFC 9126 §6)
 	Consent       string // [ConsentRequired], [ConsentSkip], or empty to ask only for prompt=consent
 
-	// PKCE is [PKCERequired] or [PKCEOptional]. Default: required of public clients,
-	// because nothing else binds a code to them (RFC 9700 §2.1.1).
+	// PKCE is [PKCERequired] or [PKCEOptional]. Default: required of public clients, as
+	// nothing else binds a code to them (RFC 9700 §2.1.1).
 	PKCE string
 
 	secretDigest []byte // nil without a secret
@@ -100,9 +96,7 @@ func (c *Client) Public() bool {
 }
 
 // Title returns the name to show to people.
-func (c *Client) Title() string {
-	return cmp.Or(c.Name, c.ID)
-}
+func (c *Client) Title() string { return cmp.Or(c.Name, c.ID) }
 
 // RequiresConsent reports whether people must consent before the client gets anything.
 func (c *Client) RequiresConsent() bool { return c.Consent == ConsentRequired }
@@ -130,13 +124,13 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), keyring.IDTokenAlgorithm)
 }
 
-// hasSecret compares digests, so that its time reveals neither the length of the
-// secret nor the first difference.
+// hasSecret compares digests, so that timing reveals neither the length of the secret nor
+// the first difference.
 func (c *Client) hasSecret(secret string) bool {
 	return c.secretDigest != nil && sameDigest(c.secretDigest, secret)
 }
 
-// Complete sets defaults, and refuses a client that could not work or not be safe.
+// Complete sets defaults, and refuses a client that would not work or not be safe.
 func (c *Client) Complete() error {
 	if c.ID == "" {
 		return errors.New("a client needs an id")
@@ -211,10 +205,11 @@ func (c *Client) checkFlows() error {
 	if slices.Contains(c.GrantTypes, "authorization_code") && !c.AllowsResponseType("code") {
 		return errors.New("grant_type authorization_code needs a redirect_uri and response_type code")
 	}
-	if c.IntrospectAll && c.Public() {
+	switch {
+	case !c.Public():
+	case c.IntrospectAll:
 		return errors.New("introspect needs a secret, jwks or jwks_uri")
-	}
-	if c.AllowsGrantType("client_credentials") && c.Public() {
+	case c.AllowsGrantType("client_credentials"):
 		return errors.New("grant_type client_credentials needs a secret, jwks or jwks_uri")
 	}
 	return nil

@@ -35,16 +35,16 @@ func (e *RegistrationEndpoint) read(w http.ResponseWriter, r *http.Request) erro
 	return err
 }
 
-// writeInformation responds with the registration, the token of the request, and the
-// secret if it is new (RFC 7592 §3).
+// writeInformation sends the registration, the token of the request, and a new secret if
+// there is one (RFC 7592 §3).
 func (e *RegistrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
 	info := e.information(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
 	e.WriteJSON(w, http.StatusOK, info)
 }
 
-// update replaces a client's metadata (RFC 7592 §2.2): omitted members get their
-// defaults. The secret stays the same while the client needs one.
+// update replaces a client's metadata (RFC 7592 §2.2): omitted members get their defaults. A
+// client that still needs a secret keeps it.
 func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {
@@ -70,8 +70,7 @@ func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// checkIdentity refuses an update that names another client, or would choose the
-// secret (RFC 7592 §2.2).
+// checkIdentity refuses an update that names another client or secret (RFC 7592 §2.2).
 func (m *registrationRequest) checkIdentity(c *registered) error {
 	switch {
 	case m.ID != c.Client.ID:

@@ -1,5 +1,5 @@
-// Package client knows the registered clients, and authenticates them (RFC 6749 §2,
-// RFC 7591, RFC 7592, RFC 7523).
+// Package client knows the registered clients and authenticates them (RFC 6749 §2, RFC 7523,
+// RFC 7591, RFC 7592).
 //
 //	client.go                  a client, and what it may do
 //	scope.go                   which scopes it is granted

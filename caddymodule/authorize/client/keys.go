@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// newKeys returns the set of the client's public keys, or nil.
+// newKeys returns the client's public keys, or nil.
 func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*upstream.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
@@ -26,14 +26,9 @@ func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*ups
 
 // checkKeys refuses more than one authentication method, and private keys.
 func (c *Client) checkKeys() (err error) {
-	methods := 0
-	for _, has := range []bool{c.Secret != "", len(c.JWKS) > 0, c.JWKSURI != ""} {
-		if has {
-			methods++
-		}
-	}
+	secret, jwks, uri := c.Secret != "", len(c.JWKS) > 0, c.JWKSURI != ""
 	switch {
-	case methods > 1:
+	case secret && jwks, secret && uri, jwks && uri:
 		return errors.New("has more than one of secret, jwks and jwks_uri: how it authenticates must be one way alone")
 	case holdsPrivateKey(c.JWKS):
 		return errors.New("jwks holds a private key: register the public part alone, and make a new key")

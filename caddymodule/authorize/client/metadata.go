@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration
-// §2. Other members are ignored.
+// clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration §2.
+// Other members are ignored.
 type clientMetadata struct {
 	RedirectURIs           []string        `json:"redirect_uris"`
 	ApplicationType        string          `json:"application_type,omitempty"`
@@ -44,8 +44,7 @@ const (
 // PrivateKeyJWT is the client authentication method of RFC 7523.
 const PrivateKeyJWT = "private_key_jwt"
 
-// registrationRequest is the body of a request. ID and Secret are for updates only
-// (RFC 7592 §2.2).
+// registrationRequest is the body of a request. ID and Secret are for updates (RFC 7592 §2.2).
 type registrationRequest struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret"`
@@ -87,7 +86,7 @@ func invalidMetadata(description string) *oauth2.Error {
 	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
-// check refuses what an app would expect and not get.
+// check refuses what an app would ask for and not get.
 func (m *clientMetadata) check() error {
 	only := func(values []string, known ...string) bool {
 		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
@@ -116,8 +115,8 @@ func (m *clientMetadata) check() error {
 	return m.checkAddresses()
 }
 
-// checkKeys refuses keys that cannot authenticate the client. If the client uses
-// another method, its keys are ignored.
+// checkKeys refuses keys that cannot authenticate the client. With another method, keys are
+// ignored.
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
@@ -156,8 +155,8 @@ func (m *clientMetadata) checkAddresses() error {
 	return nil
 }
 
-// newClient makes a client of its metadata. It refuses scopes that are not allowed, so
-// that the app learns of it.
+// newClient makes a client of its metadata. It refuses scopes that are not allowed, rather
+// than drop them.
 func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 	c := Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,

@@ -10,16 +10,15 @@ import (
 	"strings"
 )
 
-// loopbackAddress is the redirect URI of an app that listens on its device, at any
-// port (RFC 8252 §7.3).
+// loopbackAddress is the redirect URI of an app that listens on its device, at any port
+// (RFC 8252 §7.3).
 var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?((?:[/?].*)?)$`)
 
-// privateUseScheme is a redirect URI with an app's own scheme: a reversed domain, so
-// that it has a dot (RFC 8252 §7.1). It needs no host, but often has one.
+// privateUseScheme is a redirect URI with an app's own scheme: a reversed domain, which has a
+// dot (RFC 8252 §7.1). A host is optional.
 var privateUseScheme = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
 
-// checkNativeRedirectURI also accepts redirect URIs of loopback and of private-use
-// schemes (RFC 8252 §7).
+// checkNativeRedirectURI also accepts loopback and private-use schemes (RFC 8252 §7).
 func checkNativeRedirectURI(uri string) error {
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
@@ -44,8 +43,8 @@ func CheckAnyRedirectURI(uri string) error {
 	return checkNativeRedirectURI(uri)
 }
 
-// AllowsRedirectURI reports whether a redirect URI is registered. It must be equal,
-// except for the port of a native app on loopback (RFC 8252 §7.3).
+// AllowsRedirectURI reports whether a redirect URI is registered. It must be equal, except
+// for the port of a native app on loopback (RFC 8252 §7.3).
 func (c *Client) AllowsRedirectURI(uri string) bool {
 	if slices.Contains(c.RedirectURIs, uri) {
 		return true
@@ -57,8 +56,7 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 	})
 }
 
-// withoutPort removes the port of a redirect URI of loopback, and reports whether it
-// is one.
+// withoutPort removes the port of a loopback redirect URI, and reports whether it is one.
 func withoutPort(uri string) (string, bool) {
 	parts := loopbackAddress.FindStringSubmatch(uri)
 	if parts == nil || checkRedirectCharacters(uri) != nil {
@@ -73,8 +71,8 @@ func IsPrivateUse(uri string) bool {
 }
 
 // IsLoopback reports whether a browser may take a host for its own device: names below
-// localhost (RFC 6761 §6.3), and IP addresses in every form, such as 127.1. To a
-// browser, a host that ends in a number is an IPv4 address (URL Standard §3.5).
+// localhost (RFC 6761 §6.3), and IP addresses in any form, such as 127.1. To a browser, a
+// host that ends in a number is an IPv4 address (URL Standard §3.5).
 func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -10,11 +10,10 @@ import (
 // hostAndPort is a name or IPv4 address, or an IPv6 address in brackets.
 var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
-// CheckRedirectURI refuses a redirect URI that is not absolute https (or
-// http://localhost) without a fragment. It also refuses what parsers read
-// differently, such as user information and backslashes, and hosts with characters
-// that could end the address in a Content-Security-Policy. Its error begins with the
-// URI; the caller names the option or parameter.
+// CheckRedirectURI requires an absolute https URI (or http://localhost) without a fragment.
+// It also refuses what parsers read differently, such as user information and backslashes,
+// and hosts with characters that could end the address in a Content-Security-Policy. The
+// error begins with the URI; callers put the name of the option or parameter in front.
 func CheckRedirectURI(uri string) error {
 	refuse := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
 	if err := checkRedirectCharacters(uri); err != nil {
@@ -47,8 +46,7 @@ func checkRedirectCharacters(uri string) error {
 	return nil
 }
 
-// CheckBackchannelLogoutURI applies the rules of redirect URIs (Back-Channel Logout
-// §2.2).
+// CheckBackchannelLogoutURI applies the rules of redirect URIs (Back-Channel Logout §2.2).
 func CheckBackchannelLogoutURI(uri string) error {
 	if err := CheckRedirectURI(uri); err != nil {
 		return fmt.Errorf("backchannel_logout_uri %w", err)

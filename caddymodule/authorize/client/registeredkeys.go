@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// registeredKeys are the key sets of registered clients. They outlive the cached
-// clients, so that keys are not fetched more often than [upstream.KeySet] allows.
+// registeredKeys are the key sets of registered clients. They outlive the cached clients, so
+// that keys are fetched no more often than [upstream.KeySet] allows.
 type registeredKeys struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
@@ -19,7 +19,7 @@ type registeredKeys struct {
 	sets map[string]registeredKeySet // by client_id
 }
 
-// registeredKeySet is valid while the client names the same source of its keys.
+// registeredKeySet is valid as long as the client names the same source.
 type registeredKeySet struct {
 	source string
 	keys   *upstream.KeySet
@@ -40,7 +40,7 @@ func (r *registeredKeys) get(c *Client) (*upstream.KeySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.sets == nil || len(r.sets) >= r.max { // those of clients that are gone are among them
+	if r.sets == nil || len(r.sets) >= r.max { // some of them are of deleted clients
 		r.sets = map[string]registeredKeySet{}
 	}
 	r.sets[c.ID] = registeredKeySet{source, keys}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -24,8 +25,8 @@ import (
 // DefaultMaxClients is the default limit of clients that register themselves.
 const DefaultMaxClients = 1000
 
-// Storage keeps clients that registered themselves. It is part of certmagic's Storage.
-// Load and List return fs.ErrNotExist for a missing key.
+// Storage keeps clients that registered themselves. It is part of certmagic's Storage. Load
+// and List return fs.ErrNotExist for a missing key.
 type Storage interface {
 	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
 	Store(ctx context.Context, key string, value []byte) error                        // stores or replaces it
@@ -33,31 +34,29 @@ type Storage interface {
 	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // below a path
 }
 
-// Registration lets apps register themselves (RFC 7591), and read, update and delete
-// their registration (RFC 7592). They get the authorization code flow with PKCE, and
-// need people's consent.
+// Registration lets apps register themselves (RFC 7591), and read, update and delete their
+// registration (RFC 7592). They can use the authorization code flow with PKCE, and need
+// people's consent.
 type Registration struct {
 	// InitialAccessToken authorizes registration (RFC 7591 §3). Required: without it,
 	// anybody could fill the storage.
 	InitialAccessToken string
 
-	// Scopes are open to registered apps beside [ReservedScopes]. Apps lose a scope that
-	// is removed from this list.
+	// Scopes are open to registered apps beside [ReservedScopes]. Apps lose a scope that is
+	// removed from this list.
 	Scopes []string
-
-	// MaxClients is the limit of registered apps. Default: [DefaultMaxClients].
-	MaxClients int
 
 	// Transport fetches keys from apps' jwks_uri, which may name any host. Default:
 	// [upstream.PublicTransport].
 	Transport http.RoundTripper
 
-	Storage Storage // keeps them. Required.
-	Folder  string  // in Storage, without a slash at the end. Required.
+	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
+	Storage    Storage // keeps them. Required.
+	Folder     string  // in Storage, without a slash at the end. Required.
 }
 
-// registered is a registered client as stored. Its secrets are random, so that their
-// digests need no salt and no slow hash.
+// registered is a client as stored. Its secrets are random, so their digests need no salt
+// and no slow hash.
 type registered struct {
 	Client       Client    `json:"client"`
 	Method       string    `json:"token_endpoint_auth_method"`
@@ -66,7 +65,6 @@ type registered struct {
 	IssuedAt     time.Time `json:"issued_at"`
 }
 
-// registrar keeps registered clients.
 type registrar struct {
 	Registration
 	mu     sync.Mutex     // held while a client is counted, changed or removed
@@ -74,8 +72,8 @@ type registrar struct {
 	keys   registeredKeys // of the clients that have some
 }
 
-// cacheTTL is how long a copy is used, and a client that was deleted at another
-// gateway remains valid here.
+// cacheTTL is how long a copy is used, and thus a client deleted at another gateway stays
+// valid here.
 const cacheTTL = time.Minute
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
@@ -93,9 +91,7 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 		return nil, nil
 	}
 	r := &registrar{Registration: *c, cached: store.NewMemory(DefaultMaxClients, 0)}
-	if r.MaxClients == 0 {
-		r.MaxClients = DefaultMaxClients
-	}
+	r.MaxClients = cmp.Or(r.MaxClients, DefaultMaxClients)
 	if r.Transport == nil {
 		r.Transport = upstream.PublicTransport()
 	}
@@ -116,8 +112,7 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 
 func (r *registrar) key(id string) string { return r.Folder + "/" + id + ".json" }
 
-// load returns a client, or nil. It checks the form of the id first, because the id
-// becomes part of a file name.
+// load returns a client, or nil. It checks the id first, which becomes part of a file name.
 func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if !registeredID.MatchString(id) {
 		return nil, nil
@@ -128,6 +123,15 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 			_ = r.cached.Put(ctx, id, value, cacheTTL) // the cache may be full
 		}
 	}
+	c, err := r.decode(id, value, err)
+	if c == nil || err != nil || c.Client.ID != id {
+		return nil, err
+	}
+	return c, r.loadError(id, r.complete(c))
+}
+
+// decode returns a client that was loaded, or nil if it does not exist.
+func (r *registrar) decode(id string, value []byte, err error) (*registered, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -135,20 +139,14 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if err == nil {
 		err = json.Unmarshal(value, c)
 	}
-	if err == nil && c.Client.ID == id {
-		err = r.complete(c)
-	}
-	if err != nil {
-		return nil, r.loadError(id, err)
-	}
-	if c.Client.ID != id {
-		return nil, nil
-	}
-	return c, nil
+	return c, r.loadError(id, err)
 }
 
 // loadError names the file of a bad entry for the operator.
 func (r *registrar) loadError(id string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%s in storage: %w", r.key(id), err)
 }
 
@@ -164,7 +162,7 @@ func (r *registrar) complete(c *registered) (err error) {
 	return c.Client.Complete()
 }
 
-// store keeps a new client, or fails with temporarily_unavailable if there are too many.
+// store keeps a new client, or returns temporarily_unavailable if there are too many.
 func (r *registrar) store(ctx context.Context, c *registered) error {
 	value, err := json.Marshal(c)
 	if err != nil {
@@ -182,21 +180,18 @@ func (r *registrar) store(ctx context.Context, c *registered) error {
 	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
 }
 
-// change alters a client as stored now, not as cached: another gateway may have
-// changed or removed it.
+// change alters a client as stored, not as cached: another gateway may have changed or
+// removed it.
 func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (*registered, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	value, err := r.Storage.Load(ctx, r.key(id))
-	if errors.Is(err, fs.ErrNotExist) {
+	c, err := r.decode(id, value, err)
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
 		return nil, errRegistrationToken
-	}
-	c := new(registered)
-	if err == nil {
-		err = json.Unmarshal(value, c)
-	}
-	if err != nil {
-		return nil, r.loadError(id, err)
 	}
 	if err = alter(c); err == nil {
 		value, err = json.Marshal(c)

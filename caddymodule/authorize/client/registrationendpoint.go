@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// clientInformation is the response of RFC 7591 §3.2.1 and RFC 7592 §3. The secret is
-// in it only when it is new.
+// clientInformation is the response of RFC 7591 §3.2.1 and RFC 7592 §3. It only has a secret
+// that is new.
 type clientInformation struct {
 	ID              string `json:"client_id"`
 	Secret          string `json:"client_secret,omitempty"`
@@ -27,7 +27,7 @@ type clientInformation struct {
 	clientMetadata
 }
 
-// RegistrationEndpoint is the client registration endpoint (RFC 7591), and the client
+// RegistrationEndpoint is the client registration endpoint (RFC 7591) and the client
 // configuration endpoint (RFC 7592).
 type RegistrationEndpoint struct {
 	*endpoint.Responder
@@ -71,8 +71,8 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// checkToken checks the token of a client's registration, or the initial access token
-// if whose is empty. A request without one is no attempt.
+// checkToken checks the token of a client's registration, or the initial access token if
+// whose is empty. A request without one does not count as an attempt.
 func (e *RegistrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {

@@ -26,8 +26,8 @@ func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	return &c.Client, nil
 }
 
-// NewRegistry returns a registry without configured clients. Clients can register
-// themselves unless c is nil.
+// NewRegistry returns a registry without configured clients. Unless c is nil, clients can
+// register themselves.
 func NewRegistry(c *Registration, logger *slog.Logger) (*Registry, error) {
 	registrar, err := newRegistrar(c, logger)
 	return &Registry{Configured: map[string]*Client{}, Registrar: registrar}, err
@@ -41,7 +41,7 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if err := c.Complete(); err != nil {
 		return err
 	}
-	c.keys, _ = c.newKeys(logger, c.Transport) // as Complete made them, and with a logger
+	c.keys, _ = c.newKeys(logger, c.Transport) // again, with a logger: Complete has checked them
 	if c.guessable {
 		logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", c.ID)
 	}
@@ -50,7 +50,7 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	return nil
 }
 
-// Any reports whether a client matches, or one that registers could.
+// Any reports whether a client matches, or one that registers itself could.
 func (r *Registry) Any(is func(*Client) bool) bool {
 	for _, c := range r.Configured {
 		if is(c) {

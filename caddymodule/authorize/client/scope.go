@@ -10,18 +10,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// The scopes that ask for a refresh token (SMART App Launch 2.2, Scopes for requesting
-// a refresh token).
+// The scopes that ask for a refresh token (SMART App Launch 2.2).
 const (
 	OfflineAccess = "offline_access" // outlives the session
 	OnlineAccess  = "online_access"  // ends with it
 )
 
-// maxGrantedScopes is how many scopes are cached for each client.
-const maxGrantedScopes = 1000
+const maxGrantedScopes = 1000 // cached for each client
 
-// AllowsScope reports whether the client could be granted all of a scope today. It
-// caches the result, which takes longer to compute than the rest of a request.
+// AllowsScope reports whether the client could be granted all of a scope today. It caches the
+// result, which takes longer to compute than the rest of a request.
 func (c *Client) AllowsScope(scope string) bool {
 	if c.granted == nil {
 		return c.allowsScope(scope)
@@ -39,18 +37,17 @@ func (c *Client) allowsScope(scope string) bool {
 	return err == nil && slices.Equal(granted, strings.Fields(scope))
 }
 
-// GrantScope returns what of a requested scope the client is granted. Its error is
+// GrantScope returns what the client is granted of a requested scope. Its error is
 // invalid_scope.
 func (c *Client) GrantScope(asked string) ([]string, error) {
 	scopes, err := smart.ParseScopes(asked)
+	if err == nil {
+		scopes, err = smart.Grant(scopes, slices.Concat(ReservedScopes, c.Scopes))
+	}
 	if err != nil {
 		return nil, oauth2.InvalidScope(err)
 	}
-	granted, err := smart.Grant(scopes, append(slices.Clone(ReservedScopes), c.Scopes...))
-	if err != nil {
-		return nil, oauth2.InvalidScope(err)
-	}
-	return granted, nil
+	return scopes, nil
 }
 
 // IsSystemScope reports whether a scope is for clients that act for themselves.
@@ -61,8 +58,8 @@ func (c *Client) CanRefresh() bool {
 	return c.AllowsResponseType("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
 }
 
-// WithoutRefresh removes the scopes that ask for a refresh token, for flows that give
-// none (OpenID Connect Core §11).
+// WithoutRefresh removes the scopes that ask for a refresh token, for flows without one
+// (OpenID Connect Core §11).
 func WithoutRefresh(scope []string) []string {
 	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
 		return word == OfflineAccess || word == OnlineAccess
@@ -72,8 +69,8 @@ func WithoutRefresh(scope []string) []string {
 // ReservedScopes are open to every client.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
-// CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like
-// a SMART scope but is not one.
+// CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like a SMART
+// scope but is not one.
 func CheckScope(scope string) error {
 	if parsed, err := smart.ParseScopes(scope); err != nil || len(parsed) != 1 {
 		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)
@@ -87,8 +84,7 @@ func CheckScope(scope string) error {
 	return nil
 }
 
-// GrantSystemScope grants the requested scope, or by default all system scopes of the
-// client.
+// GrantSystemScope grants the requested scope. Default: all system scopes of the client.
 func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 	notSystem := func(scope string) bool { return !IsSystemScope(scope) }
 	scope := slices.DeleteFunc(slices.Clone(c.Scopes), notSystem)

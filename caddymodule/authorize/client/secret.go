@@ -7,18 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// minEntropy is how many bits cannot be guessed (RFC 6749 §10.10).
-const minEntropy = 128
+const (
+	minEntropy    = 128                    // bits that cannot be guessed (RFC 6749 §10.10)
+	minCharacters = 8                      // different ones, which random text of that length has
+	secretCommand = "openssl rand -hex 32" // 256 bits
+)
 
-// secretCommand makes a secret of 256 bits.
-const secretCommand = "openssl rand -hex 32"
-
-// minCharacters is how many different characters random text of that length has at
-// least.
-const minCharacters = 8
-
-// IsGuessable reports whether a secret has too little entropy. It takes every text
-// for random: it detects short secrets, not sentences.
+// IsGuessable reports whether a secret has too little entropy. It takes every text for
+// random: it detects short secrets, not sentences.
 func IsGuessable(secret string) bool {
 	secret = separators.Replace(secret)
 	seen := map[rune]bool{}
@@ -31,7 +27,7 @@ func IsGuessable(secret string) bool {
 // separators stand between groups of random characters, as in a UUID.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// alphabet returns the size of the alphabet that a secret seems to use.
+// alphabet returns how many characters a secret seems to be drawn from.
 func alphabet(secret string) (size float64) {
 	letters := 26.0
 	if !strings.ContainsFunc(secret, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", c) }) {

@@ -47,8 +47,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // servePOST redirects a posted request to the same one by GET (SMART's capability
-// authorize-post): browsers withhold our cookies from another site's POST, but send them
-// with the GET.
+// authorize-post): browsers withhold our cookies from another site's POST, but not from GET.
 func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil {

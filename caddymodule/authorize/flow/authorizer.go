@@ -27,9 +27,9 @@ type authorizer struct {
 	participants *session.Participants
 }
 
-// authorize sends the response to the client, or asks the person first: for consent, or
-// to confirm a redirect URI behind which another app may be (RFC 8252 §8.6), unless they
-// have just posted one of our forms.
+// authorize sends the response to the client, or first asks the person: for consent, or,
+// unless they have just posted one of our forms, to confirm a redirect URI that another app
+// may have taken (RFC 8252 §8.6).
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
 	unseen := req.isInterceptable() && r.Method != http.MethodPost
@@ -84,7 +84,6 @@ func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, 
 	return a.idTokenResponse(ctx, g)
 }
 
-// grant is what the person lets the client have.
 func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
 	credential := by.User.Credential()
 	return &token.Grant{
@@ -108,12 +107,12 @@ func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
 	}
 }
 
-// implicitTokenLifetime bounds access tokens that come through the browser, where
-// histories and logs keep them (RFC 6819 §5.1.5.3).
+// implicitTokenLifetime bounds access tokens that pass through the browser, where histories
+// and logs keep them (RFC 6819 §5.1.5.3).
 const implicitTokenLifetime = time.Hour
 
-// tokenResponse is the response of the implicit flow (RFC 6749 §4.2.2), with an ID token
-// if openid was requested.
+// tokenResponse is the response of the implicit flow (RFC 6749 §4.2.2), with an ID token if
+// openid was granted.
 func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
 	t, err := a.tokens.Issue(ctx, g, min(a.tokens.AccessTokenLifetime, implicitTokenLifetime))
 	if err != nil {
@@ -130,9 +129,8 @@ func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationReques
 	return p, nil
 }
 
-// idTokenResponse is the response to response_type id_token (OpenID Connect Core
-// §3.2.2.5). Without an access token for userinfo, the ID token has the claims of the
-// scope (§5.4).
+// idTokenResponse is the response to response_type id_token (OpenID Connect Core §3.2.2.5).
+// As there is no access token for userinfo, the ID token has the claims of the scope (§5.4).
 func (a *authorizer) idTokenResponse(ctx context.Context, g *token.Grant) (responseParameters, error) {
 	user, err := a.accounts.Find(ctx, g.User)
 	if err != nil {

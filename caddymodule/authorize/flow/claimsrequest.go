@@ -10,20 +10,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Claims that we
-// do not have are left out, even essential ones.
+// claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Claims that we do
+// not have are omitted, even essential ones.
 type claimRequest struct {
 	Essential bool  `json:"essential"`
 	Value     any   `json:"value"`
 	Values    []any `json:"values"`
 }
 
-// wanted returns the acceptable values; none if any is.
+// wanted returns the acceptable values, or nil if any is.
 func (c *claimRequest) wanted() []any {
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
-	}
-	if c.Value != nil {
+	case c.Value != nil:
 		return []any{c.Value}
 	}
 	return c.Values
@@ -55,8 +55,8 @@ func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// readClaims reads which claims the client wants, of those that it may request, and who
-// has to sign in.
+// readClaims collects the requested claims that the client may have, and reads who has to
+// sign in.
 func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, names *[]string) error {
 	for name, claim := range claims {
 		wanted := claim.wanted()
@@ -76,7 +76,7 @@ func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, nam
 	return nil
 }
 
-// restrictTo lets only the people with these subs sign in.
+// restrictTo lets only people with these subs sign in.
 func (req *authorizationRequest) restrictTo(subjects []any) error {
 	var both []string
 	for _, v := range subjects {
@@ -90,13 +90,11 @@ func (req *authorizationRequest) restrictTo(subjects []any) error {
 	return nil
 }
 
-// isFor reports whether the person with this sub may sign in.
 func (req *authorizationRequest) isFor(subject string) bool {
 	return req.subjects == nil || slices.Contains(req.subjects, subject)
 }
 
-// mayClaim reports whether the client may request a claim: whether it may request the
-// scope that has it.
+// mayClaim reports whether the client may request a claim, because it may request its scope.
 func mayClaim(c *client.Client, claim string) bool {
 	scope := people.ScopeOf(claim)
 	return scope != "" && (slices.Contains(client.ReservedScopes, scope) || slices.Contains(c.Scopes, scope))

@@ -14,7 +14,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-const claimItem = "claim:"
+const (
+	claimItem = "claim:" // begins an item that is a claim
+	itemField = "may "   // begins the name of an item's checkbox
+)
 
 // items are what a person can allow: scopes, and claims requested by name.
 func (req *authorizationRequest) items() []string {
@@ -28,8 +31,8 @@ func (req *authorizationRequest) items() []string {
 	return items
 }
 
-// limit removes what the person did not allow, as SMART App Launch 2.2 lets them. If
-// nothing is left, they denied it all.
+// limit removes what the person did not allow, as SMART App Launch 2.2 permits. Its error
+// means that nothing is left.
 func (req *authorizationRequest) limit(granted []string) error {
 	items := req.items()
 	refused := func(item string) bool { return slices.Contains(items, item) && !slices.Contains(granted, item) }
@@ -46,15 +49,15 @@ func (req *authorizationRequest) limit(granted []string) error {
 
 var errDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
 
-// isFixed reports whether a request makes no sense without an item: who signs in, and
-// which patient it is about.
+// isFixed reports whether a request makes no sense without an item: who signs in, and which
+// patient it is about.
 func isFixed(item string) bool {
 	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
 }
 
-// needsConsent reports whether the person must be asked, and if not limits the request to
-// what they allowed. The operator vouches for the clients in the configuration, so people
-// are asked only if the configuration or the request says so.
+// needsConsent reports whether the person must be asked, and otherwise limits the request to
+// what they allowed. The operator vouches for configured clients, so people are asked only if
+// the configuration or the request says so.
 func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:
@@ -105,9 +108,6 @@ func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *author
 	ps.show(w, r, http.StatusOK, consentPages, ps.formAction(req.redirectURI), page)
 }
 
-// itemField begins the name of an item's checkbox.
-const itemField = "may "
-
 func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	switch p.Get("decision") {
 	case "allow":
@@ -121,9 +121,8 @@ func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, r
 
 func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	items := req.items()
-	granted := slices.DeleteFunc(slices.Clone(items), func(item string) bool {
-		return !isFixed(item) && p.Get(itemField+item) == ""
-	})
+	refused := func(item string) bool { return !isFixed(item) && p.Get(itemField+item) == "" }
+	granted := slices.DeleteFunc(slices.Clone(items), refused)
 	if err := req.limit(granted); err != nil {
 		ps.responses.redirectError(w, r, req, err)
 		return
@@ -133,10 +132,10 @@ func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *auth
 		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, items, granted)
 	}
 	switch {
-	case err != nil && withdrawn: // the person must know that it failed
+	case err != nil && withdrawn: // the person must learn that it failed
 		ps.responses.redirectError(w, r, req, err)
 		return
-	case err != nil: // the person is asked again
+	case err != nil: // the person will be asked again
 		ps.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
 	ps.authorizer.respond(w, r, req, signedIn)

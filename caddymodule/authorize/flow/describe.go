@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// scopeWords describe what scopes are for.
 var scopeWords = map[string]string{
 	"openid":           "Know that it is you who signs in",
 	"profile":          "Your name and the rest of your profile",
@@ -24,7 +23,6 @@ var scopeWords = map[string]string{
 	"launch/encounter": "Know which visit it is about",
 }
 
-// typeWords describe the records of FHIR types.
 var typeWords = map[string]string{
 	smart.AnyType:         "health records of every kind",
 	"AllergyIntolerance":  "allergies",

@@ -14,8 +14,7 @@
 //	    │                                            ▲   └──wrong, used, or must wait: once more
 //	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
 //
-// Until both factors were right there is no session, nor anything that another endpoint
-// would accept as one.
+// Until both factors were right there is no session, nor anything that could pass for one.
 //
 //	flow.go             the endpoints, by path, and what they need
 //	authorization.go    the authorization endpoint: authorize, or sign in first
@@ -36,7 +35,7 @@
 //	logout.go           signing out, here and at the identity provider
 //	step.go             what all steps need
 //
-// A request that waits for a person is kept by the browser, sealed and bound to it by a
-// cookie. When it returns it is checked again, against the configuration of that moment.
-// Pages for a person who is signed in are bound to the session as well.
+// The browser keeps a request that waits for a person, sealed and bound to it by a cookie.
+// When it returns it is checked again, against the current configuration. Pages for a person
+// who is signed in are bound to the session as well.
 package flow

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -29,13 +30,6 @@ type federation struct {
 	identities   *identities   // whose sign-in failed here after the exchange
 }
 
-func newFederation(step *step, accounts *people.Accounts, secondFactor *secondFactorStep) *federation {
-	return &federation{
-		step: step, accounts: accounts, secondFactor: secondFactor,
-		usedStates: store.NewMemory(0, 0), identities: newIdentities(),
-	}
-}
-
 // start sends the browser to a provider. The sealed request comes from the link on the
 // sign-in page or from redirectTo.
 func (f *federation) start(p *people.Provider) http.HandlerFunc {
@@ -54,10 +48,7 @@ func (f *federation) start(p *people.Provider) http.HandlerFunc {
 
 // redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest) {
-	hint := req.loginHint
-	if typed := r.URL.Query().Get("login_hint"); typed != "" {
-		hint = typed
-	}
+	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.loginHint) // the former was typed here
 	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
@@ -78,9 +69,9 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-// showProviderDown shows the sign-in page if a provider cannot be reached and there are
-// other ways to sign in. As the interface has it, errors of a provider that was reached go
-// to the client.
+// showProviderDown shows the sign-in page because a provider cannot be reached and there are
+// other ways to sign in. The interface wants errors of a provider that was reached to go to
+// the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest, err error) {
 	f.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: clientError(p, err)})
 	f.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, signInPage{
@@ -126,8 +117,8 @@ type authenticationResponse struct {
 	done       bool               // the sign-in has ended, well or not
 }
 
-// signIn signs the person of a response in. If that fails by our fault, the same response
-// can be sent again, although the provider would not accept its code twice.
+// signIn signs the person of a response in. If that fails through our fault, the same
+// response can be sent again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
 	if disconnected(r, err) {
@@ -152,8 +143,8 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}
 }
 
-// disconnected reports whether an error only says that the browser has disconnected: there
-// is nobody to answer, and nothing to log.
+// disconnected reports whether an error only means that the browser has disconnected: nobody
+// is left to answer, and there is nothing to log.
 func disconnected(r *http.Request, err error) bool {
 	return errors.Is(err, context.Canceled) && r.Context().Err() != nil
 }
@@ -183,15 +174,15 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *auth
 	return user, begun, nil
 }
 
-// exchange exchanges a response for an identity, once for each state. A response that
-// failed here afterwards gets the same identity again.
+// exchange exchanges a response for an identity, once for each state. If the sign-in failed
+// here afterwards, the same response yields the same identity again.
 func (f *federation) exchange(ctx context.Context, p *people.Provider, response *authenticationResponse) (*upstream.Identity, error) {
 	state, q := response.pending.Request.State, response.parameters
 	if identity := f.identities.take(state); identity != nil {
 		return identity, nil
 	}
-	// A provider may take a code that comes twice for a stolen one, and revoke what it
-	// issued. A full memory leaves that to it: a flood must not stop other sign-ins.
+	// A provider may take a code sent twice for a stolen one, and revoke what it issued. If
+	// the memory is full we risk that: a flood must not stop other sign-ins.
 	if err := f.usedStates.Add(ctx, state, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
 		return nil, errDoubleSignIn
 	}
@@ -199,24 +190,23 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, response.pending.Request)
 	if err != nil {
-		// It signed nobody in. Made-up responses, for which nobody needs an account,
-		// must not fill the memory.
+		// Nobody is signed in. Made-up responses, which need no account, must not fill the
+		// memory.
 		_ = f.usedStates.Delete(ctx, state) // in memory: never fails
 	}
 	return identity, err
 }
 
-// forwardedErrors are a provider's refusals that the client learns (RFC 6749 §4.1.2.1,
-// OpenID Connect Core §3.1.2.6; for acr_values that were passed on, OpenID Connect Core
-// Error Code unmet_authentication_requirements §2).
+// forwardedErrors are a provider's refusals that the client learns of (RFC 6749 §4.1.2.1,
+// OpenID Connect Core §3.1.2.6, and OpenID Connect Core Error Code
+// unmet_authentication_requirements §2, because acr_values is passed on).
 var forwardedErrors = []string{
 	"access_denied", "login_required", "interaction_required", "consent_required",
 	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
-// clientError turns a provider's error into one for the client: in the words of the
-// interface's §7, or with the provider's code. Any other is a server_error, and only
-// logged.
+// clientError turns a provider's error into one for the client: in the words of the interface
+// (§7), or with the provider's code. Any other is a server_error, and only logged.
 func clientError(p *people.Provider, err error) error {
 	var own *oauth2.Error
 	var theirs *upstream.Error

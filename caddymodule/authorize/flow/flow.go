@@ -19,7 +19,7 @@ import (
 // Config is what the endpoints for browsers need.
 type Config struct {
 	*endpoint.Responder
-	AuthorizePOST  bool                  // accept authorization requests by POST, too
+	AuthorizePOST  bool                  // also accept authorization requests by POST
 	OmitIssuer     bool                  // leave iss (RFC 9207) out of authorization responses
 	Keys           keyring.Keys          // seal what browsers keep
 	Store, Durable store.Store           // for pending requests, and for what outlives a restart
@@ -48,7 +48,9 @@ func Endpoints(c Config) map[string]http.Handler {
 		step: step, pushed: pushed, accounts: c.Accounts, sessions: c.Sessions, authorizer: authorizer, signIn: signIn,
 	}
 	push := &pushEndpoint{Responder: c.Responder, authenticator: c.Authenticator, requests: step.requests, pushed: pushed}
-	federation := newFederation(step, c.Accounts, secondFactor)
+	federation := &federation{
+		step: step, accounts: c.Accounts, secondFactor: secondFactor, usedStates: store.NewMemory(0, 0), identities: newIdentities(),
+	}
 	signedIn := &signedInPages{
 		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, signIn: signIn, authorizer: authorizer, logger: c.Logger,
 	}

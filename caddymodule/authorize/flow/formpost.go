@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// formPostPage is what pages/formpost.html shows: a form that a script submits, or a
-// button without scripts.
+// formPostPage is what pages/formpost.html shows: a form that a script submits, or without
+// scripts a button.
 type formPostPage struct {
 	Address string
 	heading
@@ -17,7 +17,7 @@ type formPostPage struct {
 
 type formField struct{ Name, Value string }
 
-// submitScript is the only script. The policy has its hash, so that no other runs.
+// submitScript is the only script: the policy has its hash.
 const submitScript = template.JS("document.forms[0].submit()")
 
 var (
@@ -25,8 +25,8 @@ var (
 	formPostPages = parsePage("pages/formpost.html")
 )
 
-// showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode),
-// which the policy allows to the redirect URI's origin alone.
+// showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode). The
+// policy allows it to the redirect URI's origin alone.
 func (ps *pages) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters) {
 	page := formPostPage{Address: req.redirectURI, heading: ps.heading(req.client)}
 	for _, p := range parameters {

@@ -8,12 +8,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// maxIdentities bounds how many identities are kept; people beyond it have to start again.
-const maxIdentities = 1000
+const maxIdentities = 1000 // beyond it, people have to start again
 
-// identities keeps, by state, what codes were exchanged for if the sign-in then failed
-// here: the provider would not accept the code again. Only the browser of the sign-in can
-// use one.
+// identities keeps, by state, what codes were exchanged for if the sign-in then failed here:
+// the provider would not accept the code again. Only the sign-in's browser can use one.
 type identities struct {
 	mu    sync.Mutex // makes take and the bound atomic
 	items *cache.Cache
@@ -32,7 +30,7 @@ func (i *identities) keep(state string, identity *upstream.Identity) {
 	}
 }
 
-// take returns and removes the identity of a state; nil if there is none.
+// take removes and returns the identity of a state, or nil.
 func (i *identities) take(state string) *upstream.Identity {
 	i.mu.Lock()
 	defer i.mu.Unlock()

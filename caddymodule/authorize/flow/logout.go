@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -30,7 +31,7 @@ type logoutRequest struct {
 	query       string
 }
 
-// destination is where the browser goes in the end, or "".
+// destination is where the browser ends up, or "".
 func (l *logoutRequest) destination() string {
 	if l.redirectURI == "" || l.state == "" {
 		return l.redirectURI
@@ -56,8 +57,8 @@ type logoutEndpoint struct {
 // serve signs the person out at once if the request has an ID token of theirs. Any other
 // request may be a link on another site, so the person has to confirm it.
 //
-// A request without a session cookie, such as a client's server sends, ends the session
-// that its hint names. A stolen ID token can do no more than that.
+// A request without a session cookie, such as one from a client's server, ends the session
+// that its hint names. That is all that a stolen ID token can do.
 func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		e.servePOST(w, r)
@@ -78,8 +79,8 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePOST handles the form of the page. As at the authorization endpoint, a client's
-// POST becomes a GET, so that the browser sends our cookies.
+// servePOST handles the page's form. A client's POST becomes a GET, as at the authorization
+// endpoint, so that the browser sends our cookies.
 func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil && p.Get("request") == "" {
@@ -120,8 +121,8 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	return l, nil
 }
 
-// readHint reads client, subject and session from an ID token of ours, which may have
-// expired (RP-Initiated Logout §4).
+// readHint reads client, subject and session from an ID token of ours, expired or not
+// (RP-Initiated Logout §4).
 func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
@@ -155,9 +156,9 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	return stored, nil
 }
 
-// signOut ends the browser's session and that of the hint. If the browser's began at a
-// provider with an end_session_endpoint, the browser goes there next; only the session's
-// own browser does, because the address has the provider's ID token.
+// signOut ends the browser's session and that of the hint. If the browser's own began at a
+// provider with an end_session_endpoint, the browser goes there next. No other browser does,
+// because the address has the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	if req.client != nil {
 		audit.FromContext(r.Context()).ClientID = req.client.ID
@@ -175,10 +176,7 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 		return
 	}
 	browser.RemoveCookie(w, browser.SessionCookie)
-	if target == "" {
-		target = req.destination()
-	}
-	e.finish(w, r, target)
+	e.finish(w, r, cmp.Or(target, req.destination()))
 }
 
 // endSessions ends the browser's session and that of the hint, which may be the same or
@@ -196,8 +194,8 @@ func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, 
 	return e.sessions.End(ctx, own)
 }
 
-// endSessionURL is where to sign out at the provider, or "". A provider that cannot be
-// reached does not stop people from signing out here.
+// endSessionURL is where to sign out at the provider, or "". People can sign out here even if
+// the provider cannot be reached.
 func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, stored *session.Session, destination string) (string, error) {
 	p := e.accounts.Providers[stored.Provider]
 	if p == nil {
@@ -207,12 +205,9 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	if err != nil {
 		return "", err
 	}
-	target, ok, err := p.Client.EndSessionURL(r.Context(), stored.UpstreamIDToken, e.issuer+endpoint.Logout+"/"+p.Key, state)
+	target, err := p.Client.EndSessionURL(r.Context(), stored.UpstreamIDToken, e.issuer+endpoint.Logout+"/"+p.Key, state)
 	if err != nil {
 		e.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
-	}
-	if !ok {
-		return "", nil
 	}
 	return target, nil
 }
@@ -241,5 +236,6 @@ func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *lo
 		e.responses.showError(w, r, err)
 		return
 	}
-	e.pages.showSignOut(w, r, req, sealed)
+	page := signOutPage{sealed, e.pages.heading(req.client)}
+	e.pages.show(w, r, http.StatusOK, signOutPages, e.pages.formAction(req.redirectURI), page)
 }

@@ -40,9 +40,7 @@ type signInPage struct {
 }
 
 // signInWay is a link to an identity provider.
-type signInWay struct {
-	Name, Address string
-}
+type signInWay struct{ Name, Address string }
 
 // secondFactorPage is what pages/secondfactor.html shows.
 type secondFactorPage struct {
@@ -82,7 +80,7 @@ func readStyle() template.CSS {
 	if err != nil {
 		panic(err) // embedded: cannot happen in a binary that was built
 	}
-	return template.CSS(css) //nolint:gosec // our own file
+	return template.CSS(css)
 }
 
 func parsePage(name string) *template.Template {
@@ -123,14 +121,10 @@ func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status
 	ps.show(w, r, status, factorPages, ps.formAction(req.redirectURI), page)
 }
 
-func (ps *pages) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, sealed string) {
-	ps.show(w, r, http.StatusOK, signOutPages, ps.formAction(req.redirectURI), signOutPage{sealed, ps.heading(req.client)})
-}
-
 // formAction is the policy for where forms may lead. Chromium applies it to every redirect
 // that follows: to the client, to an identity provider, and on to any https address. Plain
-// http is for loopback alone, and named; a policy can name neither IPv6 addresses
-// (CSP 3 §2.3.1) nor hosts of private-use schemes.
+// http is for loopback alone, and listed; a policy can name neither IPv6 addresses (CSP 3
+// §2.3.1) nor hosts of private-use schemes.
 func (ps *pages) formAction(redirectURI string) string {
 	allowed, addresses := "'self' https:", []string{redirectURI}
 	for _, key := range ps.accounts.ProviderKeys {
@@ -154,8 +148,8 @@ func (ps *pages) showMessage(w http.ResponseWriter, r *http.Request, status int,
 	ps.show(w, r, status, messagePages, "'none'", page)
 }
 
-// show writes a page that no other site may frame (RFC 9700 §4.16) and whose form may only
-// lead to where formAction says.
+// show writes a page that no other site may frame (RFC 9700 §4.16). Its forms may lead only
+// where formAction says.
 func (ps *pages) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, formAction string, page any) {
 	w.Header().Set("Content-Security-Policy", contentPolicy+formAction)
 	var body bytes.Buffer

@@ -14,9 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// pendingSignIn is a sign-in at a provider. The browser keeps it in a sealed cookie:
-// without it, or with another browser's, the response was not asked for here
-// (RFC 9700 §4.7).
+// pendingSignIn is a sign-in at a provider. The browser keeps it in a sealed cookie: without
+// that, or with another browser's, we did not ask for the response (RFC 9700 §4.7).
 type pendingSignIn struct {
 	Provider string                         `json:"provider"`
 	Issuer   string                         `json:"issuer"` // the provider's, at that time
@@ -27,8 +26,7 @@ type pendingSignIn struct {
 // pendingLifetime is how long a sign-in at a provider may take.
 const pendingLifetime = 10 * time.Minute
 
-// pendingCookie names the cookie of one sign-in, so that several in different tabs do not
-// replace each other's.
+// pendingCookie names the cookie of one sign-in, so that tabs do not replace each other's.
 func pendingCookie(state string) string {
 	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
 }
@@ -60,7 +58,7 @@ func (f *federation) readPending(r *http.Request, state string) (pending pending
 	return pending, err
 }
 
-// ascii percent-encodes the raw bytes of a query that JSON cannot hold.
+// ascii percent-encodes bytes of a query that JSON may not preserve.
 func ascii(query string) string {
 	var b strings.Builder
 	for _, c := range []byte(query) {

@@ -18,7 +18,7 @@ type authenticationParameters struct {
 	subjects   []string // who may sign in, by sub; nil for everybody
 	unreadHint bool     // the key of the id_token_hint no longer exists
 
-	// What chooses the way to sign in, and is passed on to an identity provider.
+	// These choose the way to sign in, and are passed on to an identity provider.
 	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
 }
 
@@ -35,24 +35,23 @@ func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// prompts reports whether prompt has a word.
 func (req *authenticationParameters) prompts(word string) bool {
 	return slices.Contains(strings.Fields(req.prompt), word)
 }
 
-// freshEnough reports whether a sign-in at a time is recent enough for the client.
+// freshEnough reports whether a sign-in is recent enough for the client.
 func (req *authenticationParameters) freshEnough(at time.Time) bool {
 	return !req.tooOld(at, 0) && !req.prompts("login") && !req.unreadHint
 }
 
-// tooOld reports whether a sign-in at a time is older than max_age and than least.
+// tooOld reports whether a sign-in is older than max_age and than least.
 func (req *authenticationParameters) tooOld(at time.Time, least time.Duration) bool {
 	seconds, err := strconv.Atoi(req.maxAge)
 	return err == nil && time.Since(at) > max(time.Duration(seconds)*time.Second, least)
 }
 
-// checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core
-// §3.1.2.1). If the hint's key no longer exists, an earlier sign-in does not suffice.
+// checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core §3.1.2.1).
+// If the hint's key no longer exists, people must sign in again.
 func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {

@@ -27,8 +27,7 @@ const (
 	maxPushed = 10_000
 )
 
-// clientCredentials are the parameters that authenticate a client. They are not part of
-// the pushed request (RFC 9126 §2.1).
+// clientCredentials are not part of the pushed request (RFC 9126 §2.1).
 var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
 
 // pushedResponse is a successful response (RFC 9126 §2.2).
@@ -54,10 +53,9 @@ type pushEndpoint struct {
 
 // pushedRequests keeps pushed requests until the browser brings their request_uri.
 //
-// Those of confidential clients wait in the store. Their short request_uri passes through
-// the client's server, whose proxies may refuse a long header. Anybody can push as a
-// public client and must not fill the store: these requests are sealed in their
-// request_uri (sealedpush.go).
+// Those of confidential clients are in the store: a longer request_uri might not pass the
+// proxies of the client's server. Those of public clients are sealed in their request_uri
+// (sealedpush.go), because anybody can push as one, and must not fill the store.
 type pushedRequests struct {
 	keys  keyring.Sealing
 	store store.Store
@@ -130,15 +128,14 @@ type pushedRequest struct {
 	use   func(context.Context) error // errRequestURIUsed after the first time
 }
 
-// find returns the pushed request that a query names, or nil if it names none. Beside it
-// only client_id counts (RFC 9126 §4): nothing on the way through the browser can add to
-// what the client pushed.
+// find returns the pushed request that a query names, or nil if it names none. Beside it only
+// client_id counts (RFC 9126 §4), so that nothing can be added on the way.
 func (ps *pushedRequests) find(ctx context.Context, query string) (*pushedRequest, error) {
 	p, malformed := oauth2.ReadQuery(query)
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
-		return nil, nil // any other fault is found later
+		return nil, nil // other faults are found later
 	case malformed != nil:
 		return nil, malformed
 	}
@@ -155,15 +152,12 @@ func (ps *pushedRequests) find(ctx context.Context, query string) (*pushedReques
 func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushedRequest, error) {
 	key := store.Key("pushed", id)
 	value, err := ps.store.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errRequestURIUsed
-	}
-	if err != nil {
-		return nil, err
-	}
 	client, query, _ := strings.Cut(string(value), "\n")
-	if client != clientID {
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && client != clientID:
 		return nil, errRequestURIUsed
+	case err != nil:
+		return nil, err
 	}
 	return &pushedRequest{query, func(ctx context.Context) error {
 		_, err := ps.store.Take(ctx, key)

@@ -30,8 +30,8 @@ type authorizationRequest struct {
 
 	query string // as received, to be checked again after signing in
 
-	// onUse uses up what may bring a request here only once, such as a request_uri. It
-	// runs when the response is ready: what failed before can be tried again. May be nil.
+	// onUse uses up what may be used only once, such as a request_uri. It runs when the
+	// response is ready, so that earlier failures can be tried again. May be nil.
 	onUse func(context.Context) error
 }
 
@@ -42,7 +42,6 @@ func (req *authorizationRequest) markUsed(ctx context.Context) error {
 	return req.onUse(ctx)
 }
 
-// requests checks authorization requests.
 type requests struct {
 	fhirBase string
 	accounts *people.Accounts
@@ -50,8 +49,8 @@ type requests struct {
 	verifier *token.Verifier
 }
 
-// check reads a request from its query. If it returns no request, the error must be shown
-// and not redirected (RFC 6749 §4.1.2.1).
+// check reads a request from its query. If it returns no request, the error must be shown,
+// not redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := oauth2.QueryParameters(query)
 	req, err := q.destination(ctx, p)
@@ -84,7 +83,7 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	return &authorizationRequest{client: client, responseTarget: responseTarget{redirectURI: uri}}, nil
 }
 
-// fill checks everything else. State comes first, because errors carry it.
+// fill checks everything else, state first, because errors carry it.
 func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.state = states[0]
@@ -120,8 +119,8 @@ func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters)
 	return nil
 }
 
-// checkUnsupported refuses what would change the request's meaning if ignored. No
-// request_uri is fetched, to prevent SSRF (RFC 9700 §4.10).
+// checkUnsupported refuses what cannot be ignored. No request_uri is fetched, against
+// server-side request forgery (RFC 9700 §4.10).
 func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
 	if p.Get("request") != "" {
 		return &oauth2.Error{Code: "request_not_supported"}
@@ -132,7 +131,7 @@ func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkPKCE accepts S256 alone: plain is no protection from who can read the request.
+// checkPKCE accepts S256 alone: plain does not protect from those who can read the request.
 func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
 	switch {
@@ -183,7 +182,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	return nil
 }
 
-// checkState refuses JSON, URL-encoded twice or not: the interface wants it as Base64.
+// checkState refuses JSON, even if URL-encoded twice: the interface wants Base64.
 func checkState(_ *authorizationRequest, p oauth2.Parameters) error {
 	decoded, err := url.QueryUnescape(p.Get("state"))
 	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
@@ -197,9 +196,9 @@ func isJSON(text string) bool {
 	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
 }
 
-// isInterceptable reports whether another app could use the response: any app on a device
-// can listen on loopback or claim a private-use scheme (RFC 8252 §8.6). Codes of
-// confidential clients are useless to it.
+// isInterceptable reports whether another app could use the response: any app on a device can
+// listen on loopback or claim a private-use scheme (RFC 8252 §8.6). Without the client's
+// credentials a code is of no use to it.
 func (req *authorizationRequest) isInterceptable() bool {
 	if !req.client.Public() && req.responseType == "code" {
 		return false

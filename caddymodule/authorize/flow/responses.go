@@ -21,7 +21,7 @@ func (ps *responseParameters) add(name, value string) {
 	}
 }
 
-// encode writes spaces as %20: in a fragment, some decoders take + literally.
+// encode writes spaces as %20, because some decoders of fragments take + literally.
 func (ps responseParameters) encode() string {
 	var b strings.Builder
 	for i, p := range ps {
@@ -33,8 +33,7 @@ func (ps responseParameters) encode() string {
 	return b.String()
 }
 
-// redirect sends the browser elsewhere. Unlike [http.Redirect] it leaves the address as
-// it is, and writes no body.
+// redirect, unlike [http.Redirect], leaves the address as it is and writes no body.
 func redirect(w http.ResponseWriter, status int, location string) {
 	w.Header().Set("Location", location)
 	w.WriteHeader(status)
@@ -48,9 +47,9 @@ type responses struct {
 	trail      *audit.Recorder
 }
 
-// send sends the browser to the client, with state and issuer (RFC 9207) last. A 302
-// turns the sign-in form's POST into a GET, so that the client never gets the password
-// (RFC 9700 §4.12).
+// send sends the browser to the client, with state and iss (RFC 9207) last. A 302 turns the
+// POST of the sign-in form into a GET, so that the client does not get the password (RFC 9700
+// §4.12).
 func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
 	p.add("state", req.state)
 	if !rs.omitIssuer {
@@ -69,8 +68,8 @@ func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authoriza
 	redirect(w, http.StatusFound, req.redirectURI+separator+p.encode())
 }
 
-// failed reports whether there is an error, and sends it: to the client if there is a
-// checked request, otherwise to the person.
+// failed reports whether there is an error, and sends it: to the client if there is a request,
+// otherwise to the person.
 func (rs *responses) failed(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) bool {
 	switch {
 	case err == nil:
@@ -83,12 +82,12 @@ func (rs *responses) failed(w http.ResponseWriter, r *http.Request, req *authori
 	return true
 }
 
-// redirectError sends an error to the client, in the query unless the request decides
-// otherwise (see chooseModes). As the interface has it, only errors of identity providers
-// have an error_description; the audit trail has the reason of the others.
+// redirectError sends an error to the client, by the errorMode of the request. As the
+// interface wants it, only errors of identity providers have an error_description; the others
+// are explained in the audit trail.
 //
-// The request is used up, unless the failure is ours. A second use of a request_uri is
-// shown here: the first was sent to the client.
+// The request is used up, unless the failure is ours. The second use of a request_uri is
+// shown to the person, as the response to the first has been sent to the client.
 func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := oauth2.AsError(err)
 	switch {
@@ -106,7 +105,7 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	rs.send(w, r, req, req.errorMode, p)
 }
 
-// showError shows an error to the person, for lack of a redirect URI to send it to. It
+// showError shows an error to the person, because there is no redirect URI to send it to. It
 // reflects no input.
 func (rs *responses) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)

@@ -21,22 +21,18 @@ const (
 
 // responseTarget is where the response goes, and how.
 type responseTarget struct {
-	redirectURI  string
-	responseType string
-	mode         string // the response mode
-	errorMode    string // that of an error
-	state        string
+	redirectURI, responseType, state string
+	mode, errorMode                  string // response modes
 }
 
-// readResponseType sorts the words of a response_type, whose order does not matter
-// (RFC 6749 §3.1.1).
+// readResponseType sorts the words of a response_type, whose order has no meaning (RFC 6749
+// §3.1.1).
 func readResponseType(asked string) string {
 	words := strings.Split(asked, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
 
-// defaultMode is a response type's default response mode.
 func defaultMode(responseType string) string {
 	if responseType == "code" {
 		return ModeQuery
@@ -44,10 +40,10 @@ func defaultMode(responseType string) string {
 	return ModeFragment
 }
 
-// chooseModes chooses the response modes of the response and of errors. The interface
-// wants errors in the query for both code and token. If the request names a response_mode,
-// or the response type is not the interface's, they go where the response would (OpenID
-// Connect Core §3.2.2.6).
+// chooseModes chooses the modes of the response and of errors. The interface wants errors in
+// the query for both code and token. If the request names a response_mode, or the response
+// type is not the interface's, they go where the response would (OpenID Connect Core
+// §3.2.2.6).
 func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
 	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
 	req.errorMode, req.mode = ModeQuery, defaultMode(responseType)
@@ -62,7 +58,6 @@ func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
 	}
 }
 
-// checkResponseType refuses a response type that the client may not use.
 func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	asked := readResponseType(p.Get("response_type"))
 	switch {
@@ -77,8 +72,8 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
 }
 
-// checkResponseMode refuses a mode that would show tokens to servers and logs, or a code
-// to scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
+// checkResponseMode refuses a mode that would reveal tokens to servers and logs, or a code to
+// scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
 func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	usual := defaultMode(req.responseType)
 	switch asked := p.Get("response_mode"); asked {
@@ -88,20 +83,15 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 		if client.IsPrivateUse(req.redirectURI) {
 			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
 		}
-		return checkPostable(req.state)
+		if !utf8.ValidString(req.state) || strings.ContainsFunc(req.state, unicode.IsControl) { // a form would change it
+			return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
+		}
+		return nil
 	}
 	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
 }
 
-// checkPostable refuses a state that a browser's form would change.
-func checkPostable(state string) error {
-	if !utf8.ValidString(state) || strings.ContainsFunc(state, unicode.IsControl) {
-		return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
-	}
-	return nil
-}
-
-// checkImplicit requires a nonce for ID tokens that come through the browser, where they
+// checkImplicit requires a nonce for ID tokens that pass through the browser, where they
 // could be replayed (OpenID Connect Core §3.2.2.1).
 func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	switch {
@@ -115,7 +105,7 @@ func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	return nil
 }
 
-// responds reports whether a word is in the response type.
+// responds reports whether the response type has a word.
 func (req *authorizationRequest) responds(word string) bool {
 	return slices.Contains(strings.Fields(req.responseType), word)
 }

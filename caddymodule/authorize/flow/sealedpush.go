@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// seal puts a public client's request into its request_uri, which nobody can guess, read
-// or change (RFC 9126 §2.2, §7.1). It is as long as the address of the sign-in page,
-// which holds the same request.
+// seal puts a public client's request into its request_uri, which nobody can guess, read or
+// change (RFC 9126 §2.2, §7.1). It is no longer than the address of the sign-in page, which
+// holds the same request.
 func (ps *pushedRequests) seal(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomBytes(len(pushID{}))
 	sealed, err := ps.keys.Seal(ctx, string(id)+query, sealPurpose(client.ID))
@@ -26,10 +26,10 @@ func (ps *pushedRequests) seal(ctx context.Context, client *client.Client, query
 
 func (ps *pushedRequests) unseal(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
 	text, err := ps.keys.Unseal(ctx, sealed, sealPurpose(clientID), pushedLifetime)
-	if errors.Is(err, keyring.ErrUnsealed) {
+	switch {
+	case errors.Is(err, keyring.ErrUnsealed):
 		return nil, errRequestURIUsed
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	id := pushID([]byte(text[:len(pushID{})]))
@@ -44,33 +44,30 @@ func (ps *pushedRequests) unseal(ctx context.Context, clientID, sealed string) (
 	}}, nil
 }
 
-// isSealed tells references apart: only those of sealed requests have a dot.
+// isSealed reports whether a reference has a dot, as only those of sealed requests do.
 func isSealed(reference string) bool { return strings.Contains(reference, ".") }
 
 func sealPurpose(clientID string) string { return "pushed " + clientID }
 
-// pushID names a sealed request. The reference would not do: it can be written in several
-// ways.
+// pushID names a sealed request, whose reference can be written in several ways.
 type pushID [16]byte
 
-// maxUsedPushes is how many of the last used requests are remembered at least, in some
-// 10 MiB.
+// maxUsedPushes is how many used requests are remembered at least, in some 10 MiB.
 const maxUsedPushes = 1 << 17
 
 // usedPushes are the sealed requests that were used; pushing alone takes no memory.
 //
 // There are two generations: when the younger is full, or as old as a request can get, the
-// older is dropped. This bounds the memory without stopping other sign-ins. Whoever uses
-// requests by the hundred thousand can at best use one of theirs twice, which RFC 9126 §4
-// allows. This is no boundedcache: it drops what has expired without a look at each
-// request, and a request tried again does not stay longer than others.
+// older is dropped. This bounds the memory without stopping other sign-ins. At worst, somebody
+// who uses hundreds of thousands of requests can use one of their own twice, which RFC 9126 §4
+// allows. Unlike a boundedcache, this drops expired requests without looking at each.
 type usedPushes struct {
 	mu             sync.Mutex
 	younger, older map[pushID]struct{}
 	since          time.Time // when the younger generation began
 }
 
-// add adds a request, and reports whether it was not used before.
+// add adds a request, and reports whether this is its first use.
 func (u *usedPushes) add(id pushID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -84,7 +81,6 @@ func (u *usedPushes) add(id pushID) bool {
 	return true
 }
 
-// has reports whether a request was used before.
 func (u *usedPushes) has(id pushID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

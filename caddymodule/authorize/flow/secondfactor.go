@@ -25,8 +25,8 @@ const secondFactorLifetime = 5 * time.Minute
 
 var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was begun in another browser, or is already over. Go back to the app and sign in from there again.")
 
-// pendingSecondFactor is a sign-in after its first factor. It is no session: no other
-// endpoint knows it, and only the second factor makes it one.
+// pendingSecondFactor is a sign-in after its first factor. It is no session, and no other
+// endpoint knows it.
 type pendingSecondFactor struct {
 	Session session.Session `json:"session"` // to be started
 	Query   string          `json:"query"`   // of the authorization request
@@ -46,9 +46,8 @@ type secondFactorStep struct {
 	authorizer *authorizer
 }
 
-// begin continues after the first factor: it asks for the second one, or starts the
-// session if there is none. With prompt=none there is no page to ask on (OpenID Connect
-// Core §3.1.2.1).
+// begin continues after the first factor: it asks for the second, or starts the session if
+// there is none. With prompt=none there is no page to ask on (OpenID Connect Core §3.1.2.1).
 func (f *secondFactorStep) begin(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *people.User, session session.Session) {
 	audit.NoteAuthenticated(r.Context())
 	if user.TOTPSecret == "" {
@@ -94,16 +93,12 @@ func (f *secondFactorStep) storePending(ctx context.Context, pending pendingSeco
 
 // readPending reads a pending second factor, and checks what may have changed since.
 func (f *secondFactorStep) readPending(r *http.Request, id string) (*pendingSecondFactor, error) {
-	value, err := f.store.Get(r.Context(), store.Key("factor", id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errCodeTooLate
-	}
-	pending := new(pendingSecondFactor)
-	if err == nil {
-		err = json.Unmarshal(value, pending)
-	}
-	if err != nil {
+	pending, err := store.GetJSON[pendingSecondFactor](r.Context(), f.store, store.Key("factor", id))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("reading a sign-in: %w", err)
+	case pending == nil:
+		return nil, errCodeTooLate
 	}
 	if pending.user, err = f.sessions.User(r.Context(), &pending.Session); err != nil {
 		return nil, err

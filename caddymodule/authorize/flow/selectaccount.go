@@ -17,8 +17,8 @@ type selectAccountPage struct {
 	Person people.Label
 }
 
-// showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1). A
-// browser has one account signed in, so the choice is that one or another.
+// showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1). A browser
+// has only one account signed in, so the choice is between that and another.
 func (ps *pages) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	ps.show(w, r, http.StatusOK, selectAccountPages, ps.formAction(req.redirectURI), selectAccountPage{
 		p.Get("request"), ps.heading(req.client), signedIn.User.Label(),

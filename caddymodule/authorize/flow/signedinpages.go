@@ -12,18 +12,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-// answerTime is how long after signing in a person may take to answer, even if max_age is
-// shorter: otherwise a max_age of seconds would have them sign in again and again. After
-// that, whoever answers might not be them (OpenID Connect Core §3.1.2.1).
+// answerTime is how long after signing in a person may answer, even if max_age is shorter:
+// otherwise a max_age of seconds would have them sign in again and again. After that, it might
+// be somebody else who answers (OpenID Connect Core §3.1.2.1).
 const answerTime = 5 * time.Minute
 
-// redirectToSignedInPage sends the browser to a page for the person who is signed in. The
-// page is bound to the session too: nobody who signs in later can answer for them.
+// redirectToSignedInPage sends the browser to a page for the person who is signed in. The page
+// is bound to the session too, so that nobody who signs in later can answer for them.
 func (s *step) redirectToSignedInPage(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *session.SignedIn) {
 	s.redirectToPage(w, r, req, page, page, signedIn.SID+" "+req.query)
 }
 
-// signedInPages ask a person who is signed in.
 type signedInPages struct {
 	*step
 	accounts   *people.Accounts
@@ -34,8 +33,8 @@ type signedInPages struct {
 	logger     *slog.Logger
 }
 
-// pending opens the request of a page and checks it again: the person must still be
-// signed in, and the request still be valid.
+// pending opens the request of a page and checks it again. The same person must still be
+// signed in.
 func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authorizationRequest, *session.SignedIn, error) {
 	text, err := ps.unseal(r, page, sealed)
 	if err != nil {
@@ -43,10 +42,10 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 	}
 	sid, query, _ := strings.Cut(text, " ")
 	signedIn, err := ps.sessions.Current(r)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, nil, err
-	}
-	if signedIn == nil || signedIn.SID != sid {
+	case signedIn == nil || signedIn.SID != sid:
 		return nil, nil, errPageExpired
 	}
 	req, err := ps.requests.check(r.Context(), query)

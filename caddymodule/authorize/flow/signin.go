@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// pageLifetime is how long a page can be used. It holds no secret; but one that was left
-// open should not lead into an app that has long forgotten its request.
+// pageLifetime is how long a page can be used. It holds no secret, but one left open should
+// not lead into an app that has long forgotten its request.
 const pageLifetime = time.Hour
 
 var errPageExpired = oauth2.StartAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
@@ -31,8 +31,8 @@ type signInEndpoint struct {
 	secondFactor *secondFactorStep
 }
 
-// redirectTo sends the browser to the sign-in page or, if there is nothing to choose, to
-// the identity provider.
+// redirectTo sends the browser to the sign-in page, or to the identity provider if there is
+// no choice.
 func (e *signInEndpoint) redirectTo(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
 	ways := e.accounts.Ways(req.client.IdentityProviders)
 	p := req.provider(ways)
@@ -67,7 +67,7 @@ func (e *signInEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pageParameters reads a page's query or its form.
+// pageParameters reads a page's query or form.
 func pageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters, err error) {
 	if r.Method == http.MethodPost {
 		p, err = oauth2.ReadForm(w, r)
@@ -80,8 +80,8 @@ func pageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	return p, p.Check("request")
 }
 
-// submit handles the form. An e-mail address of a provider's domain leads to that
-// provider, whatever the password; any other name must be a local user's.
+// submit handles the form. An e-mail address in a provider's domain leads to that provider,
+// whatever the password; any other name must be a local user's.
 func (e *signInEndpoint) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters) {
 	ways := e.accounts.Ways(req.client.IdentityProviders)
 	address := strings.TrimSpace(p.Get("username")) // phone keyboards add a space

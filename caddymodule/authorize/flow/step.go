@@ -19,8 +19,8 @@ type step struct {
 	trail     *audit.Recorder
 }
 
-// redirectToPage sends the browser to a page, with a text sealed for it: the
-// authorization request, and what the page is bound to beside the browser.
+// redirectToPage sends the browser to a page with a sealed text: the authorization request,
+// and what the page is bound to beside the browser.
 func (s *step) redirectToPage(w http.ResponseWriter, r *http.Request, req *authorizationRequest, path, purpose, text string) {
 	sealed, err := s.sealer.Seal(w, r, purpose, text)
 	if err == nil {
@@ -33,7 +33,7 @@ func (s *step) redirectToPage(w http.ResponseWriter, r *http.Request, req *autho
 	redirect(w, http.StatusFound, path+"?request="+url.QueryEscape(sealed))
 }
 
-// unseal opens what was sealed for a page and this browser.
+// unseal opens a text that was sealed for a page and this browser.
 func (s *step) unseal(r *http.Request, purpose, sealed string) (string, error) {
 	text, err := s.sealer.Unseal(r, purpose, sealed, pageLifetime)
 	if errors.Is(err, keyring.ErrUnsealed) {

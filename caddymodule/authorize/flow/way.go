@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-// provider returns the provider to use without asking the person: the one that the
-// request names, that of the hinted address's domain, or the only way to sign in. It
-// returns nil if the person has to choose.
+// provider returns the provider to use without asking the person: the one that the request
+// names, that of the hinted address, or the only way to sign in. It returns nil if the person
+// has to choose.
 func (req *authorizationRequest) provider(ways people.Ways) *people.Provider {
 	if req.identityProvider == people.Local {
 		return nil
@@ -35,8 +35,8 @@ func (req *authorizationRequest) hasOther(ways people.Ways, p *people.Provider) 
 	return req.identityProvider == "" && !req.prompts("none") && (ways.Local || other)
 }
 
-// checkWays returns an error if nobody can sign in: there is no way to, or the client
-// wants no page and there is no provider to pass that on to.
+// checkWays returns an error if nobody can sign in: there is no way to, or the client allows
+// no page and there is no provider to go to.
 func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider) error {
 	switch {
 	case !ways.Local && len(ways.Providers) == 0:
@@ -48,7 +48,7 @@ func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider)
 }
 
 // accepts reports whether a sign-in satisfies the request: the client allows its way, and
-// it is the person, the provider and as recent as the request asks.
+// person, provider and time are as requested.
 func (req *authorizationRequest) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
 	named := req.identityProvider == "" || req.identityProvider == signedIn.Way()
 	return ways.Has(signedIn.Provider) && named && req.freshEnough(signedIn.At) && req.isFor(signedIn.User.ID)

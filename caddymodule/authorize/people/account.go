@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// storedAccount is a federated person. The [store.Store] keeps it as long as sessions,
-// codes and tokens refer to its id.
+// storedAccount is a federated person, kept as long as sessions, codes and tokens refer to
+// its id.
 type storedAccount struct {
 	Provider string   `json:"provider"`
 	Issuer   string   `json:"issuer"`
@@ -44,13 +43,13 @@ type Accounts struct {
 	Lifetime, RefreshLifetime time.Duration
 }
 
-// Find returns a person by the sub of their tokens; nil if they may not sign in any more:
-// they were removed or disabled, or their provider was or does not allow them.
+// Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
+// were removed or disabled, or their provider was removed or does not allow them.
 func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
-	if user := a.Directory.Users[id]; user != nil {
-		if user.Disabled {
-			return nil, nil
-		}
+	switch user := a.Directory.Users[id]; {
+	case user != nil && user.Disabled:
+		return nil, nil
+	case user != nil:
 		return user, nil
 	}
 	stored, err := a.allowedAccount(ctx, id)
@@ -62,7 +61,7 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	return &stored.User, nil
 }
 
-// allowedAccount returns a stored account; nil if the provider does not let it in any more.
+// allowedAccount returns a stored account; nil if the provider no longer lets it in.
 func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil {
@@ -75,18 +74,11 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	return stored, nil
 }
 
-// storedAccount returns a stored account, or nil.
+// storedAccount returns a stored account, or nil. It restores one that was kept.
 func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
-	value, err := a.Store.Get(ctx, accountKey(id))
-	if errors.Is(err, store.ErrNotFound) {
-		value, err = a.restoreAccount(ctx, id)
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	stored := new(storedAccount)
-	if err == nil {
-		err = json.Unmarshal(value, stored)
+	stored, err := store.GetJSON[storedAccount](ctx, a.Store, accountKey(id))
+	if stored == nil && err == nil {
+		stored, err = a.restoreAccount(ctx, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading an account: %w", err)
@@ -96,9 +88,9 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 
 func (a *storedAccount) identity() identity { return identity{user: a.User, groups: a.Groups} }
 
-// Admit returns whose account a provider's identity is: the linked local user's, or else the
-// person's own. The error for a person who is not let in is [ErrNotAllowed]. The identity is
-// stored in both cases, for rules that are configured later.
+// Admit returns the user that a provider's identity signs in as: the linked local user, or
+// else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
+// identity is stored in both cases, for rules that are configured later.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
 	local := a.linked(p, id)
 	if local != nil {
@@ -124,8 +116,8 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	return &id.user, nil
 }
 
-// fhirUser is the FHIR resource of a subject: as configured, or else as the provider
-// claims, if that claim is mapped.
+// fhirUser is the FHIR resource of a subject: as configured, or as the provider claims if
+// that claim is mapped.
 func (p *Provider) fhirUser(subject, claimed string) string {
 	if p.Claims["fhirUser"] == "" {
 		claimed = ""
@@ -133,9 +125,8 @@ func (p *Provider) fhirUser(subject, claimed string) string {
 	return cmp.Or(p.FHIRUsers[subject], claimed)
 }
 
-// Unlinked reports whether a local user who signed in as a provider's subject could not do
-// so any more: the provider was removed or replaced, does not let them in, or is linked to
-// somebody else.
+// Unlinked reports whether a local user could no longer sign in as a provider's subject: the
+// provider was removed or replaced, does not let them in, or is linked to somebody else.
 func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
 	if provider == "" || a.Directory.Users[user.ID] == nil {
 		return false, nil
@@ -147,7 +138,7 @@ func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject s
 	return a.UnlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
 }
 
-// UnlinkedAccount reports whether a provider's account is not linked to a local user any more.
+// UnlinkedAccount reports whether a provider's account is no longer linked to a local user.
 func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
 	stored, err := a.allowedAccount(ctx, id)
 	if stored == nil || err != nil {
@@ -165,8 +156,8 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	return accountID(p.Issuer, subject)
 }
 
-// CheckLinks returns an error if two local users have one verified address and a provider
-// links by it: it could not tell which of them a person is.
+// CheckLinks returns an error if two local users have the same verified address and a
+// provider links by it, which would be ambiguous.
 func (a *Accounts) CheckLinks() error {
 	owners := map[string]string{}
 	for _, p := range a.Providers {
@@ -183,8 +174,8 @@ func (a *Accounts) CheckLinks() error {
 	return nil
 }
 
-// linked returns the local user of a person, or nil. The user may be disabled; the person
-// must not get an account of their own then.
+// linked returns the local user of a person, or nil. A disabled user is returned too: the
+// person must not get an account of their own then.
 func (a *Accounts) linked(p *Provider, id identity) *User {
 	for _, user := range a.Directory.Users {
 		if p.links(id, user) {
@@ -194,15 +185,15 @@ func (a *Accounts) linked(p *Provider, id identity) *User {
 	return nil
 }
 
-// links reports whether a person of the provider is a local user; of at most one
-// ([Accounts.CheckLinks]).
+// links reports whether a person of the provider is a local user. That is true of at most
+// one ([Accounts.CheckLinks]).
 func (p *Provider) links(id identity, user *User) bool {
 	address, ok := id.verifiedEmail()
 	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
 }
 
-// checkFHIRUser makes the reference relative to our FHIR base, or drops it if it is not
-// to a person there.
+// checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
+// person there.
 func (a *Accounts) checkFHIRUser(ctx context.Context, p *Provider, user *User) {
 	if user.FHIRUser == "" {
 		return

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// scopeClaims are the claims of each scope (OpenID Connect Core §5.4, SMART App Launch 2.2
-// for fhirUser), in the order of the standard's table.
+// scopeClaims are the claims of each scope (OpenID Connect Core §5.4; SMART App Launch 2.2
+// for fhirUser), in the order of the standard.
 var scopeClaims = []struct {
 	scope  string
 	claims []string
@@ -27,8 +27,8 @@ var scopeClaims = []struct {
 	{"groups", []string{"groups"}}, // not a standard, but common
 }
 
-// furtherClaims are those that [User] has no field for. The parts of an address are those
-// of OpenID Connect Core §5.1.1.
+// furtherClaims are those without a field in [User]. For the parts of an address, see OpenID
+// Connect Core §5.1.1.
 var furtherClaims = []string{
 	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
 	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
@@ -120,7 +120,7 @@ func isBirthdate(text string) bool {
 	return day == nil || year == nil
 }
 
-// CheckClaim returns an error if a user cannot have a claim with a value: [User] has a
+// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a
 // field for it, or OpenID Connect Core §5.1 has no such claim or another form of it.
 func CheckClaim(name, value string) error {
 	ok, form := true, ""

@@ -20,9 +20,9 @@ type Directory struct {
 	turns   hashTurns
 }
 
-// decoy is the hash to compare for an unknown name, so that the time taken does not tell
-// which names exist. A name always has the same one, and all users' hashes are used
-// equally often: with one decoy for all, users with quicker hashes would stand out.
+// decoy is the hash to compare for an unknown name, so that timing does not reveal which
+// names exist. A name always has the same one, of any user: with a single decoy for all,
+// users with faster hashes would stand out.
 func (d *Directory) decoy(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return d.hashes[binary.BigEndian.Uint64(sum[:])%uint64(len(d.hashes))]
@@ -34,7 +34,7 @@ type PasswordComparer interface {
 	Compare(hash, password []byte) (bool, error)
 }
 
-// ErrWrongPassword does not tell whether the user exists.
+// ErrWrongPassword does not reveal whether the user exists.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
 // NewDirectory returns the directory of users, or an error if one of them is invalid.
@@ -64,8 +64,8 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 	return d, nil
 }
 
-// AccountNamed returns the ID of the account that a typed name means: the one with exactly
-// this name, or else the only one spelled alike; "" if there is none.
+// AccountNamed returns the ID of the account that a typed name means: the exact one, or else
+// the only one spelled alike; "" if there is none.
 func (d *Directory) AccountNamed(typed string) string {
 	if d.Users[typed] != nil {
 		return typed
@@ -76,8 +76,8 @@ func (d *Directory) AccountNamed(typed string) string {
 	return ""
 }
 
-// SignIn returns the user with an ID and password, or [ErrWrongPassword]. Attempts from a
-// network take turns with others; known says that the user signed in in this browser before.
+// SignIn returns the user with an ID and password, or [ErrWrongPassword]. Networks take
+// turns; known says that the user has signed in in this browser before.
 func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, password string) (*User, error) {
 	if len(d.Users) == 0 {
 		return nil, ErrWrongPassword

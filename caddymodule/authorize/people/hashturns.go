@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// hashTurns bounds how many passwords are compared at once: each keeps a core busy for
-// tens of milliseconds or more, and anybody can send them. Networks take turns, so that
-// one does not delay another. Known browsers have a queue of their own, so that no flood
-// from however many networks delays people at the computers they work at.
+// hashTurns bounds how many passwords are compared at once: anybody can send them, and each
+// keeps a core busy for tens of milliseconds or more. Networks take turns, so that one does
+// not delay another. Known browsers have a queue of their own, so that no flood, from however
+// many networks, delays people at their usual computers.
 type hashTurns struct {
 	strangers, known *fairqueue.Queue
 }
 
-// holders are the networks that an attempt counts for: of IPv6 the /48 too, because one
+// holders are the networks that an attempt counts for: with IPv6 the /48 too, because one
 // customer often has all of its 65,536 networks.
 func holders(network string) []string {
 	if prefix, err := netip.ParsePrefix(network); err == nil {

@@ -37,8 +37,7 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 }
 
 // claim is the provider's claim for one of ours. If email or phone_number is mapped to
-// another claim, the provider's email_verified is not about that one, and must be mapped
-// too.
+// another claim, the provider's email_verified is not about that, and must be mapped too.
 func (p *Provider) claim(from *upstream.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
 		return from.Claims[mapped]
@@ -50,11 +49,10 @@ func (p *Provider) claim(from *upstream.Identity, name string) any {
 	return from.Claims[name]
 }
 
-// maxClaim bounds a claim of a provider, in bytes.
-const maxClaim = 1 << 10
+const maxClaim = 1 << 10 // bytes
 
-// claimText is a claim as a text; "" if it is too long or not of its type in OpenID
-// Connect Core §5.1.
+// claimText is a claim as a text; "" if it is too long, or not of its type in OpenID Connect
+// Core §5.1.
 func claimText(name string, claim any) (text string) {
 	switch v := claim.(type) {
 	case bool:
@@ -113,14 +111,13 @@ func Strings(claim any) []string {
 	return nil
 }
 
-// accountID is the sub of a federated person, made of issuer and subject (OpenID Connect
+// accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect
 // Core §5.7). No local user or client can have it.
 func accountID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// allows reports whether the provider's rules let a person in.
 func (p *Provider) allows(id identity) bool {
 	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
 }
@@ -136,13 +133,13 @@ func (id identity) matches(rule AllowRule) bool {
 	return ok && lowered(address) == lowered(rule.Value)
 }
 
-// verifiedEmail is the person's address, and whether the provider has verified it. With
-// more than one @, its domain would depend on who reads it.
+// verifiedEmail is the person's address, and whether it is verified and has one domain,
+// whoever reads it.
 func (id identity) verifiedEmail() (string, bool) {
 	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
 }
 
-// CheckEmail returns an error if a word is not an e-mail address.
+// CheckEmail returns an error if a text is not an e-mail address.
 func CheckEmail(address string) error {
 	if emailDomain(address) == "" {
 		return fmt.Errorf("%q is not an e-mail address", address)
@@ -159,9 +156,8 @@ func emailDomain(address string) string {
 	return lowered(domain)
 }
 
-// lowered puts the ASCII letters of an e-mail address into lower case, and no others
-// (RFC 4343 §3): by Unicode's rules, İ would become i and ſ equal s, and somebody else's
-// domain or mailbox be taken for ours.
+// lowered puts only ASCII letters into lower case (RFC 4343 §3): by Unicode's rules, İ would
+// become i and ſ equal s, and somebody else's domain or mailbox pass for ours.
 func lowered(address string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

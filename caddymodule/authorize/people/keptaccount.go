@@ -14,8 +14,8 @@ import (
 
 func accountKey(id string) string { return "account:" + id }
 
-// Keep makes the account of a provider's subject, or its link to a local user, last as long
-// as a refresh token.
+// Keep makes the account of a provider's subject, and so its link to a local user, last as
+// long as a refresh token.
 func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime time.Duration) error {
 	p := a.Providers[provider]
 	if p == nil {
@@ -38,8 +38,8 @@ type keptAccount struct {
 	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
 }
 
-// retain keeps an account for a time at least, longer if it is kept longer already. It
-// writes only if the account changes or must last longer.
+// retain keeps an account for at least a lifetime. It writes only if the account changes or
+// must last longer.
 func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
 	var kept keptAccount
 	if err := json.Unmarshal(account, &kept); err != nil {
@@ -72,8 +72,8 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 	return ctx.Err()
 }
 
-// keptUntil is the later of until and the time that an account is kept already. One from
-// an earlier version has no time, and may be that of a refresh token.
+// keptUntil is the later of until and the time until which an account is kept already. One
+// of an earlier version has no time, and counts as that of a new refresh token.
 func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 	var kept keptAccount
 	if err := json.Unmarshal(old, &kept); err != nil {
@@ -89,9 +89,9 @@ func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 }
 
 // deny refuses a person, and deletes the account that the same provider admitted before,
-// which ends its sessions and tokens. The identity must be of an ID token that has just
-// been verified, so that only the provider can do this. An account that another idp of
-// the same issuer admitted last is left alone.
+// which ends its sessions and tokens. The identity must be of an ID token just verified, so
+// that only the provider can do this. An account that another idp of the same issuer
+// admitted last is left alone.
 func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
 	stored, err := a.storedAccount(ctx, id.user.ID)
 	if stored != nil && audit.FromContext(ctx).User == "" {
@@ -108,11 +108,18 @@ func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
 
 const keptAccountPrefix = "kept-account:"
 
-// restoreAccount copies a kept account back to the store.
-func (a *Accounts) restoreAccount(ctx context.Context, id string) ([]byte, error) {
+// restoreAccount copies a kept account back to the store, and returns it, or nil.
+func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := a.Durable.Get(ctx, keptAccountPrefix+id)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
 	}
-	return value, a.Store.Put(ctx, accountKey(id), value, a.Lifetime)
+	stored := new(storedAccount)
+	if err == nil {
+		err = a.Store.Put(ctx, accountKey(id), value, a.Lifetime)
+	}
+	if err == nil {
+		err = json.Unmarshal(value, stored)
+	}
+	return stored, err
 }

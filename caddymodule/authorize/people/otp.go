@@ -29,7 +29,7 @@ type UsedStep struct {
 	step, before []byte
 }
 
-// usedStepLifetime is how long after its use a code or an earlier one is still valid.
+// usedStepLifetime is how long after its use a code, or an earlier one, could be valid.
 const usedStepLifetime = (2*totp.Skew + 2) * totp.Step
 
 // UseCode accepts a code of the person's authenticator app if it is later than the last
@@ -68,7 +68,7 @@ func (u *UsedStep) follows() bool {
 	return err1 == nil && err2 == nil && step > before
 }
 
-// ReleaseCode lets a code be used again, after its sign-in failed by our fault.
+// ReleaseCode lets a code be used again if its sign-in failed through our fault.
 func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	before := used.before
 	if before == nil {

@@ -1,6 +1,7 @@
 package people
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,62 +16,47 @@ import (
 
 // IdentityProvider configures an OpenID Connect provider by which people may sign in.
 type IdentityProvider struct {
-	// Key names the provider in addresses, requests and clients' lists: lower-case
-	// letters, digits and hyphens.
+	// Key names the provider in addresses, requests and clients' lists: lower-case letters,
+	// digits and hyphens.
 	Key string
 
-	// Name is shown to people, and in the errors of the interface's §7. Default: the key.
-	Name string
+	Name         string            // shown to people, and in errors (interface, §7). Default: the key.
+	Google       bool              // errors have the provider's error code in place of "error getting token"
+	Issuer       string            // https, or http on loopback
+	ClientID     string            // ours at the provider
+	ClientSecret string            // ours at the provider
+	Scopes       []string          // requested beside openid. Default: profile and email.
+	Timeout      time.Duration     // of each request to the provider. Default: 10s.
+	Transport    http.RoundTripper // makes these requests. Default: that of [upstream.Config].
+	Domains      []string          // of e-mail addresses whose owners sign in here
 
-	// Google puts the provider's error code in place of "error getting token" into errors.
-	Google bool
-
-	// Issuer is the provider's issuer: https, or http on loopback.
-	Issuer string
-
-	// ClientID and ClientSecret are ours at the provider.
-	ClientID, ClientSecret string
-
-	// Scopes are requested beside openid. Default: profile and email.
-	Scopes []string
-
-	// Timeout bounds each request to the provider. Default: 10s.
-	Timeout time.Duration
-
-	// Transport makes the requests to the provider. Default: that of [upstream.Config].
-	Transport http.RoundTripper
-
-	// Domains are those of e-mail addresses whose owners sign in here.
-	Domains []string
-
-	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser and groups)
-	// to the provider's. Default: the same name; but fhirUser must be mapped, and so must
-	// email_verified or phone_number_verified if email or phone_number is.
+	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser and groups) to
+	// the provider's. Default: the same name. But fhirUser must be mapped, and if email or
+	// phone_number is, so must email_verified or phone_number_verified.
 	Claims map[string]string
 
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
 	FHIRUsers map[string]string
 
-	// Allow lets in whoever matches one of the rules. Default: everybody. New rules apply
-	// also to people who have signed in, by what the provider said of them then; it was
-	// asked for groups only if there were rules on groups.
+	// Allow lets in whoever matches one of the rules. Default: everybody. New rules also
+	// apply to people who have signed in, by what the provider said of them then, which
+	// includes groups only if there were rules on groups.
 	Allow []AllowRule
 
 	// LinkEmail signs people in as the local user with the same e-mail address, if both
 	// sides have verified it.
 	LinkEmail bool
 
-	// KeepUpstreamToken keeps the provider's ID token with the session, so that signing
-	// out at the provider needs no confirmation there.
+	// KeepUpstreamToken keeps the provider's ID token with the session, so that the provider
+	// asks nobody to confirm that they sign out.
 	KeepUpstreamToken bool
 }
 
 // AllowRule is one way to be allowed in.
 type AllowRule struct {
-	// Claim is "email" or "group".
-	Claim string
+	Claim string // "email" or "group"
 
-	// Value is a group; or an e-mail address, or *@domain for all of a domain. Only
+	// Value is a group, an e-mail address, or *@domain for all addresses of a domain. Only
 	// addresses that the provider has verified match.
 	Value string
 }
@@ -93,7 +79,7 @@ func CheckMappedClaim(claim string) error {
 	return nil
 }
 
-// CheckProviderKey returns an error if a name cannot be a provider's key.
+// CheckProviderKey returns an error if a text cannot be a provider's key.
 func CheckProviderKey(key string) error {
 	if !providerKey.MatchString(key) || key == Local {
 		return fmt.Errorf("invalid idp name %q: use lower-case letters, digits and single hyphens, and not %s", key, Local)
@@ -101,7 +87,7 @@ func CheckProviderKey(key string) error {
 	return nil
 }
 
-// CheckDomain returns an error if a word is not a domain of e-mail addresses.
+// CheckDomain returns an error if a text is not a domain of e-mail addresses.
 func CheckDomain(domain string) error {
 	if emailDomain("x@"+domain) != domain || !strings.Contains(domain, ".") {
 		return fmt.Errorf("%q is not a domain in lower case, such as hospital.example", domain)
@@ -109,8 +95,8 @@ func CheckDomain(domain string) error {
 	return nil
 }
 
-// Check returns an error if a rule can never match, or not what it seems to: an address
-// with two @ is not read alike by all.
+// Check returns an error if a rule can never match, or not what it seems to: not everybody
+// reads an address with two @ alike.
 func (r AllowRule) Check() error {
 	switch {
 	case r.isOnGroup() && r.Value != "":
@@ -148,9 +134,7 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 }
 
 func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {
-	if c.Name == "" {
-		c.Name = c.Key
-	}
+	c.Name = cmp.Or(c.Name, c.Key)
 	if err := c.check(); err != nil {
 		return nil, err
 	}

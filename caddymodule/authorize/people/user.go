@@ -1,10 +1,12 @@
 package people
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
@@ -14,9 +16,9 @@ type User struct {
 	ID           string // the name to sign in with, and the sub of tokens
 	PasswordHash string // of a kind that the [PasswordComparer] knows
 
-	// TOTPSecret is the key of the person's authenticator app in base32
-	// ([totp.CheckSecret]). It is asked for after the password, and also after signing in
-	// by a linked identity provider (RFC 6238). Default: no second factor.
+	// TOTPSecret is the key of the person's authenticator app (RFC 6238) in base32; see
+	// [totp.CheckSecret]. A code is required after the password, and after signing in by a
+	// linked identity provider. Default: no second factor.
 	TOTPSecret string
 
 	Name          string // the name claim
@@ -24,8 +26,8 @@ type User struct {
 	EmailVerified bool   // the email_verified claim
 	Phone         string // the phone_number claim, in E.164 form
 
-	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR base (SMART
-	// App Launch 2.2, scopes for requesting identity data).
+	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR base (SMART App
+	// Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
 
 	// Claims are further claims of OpenID Connect Core §5.1, by name; those of an address
@@ -41,28 +43,28 @@ type User struct {
 	groups        []string // as the provider says
 }
 
-// check checks the values that may be left out.
-func (u *User) check() (err error) {
-	if u.FHIRUser != "" {
-		if err = CheckFHIRUser(u.FHIRUser); err != nil {
-			err = fmt.Errorf("fhir_user %w", err)
-		}
+// check checks the optional values.
+func (u *User) check() error {
+	if err := CheckFHIRUser(u.FHIRUser); err != nil && u.FHIRUser != "" {
+		return fmt.Errorf("fhir_user %w", err)
 	}
-	if err == nil && u.TOTPSecret != "" {
-		err = totp.CheckSecret(u.TOTPSecret)
+	if u.TOTPSecret != "" {
+		if err := totp.CheckSecret(u.TOTPSecret); err != nil {
+			return err
+		}
 	}
 	for name, value := range u.Claims {
-		if err == nil {
-			err = CheckClaim(name, value)
+		if err := CheckClaim(name, value); err != nil {
+			return err
 		}
 	}
-	if err == nil && u.Email != "" {
-		err = CheckEmail(u.Email)
+	if u.Email == "" {
+		return nil
 	}
-	return err
+	return CheckEmail(u.Email)
 }
 
-// CheckFHIRUser returns an error if a reference is not to a person's own resource (SMART App
+// CheckFHIRUser returns an error if a reference is not to a resource for a person (SMART App
 // Launch 2.2), with an id as in FHIR R4 §2.24.0.1.
 func CheckFHIRUser(reference string) error {
 	if !fhirUserPattern.MatchString(reference) {
@@ -78,8 +80,8 @@ func (u *User) Credential() [sha256.Size]byte {
 	return sha256.Sum256([]byte(u.PasswordHash + "\x00" + u.TOTPSecret))
 }
 
-// credentialHash is half of the credential's digest, as at_hash is of a token's. Clients
-// can read it in access tokens. It reveals no password: the hash in it has a salt.
+// credentialHash is half of the credential's digest, like an at_hash. Clients can read it in
+// access tokens; it reveals no password, because the password's hash has a salt.
 func (u *User) credentialHash() string {
 	sum := u.Credential()
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
@@ -87,23 +89,13 @@ func (u *User) credentialHash() string {
 
 // Label is what a page calls somebody.
 type Label struct {
-	Name   string // by which they are known
+	Name   string // the best that is known
 	Detail string // tells namesakes apart, such as an e-mail address; may be ""
 }
 
 // Label is what pages call the person.
 func (u *User) Label() Label {
-	var known []string
-	for _, word := range []string{u.Name, u.username, u.Email} {
-		if word != "" {
-			known = append(known, word)
-		}
-	}
-	switch len(known) {
-	case 0:
-		return Label{Name: "your account"}
-	case 1:
-		return Label{Name: known[0]}
-	}
-	return Label{known[0], known[1]}
+	known := slices.DeleteFunc([]string{u.Name, u.username, u.Email}, func(word string) bool { return word == "" })
+	known = append(known, "", "") // at least two
+	return Label{cmp.Or(known[0], "your account"), known[1]}
 }

@@ -11,8 +11,8 @@ type Ways struct {
 	Providers []*Provider // in the order of the client's list
 }
 
-// Ways returns the ways in a client's list of keys; all ways, in the order of the
-// configuration, if the list is empty.
+// Ways returns the ways in a client's list of keys. If the list is empty, it returns all, in
+// the order of the configuration.
 func (a *Accounts) Ways(keys []string) Ways {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
@@ -28,7 +28,7 @@ func (a *Accounts) Ways(keys []string) Ways {
 }
 
 // Has reports whether one can sign in by the provider with a key, or by a password here if
-// key is "" or [Local].
+// the key is "" or [Local].
 func (w Ways) Has(key string) bool {
 	if key == "" || key == Local {
 		return w.Local

@@ -79,16 +79,16 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 }
 
 // EndSessionURL returns where to send the browser to sign out at the provider
-// (RP-Initiated Logout §2), or false if the provider has no such endpoint. The hint is an
+// (RP-Initiated Logout §2), or "" if the provider has no such endpoint. The hint is an
 // [Identity.IDToken]. Empty values are omitted.
-func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, bool, error) {
+func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil || m.EndSessionEndpoint == "" {
-		return "", false, err
+		return "", err
 	}
 	u, err := url.Parse(m.EndSessionEndpoint)
 	if err != nil {
-		return "", false, fmt.Errorf("%w: end_session_endpoint: %w", ErrMetadata, err)
+		return "", fmt.Errorf("%w: end_session_endpoint: %w", ErrMetadata, err)
 	}
 	query := u.Query()
 	for name, value := range map[string]string{
@@ -100,5 +100,5 @@ func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRed
 		}
 	}
 	u.RawQuery = query.Encode()
-	return u.String(), true, nil
+	return u.String(), nil
 }
