@@ -3,6 +3,7 @@ package terminology
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
@@ -116,12 +117,9 @@ func (d *definitions) deprecatedIn(e entry) bool {
 		return false
 	}
 	table, _ := d.row(e.listed)
-	for _, x := range table.extensionsOf(e.listed) {
+	return slices.ContainsFunc(table.extensionsOf(e.listed), func(x codesystem.ExtensionRow) bool {
 		value := table.texts.At(x.Value)
-		if x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
-			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`)) {
-			return true
-		}
-	}
-	return false
+		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
+			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`))
+	})
 }

@@ -1,9 +1,9 @@
 package terminology
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
@@ -15,7 +15,7 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	for i, f := range set.filters {
 		matching, err := c.matching(cs, f)
 		if err != nil {
-			return nil, inFilter(err, i)
+			return nil, located(err, "filter", i)
 		}
 		if selected == nil {
 			selected = matching
@@ -58,28 +58,15 @@ func (c *composer) matching(cs *codeSystem, f filter) (bitset.Set, error) {
 	return matching, nil
 }
 
-// isHierarchical reports whether a filter follows the hierarchy instead of testing each concept.
-func (f filter) isHierarchical() bool {
-	switch f.op {
-	case "is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes":
-		return true
-	}
-	return false
-}
+// hierarchical are the operators that follow the hierarchy instead of testing each concept.
+var hierarchical = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 
-// inFilter completes the empty Expression of an error by the index of the filter.
-func inFilter(err error, i int) error {
-	var e *Error
-	if errors.As(err, &e) && len(e.Expression) == 1 && e.Expression[0] == "" {
-		e.Expression[0] = fmt.Sprintf("filter[%d]", i)
-	}
-	return err
-}
+func (f filter) isHierarchical() bool { return slices.Contains(hierarchical, f.op) }
 
 func (cs *codeSystem) noValue(f filter) error {
 	e := issue(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.url, f.property, f.op))
-	e.Expression = []string{""}
+	e.Expression = []string{""} // until it is located
 	return e
 }
 

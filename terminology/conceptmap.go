@@ -65,23 +65,23 @@ func (m *conceptMap) member(r *fhirjson.Reader, name string) error {
 // group reads one of ConceptMap.group. Its systems may be url|version.
 func (m *conceptMap) group(r *fhirjson.Reader) error {
 	var g mapGroup
-	err := r.Object(func(name []byte) error {
+	err := r.ObjectWith(func(name []byte) error {
 		switch string(name) {
-		case "source":
-			return r.ReadString(&g.source)
-		case "sourceVersion":
-			return r.ReadString(&g.sourceVersion)
-		case "target":
-			return r.ReadString(&g.target)
-		case "targetVersion":
-			return r.ReadString(&g.targetVersion)
 		case "element":
 			return r.ArrayOf(shortPart, func() error { return g.element(r) })
 		case "unmapped":
-			return g.unmapped.read(r)
+			u := &g.unmapped
+			return r.Strings(
+				fhirjson.String{Name: "mode", Into: &u.mode}, fhirjson.String{Name: "code", Into: &u.code},
+				fhirjson.String{Name: "display", Into: &u.display}, fhirjson.String{Name: "relationship", Into: &u.equivalence},
+				fhirjson.String{Name: "url", Into: &u.otherMap}, fhirjson.String{Name: "otherMap", Into: &u.otherMap},
+			)
 		}
 		return r.Skip()
-	})
+	},
+		fhirjson.String{Name: "source", Into: &g.source}, fhirjson.String{Name: "sourceVersion", Into: &g.sourceVersion},
+		fhirjson.String{Name: "target", Into: &g.target}, fhirjson.String{Name: "targetVersion", Into: &g.targetVersion},
+	)
 	if url, version := splitCanonical(g.source); version != "" {
 		g.source, g.sourceVersion = url, version
 	}
@@ -92,25 +92,11 @@ func (m *conceptMap) group(r *fhirjson.Reader) error {
 	return err
 }
 
-func (u *unmapped) read(r *fhirjson.Reader) error {
-	return r.Strings(
-		fhirjson.String{Name: "mode", Into: &u.mode}, fhirjson.String{Name: "code", Into: &u.code},
-		fhirjson.String{Name: "display", Into: &u.display}, fhirjson.String{Name: "relationship", Into: &u.equivalence},
-		fhirjson.String{Name: "url", Into: &u.otherMap}, fhirjson.String{Name: "otherMap", Into: &u.otherMap},
-	)
-}
-
 // element reads one of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
 func (g *mapGroup) element(r *fhirjson.Reader) error {
 	var e mapElement
-	err := r.Object(func(name []byte) error {
+	err := r.ObjectWith(func(name []byte) error {
 		switch string(name) {
-		case "code":
-			return r.ReadString(&e.code)
-		case "display":
-			return r.ReadString(&e.display)
-		case "comment":
-			return r.ReadString(&e.comment)
 		case "noMap":
 			var none bool
 			err := r.ReadBool(&none)
@@ -122,30 +108,29 @@ func (g *mapGroup) element(r *fhirjson.Reader) error {
 			return r.ArrayOf(shortPart, func() error { return e.target(r) })
 		}
 		return r.Skip()
-	})
+	},
+		fhirjson.String{Name: "code", Into: &e.code}, fhirjson.String{Name: "display", Into: &e.display},
+		fhirjson.String{Name: "comment", Into: &e.comment},
+	)
 	g.elements = append(g.elements, e)
 	return err
 }
 
 func (e *mapElement) target(r *fhirjson.Reader) error {
 	var t mapTarget
-	err := r.Object(func(name []byte) error {
+	err := r.ObjectWith(func(name []byte) error {
 		switch string(name) {
-		case "code":
-			return r.ReadString(&t.code)
-		case "display":
-			return r.ReadString(&t.display)
-		case "equivalence", "relationship":
-			return r.ReadString(&t.equivalence)
-		case "comment":
-			return r.ReadString(&t.comment)
 		case "dependsOn":
 			return r.Array(func() error { return appendMapAttribute(&t.dependsOn, r) })
 		case "product":
 			return r.Array(func() error { return appendMapAttribute(&t.products, r) })
 		}
 		return r.Skip()
-	})
+	},
+		fhirjson.String{Name: "code", Into: &t.code}, fhirjson.String{Name: "display", Into: &t.display},
+		fhirjson.String{Name: "equivalence", Into: &t.equivalence}, fhirjson.String{Name: "relationship", Into: &t.equivalence},
+		fhirjson.String{Name: "comment", Into: &t.comment},
+	)
 	e.targets = append(e.targets, t)
 	return err
 }

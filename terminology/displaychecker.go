@@ -89,7 +89,8 @@ func (d *displayChecker) wrong(c *Coding, valid []*codesystem.Text) {
 		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
 	}
 	d.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
-		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')", wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), cmp.Or(d.language, "--")))
+		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')",
+			wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), cmp.Or(d.language, "--")))
 }
 
 // checkStanding notes that a display is deprecated or withdrawn.

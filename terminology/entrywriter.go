@@ -20,7 +20,7 @@ func (w *expansionWriter) appendContains(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// maxPrefetched is the largest page that is fetched.
+// maxPrefetched is the largest page whose entries are prefetched.
 const maxPrefetched = 256
 
 // fetch reads the first bytes of all entries of a page: they lie anywhere in memory, and the processor would otherwise

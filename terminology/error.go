@@ -136,11 +136,10 @@ func issue(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
 }
 
-// located completes the Expression of a fault in a filter by the include or exclude that the filter is in.
+// located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
 func located(err error, list string, i int) error {
-	var e *Error
-	if errors.As(err, &e) && len(e.Expression) == 1 && strings.HasPrefix(e.Expression[0], "filter[") {
-		e.Expression[0] = fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0])
+	if e, ok := errors.AsType[*Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
+		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
 	}
 	return err
 }

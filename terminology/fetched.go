@@ -85,21 +85,22 @@ func (h *Handler) current() *Library {
 }
 
 // fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch.
-func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing, error)) (result T, err error) {
-	result, missed, err := try(l)
-	for round := 0; o.handler.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
+func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing, error)) (T, error) {
+	for round := 0; ; round++ {
+		result, missed, err := try(l)
+		if o.handler.Fetched == nil || len(missed) == 0 || round == maxFetches {
+			return result, err
+		}
 		o.budget.rest()
 		more, failure := o.handler.Fetched.complete(o.Context(), missed)
 		if failure != nil {
 			return *new(T), failure
 		}
 		if more == l {
-			break
+			return result, err
 		}
 		l = more
-		result, missed, err = try(l)
 	}
-	return result, err
 }
 
 // missingIn returns the definitions whose lack is the error.

@@ -101,8 +101,7 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newConcept(cs, concept)
-	c.describe(l.shownTexts(nil, entry{codeSystem: index, concept: concept}, "", supplements), &q.Language)
+	c := newConcept(cs, concept, l.shownTexts(nil, entry{codeSystem: index, concept: concept}, "", supplements), &q.Language)
 	c.relate(q.Properties, cs, "parent", cs.Parents(concept))
 	c.relate(q.Properties, cs, "child", cs.Children(concept))
 	c.take(q.Properties, cs, concept, "")
@@ -116,18 +115,14 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	return c, nil
 }
 
-// newConcept returns a concept without what there may be several of.
-func newConcept(cs *codeSystem, concept uint32) *Concept {
+// newConcept returns a concept with its designations, the display chosen among them.
+func newConcept(cs *codeSystem, concept uint32, texts []codesystem.Text, language *Language) *Concept {
 	flags := cs.Flags(concept)
-	return &Concept{
+	c := &Concept{
 		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.Definition(concept)),
 		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(cs.Code(concept)), Display: string(cs.Code(concept))},
 		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
 	}
-}
-
-// describe adds the designations, and chooses the display among them.
-func (c *Concept) describe(texts []codesystem.Text, language *Language) {
 	languages := codesystem.ParseLanguages(language.preferred(&valueSet{}))
 	if i := languages.PreferredOrFirst(texts); i >= 0 {
 		c.Display = string(texts[i].Value)
@@ -136,6 +131,7 @@ func (c *Concept) describe(texts []codesystem.Text, language *Language) {
 		use := Coding{System: t.Use.System, Code: t.Use.Code, Display: t.Use.Display}
 		c.Designations = append(c.Designations, Designation{Language: t.Language, Use: use, Value: string(t.Value), Source: t.Source})
 	}
+	return c
 }
 
 // relate adds a property for each related concept, if wanted.

@@ -180,7 +180,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	for i, filter := range set.filters {
 		holds, err := m.holds(cs, f.concept, filter)
 		if err != nil || !holds {
-			return f, false, inFilter(err, i)
+			return f, false, located(err, "filter", i)
 		}
 	}
 	return f, true, nil
@@ -248,7 +248,7 @@ func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bi
 func (m *membership) checkFilters(set *conceptSet, cs *codeSystem) error {
 	for i, filter := range set.filters {
 		if filter.value == "" && cs != nil {
-			return inFilter(cs.noValue(filter), i)
+			return located(cs.noValue(filter), "filter", i)
 		}
 	}
 	return nil
