@@ -14,6 +14,7 @@
 //	search.go          and answered page by page
 //	include.go         with what comes along only as far as the client could have come to it
 //	page.go            and links that are sealed for this token
+//	history.go       the versions of a resource
 //	write.go         create, update, patch and delete
 //	   ▼
 //	backend.go       the server is asked, in JSON without compression

@@ -29,11 +29,3 @@ func (x *exchange) bundle(_ context.Context, _ call) (*answer, error) {
 func (x *exchange) operation(_ context.Context, _ call, i interaction.Interaction) (*answer, error) {
 	return nil, x.refused(i)
 }
-
-func (x *exchange) history(_ context.Context, _ call, i interaction.Interaction) (*answer, error) {
-	return nil, x.refused(i)
-}
-
-func (x *exchange) instanceHistory(_ context.Context, _ call, i interaction.Interaction) (*answer, error) {
-	return nil, x.refused(i)
-}
