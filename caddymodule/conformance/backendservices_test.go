@@ -31,8 +31,8 @@ func backendServicesPlan() testPlan {
 func introspectionPlan() testPlan {
 	return testPlan{
 		name: "Inferno: smart_token_introspection",
-		text: "These tests have no ids of their own: they are named by group and number. The client that asks proves who it is;\n" +
-			"of the unknown token Inferno asks without that, which RFC 7662 §2.1 has refused (401).",
+		text: "These tests have no ids of their own, so they are named by group and number. The client authenticates here; Inferno asks\n" +
+			"about the unknown token without that, which RFC 7662 §2.1 refuses (401).",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},

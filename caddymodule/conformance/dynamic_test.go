@@ -17,8 +17,8 @@ import (
 func dynamicPlan() testPlan {
 	return testPlan{
 		name: "oidcc-dynamic-certification-test-plan",
-		text: "With PKCE, as apps that register themselves must come here. **The plan itself comes with `private_key_jwt` and\n" +
-			"without PKCE, and would not pass.**",
+		text: "With PKCE, which apps that register themselves need here. **The plan itself uses `private_key_jwt` without PKCE, and\n" +
+			"would not pass.**",
 		variants: []variant{
 			{"private_key_jwt", func(p *relyingParty) { p.pkce, p.client = true, infernoES384 }},
 			{"client_secret_basic", func(p *relyingParty) { p.pkce = true }},
@@ -67,7 +67,7 @@ func otherPlans() testPlan {
 	}
 	return testPlan{
 		name: "Other plans of the OpenID Foundation",
-		text: "No test of ours stands behind these rows.",
+		text: "These rows are not backed by a test.",
 		modules: []testModule{
 			missing("oidcc-3rdparty-init-login-certification-test-plan", "sign-in that another party begins", "not built: `initiate_login_uri`"),
 			missing("oidcc-hybrid-certification-test-plan", "`code id_token` and its like", "not built: these response types"),

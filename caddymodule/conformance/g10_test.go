@@ -40,7 +40,7 @@ func notBuiltPlan() testPlan {
 	}
 	return testPlan{
 		name: "Inferno: what is not built",
-		text: "No test of ours stands behind these rows.",
+		text: "These rows are not backed by a test.",
 		modules: []testModule{
 			missing("smart_ehr_launch_stu2_2", "launch from an EHR", "no EHR can register a launch"),
 			missing("g10_well_known_capabilities", "among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`", "not all capabilities are offered"),

@@ -16,7 +16,7 @@ func implicitPlans(name, mode, text string) []testPlan {
 		name: name, text: text, modules: coreModulesWithout(append(codeOnly, once...)...),
 		variants: []variant{with("id_token"), with("id_token token")},
 	}, {
-		name: name + ", `id_token token` alone", text: "What the plan runs with this response type alone.",
+		name: name + ", `id_token token` alone", text: "The modules that the plan runs only with this response type.",
 		modules: coreModulesOnly(once...), variants: alone(with("id_token token").become),
 	}}
 }

@@ -22,7 +22,7 @@ const postLogoutRedirectURI = "https://rp.example/bye"
 func logoutPlan() testPlan {
 	return testPlan{
 		name: "oidcc-rp-initiated-logout-certification-test-plan",
-		text: "Each signs in, sends the browser to sign out, and then asks by `prompt=none` whether the person is still signed in.",
+		text: "Each module signs in, sends the browser to sign out, and then checks with `prompt=none` whether the person is still signed in.",
 		modules: []testModule{
 			{id: "oidcc-rp-initiated-logout-discovery-endpoint-verification", checks: "`end_session_endpoint`", run: moduleLogoutDiscovery},
 			{id: "oidcc-rp-initiated-logout", checks: "back to the app with the state, 128 characters long; signed out", run: moduleLogout},

@@ -84,20 +84,20 @@ func TestConformance(t *testing.T) {
 
 const documentHead = `# Conformance
 
-What our own ports of public test modules say of this server. Each has the id of the module that it does over: of the
-OpenID Foundation's conformance suite, of Inferno's SMART App Launch test kit, and of the (g)(10) test kit. They check
-what the modules check, through a whole gateway made from a Caddyfile.
+The results of our own ports of public test modules, of the OpenID Foundation's conformance suite, Inferno's SMART App
+Launch test kit, and the (g)(10) test kit. Each has the id of the module it ports, and checks what the module checks,
+through a whole gateway made from a Caddyfile.
 
-These are our ports. **They are no certification**, nobody but us has run them, and they are no substitute for the
-suites themselves. *pass*: the port passes. *skipped*: the server refuses what it does not do, with the right error,
-and the module then ends as skipped. *not applicable*, *not built*: nothing was tested. *not run here*: the tests that are
-named do the like, of a part of the server.
+These are our ports. **They are no certification**, nobody else has run them, and they are no substitute for the suites
+themselves. *pass*: the port passes. *skipped*: the server refuses what it does not support with the right error, and the
+module then ends as skipped. *not applicable*, *not built*: nothing was tested. *not run here*: the tests named instead
+check the same in a part of the server.
 
-Where the interface of this server and the plans differ, the interface wins: errors come without an error_description;
-for ` + "`response_type=token`" + `, which no plan uses, they come in the query. Requests by POST are taken where ` + "`authorize_post`" + `
-says so, as here. PKCE is not required of the clients here, nor are they of the kind that people must consent to.
+Where this server's interface and the plans differ, the interface wins: errors have no error_description; for
+` + "`response_type=token`" + `, which no plan uses, they come in the query. Requests by POST are accepted with ` + "`authorize_post`" + `, as
+here. The clients here need no PKCE and no consent.
 
-This page is written by ` + "`go test ./caddymodule/conformance -update`" + `; a run without ` + "`-update`" + ` fails where it is not true.
+` + "`go test ./caddymodule/conformance -update`" + ` writes this page; without ` + "`-update`" + `, it fails if the page is not up to date.
 `
 
 // runPlan runs a plan. It returns the plan's part of the page, and whether every
