@@ -11,8 +11,8 @@ import (
 type VaryBy uint8
 
 const (
-	// VaryByUser, the default, stores answers for one user, client and scope, so that no client gets what only another one
-	// may; and for a client that acts on its own.
+	// VaryByUser is the default: answers are for one user, client and scope, so that no client gets what only another one
+	// may; or for a client that acts on its own.
 	VaryByUser VaryBy = iota
 
 	// VaryByClient shares answers among the users of a client.
