@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
@@ -88,45 +87,4 @@ func (x *exchange) readable(c call) bool {
 		return media == "application/x-www-form-urlencoded"
 	}
 	return media == "application/json" || strings.HasSuffix(media, "+json")
-}
-
-// passing is the client's writer for what passes as it is: addresses of resources become ours.
-func (x *exchange) passing(w http.ResponseWriter) http.ResponseWriter {
-	return &passingWriter{ResponseWriter: w, x: x}
-}
-
-// passingWriter has the headers of an answer name resources as clients know them.
-type passingWriter struct {
-	http.ResponseWriter
-	x     *exchange
-	began bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (p *passingWriter) WriteHeader(status int) {
-	if !p.began && status >= http.StatusOK {
-		p.began = true
-		p.x.localize(&answer{header: p.Header()})
-	}
-	p.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (p *passingWriter) Write(b []byte) (int, error) {
-	if !p.began {
-		p.WriteHeader(http.StatusOK)
-	}
-	return p.ResponseWriter.Write(b)
-}
-
-// Unwrap lets http.ResponseController find what else the writer can do.
-func (p *passingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-// withoutQuery is a URL's path and query apart.
-func splitQuery(u string) (path, query string, err error) {
-	parsed, err := url.Parse(u)
-	if err != nil {
-		return "", "", err
-	}
-	return parsed.Path, parsed.RawQuery, nil
 }

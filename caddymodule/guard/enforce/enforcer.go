@@ -38,6 +38,10 @@ type Enforcer struct {
 	CompartmentSearch bool
 	// Limits bound what one request may cost.
 	Limits Limits
+	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
+	DecisionHeader string
+	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
+	Decided func(r *http.Request, d Decision)
 }
 
 // Limits bound what one request may cost. The zero value means the defaults.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -26,54 +25,45 @@ type exchange struct {
 // client, patient and scopes. Any error is a *guard.Error or the next handler's.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next NextHandler, rights *access.Rights, binding string) error {
 	x := &exchange{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, rights: rights, binding: binding}
+	i, err := x.serve(w)
+	if e.Decided != nil {
+		e.Decided(r, x.decision(i, err))
+	}
+	return err
+}
+
+// serve answers the client's request, and tells which interaction it is.
+func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err error) {
 	c, err := x.clientCall()
 	if err != nil {
-		return err
+		return i, err
 	}
 	if page, ok := strings.CutPrefix(c.path, pagePath); ok {
-		return x.finish(w)(x.followPage(r.Context(), page))
-	}
-	i, err := c.interaction()
-	if err != nil {
-		return err
-	}
-	if x.passes(i) {
-		return next.ServeHTTP(x.passing(w), r)
-	}
-	if c.body, err = x.readBody(c); err != nil {
-		return err
+		return x.servePage(w, page)
 	}
 	if i, err = c.interaction(); err != nil {
-		return err
+		return i, err
 	}
-	return x.finish(w)(x.answer(r.Context(), c, i))
+	x.tell(i)
+	if x.passes(i) {
+		return i, x.pass(w, c, i)
+	}
+	if c.body, err = x.readBody(c); err != nil {
+		return i, err
+	}
+	if i, err = c.interaction(); err != nil {
+		return i, err
+	}
+	a, err := x.answer(x.r.Context(), c, i)
+	return i, x.finish(w, a, err)
 }
 
 // finish writes an answer, or returns the error that took its place.
-func (x *exchange) finish(w http.ResponseWriter) func(*answer, error) error {
-	return func(a *answer, err error) error {
-		if err != nil {
-			return err
-		}
-		return a.write(w, x.r)
+func (x *exchange) finish(w http.ResponseWriter, a *answer, err error) error {
+	if err != nil {
+		return err
 	}
-}
-
-// passes reports whether a request goes to the next handler as it is, and its answer to the client: some scope is about
-// every resource that they can hold.
-func (x *exchange) passes(i interaction.Interaction) bool {
-	switch i.Kind {
-	case interaction.Read, interaction.VRead:
-		return x.rights.Whole(i.Type, smart.Read)
-	case interaction.Delete:
-		return x.rights.Whole(i.Type, smart.Delete|smart.Read)
-	case interaction.Create, interaction.Update, interaction.Patch:
-		// The body may hold conditional references, which are searches of any type.
-		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0
-	case interaction.Capabilities:
-		return true
-	}
-	return false
+	return a.write(w, x.r)
 }
 
 // answer answers a call: the client's, or an entry of its batch.

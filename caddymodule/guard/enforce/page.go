@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 const (
@@ -43,29 +44,42 @@ func (x *exchange) pageLink(ctx context.Context, c call, at position) (string, e
 	return x.url(pagePath+sealed, ""), nil
 }
 
-// followPage answers a page link. One that is another token's is not there.
-func (x *exchange) followPage(ctx context.Context, sealed string) (*answer, error) {
+// opened is what a sealed link carries: the search as the client asked it, and how far it has come. A link that is
+// another token's is not there.
+func (x *exchange) opened(sealed string) (c call, i interaction.Interaction, at position, err error) {
 	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
-		return nil, notFound()
+		return c, i, at, notFound()
 	}
-	text, err := x.Sealing.Unseal(ctx, sealed, x.binding, pageLifetime)
+	text, err := x.Sealing.Unseal(x.r.Context(), sealed, x.binding, pageLifetime)
 	if err != nil {
-		return nil, notFound()
+		return c, i, at, notFound()
 	}
 	var p page
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil, fmt.Errorf("page link: %w", err)
+		return c, i, at, fmt.Errorf("page link: %w", err)
 	}
-	c := call{method: p.Method, path: p.Path, query: p.Query, body: []byte(p.Body)}
-	i, err := c.interaction()
+	c = call{method: p.Method, path: p.Path, query: p.Query, body: []byte(p.Body)}
+	i, err = c.interaction()
+	return c, i, p.At, err
+}
+
+// servePage answers a page link.
+func (x *exchange) servePage(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+	c, i, at, err := x.opened(sealed)
 	if err != nil {
-		return nil, err
+		return i, err
 	}
-	s, err := x.newSearch(ctx, c, i)
+	if x.passes(i) {
+		x.r.URL = &url.URL{Path: strings.TrimSuffix(x.Base+"/"+at.Path, "/"), RawQuery: at.Query}
+		x.r.RequestURI = x.r.URL.RequestURI()
+		return i, x.pass(w, c, i)
+	}
+	s, err := x.newSearch(x.r.Context(), c, i)
 	if err != nil {
-		return nil, err
+		return i, err
 	}
-	return s.page(ctx, p.At)
+	a, err := s.page(x.r.Context(), at)
+	return i, x.finish(w, a, err)
 }
 
 // url is the address of a path below the FHIR base, as clients know it.

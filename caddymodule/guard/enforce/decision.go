@@ -1,0 +1,60 @@
+package enforce
+
+import (
+	"errors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Decision is what was decided about a request, and why.
+type Decision struct {
+	// Interaction is what was asked for. Its Kind is 0 if it is no interaction of FHIR's.
+	Interaction interaction.Interaction
+	// Scope is the scope that allows it: the first, if several do. Empty if none does, or none is needed.
+	Scope string
+	// Err is why it was refused, or why it failed; nil if it was answered.
+	Err error
+}
+
+// Refused reports whether the request was refused, rather than answered or not possible at present.
+func (d Decision) Refused() bool {
+	refusal, ok := errors.AsType[*guard.Error](d.Err)
+	return ok && refusal.Status < 500
+}
+
+// Changes reports whether the interaction may change something.
+func (d Decision) Changes() bool {
+	return d.Interaction.Kind == interaction.Bundle || d.Interaction.Kind == interaction.Operation ||
+		d.Interaction.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
+}
+
+// decision is the decision about an interaction.
+func (x *exchange) decision(i interaction.Interaction, err error) Decision {
+	return Decision{Interaction: i, Scope: x.allowing(i), Err: err}
+}
+
+// allowing is the scope that allows an interaction.
+func (x *exchange) allowing(i interaction.Interaction) string {
+	permission := i.Permission()
+	if permission == 0 {
+		return ""
+	}
+	for _, g := range x.rights.For(i.Type, permission) {
+		return g.Scope
+	}
+	return ""
+}
+
+// tell tells the next handler what was decided.
+func (x *exchange) tell(i interaction.Interaction) {
+	if x.DecisionHeader == "" {
+		return
+	}
+	told := "interaction=" + i.Kind.String()
+	if scope := x.allowing(i); scope != "" {
+		told += "; scope=" + scope
+	}
+	x.r.Header.Set(x.DecisionHeader, told)
+}

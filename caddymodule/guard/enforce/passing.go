@@ -1,0 +1,203 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// passes reports whether a request goes to the next handler as it is, and its answer to the client: some scope is about
+// every resource that they can hold.
+func (x *exchange) passes(i interaction.Interaction) bool {
+	switch i.Kind {
+	case interaction.Read, interaction.VRead, interaction.InstanceHistory:
+		return x.rights.Whole(i.Type, smart.Read)
+	case interaction.TypeSearch, interaction.CompartmentSearch:
+		return x.rights.All()&smart.Search != 0 || x.rights.Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && isPlain(i)
+	case interaction.SystemSearch, interaction.TypeHistory, interaction.SystemHistory:
+		return x.rights.All()&smart.Search != 0
+	case interaction.Delete:
+		return x.rights.Whole(i.Type, smart.Delete|smart.Read)
+	case interaction.Create, interaction.Update, interaction.Patch:
+		// The body may hold conditional references, which are searches of any type.
+		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0
+	case interaction.Capabilities:
+		return true
+	}
+	return false
+}
+
+// isPlain reports whether a search is by the elements of its own type alone.
+func isPlain(i interaction.Interaction) bool {
+	for _, p := range i.Parameters {
+		name, _, modified := strings.Cut(p.Name, ":")
+		if strings.Contains(p.Name, ".") || strings.HasPrefix(name, "_") && !isHarmless[name] || modified && isType(p.Name) {
+			return false
+		}
+	}
+	return i.Type != smart.AnyType
+}
+
+// isHarmless are the parameters with an underscore that tell of no other type.
+var isHarmless = map[string]bool{
+	"_id": true, "_lastUpdated": true, "_tag": true, "_profile": true, "_security": true, "_source": true, "_count": true,
+	"_sort": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
+}
+
+// isType reports whether a parameter's modifier is a type: a chain may follow.
+func isType(name string) bool {
+	_, modifier, _ := strings.Cut(name, ":")
+	return interaction.IsType(modifier)
+}
+
+// pass has the next handler answer the client's request as it is. Only addresses become ours: those of resources in
+// headers, and links to pages, which are sealed.
+func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction) error {
+	asked := strings.TrimPrefix(strings.TrimPrefix(x.r.URL.Path, x.Base), "/")
+	p := &passingWriter{ResponseWriter: w, x: x}
+	if answersBundle(i) && x.r.Method != http.MethodHead {
+		x.r.Header.Set("Accept-Encoding", "identity")
+		p.mayHold = true
+	}
+	if err := x.next.ServeHTTP(p, x.r); err != nil {
+		return err
+	}
+	return p.flush(x.r.Context(), c, asked)
+}
+
+// answersBundle reports whether an interaction answers with pages.
+func answersBundle(i interaction.Interaction) bool {
+	switch i.Kind {
+	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch, interaction.InstanceHistory,
+		interaction.TypeHistory, interaction.SystemHistory:
+		return true
+	}
+	return false
+}
+
+// passingWriter has an answer name addresses as clients know them. It holds a Bundle in JSON up to the limit; anything
+// else, and what is longer, passes as it comes.
+type passingWriter struct {
+	http.ResponseWriter
+	x       *exchange
+	mayHold bool
+	began   bool
+	held    *bytes.Buffer
+	status  int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *passingWriter) WriteHeader(status int) {
+	if p.began || status < http.StatusOK {
+		if status < http.StatusOK {
+			p.ResponseWriter.WriteHeader(status)
+		}
+		return
+	}
+	p.began, p.status = true, status
+	a := &answer{status: status, header: p.Header()}
+	p.x.localize(a)
+	if p.mayHold && status == http.StatusOK && a.isJSON() && p.Header().Get("Content-Encoding") == "" {
+		p.held = new(bytes.Buffer)
+		return
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (p *passingWriter) Write(b []byte) (int, error) {
+	p.WriteHeader(http.StatusOK)
+	if p.held == nil {
+		return p.ResponseWriter.Write(b)
+	}
+	if int64(p.held.Len()+len(b)) <= p.x.limits.Answer {
+		return p.held.Write(b)
+	}
+	if err := p.release(p.held.Bytes()); err != nil {
+		return 0, err
+	}
+	return p.ResponseWriter.Write(b)
+}
+
+// release writes what was held, and holds no more.
+func (p *passingWriter) release(body []byte) error {
+	p.held = nil
+	p.ResponseWriter.WriteHeader(p.status)
+	_, err := p.ResponseWriter.Write(body)
+	return err
+}
+
+// FlushError lets what passes as it comes be flushed. What is held waits.
+func (p *passingWriter) FlushError() error {
+	if p.held != nil {
+		return nil
+	}
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+// Unwrap lets http.ResponseController find what else the writer can do.
+func (p *passingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// flush writes what was held, with its links sealed.
+func (p *passingWriter) flush(ctx context.Context, c call, asked string) error {
+	if p.held == nil {
+		return nil
+	}
+	body := p.held.Bytes()
+	sealed, err := p.x.sealLinks(ctx, c, asked, body)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(sealed, body) {
+		p.Header().Del("Content-Length")
+		p.Header().Del("Etag")
+	}
+	return p.release(sealed)
+}
+
+// sealLinks is a Bundle with its links sealed for the token. It is the answer to a call, or a page of it, for which the
+// server was asked at another path. What is no Bundle, or has no link that can be read, stays
+// as it is: nothing in it had to be judged.
+func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []byte) ([]byte, error) {
+	at, links := findLinks(body)
+	if links == nil {
+		return body, nil
+	}
+	self := linked(links, "self")
+	kept := []link{{"self", x.url(c.path, c.query)}}
+	for _, l := range links {
+		path, query, ok := localTo(l.URL, self, asked)
+		if ok && l.Relation != "self" {
+			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, position{Path: path, Query: query})
+			if err != nil {
+				return nil, err
+			}
+			kept = append(kept, link{l.Relation, address})
+		}
+	}
+	var out bytes.Buffer
+	out.Grow(len(body) + 1024)
+	out.Write(body[:at.from])
+	writeLinks(&out, kept)
+	out.Write(body[at.to:])
+	return out.Bytes(), nil
+}
+
+// localTo is a link of the FHIR server as path and query below the FHIR base.
+func localTo(address, self, asked string) (path, query string, ok bool) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", "", false
+	}
+	base, ok := baseOf(self, asked)
+	if !ok {
+		base, ok = baseOf(address, asked)
+	}
+	rest, below := strings.CutPrefix(u.Path, base)
+	return strings.Trim(rest, "/"), u.RawQuery, ok && below && (rest == "" || rest[0] == '/')
+}
