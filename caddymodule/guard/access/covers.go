@@ -28,7 +28,7 @@ var (
 // nothing contained that names another patient.
 func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 	switch {
-	case g.Type != smart.AnyType && g.Type != res.Type:
+	case g.ByRule, g.Type != smart.AnyType && g.Type != res.Type:
 		return outside
 	case g.Only != (interaction.Reference{}):
 		return byItself(g.Only == interaction.Reference{Type: res.Type, ID: res.ID})

@@ -19,13 +19,16 @@ type Grant struct {
 	Only interaction.Reference
 	// Constraint is what a resource must match, as a search for it would say. Empty if nothing.
 	Constraint []smart.Parameter
+	// ByRule says that the grant is about what a site's rules say of each resource, which the caller asks them. By itself
+	// it covers nothing.
+	ByRule bool
 	// Scope is the scope as the token has it, for the audit trail.
 	Scope string
 }
 
 // Whole reports whether the grant is about all resources of its type.
 func (g Grant) Whole() bool {
-	return g.Patient == "" && g.Only == (interaction.Reference{}) && len(g.Constraint) == 0
+	return !g.ByRule && g.Patient == "" && g.Only == (interaction.Reference{}) && len(g.Constraint) == 0
 }
 
 // allows reports whether the grant is about a type and has all the permissions.

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -36,6 +37,14 @@ func (r *Rights) Add(grants ...Grant) {
 			r.all |= g.Permission
 		}
 	}
+}
+
+// With are the rights with one more grant.
+func (r *Rights) With(g Grant) *Rights {
+	more := *r
+	more.Grants = slices.Clip(r.Grants)
+	more.Add(g)
+	return &more
 }
 
 // All are the permissions that some grant gives on all resources of all types.

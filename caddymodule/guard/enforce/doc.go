@@ -7,6 +7,8 @@
 //	   ▼
 //	call.go          a request in parts: the client's, an entry of a bundle, or one of ours
 //	   ▼
+//	policies.go      refused by the site's own rules, or with more rights, or with less to be seen
+//	   ▼
 //	read.go          read, vread: asked of the server, judged, else answered as what is not there
 //	newsearch.go     a search is planned:
 //	plan.go            as branches, each of which the server confines to what some scopes cover

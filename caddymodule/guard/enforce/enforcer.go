@@ -36,6 +36,8 @@ type Enforcer struct {
 	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
 	// they are found by one search for each membership parameter, whose results are joined.
 	CompartmentSearch bool
+	// Policies are the site's own rules.
+	Policies Policies
 	// Limits bound what one request may cost.
 	Limits Limits
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -19,6 +20,8 @@ type exchange struct {
 	binding string         // of links: whose they are
 	asked   int            // requests to the FHIR server so far
 	known   map[known]bool // resources that were looked up for others: are they covered?
+
+	judgement policy.Judgement // by the site's rules, of the call that is being answered
 }
 
 // Serve answers a request as far as the rights go. The binding names all that a page link is bound to: subject,
@@ -45,7 +48,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 		return i, err
 	}
 	x.tell(i)
-	if x.passes(i) {
+	if x.passes(i) && x.leavesPassing(c, i) {
 		return i, x.pass(w, c, i)
 	}
 	if c.body, err = x.readBody(c); err != nil {
@@ -68,6 +71,11 @@ func (x *exchange) finish(w http.ResponseWriter, a *answer, err error) error {
 
 // answer answers a call: the client's, or an entry of its batch.
 func (x *exchange) answer(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	return x.underPolicies(ctx, c, i, func() (*answer, error) { return x.answerJudged(ctx, c, i) })
+}
+
+// answerJudged answers a call as far as the scopes go, and what the site's rules have made of them.
+func (x *exchange) answerJudged(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	switch i.Kind {
 	case interaction.Read, interaction.VRead:
 		return x.read(ctx, c, i)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -20,8 +21,11 @@ func (x *exchange) parse(text []byte) (resource.Resource, error) {
 	return res, nil
 }
 
-// covered reports whether one of the grants covers the resource.
+// covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
 func (x *exchange) covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
+	if effect := x.ruled(ctx, res); effect != "" {
+		return effect == policy.Allow, nil
+	}
 	for _, g := range grants {
 		ok, err := x.holds(ctx, g, x.rights.Covers(g, res))
 		if ok || err != nil {
@@ -61,7 +65,8 @@ func (x *exchange) isKnown(ctx context.Context, g access.Grant, of interaction.R
 		res, err := x.parse(a.body)
 		context := access.Grant{Type: smart.AnyType, Patient: g.Patient}
 		v := x.rights.Covers(context, res)
-		ok = err == nil && res.Type == of.Type && res.ID == of.ID && v.Covered && len(v.Needed) == 0
+		ok = err == nil && res.Type == of.Type && res.ID == of.ID && v.Covered && len(v.Needed) == 0 &&
+			x.ruled(ctx, res) != policy.Deny
 	}
 	if x.known == nil {
 		x.known = map[known]bool{}

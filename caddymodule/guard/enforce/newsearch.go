@@ -3,9 +3,11 @@ package enforce
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -21,7 +23,8 @@ func (x *exchange) newSearch(ctx context.Context, c call, i interaction.Interact
 	if s.branches, err = x.planned(i); err != nil {
 		return nil, err
 	}
-	bound := len(s.branches) != 1 || len(s.branches[0].grants) == 0 || !s.branches[0].isOpen()
+	s.ruled = x.judgement.MayDeny() || slices.ContainsFunc(s.branches, branch.isByRule)
+	bound := s.ruled || len(s.branches) != 1 || len(s.branches[0].grants) == 0 || !s.branches[0].isOpen()
 	rules := searchRules{x: x, s: s, resourceType: i.Type, bound: bound}
 	if s.parameters, err = rules.apply(ctx, i.Parameters); err != nil {
 		return nil, err
@@ -32,6 +35,11 @@ func (x *exchange) newSearch(ctx context.Context, c call, i interaction.Interact
 
 // isOpen reports whether the branch finds all resources of its type.
 func (b branch) isOpen() bool { return b.patient == "" && len(b.confining) == 0 }
+
+// isByRule reports whether the site's rules must say of what the branch finds whether it may be seen.
+func (b branch) isByRule() bool {
+	return slices.ContainsFunc(b.grants, func(g access.Grant) bool { return g.ByRule })
+}
 
 // planned are the branches of a search.
 func (x *exchange) planned(i interaction.Interaction) ([]branch, error) {
@@ -128,7 +136,7 @@ func (s *search) isFound(res resource.Resource, branch int) bool {
 
 // total answers a search for the number of matches alone. Several branches cannot tell it without being read whole.
 func (s *search) total(ctx context.Context) (*answer, error) {
-	if len(s.branches) != 1 {
+	if s.ruled || len(s.branches) != 1 {
 		return nil, forbidden(ErrOracle, "The number of matches is not told under these scopes: no single search finds them.")
 	}
 	b := s.branches[0]

@@ -69,16 +69,18 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (interaction.
 	if err != nil {
 		return i, err
 	}
-	if x.passes(i) {
+	if x.passes(i) && x.leavesPassing(c, i) {
 		x.r.URL = &url.URL{Path: strings.TrimSuffix(x.Base+"/"+at.Path, "/"), RawQuery: at.Query}
 		x.r.RequestURI = x.r.URL.RequestURI()
 		return i, x.pass(w, c, i)
 	}
-	s, err := x.newSearch(x.r.Context(), c, i)
-	if err != nil {
-		return i, err
-	}
-	a, err := s.page(x.r.Context(), at)
+	a, err := x.underPolicies(x.r.Context(), c, i, func() (*answer, error) {
+		s, err := x.newSearch(x.r.Context(), c, i)
+		if err != nil {
+			return nil, err
+		}
+		return s.page(x.r.Context(), at)
+	})
 	return i, x.finish(w, a, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 )
 
 // The causes of a refusal, for logs and tests.
@@ -20,6 +21,8 @@ var (
 	ErrOutside = errors.New("not there, or not covered by the scopes")
 	// ErrWithheld: the answer cannot be judged.
 	ErrWithheld = errors.New("answer cannot be judged")
+	// ErrRule: a rule of the site denies it.
+	ErrRule = errors.New("denied by a rule")
 	// ErrCostly: the request would cost too much.
 	ErrCostly = errors.New("too costly")
 )
@@ -27,6 +30,18 @@ var (
 // forbidden refuses what no scope allows (RFC 6750 §3.1), or what could tell more than they do.
 func forbidden(cause error, format string, args ...any) *guard.Error {
 	return guard.InsufficientScope(fmt.Sprintf(format, args...), cause)
+}
+
+// denied refuses what a rule of the site denies. No other scope would help.
+func denied(d policy.Decision) *guard.Error {
+	refusal := &guard.Error{
+		Status: http.StatusForbidden, Description: fmt.Sprintf("The rule %s of this server does not allow this.", d.Rule),
+		Err: fmt.Errorf("%w: %s", ErrRule, d.Rule),
+	}
+	if d.Err != nil {
+		refusal.Err = fmt.Errorf("%w: %w", ErrRule, d.Err)
+	}
+	return refusal
 }
 
 // notFound is the answer for what is not there, and for what is there and not covered: the same in all that shows.

@@ -37,7 +37,12 @@ func (r searchRules) one(_ context.Context, p smart.Parameter) ([]smart.Paramete
 	as := []smart.Parameter{p}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch name {
-	case "_format", "_pretty", "_type":
+	case "_format", "_pretty":
+		return nil, nil
+	case "_type":
+		if r.s.branches[0].path() == "" {
+			return as, nil
+		}
 		return nil, nil
 	case "_count":
 		n, err := strconv.Atoi(p.Value)

@@ -21,6 +21,7 @@ type search struct {
 	onlyTotal  bool              // _summary=count or _count=0
 	judged     bool              // entries are looked at one by one
 	includes   bool              // entries other than matches may come
+	ruled      bool              // the site's rules judge each match, so that the server's total tells too much
 }
 
 // search answers a search by type, in a compartment, or of the system.
@@ -67,7 +68,7 @@ func (s *search) page(ctx context.Context, at position) (*answer, error) {
 		out.entries = append(out.entries, kept...)
 		matches += matchesOf(kept)
 		exact = exact && dropped == 0
-		if exact && len(s.branches) == 1 {
+		if exact && !s.ruled && len(s.branches) == 1 {
 			out.total = got.total
 		}
 		if at, err = s.after(at, got); err != nil {

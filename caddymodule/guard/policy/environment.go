@@ -31,7 +31,6 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(resourceName, cel.MapType(cel.StringType, cel.DynType)),
 		cel.OptionalTypes(),
 		cel.DefaultUTCTimeZone(true),
-		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxLength),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
 		ext.Strings(),

@@ -41,6 +41,8 @@ type Request struct {
 	Type string `cel:"type"`
 	// ID is the resource's logical id.
 	ID string `cel:"id"`
+	// Compartment is where a search in a compartment looks, such as Patient/1.
+	Compartment string `cel:"compartment"`
 	// Operation is an operation's name, such as $everything.
 	Operation string `cel:"operation"`
 	// Parameters are those of the query and of the form, by their names with modifiers.

@@ -41,8 +41,8 @@ func elementOf(found ast.NavigableExpr) (string, bool) {
 		call := parent.AsCall()
 		switch call.FunctionName() {
 		case operators.Index, operators.OptIndex, operators.OptSelect:
-			if args := call.Args(); args[0].ID() == found.ID() && args[1].Kind() == ast.LiteralKind {
-				name, ok := args[1].AsLiteral().(types.String)
+			if by := call.Args()[1]; by.Kind() == ast.LiteralKind {
+				name, ok := by.AsLiteral().(types.String)
 				return string(name), ok
 			}
 		}

@@ -1,0 +1,23 @@
+package access
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// TestByRule checks that a grant by rule has the interaction begin, and covers nothing by itself.
+func TestByRule(t *testing.T) {
+	t.Parallel()
+	g := Grant{Type: smart.AnyType, Permission: smart.Read, ByRule: true}
+	before := New(Holder{}, NewShared(nil))
+	r := before.With(g)
+	if len(r.For("Patient", smart.Read)) != 1 || len(before.Grants) != 0 {
+		t.Errorf("grants %v, before %v", r.Grants, before.Grants)
+	}
+	res := resource.Resource{Type: "Patient", ID: "a"}
+	if r.Whole("Patient", smart.Read) || r.Covers(g, res).Covered || r.CoversNew(g, res).Covered {
+		t.Error("covers what no rule was asked about")
+	}
+}

@@ -1,0 +1,101 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// Policies are a site's own rules, on top of what scopes say.
+type Policies struct {
+	// Rules are the rules. Nil: none.
+	Rules *policy.Set
+	// Input is what rules are told of a client's request: the token, the time, and of the request the client's address.
+	// Required if there are rules.
+	Input func(r *http.Request) policy.Input
+	// Failed is called with the error of a rule that could not be evaluated, which names the rule. Nil if nobody wants
+	// to know.
+	Failed func(r *http.Request, err error)
+}
+
+// judge is what the rules say of a call. Capabilities are public, and asked for without a token.
+func (x *exchange) judge(ctx context.Context, c call, i interaction.Interaction) policy.Judgement {
+	if x.Policies.Rules == nil || i.Kind == interaction.Capabilities {
+		return policy.Judgement{}
+	}
+	in := x.Policies.Input(x.r)
+	in.Request = policy.Request{
+		Interaction: i.Kind.String(), Type: i.Type, ID: i.ID, Operation: i.Operation, Method: c.method,
+		Parameters: map[string][]string{}, ClientIP: in.Request.ClientIP,
+	}
+	if i.Kind == interaction.CompartmentSearch {
+		in.Request.Compartment = i.Compartment.String()
+	}
+	for _, p := range i.Parameters {
+		in.Request.Parameters[p.Name] = append(in.Request.Parameters[p.Name], p.Value)
+	}
+	return x.Policies.Rules.Request(ctx, &in)
+}
+
+// leavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
+// let pass. The form of a search has parameters that the rules must see, and is not read yet.
+func (x *exchange) leavesPassing(c call, i interaction.Interaction) bool {
+	if x.Policies.Rules == nil {
+		return true
+	}
+	j := x.judge(x.r.Context(), c, i)
+	return j.Effect != policy.Deny && !j.MayDeny() && !strings.HasSuffix(c.path, "_search")
+}
+
+// underPolicies does what answers a call under the rules' judgement of it. It ends with the call: an entry of a batch
+// is judged by itself.
+func (x *exchange) underPolicies(ctx context.Context, c call, i interaction.Interaction, answer func() (*answer, error)) (*answer, error) {
+	if x.Policies.Rules == nil {
+		return answer()
+	}
+	j := x.judge(ctx, c, i)
+	x.report(j.Decision)
+	if j.Effect == policy.Deny {
+		return nil, denied(j.Decision)
+	}
+	judgement, rights, known := x.judgement, x.rights, x.known
+	defer func() { x.judgement, x.rights, x.known = judgement, rights, known }()
+	x.judgement, x.known = j, nil
+	if j.Effect == policy.Allow || j.MayAllow() {
+		x.rights = rights.With(allowed(j, i))
+	}
+	return answer()
+}
+
+// report reports a rule that failed.
+func (x *exchange) report(d policy.Decision) {
+	if d.Err != nil && x.Policies.Failed != nil {
+		x.Policies.Failed(x.r, d.Err)
+	}
+}
+
+// allowed is the grant that the rules give for one interaction: over the whole type, or over what they will say of
+// each resource. An operation may be about any type. A bundle needs none, because its entries are judged.
+func allowed(j policy.Judgement, i interaction.Interaction) access.Grant {
+	g := access.Grant{Type: i.Type, Permission: i.Permission(), ByRule: j.Effect != policy.Allow, Scope: "allow " + j.Rule}
+	if i.Kind == interaction.Operation {
+		g.Type, g.Permission = smart.AnyType, smart.Create|smart.Read|smart.Update|smart.Delete|smart.Search
+	}
+	if g.Type == "" {
+		g.Type = smart.AnyType
+	}
+	return g
+}
+
+// ruled is what the rules say of a resource, in the call that is being answered.
+func (x *exchange) ruled(ctx context.Context, res resource.Resource) policy.Effect {
+	d := x.judgement.Resource(ctx, res)
+	x.report(d)
+	return d.Effect
+}
