@@ -3,17 +3,11 @@ package caddymodule
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/dustin/go-humanize"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // handlerDirective is a handler with a directive.
@@ -247,62 +241,4 @@ func nextIs(d *caddyfile.Dispenser, w string) bool {
 	is := d.NextArg() && d.Val() == w
 	d.Prev()
 	return is
-}
-
-// duration reads a positive duration.
-func duration(to *caddy.Duration) setter { return checked(parseDuration(to)) }
-
-func parseDuration(to *caddy.Duration) func(string) error {
-	return func(w string) error {
-		parsed, err := caddy.ParseDuration(w)
-		if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
-			return fmt.Errorf("invalid duration %q: use a value such as 90s, 5m or 1d", w)
-		}
-		return nil
-	}
-}
-
-// lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
-func lifetime(name string, to *caddy.Duration) setter {
-	return func(d *caddyfile.Dispenser) error {
-		if err := duration(to)(d); err != nil {
-			return err
-		}
-		return withLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
-	}
-}
-
-// lifetimeOrOff reads a lifetime, or the word off as -1.
-func lifetimeOrOff(name string, to *caddy.Duration) setter {
-	return func(d *caddyfile.Dispenser) error {
-		var off bool
-		err := orOff(&off, lifetime(name, to))(d)
-		if off {
-			*to = -1
-		}
-		return err
-	}
-}
-
-// number reads a positive integer.
-func number(to *int) setter { return checked(parseNumber(to)) }
-
-func parseNumber(to *int) func(string) error {
-	return func(w string) (err error) {
-		if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
-			return fmt.Errorf("%q is not a positive integer", w)
-		}
-		return nil
-	}
-}
-
-// size reads a number of bytes.
-func size(to *int64) setter {
-	return checked(func(w string) error {
-		parsed, err := humanize.ParseBytes(w)
-		if *to = int64(parsed); err != nil || *to <= 0 {
-			return fmt.Errorf("invalid size %q: use a value such as 64KiB or 16MB", w)
-		}
-		return nil
-	})
 }

@@ -12,8 +12,8 @@
 //	admin.api.fhir                admin.go        status, sessions, grants, cached expansions
 //	caddy.logging.encoders.fhir   accesslog.go    logs without codes and tokens
 //
-// The Caddyfile syntax of each is in the same file, except caddyfile_app.go and caddyfile_expand.go; caddyfile.go
-// reads the arguments.
+// The Caddyfile syntax of each is in the same file, except caddyfile_app.go and caddyfile_expand.go; caddyfile.go and
+// caddyfile_number.go read the arguments.
 //
 // A request's way through the handlers, in their order:
 //

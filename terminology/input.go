@@ -157,7 +157,7 @@ func (in *input) member(r *fhirjson.Reader, name []byte, depth int) error {
 	case string(name) == "name":
 		return r.ReadString(&in.name)
 	case string(name) == "resource":
-		return r.CopyValue('{', &in.resource)
+		return copyObject(r, &in.resource)
 	case string(name) == "part":
 		return appendInputs(&in.parts, r, depth+1)
 	case !bytes.HasPrefix(name, []byte("value")):
@@ -167,6 +167,12 @@ func (in *input) member(r *fhirjson.Reader, name []byte, depth int) error {
 		in.value = string(s)
 		return err
 	default:
-		return r.CopyValue('{', &in.complex)
+		return copyObject(r, &in.complex)
 	}
+}
+
+func copyObject(r *fhirjson.Reader, into *jsontext.Value) error {
+	value, err := r.Value('{')
+	*into = value.Clone()
+	return err
 }

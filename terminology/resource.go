@@ -53,7 +53,7 @@ func (l *resourceLoader) resource(r *fhirjson.Reader) error {
 			return l.member(r, kind, string(name))
 		}
 		early = append(early, fhirjson.Member{Name: string(name)})
-		value, err := r.AnyValue()
+		value, err := r.Value(0)
 		early[len(early)-1].Value = value.Clone()
 		return err
 	})

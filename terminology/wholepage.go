@@ -64,7 +64,7 @@ func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
 
 // extensions reads the extensions of the expansion. One says that entries were left out.
 func (x *wholePage) extensions(r *fhirjson.Reader) error {
-	raw, err := r.AnyValue()
+	raw, err := r.Value(0)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (w
 	r := fhirjson.NewReader(bytes.NewReader(raw))
 	err = r.Object(func(name []byte) error {
 		member := string(name)
-		value, err := r.AnyValue()
+		value, err := r.Value(0)
 		if err != nil {
 			return err
 		}

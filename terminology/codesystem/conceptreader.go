@@ -153,7 +153,7 @@ func parseExtension(extension jsontext.Value) (kind ExtensionKind, value []byte,
 			return inner.Skip()
 		}
 		member := append(fhirjson.AppendString([]byte(nil), name), ':')
-		raw, err := inner.AnyValue()
+		raw, err := inner.Value(0)
 		if member = append(member, raw...); isPart {
 			parts = member
 		} else {

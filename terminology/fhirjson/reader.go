@@ -170,9 +170,6 @@ func (r *Reader) IsPrimitive() bool {
 // Skip passes over the next value.
 func (r *Reader) Skip() error { return r.dec.SkipValue() }
 
-// AnyValue returns the next value of any kind. It is valid until the next call.
-func (r *Reader) AnyValue() (jsontext.Value, error) { return r.dec.ReadValue() }
-
 func (r *Reader) delimiter(want jsontext.Kind) error {
 	if kind := r.dec.PeekKind(); kind != want {
 		return r.unexpected(kindName(want), kind)
@@ -181,9 +178,9 @@ func (r *Reader) delimiter(want jsontext.Kind) error {
 	return err
 }
 
-// Value returns the next value, which must be of the given kind. It is valid until the next call.
+// Value returns the next value, which must be of the given kind, where 0 is any. It is valid until the next call.
 func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
-	if kind := r.dec.PeekKind(); kind != want {
+	if kind := r.dec.PeekKind(); kind != want && want != 0 {
 		return nil, r.unexpected(kindName(want), kind)
 	}
 	return r.dec.ReadValue()
@@ -191,22 +188,12 @@ func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 
 // CompactValue returns a copy of the next value without whitespace. It must be of the given kind, where 0 is any.
 func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
-	if want == 0 {
-		want = r.dec.PeekKind()
-	}
 	raw, err := r.Value(want)
 	if err != nil {
 		return nil, err
 	}
 	value := raw.Clone()
 	return value, value.Compact()
-}
-
-// CopyValue copies the next value, which must be of the given kind.
-func (r *Reader) CopyValue(kind jsontext.Kind, into *jsontext.Value) error {
-	value, err := r.Value(kind)
-	*into = value.Clone()
-	return err
 }
 
 // unexpected is the error for a value of the wrong kind, or the decoder's own if there is no value.
