@@ -7,6 +7,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
+// TestJudged checks that nothing is whole where rules judge each resource, and everything covered as before.
+func TestJudged(t *testing.T) {
+	t.Parallel()
+	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
+		r := New(Holder{}, NewShared(nil)).With(g).Judged()
+		if r.Whole("Patient", smart.Read) || r.All() != 0 {
+			t.Errorf("%s: whole", g.Type)
+		}
+		if len(r.For("Patient", smart.Read)) != 1 || !r.Covers(g, resource.Resource{Type: "Patient", ID: "a"}).Covered {
+			t.Errorf("%s: not covered", g.Type)
+		}
+	}
+}
+
 // TestByRule checks that a grant by rule has the interaction begin, and covers nothing by itself.
 func TestByRule(t *testing.T) {
 	t.Parallel()

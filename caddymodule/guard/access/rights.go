@@ -16,7 +16,8 @@ type Rights struct {
 	// Missing says why some scopes grant nothing, for errors: see [Holder.Missing]. Empty if none does.
 	Missing string
 
-	all smart.Permission // on all types, in whole
+	all    smart.Permission // on all types, in whole
+	judged bool             // see Judged
 }
 
 // New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
@@ -47,11 +48,26 @@ func (r *Rights) With(g Grant) *Rights {
 	return &more
 }
 
+// Judged are the rights where a site's rules judge each resource: what grants are about in whole, is not so any more.
+func (r *Rights) Judged() *Rights {
+	judged := *r
+	judged.judged = true
+	return &judged
+}
+
 // All are the permissions that some grant gives on all resources of all types.
-func (r *Rights) All() smart.Permission { return r.all }
+func (r *Rights) All() smart.Permission {
+	if r.judged {
+		return 0
+	}
+	return r.all
+}
 
 // Whole reports whether one grant covers all resources of a type.
 func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
+	if r.judged {
+		return false
+	}
 	if r.all&p == p {
 		return true
 	}

@@ -68,7 +68,10 @@ func (x *exchange) underPolicies(ctx context.Context, c call, i interaction.Inte
 	defer func() { x.judgement, x.rights, x.known = judgement, rights, known }()
 	x.judgement, x.known = j, nil
 	if j.Effect == policy.Allow || j.MayAllow() {
-		x.rights = rights.With(allowed(j, i))
+		x.rights = x.rights.With(allowed(j, i))
+	}
+	if j.MayDeny() {
+		x.rights = x.rights.Judged()
 	}
 	return answer()
 }
