@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // bundle is a Bundle, of which the resources stay text.
@@ -28,7 +30,9 @@ type link struct {
 type entry struct {
 	fullURL  string
 	resource []byte
-	mode     string // search.mode
+	parsed   resource.Resource  // if it was read to be judged
+	ranks    []searchparam.Rank // by the keys of _sort, if they were asked for
+	mode     string             // search.mode
 	search   []byte
 	request  []byte
 	response []byte
@@ -63,6 +67,24 @@ func parseBundle(text []byte) (*bundle, error) {
 		err = fmt.Errorf("resourceType %q where a Bundle should be", b.resourceType)
 	}
 	return b, err
+}
+
+// parseJudged is parseBundle with all resources read.
+func (x *exchange) parseJudged(text []byte) (*bundle, error) {
+	b, err := parseBundle(text)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.mode == "outcome" {
+			continue
+		}
+		if e.parsed, err = resource.Parse(e.resource, x.BaseURL); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
 }
 
 func number(c *rawjson.Cursor) (int, error) {

@@ -2,31 +2,110 @@ package enforce
 
 import (
 	"bytes"
+	"context"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// reachable are the included entries that the client could have come to by itself: named by a match or by another
-// such entry, or naming one. The rest came over a resource that is withheld, and would tell what that one names.
-func reachable(matches, included []entry) []entry {
-	nodes := make([]node, 0, len(matches)+len(included))
-	for _, e := range matches {
-		nodes = append(nodes, nodeOf(e))
+// included are the other entries that come along with the matches of a page, each once.
+func (m *merge) included(ctx context.Context) ([]entry, error) {
+	others := m.others
+	for _, from := range m.sources {
+		if from.loaded {
+			others = append(others, from.others...)
+		}
 	}
+	if !m.s.judged || len(others) == 0 {
+		return others, nil
+	}
+	w := newWeb(m.matches)
+	var candidates []candidate
+	for _, e := range others {
+		c := candidate{entry: e, node: nodeOf(e)}
+		if w.ids[c.id] {
+			continue
+		}
+		var err error
+		if c.searched, err = m.s.x.covered(ctx, e.parsed, m.s.grantsFor(e.parsed.Type, smart.Search)); err != nil {
+			return nil, err
+		}
+		if !c.searched {
+			if c.read, err = m.s.x.covered(ctx, e.parsed, m.s.grantsFor(e.parsed.Type, smart.Read)); err != nil {
+				return nil, err
+			}
+		}
+		if c.searched || c.read {
+			candidates = append(candidates, c)
+		}
+	}
+	return w.reach(candidates), nil
+}
+
+// remember notes that a match is in the context of the grants that cover it, because what comes along may depend on it.
+func (s *search) remember(res resource.Resource) {
+	for _, g := range s.grantsFor(res.Type, smart.Search) {
+		in := access.Grant{Type: smart.AnyType, Patient: g.Patient}
+		if v := s.x.rights.Covers(in, res); v.Covered && len(v.Needed) == 0 {
+			if s.x.known == nil {
+				s.x.known = map[known]bool{}
+			}
+			s.x.known[known{interaction.Reference{Type: res.Type, ID: res.ID}, g.Patient}] = true
+		}
+	}
+}
+
+// candidate is an entry that may be seen, if the client could have come to it.
+type candidate struct {
+	entry
+	node
+	searched bool // a scope lets the client search for it
+	read     bool // a scope lets the client read it, if it knows the id
+}
+
+// web are the resources that the client could have come to by itself: those of the matches, those that one of the web
+// names, and those that name one. The rest came over a resource that is withheld, and would tell what that one names.
+type web struct {
+	ids   map[string]bool
+	named map[string]bool
+}
+
+func newWeb(matches []entry) web {
+	w := web{map[string]bool{}, map[string]bool{}}
+	for _, e := range matches {
+		w.add(nodeOf(e))
+	}
+	return w
+}
+
+func (w web) add(n node) {
+	w.ids[n.id] = true
+	for _, name := range n.names {
+		w.named[name] = true
+	}
+}
+
+// reach adds the entries that can be come to.
+func (w web) reach(candidates []candidate) []entry {
 	var kept []entry
 	for grown := true; grown; {
 		grown = false
-		for i, e := range included {
-			if e.resource == nil {
-				continue
-			}
-			n := nodeOf(e)
-			if n.touches(nodes) {
-				nodes, kept, grown = append(nodes, n), append(kept, e), true
-				included[i].resource = nil
+		rest := candidates[:0]
+		for _, c := range candidates {
+			switch {
+			case w.ids[c.id]:
+			case w.named[c.id] || c.searched && c.namesAny(w.ids):
+				w.add(c.node)
+				kept, grown = append(kept, c.entry), true
+			default:
+				rest = append(rest, c)
 			}
 		}
+		candidates = rest
 	}
 	return kept
 }
@@ -34,12 +113,13 @@ func reachable(matches, included []entry) []entry {
 // node is a resource and what it names.
 type node struct {
 	id    string // Type/id
-	names map[string]bool
+	names []string
 }
 
-func (n node) touches(others []node) bool {
-	for _, o := range others {
-		if n.names[o.id] || o.names[n.id] {
+// namesAny reports whether the resource names one of those given.
+func (n node) namesAny(ids map[string]bool) bool {
+	for _, name := range n.names {
+		if ids[name] {
 			return true
 		}
 	}
@@ -48,26 +128,14 @@ func (n node) touches(others []node) bool {
 
 // nodeOf reads all references of a resource, at any depth.
 func nodeOf(e entry) node {
-	n := node{names: map[string]bool{}}
-	c := rawjson.NewCursor(e.resource).AllowDuplicates()
-	var typ, id string
-	_ = c.Object(func(name []byte) (err error) {
-		switch {
-		case bytes.Equal(name, []byte("resourceType")) && c.Kind() == rawjson.String:
-			typ, err = c.Text()
-		case bytes.Equal(name, []byte("id")) && c.Kind() == rawjson.String:
-			id, err = c.Text()
-		default:
-			err = n.read(c, name)
-		}
-		return err
-	})
-	n.id = typ + "/" + id
+	n := node{id: e.parsed.Type + "/" + e.parsed.ID}
+	_ = n.read(rawjson.NewCursor(e.resource).AllowDuplicates(), nil)
 	return n
 }
 
-// read goes through a value for references.
-func (n node) read(c *rawjson.Cursor, name []byte) error {
+// read goes through a value for references. An address on another server is taken for one here if it ends alike: what
+// it brings is judged in any case.
+func (n *node) read(c *rawjson.Cursor, name []byte) error {
 	switch c.Kind() {
 	case rawjson.Object:
 		return c.Object(func(name []byte) error { return n.read(c, name) })
@@ -79,7 +147,7 @@ func (n node) read(c *rawjson.Cursor, name []byte) error {
 		}
 		text, err := c.Text()
 		if match := resourceURL.FindStringSubmatch(text); match != nil {
-			n.names[withoutVersion(match[1])] = true
+			n.names = append(n.names, withoutVersion(match[1]))
 		}
 		return err
 	}

@@ -2,13 +2,11 @@ package enforce
 
 import (
 	"context"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -18,27 +16,43 @@ const maxTypes = 16
 
 // newSearch plans a search.
 func (x *exchange) newSearch(ctx context.Context, c call, i interaction.Interaction) (*search, error) {
-	s := &search{x: x, c: c}
+	s := &search{x: x, c: c, i: i}
 	var err error
 	if s.branches, err = x.planned(i); err != nil {
 		return nil, err
 	}
 	s.ruled = x.judgement.MayDeny() || slices.ContainsFunc(s.branches, branch.isByRule)
-	bound := s.ruled || len(s.branches) != 1 || len(s.branches[0].grants) == 0 || !s.branches[0].isOpen()
-	rules := searchRules{x: x, s: s, resourceType: i.Type, bound: bound}
-	if s.parameters, err = rules.apply(ctx, i.Parameters); err != nil {
+	rules := searchRules{x: x, s: s, resourceType: i.Type, trust: x.trust(s)}
+	if err := rules.apply(ctx, i.Parameters); err != nil {
 		return nil, err
 	}
-	s.judged = bound || s.includes && x.rights.All()&(smart.Search|smart.Read) == 0
+	s.judged = rules.trust != open || len(s.branches) > 1
 	return s, nil
 }
 
-// isOpen reports whether the branch finds all resources of its type.
-func (b branch) isOpen() bool { return b.patient == "" && len(b.confining) == 0 }
+// trust is how much of a search is left to the FHIR server.
+type trust uint8
 
-// isByRule reports whether the site's rules must say of what the branch finds whether it may be seen.
-func (b branch) isByRule() bool {
-	return slices.ContainsFunc(b.grants, func(g access.Grant) bool { return g.ByRule })
+const (
+	// bound: some scope is about a part of what could be found.
+	bound trust = iota
+	// whole: the scopes are about all resources of the types, but not about all types.
+	whole
+	// open: the scopes are about all resources of all types.
+	open
+)
+
+// trust is how much of a search is left to the FHIR server.
+func (x *exchange) trust(s *search) trust {
+	switch {
+	case s.ruled:
+		return bound
+	case x.rights.All()&smart.Search != 0:
+		return open
+	case len(s.branches) > 0 && !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.isWhole() }):
+		return whole
+	}
+	return bound
 }
 
 // planned are the branches of a search.
@@ -46,17 +60,16 @@ func (x *exchange) planned(i interaction.Interaction) ([]branch, error) {
 	switch {
 	case i.Kind == interaction.CompartmentSearch:
 		return x.plannedInCompartment(i)
+	case i.Kind == interaction.SystemSearch && x.rights.All()&smart.Search != 0:
+		return []branch{{grants: x.rights.For(smart.AnyType, smart.Search)}}, nil
 	case i.Kind == interaction.SystemSearch:
-		return x.plannedInSystem(i)
+		return x.plannedForMany(i)
 	}
 	return x.plannedFor(i, []string{i.Type})
 }
 
 // plannedFor are the branches for types. A type without a scope is left out among others, and refused alone.
 func (x *exchange) plannedFor(i interaction.Interaction, types []string) ([]branch, error) {
-	if len(types) > maxTypes {
-		return nil, forbidden(ErrCostly, "A search may look in %d types at most under these scopes: name them with _type.", maxTypes)
-	}
 	var all []branch
 	for _, t := range types {
 		all = append(all, x.branches(t)...)
@@ -67,61 +80,85 @@ func (x *exchange) plannedFor(i interaction.Interaction, types []string) ([]bran
 	return all, nil
 }
 
-// plannedInSystem are the branches of a search over types. One that covers all is left to the FHIR server.
-func (x *exchange) plannedInSystem(i interaction.Interaction) ([]branch, error) {
-	if x.rights.All()&smart.Search != 0 {
-		return []branch{{grants: x.rights.For(smart.AnyType, smart.Search)}}, nil
+// plannedForMany are the branches for the types that _type names, or else the scopes.
+func (x *exchange) plannedForMany(i interaction.Interaction) ([]branch, error) {
+	types, err := typesOf(i.Parameters)
+	if err != nil {
+		return nil, err
 	}
-	types := typesOf(i.Parameters)
 	if len(types) == 0 {
 		named, anyType := x.rights.Types(smart.Search)
 		if anyType {
-			return nil, forbidden(ErrCostly, "A search of all types needs _type under these scopes, with %d types at most.", maxTypes)
+			return nil, tooCostly("A search of all types needs _type here, with %d types at most.", maxTypes)
 		}
 		types = named
+	}
+	if len(types) > maxTypes {
+		return nil, tooCostly("A search may look in %d types at most here: name them with _type.", maxTypes)
 	}
 	return x.plannedFor(i, types)
 }
 
-// typesOf are the types that _type names.
-func typesOf(parameters []smart.Parameter) []string {
+// typesOf are the types that _type names, each once.
+func typesOf(parameters []smart.Parameter) ([]string, error) {
 	var types []string
 	for _, p := range parameters {
-		if p.Name == "_type" {
-			for name := range strings.SplitSeq(p.Value, ",") {
-				if interaction.IsType(name) {
-					types = append(types, name)
-				}
+		if p.Name != "_type" {
+			continue
+		}
+		for name := range strings.SplitSeq(p.Value, ",") {
+			switch {
+			case !interaction.IsType(name):
+				return nil, invalid(errSearch, "_type names no resource type of FHIR R4.")
+			case !slices.Contains(types, name):
+				types = append(types, name)
 			}
 		}
 	}
-	return types
+	return types, nil
 }
 
-// plannedInCompartment are the branches of a compartment search: the FHIR server's where the type is open, or where it
-// is the compartment to which the scopes are bound anyway.
+// plannedInCompartment are the branches of a search in a compartment: the FHIR server's own search of it where there
+// is one, else one search for each parameter by which resources are in it.
 func (x *exchange) plannedInCompartment(i interaction.Interaction) ([]branch, error) {
-	if i.Type == smart.AnyType && x.rights.All()&smart.Search != 0 || x.rights.Whole(i.Type, smart.Search) {
-		return []branch{{resourceType: i.Type, within: i.Compartment, grants: x.rights.For(i.Type, smart.Search)}}, nil
+	var all []branch
+	var err error
+	switch {
+	case i.Type != smart.AnyType:
+		all, err = x.plannedFor(i, []string{i.Type})
+	case x.rights.All()&smart.Search != 0 && x.CompartmentSearch:
+		return []branch{{resourceType: smart.AnyType, within: i.Compartment, grants: x.rights.For(smart.AnyType, smart.Search)}}, nil
+	default:
+		all, err = x.plannedForMany(i)
 	}
-	types := []string{i.Type}
-	if i.Type == smart.AnyType {
-		var anyType bool
-		if types, anyType = x.rights.Types(smart.Search); anyType {
-			return nil, forbidden(ErrCostly, "A search of all types in a compartment needs _type under these scopes.")
+	var within []branch
+	for _, b := range all {
+		for _, narrowed := range x.narrowed(b, i.Compartment) {
+			within = addBranch(within, narrowed)
 		}
 	}
-	all, err := x.plannedFor(i, types)
-	if err != nil {
-		return nil, err
+	return within, err
+}
+
+// narrowed is a branch within a compartment.
+func (x *exchange) narrowed(b branch, to interaction.Reference) []branch {
+	m, ok := compartment.Members(to.Type, b.resourceType)
+	switch {
+	case to.Type == "Patient" && b.member == to.ID:
+		return []branch{b}
+	case to.Type == b.resourceType:
+		return []branch{b.with(smart.Parameter{Name: "_id", Value: to.ID})}
+	case !ok:
+		return nil
+	case x.CompartmentSearch && b.patient == "":
+		b.within = to
+		return []branch{b}
 	}
-	for n := range all {
-		if i.Compartment.Type != "Patient" || all[n].patient != "" && all[n].patient != i.Compartment.ID {
-			return nil, x.refused(i)
-		}
-		all[n].within = i.Compartment
+	var all []branch
+	for _, name := range m.Params {
+		all = append(all, b.with(smart.Parameter{Name: name, Value: to.String()}))
 	}
-	return all, nil
+	return all
 }
 
 // isFound reports whether a branch before has found a resource as well.
@@ -132,42 +169,4 @@ func (s *search) isFound(res resource.Resource, branch int) bool {
 		}
 	}
 	return false
-}
-
-// total answers a search for the number of matches alone. Several branches cannot tell it without being read whole.
-func (s *search) total(ctx context.Context) (*answer, error) {
-	if s.ruled || len(s.branches) != 1 {
-		return nil, forbidden(ErrOracle, "The number of matches is not told under these scopes: no single search finds them.")
-	}
-	b := s.branches[0]
-	parameters := append(s.parameters[:len(s.parameters):len(s.parameters)], b.confining...)
-	c := searchCall(s.c.method, b.path(), append(parameters, smart.Parameter{Name: "_summary", Value: "count"}))
-	a, err := s.x.ask(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	got, err := s.x.bundleOf(a)
-	if err != nil {
-		return nil, err
-	}
-	out := &bundle{kind: "searchset", total: got.total, links: []link{{Relation: "self", URL: s.x.url(s.c.path, s.c.query)}}}
-	return newAnswer(http.StatusOK, out.text()), nil
-}
-
-// bundleOf reads the answer to a search.
-func (x *exchange) bundleOf(a *answer) (*bundle, error) {
-	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
-		return nil, failed(a)
-	}
-	if !a.succeeded() {
-		return nil, invalid(errSearch, "The FHIR server refuses the search (%s).", strconv.Itoa(a.status))
-	}
-	if err := requireJSON(a); err != nil {
-		return nil, err
-	}
-	b, err := parseBundle(a.body)
-	if err != nil {
-		return nil, withheld(err)
-	}
-	return b, nil
 }

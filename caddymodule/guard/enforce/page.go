@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,20 +24,56 @@ const (
 	pageLifetime = 24 * time.Hour
 )
 
-// page is what a sealed link carries: the search as the client asked it, and how far it has come.
+// maxState bounds what a sealed link carries, because links go into the lines of requests, for which servers have
+// bounds of a few kilobytes.
+const maxState = 4 << 10
+
+// page is what a sealed link carries: the request as the client made it, and how far it has come.
 type page struct {
-	Method string   `json:"m"`
+	Method string   `json:"m,omitempty"`
 	Path   string   `json:"u"`
 	Query  string   `json:"q,omitempty"`
 	Body   string   `json:"f,omitempty"`
 	At     position `json:"a"`
 }
 
-// pageLink is the link to the next page of a search.
-func (x *exchange) pageLink(ctx context.Context, c call, at position) (string, error) {
-	text, err := json.Marshal(page{c.method, c.path, c.query, string(c.body), at})
+// nextLink is the link to the next page.
+func (s *search) nextLink(ctx context.Context, at position) (string, error) {
+	if !slices.ContainsFunc(at.Places, place.isFirst) {
+		return s.x.seal(ctx, begun(s.c, s.i, at))
+	}
+	return s.x.seal(ctx, page{Method: s.c.method, Path: s.c.path, Query: s.c.query, Body: string(s.c.body), At: at})
+}
+
+// begun is what a link carries once all branches have begun: the FHIR server's own links say what is searched for, and
+// of the client's parameters only those are kept that say what is done here.
+func begun(c call, i interaction.Interaction, at position) page {
+	p := page{Path: strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/"), At: at}
+	if i.Kind == interaction.CompartmentSearch {
+		p.Path = i.Path()
+	}
+	p.Query = smart.EncodeParameters(slices.DeleteFunc(slices.Clone(i.Parameters), isNotForPages))
+	return p
+}
+
+// isNotForPages reports whether a parameter is of no use once a search has begun.
+func isNotForPages(p smart.Parameter) bool {
+	name, _, _ := strings.Cut(p.Name, ":")
+	switch name {
+	case "_count", "_include", "_revinclude", "_sort", "_type":
+		return false
+	}
+	return true
+}
+
+// seal is the link that carries a page.
+func (x *exchange) seal(ctx context.Context, p page) (string, error) {
+	text, err := json.Marshal(p)
 	if err != nil {
 		return "", err
+	}
+	if len(text) > maxState {
+		return "", tooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
 	}
 	sealed, err := x.Sealing.Seal(ctx, string(text), x.binding)
 	if err != nil {
@@ -44,7 +82,16 @@ func (x *exchange) pageLink(ctx context.Context, c call, at position) (string, e
 	return x.url(pagePath+sealed, ""), nil
 }
 
-// opened is what a sealed link carries: the search as the client asked it, and how far it has come. A link that is
+// pageLink is the link to a page of an answer that passes as it is.
+func (x *exchange) pageLink(ctx context.Context, c call, at place) (string, error) {
+	i, err := c.interaction()
+	if err != nil {
+		return "", err
+	}
+	return x.seal(ctx, begun(c, i, position{Places: []place{at}}))
+}
+
+// opened is what a sealed link carries: the request as the client made it, and how far it has come. A link that is
 // another token's is not there.
 func (x *exchange) opened(sealed string) (c call, i interaction.Interaction, at position, err error) {
 	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
@@ -58,7 +105,7 @@ func (x *exchange) opened(sealed string) (c call, i interaction.Interaction, at 
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return c, i, at, fmt.Errorf("page link: %w", err)
 	}
-	c = call{method: p.Method, path: p.Path, query: p.Query, body: []byte(p.Body)}
+	c = call{method: cmp.Or(p.Method, http.MethodGet), path: p.Path, query: p.Query, body: []byte(p.Body)}
 	i, err = c.interaction()
 	return c, i, p.At, err
 }
@@ -69,19 +116,28 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (interaction.
 	if err != nil {
 		return i, err
 	}
-	if x.passes(i) && x.leavesPassing(c, i) {
-		x.r.URL = &url.URL{Path: strings.TrimSuffix(x.Base+"/"+at.Path, "/"), RawQuery: at.Query}
+	if len(at.Places) == 1 && !at.isStart() && x.passes(i) && x.leavesPassing(c, i) {
+		x.r.URL = &url.URL{Path: strings.TrimSuffix(x.Base+"/"+at.Places[0].Path, "/"), RawQuery: at.Places[0].Query}
 		x.r.RequestURI = x.r.URL.RequestURI()
 		return i, x.pass(w, c, i)
 	}
 	a, err := x.underPolicies(x.r.Context(), c, i, func() (*answer, error) {
-		s, err := x.newSearch(x.r.Context(), c, i)
-		if err != nil {
-			return nil, err
-		}
-		return s.page(x.r.Context(), at)
+		return x.page(x.r.Context(), c, i, at, x.url(pagePath+sealed, ""))
 	})
 	return i, x.finish(w, a, err)
+}
+
+// page answers with the page at a position.
+func (x *exchange) page(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
+	switch i.Kind {
+	case interaction.InstanceHistory, interaction.TypeHistory, interaction.SystemHistory:
+		return x.historyPage(ctx, c, i, at, self)
+	}
+	s, err := x.newSearch(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	return s.page(ctx, at, self)
 }
 
 // url is the address of a path below the FHIR base, as clients know it.
@@ -99,26 +155,37 @@ func (x *exchange) url(path, query string) string {
 
 var errForeignLink = errors.New("link of the FHIR server that leads elsewhere")
 
-// local is a link of the FHIR server as path and query below the FHIR base. The server's own base is what remains of
-// the self link, or else of the link, without the path that was asked for.
-func (x *exchange) local(next, self string, at position, s *search) (path, query string, err error) {
-	asked := at.Path
-	if at.Path == "" && at.Query == "" {
-		asked = s.branches[at.Branch].path()
+// place is where a link of the FHIR server to a branch's next page leads.
+func (s *search) place(next, self string, branch int, from place) (place, error) {
+	asked := from.Path
+	if from.isFirst() {
+		asked = s.branches[branch].path()
 	}
-	u, err := url.Parse(next)
+	return s.x.local(next, self, asked, from)
+}
+
+// local is where a link of the FHIR server to a next page leads, which is no page that has been.
+func (x *exchange) local(next, self, asked string, from place) (place, error) {
+	to, ok := localTo(next, self, asked)
+	if !ok || to.isFirst() || to.Path == from.Path && to.Query == from.Query {
+		return place{}, withheld(errForeignLink)
+	}
+	return to, nil
+}
+
+// localTo is where a link of the FHIR server leads below its base, which is what its own link has before the path that
+// was asked for, or else the link before the first segment that is a resource type.
+func localTo(address, self, asked string) (place, bool) {
+	u, err := url.Parse(address)
 	if err != nil {
-		return "", "", withheld(err)
+		return place{}, false
 	}
 	base, ok := baseOf(self, asked)
 	if !ok {
-		base, ok = baseOf(next, asked)
+		base = beforeType(u.Path)
 	}
 	rest, below := strings.CutPrefix(u.Path, base)
-	if !ok || !below || rest != "" && rest[0] != '/' {
-		return "", "", withheld(fmt.Errorf("%w: %s", errForeignLink, next))
-	}
-	return strings.Trim(rest, "/"), u.RawQuery, nil
+	return place{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
 }
 
 // baseOf is the path of a link without the path that was asked for.
@@ -127,12 +194,23 @@ func baseOf(link, asked string) (string, bool) {
 	if err != nil || link == "" {
 		return "", false
 	}
-	if asked == "" {
-		return strings.TrimSuffix(u.Path, "/"), true
-	}
 	path := strings.TrimSuffix(strings.TrimSuffix(u.Path, "/_search"), "/")
-	base, ok := strings.CutSuffix(path, "/"+asked)
-	return base, ok
+	if asked == "" {
+		return path, true
+	}
+	return strings.CutSuffix(path, "/"+asked)
+}
+
+// beforeType is a path up to its first segment that is a resource type.
+func beforeType(path string) string {
+	at := 0
+	for segment := range strings.SplitSeq(path, "/") {
+		if interaction.IsType(segment) {
+			return strings.TrimSuffix(path[:at], "/")
+		}
+		at += len(segment) + 1
+	}
+	return strings.TrimSuffix(path, "/")
 }
 
 // resourceURL finds the resource in an address: its type, id and version.
@@ -168,18 +246,6 @@ func (x *exchange) localizeEntries(entries []entry) {
 			entries[i].fullURL = local
 		}
 	}
-}
-
-// encode writes parameters as a query.
-func encode(parameters []smart.Parameter) string {
-	var b strings.Builder
-	for i, p := range parameters {
-		if i > 0 {
-			b.WriteByte('&')
-		}
-		b.WriteString(url.QueryEscape(p.Name) + "=" + url.QueryEscape(p.Value))
-	}
-	return b.String()
 }
 
 // joined is two parts of a path.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -14,6 +14,9 @@ import (
 // passes reports whether a request goes to the next handler as it is, and its answer to the client: some scope is about
 // every resource that they can hold.
 func (x *exchange) passes(i interaction.Interaction) bool {
+	if refusePaging(i.Parameters) != nil || i.Kind == interaction.CompartmentSearch && !x.CompartmentSearch {
+		return false
+	}
 	switch i.Kind {
 	case interaction.Read, interaction.VRead, interaction.InstanceHistory:
 		return x.rights.Whole(i.Type, smart.Read)
@@ -34,25 +37,21 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 
 // isPlain reports whether a search is by the elements of its own type alone.
 func isPlain(i interaction.Interaction) bool {
-	for _, p := range i.Parameters {
-		name, _, modified := strings.Cut(p.Name, ":")
-		if strings.Contains(p.Name, ".") || strings.HasPrefix(name, "_") && !isHarmless[name] || modified && isType(p.Name) {
+	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
+		name, modifier, _ := strings.Cut(p.Name, ":")
+		switch {
+		case isHarmless[p.Name]:
 			return false
+		case p.Name == "_sort":
+			return !isPlainOrder(i.Type, p.Value)
 		}
-	}
-	return i.Type != smart.AnyType
+		return telling[name] != "" || checkPlain(i.Type, name, modifier, p.Value) != nil
+	})
 }
 
-// isHarmless are the parameters with an underscore that tell of no other type.
+// isHarmless are the parameters that say how an answer is to be, and tell of no other type.
 var isHarmless = map[string]bool{
-	"_id": true, "_lastUpdated": true, "_tag": true, "_profile": true, "_security": true, "_source": true, "_count": true,
-	"_sort": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
-}
-
-// isType reports whether a parameter's modifier is a type: a chain may follow.
-func isType(name string) bool {
-	_, modifier, _ := strings.Cut(name, ":")
-	return interaction.IsType(modifier)
+	"_count": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
 }
 
 // pass has the next handler answer the client's request as it is. Only addresses become ours: those of resources in
@@ -171,9 +170,9 @@ func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []b
 	self := linked(links, "self")
 	kept := []link{{"self", x.url(c.path, c.query)}}
 	for _, l := range links {
-		path, query, ok := localTo(l.URL, self, asked)
+		at, ok := localTo(l.URL, self, asked)
 		if ok && l.Relation != "self" {
-			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, position{Path: path, Query: query})
+			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, at)
 			if err != nil {
 				return nil, err
 			}
@@ -186,18 +185,4 @@ func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []b
 	writeLinks(&out, kept)
 	out.Write(body[at.to:])
 	return out.Bytes(), nil
-}
-
-// localTo is a link of the FHIR server as path and query below the FHIR base.
-func localTo(address, self, asked string) (path, query string, ok bool) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", "", false
-	}
-	base, ok := baseOf(self, asked)
-	if !ok {
-		base, ok = baseOf(address, asked)
-	}
-	rest, below := strings.CutPrefix(u.Path, base)
-	return strings.Trim(rest, "/"), u.RawQuery, ok && below && (rest == "" || rest[0] == '/')
 }

@@ -15,18 +15,27 @@ import (
 type branch struct {
 	resourceType string
 	patient      string                // the compartment to which the path confines; empty for none
-	within       interaction.Reference // the compartment that the client asked for
+	member       string                // the patient to whose compartment path or parameters confine; empty for none
+	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
 	confining    []smart.Parameter     // come on top of the client's
 	grants       []access.Grant        // that cover what is found
 }
 
+// isWhole reports whether all that the branch could find is covered.
+func (b branch) isWhole() bool { return slices.ContainsFunc(b.grants, access.Grant.Whole) }
+
+// isByRule reports whether the site's rules must say of what the branch finds whether it may be seen.
+func (b branch) isByRule() bool {
+	return slices.ContainsFunc(b.grants, func(g access.Grant) bool { return g.ByRule })
+}
+
 // path is where the branch searches.
 func (b branch) path() string {
-	if b.within != (interaction.Reference{}) {
-		return b.within.String() + "/" + b.resourceType
-	}
-	if b.patient != "" {
+	switch {
+	case b.patient != "":
 		return "Patient/" + b.patient + "/" + b.resourceType
+	case b.within != (interaction.Reference{}):
+		return b.within.String() + "/" + b.resourceType
 	}
 	return b.resourceType
 }
@@ -34,7 +43,8 @@ func (b branch) path() string {
 // branches are the searches for a type that together find what the rights cover, and nothing else.
 func (x *exchange) branches(resourceType string) []branch {
 	if x.rights.Whole(resourceType, smart.Search) {
-		return []branch{{resourceType: resourceType, grants: x.rights.For(resourceType, smart.Search)}}
+		grants := slices.DeleteFunc(x.rights.For(resourceType, smart.Search), func(g access.Grant) bool { return !g.Whole() })
+		return []branch{{resourceType: resourceType, grants: grants}}
 	}
 	var all []branch
 	for _, g := range x.rights.For(resourceType, smart.Search) {
@@ -59,6 +69,7 @@ func (x *exchange) confined(resourceType string, g access.Grant) []branch {
 	case access.Unassigned:
 		return []branch{plain.with(own), plain.with(smart.Parameter{Name: missingPatient, Value: "true"})}
 	}
+	plain.member = g.Patient
 	if resourceType == "Patient" {
 		return []branch{plain.with(smart.Parameter{Name: "_id", Value: g.Patient})}
 	}
@@ -86,8 +97,13 @@ func (b branch) with(p smart.Parameter) branch {
 	return b
 }
 
-// addBranch adds a branch, or joins it with one that differs in the value of one parameter alone: a comma says or.
+// addBranch adds a branch, unless another one finds all of it. It takes the place of those of which it finds all, and
+// is joined with one that differs in the value of one parameter alone: a comma says or.
 func addBranch(all []branch, b branch) []branch {
+	if slices.ContainsFunc(all, func(other branch) bool { return other.findsAllOf(b) }) {
+		return all
+	}
+	all = slices.DeleteFunc(all, b.findsAllOf)
 	for i, other := range all {
 		if joined, ok := other.join(b); ok {
 			all[i] = joined
@@ -97,9 +113,37 @@ func addBranch(all []branch, b branch) []branch {
 	return append(all, b)
 }
 
+// isBeside reports whether two branches are about the same type and the same compartment that the client asked for.
+func (b branch) isBeside(o branch) bool {
+	return b.resourceType == o.resourceType && b.within == o.within
+}
+
+// findsAllOf reports whether the branch finds all that another one finds, as far as their conditions show.
+func (b branch) findsAllOf(o branch) bool {
+	return b.isBeside(o) && (b.patient == "" || b.patient == o.patient) &&
+		!slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !slices.Contains(o.confining, p) })
+}
+
+// intersect makes the branch one that finds what another one finds too. Of two compartments no search does.
+func (b *branch) intersect(o branch) bool {
+	if b.patient != "" && o.patient != "" && b.patient != o.patient || b.within != o.within {
+		return false
+	}
+	if o.patient != "" {
+		b.patient = o.patient
+	}
+	b.confining = slices.Clip(b.confining)
+	for _, p := range o.confining {
+		if !slices.Contains(b.confining, p) {
+			b.confining = append(b.confining, p)
+		}
+	}
+	return true
+}
+
 // join is the branch that finds what either of two finds.
 func (b branch) join(o branch) (branch, bool) {
-	if b.patient != o.patient || len(b.confining) != len(o.confining) {
+	if !b.isBeside(o) || b.patient != o.patient || b.member != o.member || len(b.confining) != len(o.confining) {
 		return b, false
 	}
 	differing := -1

@@ -158,7 +158,7 @@ func TestPoliciesTotal(t *testing.T) {
 	}
 	for _, target := range []string{"Observation", "Observation?_total=accurate", "Observation?_count=1"} {
 		var b bundle
-		if err := json.NewDecoder(g.get(reader, target).Body).Decode(&b); err != nil || b.Total != nil {
+		if err := json.NewDecoder(g.get(reader, target).Body).Decode(&b); err != nil || b.Total != nil && (*b.Total != len(b.Entry) || b.next() != "") {
 			t.Errorf("%s: total %v, %v", target, b.Total, err)
 		}
 	}

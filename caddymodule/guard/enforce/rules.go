@@ -7,90 +7,178 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// searchRules say which parameters of a search go on to the FHIR server. Under scopes that are bound, none may that
-// could tell of resources that are not covered: by what is found, how much, or in which order.
+// searchRules say which parameters of a search go on to the FHIR server. Unless it is open, none may that could tell of
+// resources that are not covered: by what is found, how much, or in which order.
+//
+// R4's parameters of a type compare what is in the resource itself, which the client may see anyway, so they go on.
 type searchRules struct {
 	x            *exchange
 	s            *search
 	resourceType string
-	bound        bool
+	trust        trust
+}
+
+// telling are the parameters that tell of other resources, with the reason.
+var telling = map[string]string{
+	"_filter":        "it can ask about any resource",
+	"_list":          "it tells what a List holds",
+	"_query":         "only the FHIR server knows what it asks",
+	"_graph":         "only the FHIR server knows what it brings along",
+	"_text":          "the order of what it finds tells how common words are in all records",
+	"_content":       "the order of what it finds tells how common words are in all records",
+	"_score":         "it tells how common words are in all records",
+	"_contained":     "a resource inside another one cannot be judged by itself",
+	"_containedType": "a resource inside another one cannot be judged by itself",
+}
+
+// paging are the parameters by which FHIR servers link pages, in small letters. Who has such a link may read the page
+// on many servers, so only we follow them.
+var paging = []string{
+	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
+	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
+	"queryid", "searchid",
+}
+
+// refusePaging refuses the FHIR server's own links.
+func refusePaging(parameters []smart.Parameter) error {
+	for _, p := range parameters {
+		name, _, _ := strings.Cut(p.Name, ":")
+		if slices.Contains(paging, strings.ToLower(name)) {
+			return forbidden(ErrOracle, "Pages are reached by the links of a search, not by the parameter %s.", name)
+		}
+	}
+	return nil
 }
 
 // apply takes out the parameters that are done here, and refuses those that tell too much.
-func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) ([]smart.Parameter, error) {
-	var passed []smart.Parameter
-	for _, p := range parameters {
-		more, err := r.one(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		passed = append(passed, more...)
+func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) error {
+	if err := refusePaging(parameters); err != nil {
+		return err
 	}
-	return passed, nil
+	r.s.includes = slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
+		return strings.HasPrefix(p.Name, "_include") || strings.HasPrefix(p.Name, "_revinclude")
+	})
+	for _, p := range parameters {
+		passed, heeded, err := r.one(ctx, p)
+		if err != nil {
+			return err
+		}
+		r.s.parameters = append(r.s.parameters, passed...)
+		if heeded {
+			r.s.asked = append(r.s.asked, p)
+		}
+	}
+	return nil
 }
 
-// one is what a parameter becomes.
-func (r searchRules) one(_ context.Context, p smart.Parameter) ([]smart.Parameter, error) {
+// one is what a parameter becomes, and whether it counts.
+func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart.Parameter, heeded bool, err error) {
 	as := []smart.Parameter{p}
-	name, modifier, _ := strings.Cut(p.Name, ":")
-	switch name {
+	switch p.Name {
 	case "_format", "_pretty":
-		return nil, nil
-	case "_type":
-		if r.s.branches[0].path() == "" {
-			return as, nil
-		}
-		return nil, nil
+		return nil, false, nil
 	case "_count":
-		n, err := strconv.Atoi(p.Value)
-		if err != nil || n < 0 {
-			return nil, invalid(errSearch, "_count is no number.")
-		}
-		r.s.count, r.s.onlyTotal = n, r.s.onlyTotal || n == 0
-		return nil, nil
-	case "_include", "_revinclude":
-		r.s.includes = true
-		return as, nil
+		return nil, true, r.count(p.Value)
 	case "_summary":
 		if p.Value == "count" {
 			r.s.onlyTotal = true
-			return nil, nil
+			return nil, true, nil
 		}
-	}
-	if !r.bound {
-		return as, nil
-	}
-	switch name {
-	case "_summary", "_elements":
-		return nil, nil
-	case "_total", "_text", "_content":
-		return as, nil
+	case "_type":
+		if r.trust == open && r.resourceType == "" {
+			return as, true, nil
+		}
+		return nil, true, r.checkType()
+	case "_total":
+		r.s.accurate = p.Value == "accurate"
+		if len(r.s.branches) > 1 {
+			return nil, true, nil
+		}
+		return as, true, nil
 	case "_sort":
-		return as, r.checkSort(p.Value)
+		return as, true, r.sort(p.Value)
 	}
-	if strings.Contains(p.Name, ".") || strings.HasPrefix(name, "_has") {
-		return nil, forbidden(ErrOracle, "Chained searches are not allowed under these scopes.")
+	if r.trust == open {
+		return as, true, nil
 	}
-	parameter, ok := searchparam.Lookup(r.resourceType, name)
-	if !ok {
-		return nil, forbidden(ErrOracle, "The search parameter %s is not allowed under these scopes.", strconv.Quote(name))
-	}
-	if parameter.Kind == searchparam.Reference && slices.Contains([]string{"above", "below"}, modifier) {
-		return nil, forbidden(ErrOracle, "The modifier :%s of a reference is not allowed under these scopes.", modifier)
-	}
-	return as, nil
+	return r.confined(ctx, p)
 }
 
-// checkSort refuses an order by anything but the resource's own elements.
-func (r searchRules) checkSort(value string) error {
-	for key := range strings.SplitSeq(value, ",") {
-		key = strings.TrimPrefix(key, "-")
-		if p, ok := searchparam.Lookup(r.resourceType, key); !ok || p.Kind == searchparam.Reference {
-			return forbidden(ErrOracle, "_sort by %s is not allowed under these scopes.", strconv.Quote(key))
+func (r searchRules) count(value string) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		return invalid(errSearch, "_count is no number.")
+	}
+	r.s.count, r.s.onlyTotal = n, r.s.onlyTotal || n == 0
+	return nil
+}
+
+// checkType refuses _type where it is not for: a search by type has its type in the path.
+func (r searchRules) checkType() error {
+	if r.resourceType != "" && r.resourceType != smart.AnyType {
+		return invalid(errSearch, "_type is for searches over several types.")
+	}
+	return nil
+}
+
+// confined is what a parameter becomes in a search that is not open.
+func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []smart.Parameter, heeded bool, err error) {
+	as := []smart.Parameter{p}
+	name, modifier, _ := strings.Cut(p.Name, ":")
+	switch {
+	case name == "_include", name == "_revinclude":
+		return as, true, checkInclude(modifier)
+	case name == "_summary", name == "_elements":
+		// An answer without all its elements cannot be judged.
+		if r.trust == bound || r.s.includes || modifier != "" {
+			return nil, false, nil
 		}
+		return as, true, nil
+	case name == "_contained" && p.Value == "false":
+		return nil, false, nil
+	case telling[name] != "":
+		return nil, false, forbidden(ErrOracle, "%s is not allowed under these scopes: %s.", name, telling[name])
+	case name == "_has", strings.Contains(p.Name, "."):
+		as, err = r.chained(ctx, p)
+		return as, true, err
+	}
+	return as, true, checkPlain(r.resourceType, name, modifier, p.Value)
+}
+
+func checkInclude(modifier string) error {
+	if modifier != "" && modifier != "iterate" && modifier != "recurse" {
+		return invalid(errSearch, "An include has no such modifier; there are :iterate and :recurse.")
+	}
+	return nil
+}
+
+// modifiers are those that compare what is in the resource itself, by kinds of parameters; all kinds have :missing.
+var modifiers = map[searchparam.Kind][]string{
+	searchparam.String:    {"exact", "contains", "nickname"},
+	searchparam.Token:     {"not", "text", "of-type", "above", "below", "in", "not-in"},
+	searchparam.URI:       {"above", "below"},
+	searchparam.Reference: {"identifier"},
+}
+
+// checkPlain refuses what compares more than what is in a resource of the type itself. The modifiers that ask a
+// terminology do so of value sets, which are about no patient; but named by an id one could be any resource.
+func checkPlain(resourceType, name, modifier, value string) error {
+	parameter, ok := searchparam.Lookup(resourceType, name)
+	switch {
+	case !ok:
+		return forbidden(ErrOracle, "The search parameter %s is not allowed under these scopes: it is none of FHIR R4's for the type.", strconv.Quote(name))
+	case modifier == "", modifier == "missing":
+		return nil
+	case parameter.Kind == searchparam.Reference && interaction.IsType(modifier):
+		return nil
+	case !slices.Contains(modifiers[parameter.Kind], modifier):
+		return forbidden(ErrOracle, "The modifier :%s of %s is not allowed under these scopes: it may look at other resources.", modifier, name)
+	case (modifier == "in" || modifier == "not-in") && !strings.Contains(value, ":"):
+		return forbidden(ErrOracle, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
 	}
 	return nil
 }

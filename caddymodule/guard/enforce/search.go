@@ -15,13 +15,25 @@ import (
 type search struct {
 	x          *exchange
 	c          call // the client's
+	i          interaction.Interaction
 	branches   []branch
-	parameters []smart.Parameter // the client's, without those that are done here
+	parameters []smart.Parameter // that go to the FHIR server with every branch
+	asked      []smart.Parameter // the client's, as far as they are heeded
+	order      []sortKey         // by which the branches' results are merged
 	count      int               // _count; 0 if the client did not say
 	onlyTotal  bool              // _summary=count or _count=0
+	accurate   bool              // _total=accurate
+	nothing    bool              // a chain has found nothing, so neither does the search
 	judged     bool              // entries are looked at one by one
 	includes   bool              // entries other than matches may come
 	ruled      bool              // the site's rules judge each match, so that the server's total tells too much
+	grants     map[granted][]access.Grant
+}
+
+// granted is what grants are looked up by.
+type granted struct {
+	resourceType string
+	permission   smart.Permission
 }
 
 // search answers a search by type, in a compartment, or of the system.
@@ -30,98 +42,84 @@ func (x *exchange) search(ctx context.Context, c call, i interaction.Interaction
 	if err != nil {
 		return nil, err
 	}
-	if s.onlyTotal {
-		return s.total(ctx)
+	self := x.url(i.Path(), smart.EncodeParameters(s.asked))
+	if i.Kind == interaction.SystemSearch {
+		self = x.url("", smart.EncodeParameters(s.asked))
 	}
-	return s.page(ctx, position{})
-}
-
-// position is how far the pages of a search have come.
-type position struct {
-	// Branch is the one that is next.
-	Branch int `json:"b,omitempty"`
-	// Path and Query are the next page of the branch on the FHIR server. Empty: the branch has not begun.
-	Path  string `json:"p,omitempty"`
-	Query string `json:"q,omitempty"`
+	if s.onlyTotal {
+		return s.countAlone(ctx, self)
+	}
+	return s.page(ctx, s.start(), self)
 }
 
 const (
-	// maxFetches is how many pages of the FHIR server one page of ours is made of, at most.
+	// maxFetches is how many pages of the FHIR server one page of ours is made of, at most, beside one of each branch.
 	maxFetches = 8
-	// defaultCount is how many matches a page of several branches has, if the client does not say.
+	// defaultCount is how many matches a page has that is judged, if the client does not say; maxCount is the most.
 	defaultCount = 50
+	maxCount     = 1000
 )
 
 // page answers with the matches from a position on.
-func (s *search) page(ctx context.Context, at position) (*answer, error) {
-	out := &bundle{kind: "searchset", total: -1}
-	matches, exact := 0, at == position{}
-	for fetched := 0; at.Branch < len(s.branches) && fetched < maxFetches; fetched++ {
-		got, err := s.fetch(ctx, at, matches)
+func (s *search) page(ctx context.Context, from position, self string) (*answer, error) {
+	m, err := s.merged(from)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.fill(ctx, s.pageSize()); err != nil {
+		return nil, err
+	}
+	others, err := m.included(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &bundle{kind: "searchset", entries: s.localized(slices.Concat(m.matches, others))}
+	out.links = []link{{Relation: "self", URL: self}}
+	to := m.position()
+	if out.total, err = s.total(ctx, m, from.isStart(), to.isEnd()); err != nil {
+		return nil, err
+	}
+	if !to.isEnd() {
+		next, err := s.nextLink(ctx, to)
 		if err != nil {
 			return nil, err
 		}
-		kept, dropped, err := s.kept(ctx, got, at.Branch)
-		if err != nil {
-			return nil, err
-		}
-		out.entries = append(out.entries, kept...)
-		matches += matchesOf(kept)
-		exact = exact && dropped == 0
-		if exact && !s.ruled && len(s.branches) == 1 {
-			out.total = got.total
-		}
-		if at, err = s.after(at, got); err != nil {
-			return nil, err
-		}
-		if s.isEnough(at, matches) {
-			break
-		}
+		out.links = append(out.links, link{Relation: "next", URL: next})
 	}
-	return s.finish(ctx, out, at)
+	return newAnswer(http.StatusOK, out.text()), nil
 }
 
-// isEnough reports whether a page is full. A branch that has begun decides itself how long its pages are, so it goes
-// on only while there is nothing to show.
-func (s *search) isEnough(at position, matches int) bool {
-	if at.Path != "" || at.Query != "" {
-		return matches > 0
-	}
-	return matches >= s.pageSize()
-}
-
+// pageSize is how many matches a page has. What is not judged is as long as the FHIR server has it.
 func (s *search) pageSize() int {
-	if s.count > 0 {
-		return s.count
+	switch {
+	case s.count > 0:
+		return min(s.count, maxCount)
+	case s.judged:
+		return defaultCount
 	}
-	return defaultCount
+	return 0
 }
 
-// fetch asks the FHIR server for the page at a position.
-func (s *search) fetch(ctx context.Context, at position, matches int) (*bundle, error) {
-	c := call{method: http.MethodGet, path: at.Path, query: at.Query}
-	if at.Path == "" && at.Query == "" {
-		c = s.branchCall(s.branches[at.Branch], matches)
+// fetch asks the FHIR server for a page of a branch.
+func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, error) {
+	c := get(at.Path, at.Query)
+	if at.isFirst() {
+		parameters := slices.Concat(s.parameters, s.branches[branch].confining)
+		if n := s.pageSize(); n > 0 {
+			parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(n)})
+		}
+		c = searchCall(s.c.method, s.branches[branch].path(), parameters)
 	}
 	a, err := s.x.ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return s.x.bundleOf(a)
+	return s.x.bundleOf(a, s.judged)
 }
 
-// branchCall is the search of a branch, by the client's method: who sends parameters in a body keeps them out of logs.
-func (s *search) branchCall(b branch, matches int) call {
-	parameters := slices.Concat(s.parameters, b.confining)
-	if s.count > 0 || len(s.branches) > 1 {
-		parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(s.pageSize() - matches)})
-	}
-	return searchCall(s.c.method, b.path(), parameters)
-}
-
-// searchCall is a search in parts.
+// searchCall is a search in parts. One that came in a body goes on in a body, which keeps it out of logs.
 func searchCall(method, path string, parameters []smart.Parameter) call {
-	text := encode(parameters)
+	text := smart.EncodeParameters(parameters)
 	if method != http.MethodPost {
 		return get(path, text)
 	}
@@ -129,90 +127,79 @@ func searchCall(method, path string, parameters []smart.Parameter) call {
 	return call{method: http.MethodPost, path: joined(path, "_search"), header: header, body: []byte(text)}
 }
 
-// after is the position behind a page.
-func (s *search) after(at position, got *bundle) (position, error) {
-	next := got.linked("next")
-	if next == "" {
-		return position{Branch: at.Branch + 1}, nil
-	}
-	path, query, err := s.x.local(next, got.linked("self"), at, s)
-	return position{Branch: at.Branch, Path: path, Query: query}, err
-}
-
-// kept are the entries of a branch's page that the client may see, and how many matches were dropped: those that an
-// earlier branch has found as well, and those that the server should not have found.
-func (s *search) kept(ctx context.Context, got *bundle, branch int) (kept []entry, dropped int, err error) {
-	if !s.judged {
-		s.x.localizeEntries(got.entries)
-		return got.entries, 0, nil
-	}
-	var included []entry
-	for _, e := range got.entries {
-		if e.mode == "outcome" {
-			continue
-		}
-		ok, err := s.keeps(ctx, e, branch)
-		switch {
-		case err != nil:
-			return nil, 0, err
-		case ok && e.mode == "include":
-			included = append(included, e)
-		case ok:
-			kept = append(kept, e)
-		case e.mode != "include":
-			dropped++
-		}
-	}
-	if len(included) > 0 {
-		kept = append(kept, reachable(kept, included)...)
-	}
-	s.x.localizeEntries(kept)
-	return kept, dropped, nil
-}
-
-// keeps reports whether an entry may be seen.
-func (s *search) keeps(ctx context.Context, e entry, branch int) (bool, error) {
-	res, err := s.x.parse(e.resource)
-	if err != nil {
-		return false, err
-	}
-	if e.mode == "include" {
-		return s.x.covered(ctx, res, s.includeGrants(res.Type))
-	}
-	if s.isFound(res, branch) {
+// keeps reports whether a match of a branch may be seen, and has not been found by an earlier one. What the FHIR server
+// finds beyond the branch is dropped.
+func (s *search) keeps(ctx context.Context, e *entry, branch int) (bool, error) {
+	b := s.branches[branch]
+	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.parsed.Type {
 		return false, nil
 	}
-	return s.x.covered(ctx, res, s.x.rights.For(res.Type, smart.Search))
+	if len(s.branches) > 1 && (!b.finds(e.parsed) || s.isFound(e.parsed, branch)) {
+		return false, nil
+	}
+	ok, err := s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search))
+	if ok && s.includes {
+		s.remember(e.parsed)
+	}
+	return ok, err
 }
 
-// includeGrants are the grants for what comes along with matches: what may be searched, and what may be read, since
-// the match names it.
-func (s *search) includeGrants(resourceType string) []access.Grant {
-	return slices.Concat(s.x.rights.For(resourceType, smart.Search), s.x.rights.For(resourceType, smart.Read))
-}
-
-func matchesOf(entries []entry) int {
-	n := 0
-	for _, e := range entries {
-		if e.mode != "include" {
-			n++
+// localized are the entries as clients are to see them. Of a judged one nothing is said but what it is: a score tells
+// how common words are in all records.
+func (s *search) localized(entries []entry) []entry {
+	if !s.judged {
+		s.x.localizeEntries(entries)
+		return entries
+	}
+	for i := range entries {
+		e := &entries[i]
+		e.fullURL = s.x.url(e.parsed.Type+"/"+e.parsed.ID, "")
+		e.search = matchMode
+		if e.mode == "include" {
+			e.search = includeMode
 		}
+		e.request, e.response = nil, nil
 	}
-	return n
+	return entries
 }
 
-// finish adds the links.
-func (s *search) finish(ctx context.Context, out *bundle, at position) (*answer, error) {
-	if len(s.branches) > 1 && at.Branch >= len(s.branches) && out.total < 0 {
-		out.total = -1
-	}
-	out.links = []link{{Relation: "self", URL: s.x.url(s.c.path, s.c.query)}}
-	if at.Branch < len(s.branches) {
-		next, err := s.x.pageLink(ctx, s.c, at)
-		if err != nil {
-			return nil, err
+var (
+	matchMode   = []byte(`{"mode":"match"}`)
+	includeMode = []byte(`{"mode":"include"}`)
+)
+
+// grantsFor are the rights' grants, looked up once.
+func (s *search) grantsFor(resourceType string, p smart.Permission) []access.Grant {
+	key := granted{resourceType, p}
+	grants, ok := s.grants[key]
+	if !ok {
+		grants = s.x.rights.For(resourceType, p)
+		if s.grants == nil {
+			s.grants = map[granted][]access.Grant{}
 		}
-		out.links = append(out.links, link{Relation: "next", URL: next})
+		s.grants[key] = grants
 	}
-	return newAnswer(http.StatusOK, out.text()), nil
+	return grants
+}
+
+// bundleOf reads the answer to a search.
+func (x *exchange) bundleOf(a *answer, judged bool) (*bundle, error) {
+	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
+		return nil, failed(a)
+	}
+	if !a.succeeded() {
+		return nil, invalid(errSearch, "The FHIR server refuses the search (%s).", strconv.Itoa(a.status))
+	}
+	if err := requireJSON(a); err != nil {
+		return nil, err
+	}
+	read := parseBundle
+	if judged {
+		read = x.parseJudged
+	}
+	b, err := read(a.body)
+	if err != nil {
+		return nil, withheld(err)
+	}
+	return b, nil
 }

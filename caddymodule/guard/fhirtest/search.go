@@ -53,6 +53,7 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 			p.entries = append(p.entries, found{res, text, "match"})
 		}
 	}
+	sort(p.entries, value(i.Parameters, "_sort"))
 	p.total = len(p.entries)
 	if value(i.Parameters, "_summary") == "count" {
 		p.entries, p.count = nil, 0
@@ -84,6 +85,32 @@ func matches(i interaction.Interaction, res resource.Resource) bool {
 		}
 		ok, err := parameter.Matches(res, p.Value)
 		return !ok || err != nil
+	})
+}
+
+// sort orders by the parameters of _sort. What has no value comes last.
+func sort(entries []found, keys string) {
+	slices.SortStableFunc(entries, func(a, b found) int {
+		for key := range strings.SplitSeq(keys, ",") {
+			name, descending := strings.CutPrefix(key, "-")
+			p, ok := searchparam.Lookup(a.res.Type, name)
+			if !ok {
+				continue
+			}
+			x, y := p.Rank(a.res, descending), p.Rank(b.res, descending)
+			switch {
+			case x.Has && !y.Has:
+				return -1
+			case y.Has && !x.Has:
+				return 1
+			case x.Compare(y) == 0:
+				continue
+			case descending:
+				return y.Compare(x)
+			}
+			return x.Compare(y)
+		}
+		return 0
 	})
 }
 

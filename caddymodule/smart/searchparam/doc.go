@@ -10,6 +10,7 @@
 //	uri.go          uri
 //	date.go         date
 //	quantity.go     number and quantity
+//	order.go        Rank: where a resource stands in a sorted search
 //	decimal.go      numbers with the range that their digits imply
 //	prefix.go       eq, ne, gt, lt, ge, le, sa, eb, ap
 //

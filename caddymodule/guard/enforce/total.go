@@ -1,0 +1,121 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// maxCounted is how many branches of one type may overlap for their matches to be counted, which takes a request for
+// every set of them.
+const maxCounted = 4
+
+var errNoTotal = errors.New("the answer tells no total")
+
+// total is the total of a page: that of the FHIR server if it finds just what may be seen, or what is on the page if
+// nothing else is on others. -1 if none is known to be right.
+func (s *search) total(ctx context.Context, m *merge, first, last bool) (int, error) {
+	switch {
+	case first && last && s.judged:
+		return len(m.matches), nil
+	case !s.judged:
+		return m.told, nil
+	case s.ruled:
+		return -1, nil
+	case first && len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
+		return m.told, nil
+	case first && s.accurate:
+		return s.counted(ctx)
+	}
+	return -1, nil
+}
+
+// countAlone answers a search for the number of matches.
+func (s *search) countAlone(ctx context.Context, self string) (*answer, error) {
+	n, err := s.counted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &bundle{kind: "searchset", total: n, links: []link{{Relation: "self", URL: self}}}
+	return newAnswer(http.StatusOK, out.text()), nil
+}
+
+// isCountable reports whether the FHIR server finds just what may be seen. Of some types it finds more: the rest is
+// dropped from answers, but it would be in a number.
+func (s *search) isCountable() bool {
+	return !slices.ContainsFunc(s.branches, func(b branch) bool {
+		rule := s.x.Shared[b.resourceType]
+		return !b.isWhole() && (rule == access.About || rule == access.Alone || rule == access.SecurityContext)
+	})
+}
+
+// counted is the number of matches, of which those that several branches find count once.
+func (s *search) counted(ctx context.Context) (int, error) {
+	if s.nothing {
+		return 0, nil
+	}
+	if s.ruled || s.judged && !s.isCountable() {
+		return 0, forbidden(ErrOracle, "The number of matches is not told under these scopes: some could be records of others.")
+	}
+	total := 0
+	for rest := s.branches; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].resourceType == rest[0].resourceType {
+			n++
+		}
+		of, err := s.union(ctx, rest[:n])
+		if err != nil {
+			return 0, err
+		}
+		total, rest = total+of, rest[n:]
+	}
+	return total, nil
+}
+
+// union counts what some branches of a type find, by inclusion and exclusion.
+func (s *search) union(ctx context.Context, branches []branch) (int, error) {
+	if len(branches) > maxCounted {
+		return 0, tooCostly("The number of matches is not told under these scopes: too many searches find them.")
+	}
+	total := 0
+	for set := 1; set < 1<<len(branches); set++ {
+		both, sign := branch{}, -1
+		for i, b := range branches {
+			if set&(1<<i) != 0 {
+				sign = -sign
+				if set&(1<<i-1) == 0 {
+					both = b
+				} else if !both.intersect(b) {
+					return 0, tooCostly("The number of matches is not told under these scopes: they are about several patients.")
+				}
+			}
+		}
+		n, err := s.countOf(ctx, both)
+		if err != nil {
+			return 0, err
+		}
+		total += sign * n
+	}
+	return max(total, 0), nil
+}
+
+// countOf asks the FHIR server how much a branch finds.
+func (s *search) countOf(ctx context.Context, b branch) (int, error) {
+	parameters := slices.Concat(s.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
+	a, err := s.x.ask(ctx, searchCall(s.c.method, b.path(), parameters))
+	if err != nil {
+		return 0, err
+	}
+	got, err := s.x.bundleOf(a, false)
+	switch {
+	case err != nil:
+		return 0, err
+	case got.total < 0:
+		return 0, withheld(errNoTotal)
+	}
+	return got.total, nil
+}
