@@ -69,7 +69,7 @@ const (
 // Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are fixed texts without any
 // input, and meant for the client.
 type Error struct {
-	// Status is the HTTP status: 400, 401, 403, 404, 405, 413, 415, 502 or 503.
+	// Status is the HTTP status: 400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 502 or 503.
 	Status int
 	// Code is the error code of RFC 6750 §3.1. Empty if no token was sent, and with 503.
 	Code string
@@ -107,8 +107,12 @@ func (e *Error) IssueType() string {
 		return "forbidden"
 	case e.Status == http.StatusNotFound:
 		return "not-found"
+	case e.Status == http.StatusConflict, e.Status == http.StatusPreconditionFailed:
+		return "conflict"
 	case e.Status == http.StatusRequestEntityTooLarge:
 		return "too-long"
+	case e.Status == http.StatusUnprocessableEntity:
+		return "processing"
 	case e.Status >= http.StatusInternalServerError:
 		return "exception"
 	default:

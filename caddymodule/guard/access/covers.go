@@ -42,19 +42,37 @@ func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 	return r.Shared.inside(res, g.Patient)
 }
 
-// CoversNew is Covers for a resource that a client writes. It must name the grant's patient, and no other one where
-// membership is named: else a record of one patient could be written into another's.
+// CoversNew is Covers for a resource that a client writes, before and after. Under a grant that is bound to a patient it
+// must be that patient's and no other's: what is written into one record must not show in another's.
 func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
-	if g.Patient == "" {
+	if g.Patient == "" || g.Only != (interaction.Reference{}) {
 		return r.Covers(g, res)
 	}
-	if r.Shared[res.Type] == Unassigned && !OfPatients(res) {
+	_, member := compartment.Patient(res.Type)
+	switch rule := r.Shared[res.Type]; {
+	case rule == Everyone:
 		return outside
-	}
-	if _, member := compartment.Patient(res.Type); member && res.Type != "Patient" && !namesOnly(res, g.Patient) {
+	case rule == Unassigned && !OfPatients(res):
+		return outside
+	case rule == About:
+		if v := r.Covers(g, res); !v.Covered {
+			return outside
+		}
+		return r.Shared.aboutOwn(res, g.Patient)
+	case member && res.Type != "Patient" && !namesOnly(res, g.Patient):
 		return outside
 	}
 	return r.Covers(g, res)
+}
+
+// aboutOwn is about for a resource that a client writes. What it is about must not be everyone's.
+func (s Shared) aboutOwn(res resource.Resource, patient string) Verdict {
+	v := about(res, patient)
+	shared := func(of interaction.Reference) bool { return s[of.Type] == Everyone || s[of.Type] == Unassigned }
+	if slices.ContainsFunc(v.Needed, shared) {
+		return outside
+	}
+	return v
 }
 
 // namesOnly reports whether a resource's membership parameters name the patient and no other.

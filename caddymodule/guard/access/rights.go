@@ -63,20 +63,22 @@ func (r *Rights) All() smart.Permission {
 	return r.all
 }
 
-// Whole reports whether one grant covers all resources of a type.
+// Whole reports whether each of the permissions is given on all resources of a type. Grants that have neither context
+// nor constraint have nothing to be mixed up, so one may give what another does not.
 func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
 	if r.judged {
 		return false
 	}
-	if r.all&p == p {
-		return true
-	}
+	have := r.all
 	for _, g := range r.Grants {
-		if g.Whole() && g.allows(resourceType, p) {
-			return true
+		if have&p == p {
+			break
+		}
+		if g.Type == resourceType && g.Whole() {
+			have |= g.Permission
 		}
 	}
-	return false
+	return have&p == p
 }
 
 // For returns the grants that give all the permissions on a type, each alone. Types that are shared between patients

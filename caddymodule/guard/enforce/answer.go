@@ -64,7 +64,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
 	}
 	w.WriteHeader(a.status)
-	if r.Method == http.MethodHead {
+	if r.Method == http.MethodHead || len(a.body) == 0 {
 		return nil
 	}
 	_, err := w.Write(a.body)

@@ -16,6 +16,7 @@ var ownHeaders = []string{
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
 	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // so it is spelt
 }
 
 // ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.

@@ -17,7 +17,15 @@
 //	include.go         with what comes along only as far as the client could have come to it
 //	page.go            and links that are sealed for this token
 //	history.go       the versions of a resource
-//	write.go         create, update, patch and delete
+//	write.go         a write: what is written must be covered, before and after, by one and the same scope
+//	create.go
+//	update.go
+//	patch.go           a JSON Patch is applied here, and goes on as an update
+//	fhirpathpatch.go   a FHIRPath Patch goes on, if what it changes is plain
+//	delete.go
+//	conditional.go     criteria are a search as any other, which leads to a write by id
+//	references.go      references that would be a search, or tell what is there
+//	written.go         what clients are told of what they have written
 //	   ▼
 //	backend.go       the server is asked, in JSON without compression
 //	   ▼

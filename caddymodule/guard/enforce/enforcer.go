@@ -38,6 +38,9 @@ type Enforcer struct {
 	CompartmentSearch bool
 	// Policies are the site's own rules.
 	Policies Policies
+	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that
+	// may do so learns which ids are taken. Default: the answer is 404, as for what is there and not covered.
+	Upsert bool
 	// Limits bound what one request may cost.
 	Limits Limits
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.

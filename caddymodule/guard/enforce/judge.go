@@ -56,6 +56,9 @@ func (x *exchange) isKnown(ctx context.Context, g access.Grant, of interaction.R
 	if ok, found := x.known[key]; found {
 		return ok, nil
 	}
+	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
+		return false, nil // no resource that FHIR has, or a dot segment
+	}
 	a, err := x.ask(ctx, get(of.String(), ""))
 	if err != nil {
 		return false, err

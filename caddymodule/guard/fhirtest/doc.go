@@ -3,7 +3,8 @@
 //
 //	server.go    Server: resources and their versions; read, vread, history
 //	search.go    searches by type, in a compartment and of the system; includes; pages
-//	write.go     create, update, delete with If-Match; transactions are none of its interactions
+//	write.go     create, update, delete and FHIRPath Patch, by id with If-Match or, but for the patch, by criteria;
+//	             transactions are none of its interactions
 //
 // It searches by the table and the matching of package searchparam, and does what HAPI does where servers differ:
 // _getpages, links with its own address, 410 for what was deleted.

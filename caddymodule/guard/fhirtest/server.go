@@ -117,8 +117,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Int
 		s.history(w, i)
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
 		s.search(w, i)
-	case interaction.Create, interaction.Update, interaction.Delete:
+	case interaction.Create, interaction.Update, interaction.Delete, interaction.Patch:
 		s.write(w, r, i, body)
+	case interaction.ConditionalCreate, interaction.ConditionalUpdate, interaction.ConditionalDelete:
+		s.writeMatch(w, r, i, body)
 	default:
 		outcome(w, http.StatusNotImplemented, "not supported: "+i.Kind.String())
 	}

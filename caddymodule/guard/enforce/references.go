@@ -1,0 +1,133 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// eachString calls visit with each string of a JSON text and the name of the member that it is, or is in an array of.
+func eachString(text []byte, visit func(name, said string) error) error {
+	return visitStrings(rawjson.NewCursor(text).AllowDuplicates(), "", visit)
+}
+
+func visitStrings(c *rawjson.Cursor, name string, visit func(name, said string) error) error {
+	switch c.Kind() {
+	case rawjson.Object:
+		return c.Object(func(member []byte) error { return visitStrings(c, string(member), visit) })
+	case rawjson.Array:
+		return c.Array(func() error { return visitStrings(c, name, visit) })
+	case rawjson.String:
+		said, err := c.Text()
+		if err != nil {
+			return err
+		}
+		return visit(name, said)
+	}
+	return c.Skip()
+}
+
+// references are the literal references in a resource, at any depth.
+func references(text []byte) ([]string, error) {
+	var all []string
+	err := eachString(text, func(name, said string) error {
+		if name == "reference" {
+			all = append(all, said)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// checkConditional refuses references that are searches (R4 http.html#trules), outside of transactions too, where some
+// servers resolve them: only who may search all resources of a type learns no more by them.
+func (x *exchange) checkConditional(text []byte) error {
+	all, err := references(text)
+	if err != nil {
+		return invalid(err, "The body is no resource in JSON that has one reading.")
+	}
+	for _, literal := range all {
+		if err := x.checkSearching(literal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSearching refuses one reference that is a search.
+func (x *exchange) checkSearching(literal string) error {
+	path, criteria, searches := strings.Cut(literal, "?")
+	if !searches || x.rights.All()&smart.Search != 0 {
+		return nil
+	}
+	of := path[strings.LastIndexByte(path, '/')+1:]
+	if !interaction.IsType(of) {
+		return forbidden(ErrOracle, "A reference with a question mark is a search: no scope allows it on all types.")
+	}
+	if list, err := smart.ParseParameters(criteria); err != nil || !x.rights.Whole(of, smart.Search) || reachesOther(list) {
+		return forbidden(ErrOracle, "A conditional reference to a %s is a search: no scope allows it on all resources that it may tell of.", of)
+	}
+	return nil
+}
+
+// reachesOther reports whether a search looks at other resources than those that it finds.
+func reachesOther(list []smart.Parameter) bool {
+	for _, p := range list {
+		switch name, _, _ := strings.Cut(p.Name, ":"); {
+		case name == "_has", name == "_filter", name == "_list", name == "_query", strings.Contains(p.Name, "."):
+			return true
+		}
+	}
+	return false
+}
+
+// checkReferences refuses references that a new version adds, and by which a record would hang on one that is not
+// covered. One to what is not there gets the same answer; the server's own would tell which it is.
+func (w *write) checkReferences(ctx context.Context, g access.Grant, before, after *version) error {
+	var old []string
+	if before != nil {
+		old, _ = references(before.text) // it was read before
+	}
+	added, err := references(after.text)
+	if err != nil {
+		return invalid(err, "The body is no resource in JSON that has one reading.")
+	}
+	for _, literal := range added {
+		if slices.Contains(old, literal) {
+			continue
+		}
+		if ok, err := w.mayRefer(ctx, g, after.Resource, literal); err != nil || !ok {
+			return cmp.Or(err, error(forbidden(ErrOutside, "The resource refers to another one that is not there, or that the access token does not cover.")))
+		}
+	}
+	return nil
+}
+
+// mayRefer reports whether a resource under a grant that is bound to a patient may refer to another.
+func (w *write) mayRefer(ctx context.Context, g access.Grant, from resource.Resource, literal string) (bool, error) {
+	if strings.HasPrefix(literal, "#") || strings.HasPrefix(literal, "urn:") {
+		return true, nil
+	}
+	to, ok := from.ParseReference(literal)
+	_, member := compartment.Patient(to.Type)
+	rule := w.Shared[to.Type]
+	switch {
+	case !ok:
+		return false, nil
+	case rule == access.Everyone, rule == "" && !member:
+		return true, nil
+	case to.Base != "": // perhaps another name of the server's own
+		return false, nil
+	case to.Type == "Patient":
+		return to.ID == g.Patient, nil
+	}
+	return w.isKnown(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
+}

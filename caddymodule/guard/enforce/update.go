@@ -1,0 +1,101 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// update answers an update, conditional or not. Under scopes that are not about all of the type, one grant must cover
+// the resource as it is, and as it will be.
+func (x *exchange) update(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	w, err := x.newWrite(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	after, err := w.newVersion(c.body)
+	switch {
+	case err != nil:
+		return nil, err
+	case !w.isConditional() && after.ID != i.ID:
+		return nil, invalid(errBody, "The id of the resource is not the one in the path.")
+	case w.isForwarded():
+		return w.forward(ctx)
+	case w.isConditional():
+		return w.updateMatch(ctx, after)
+	}
+	return w.updateTo(ctx, after)
+}
+
+// updateTo writes a version of the resource that the write names. What is refused whatever the stored version is, is
+// refused before that is asked for.
+func (w *write) updateTo(ctx context.Context, after *version) (*answer, error) {
+	if err := w.checkCovered(ctx, after); err != nil {
+		return nil, err
+	}
+	before, err := w.current(ctx)
+	if errors.Is(err, errAbsent) && w.Upsert && w.i.Type != "Patient" {
+		return w.upsert(ctx, after)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := w.permit(ctx, before, after); err != nil {
+		return nil, err
+	}
+	return w.send(ctx, w.put(after.text, before.etag))
+}
+
+// upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
+// still.
+func (w *write) upsert(ctx context.Context, after *version) (*answer, error) {
+	if w.c.header.Get("If-Match") != "" {
+		return nil, notFound()
+	}
+	if err := w.permit(ctx, nil, after); err != nil {
+		return nil, err
+	}
+	c := w.put(after.text, "")
+	c.header.Set("If-None-Match", "*")
+	return w.send(ctx, c)
+}
+
+// updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
+func (w *write) updateMatch(ctx context.Context, after *version) (*answer, error) {
+	if err := w.checkCovered(ctx, after); err != nil {
+		return nil, err
+	}
+	id, err := w.match(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case id == "" && after.ID == "":
+		return w.createUnmatched(ctx, after)
+	case id != "" && after.ID != "" && after.ID != id:
+		return nil, invalid(errBody, "The id of the resource is not that of the one that matches the criteria.")
+	}
+	w.i.ID = cmp.Or(id, after.ID)
+	text, err := rawjson.With(after.text, "id", []byte(strconv.Quote(w.i.ID)))
+	if err != nil {
+		return nil, err
+	}
+	if after, err = w.newVersion(text); err != nil {
+		return nil, err
+	}
+	return w.updateTo(ctx, after)
+}
+
+// createUnmatched creates a resource of which an update found none. SMART counts that as an update.
+func (w *write) createUnmatched(ctx context.Context, after *version) (*answer, error) {
+	if w.i.Type == "Patient" && !w.whole {
+		return nil, w.outside()
+	}
+	if err := w.permit(ctx, nil, after); err != nil {
+		return nil, err
+	}
+	return w.send(ctx, w.post(after.text))
+}

@@ -1,0 +1,128 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// put is the call that writes a version.
+func (w *write) put(body []byte, etag string) call {
+	c := call{method: http.MethodPut, path: w.i.Type + "/" + w.i.ID, header: w.headers(), body: body}
+	if etag != "" {
+		c.header.Set("If-Match", etag)
+	}
+	return c
+}
+
+// post is the call that creates a resource.
+func (w *write) post(body []byte) call {
+	return call{method: http.MethodPost, path: w.i.Type, header: w.headers(), body: body}
+}
+
+// headers are what the FHIR server is told along with a write: of what the body is, and how much the client wants back.
+func (w *write) headers() http.Header {
+	header := http.Header{"Content-Type": {typeJSON}}
+	for _, value := range w.c.header.Values("Prefer") {
+		for _, preference := range []string{"return=minimal", "return=representation"} {
+			if strings.Contains(value, preference) {
+				header.Set("Prefer", preference)
+			}
+		}
+	}
+	for _, name := range []string{"X-Cascade", "X-Provenance"} { // newWrite has checked them
+		if value := w.c.header.Get(name); value != "" {
+			header.Set(name, value)
+		}
+	}
+	return header
+}
+
+// forward has the FHIR server do what the client asked for, on the condition that the client set.
+func (w *write) forward(ctx context.Context) (*answer, error) {
+	query, ifNoneExist := w.forwardedCriteria()
+	c := w.c
+	c.header, c.query = w.headers(), query
+	if ifNoneExist != nil {
+		c.header["If-None-Exist"] = ifNoneExist
+	}
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if values := w.c.header.Values(name); len(values) > 0 {
+			c.header[name] = values
+		}
+	}
+	if media := w.c.header.Get("Content-Type"); media != "" {
+		c.header.Set("Content-Type", media)
+	}
+	return w.send(ctx, c)
+}
+
+// send has the FHIR server write, and tells the client what came of it as far as it may know.
+func (w *write) send(ctx context.Context, c call) (*answer, error) {
+	a, err := w.ask(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if !a.succeeded() {
+		return nil, w.failure(a)
+	}
+	if !w.isShown(ctx, a) {
+		a = a.with(nil)
+	}
+	return w.localize(a), nil
+}
+
+// isShown reports whether an answer is the written resource, and one that the client may read. What cannot be judged is
+// not shown; the write has been done all the same.
+func (w *write) isShown(ctx context.Context, a *answer) bool {
+	grants := w.rights.For(w.i.Type, smart.Read)
+	if len(grants) == 0 || !a.isJSON() {
+		return false
+	}
+	res, err := resource.Parse(a.body, w.BaseURL)
+	if err != nil || res.Type != w.i.Type || w.i.ID != "" && res.ID != w.i.ID {
+		return false
+	}
+	ok, err := w.covered(ctx, res, grants)
+	return ok && err == nil
+}
+
+var (
+	errConflict = errors.New("conflicts with the current version")
+	errRefused  = errors.New("the FHIR server refuses the write")
+)
+
+// failure says that the FHIR server has not written. Its words are left out: they may be about any resource.
+func (w *write) failure(a *answer) error {
+	cause := fmt.Errorf("%w: %d", errRefused, a.status)
+	switch status := a.status; {
+	case status == http.StatusTooManyRequests, status/100 == 5:
+		return failed(a)
+	case status == http.StatusNotFound || status == http.StatusGone:
+		return notFound()
+	case status == http.StatusConflict || status == http.StatusPreconditionFailed:
+		return w.conflict()
+	case status/100 != 4, status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
+		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not write.", Err: cause}
+	default:
+		return &guard.Error{Status: status, Description: "The FHIR server refuses the write.", Err: cause}
+	}
+}
+
+// conflict is the status for a client that set a condition, or for one that did not (RFC 9110 §13.1.1, §15.5.10).
+func (w *write) conflict() error {
+	refusal := &guard.Error{
+		Status: http.StatusConflict, Err: errConflict,
+		Description: "The resource was changed in the meantime, or others refer to it.",
+	}
+	if w.c.header.Get("If-Match") != "" {
+		refusal.Status = http.StatusPreconditionFailed
+	}
+	return refusal
+}
