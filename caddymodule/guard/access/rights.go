@@ -11,6 +11,8 @@ import (
 type Rights struct {
 	// Grants are those of the scopes, in their order.
 	Grants []Grant
+	// Scopes are all that the token has, those that grant nothing too.
+	Scopes []string
 	// Shared are the types that belong to no patient.
 	Shared Shared
 	// Missing says why some scopes grant nothing, for errors: see [Holder.Missing]. Empty if none does.
@@ -23,8 +25,8 @@ type Rights struct {
 // New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
 // cannot be checked grant nothing.
 func New(h Holder, shared Shared) *Rights {
-	r := &Rights{Shared: shared, Missing: h.Missing()}
-	for scope := range strings.FieldsSeq(h.Scope) {
+	r := &Rights{Scopes: strings.Fields(h.Scope), Shared: shared, Missing: h.Missing()}
+	for _, scope := range r.Scopes {
 		r.Add(h.grants(scope)...)
 	}
 	return r

@@ -23,6 +23,8 @@ type Server struct {
 	Base string
 	// Seen, if set, is called with each request.
 	Seen func(r *http.Request)
+	// Answers answer what the server does not, such as operations and jobs, by path below the base.
+	Answers map[string]http.HandlerFunc
 
 	mu       sync.Mutex
 	versions map[string][][]byte // by Type/id, the oldest first; nil for a deletion
@@ -91,6 +93,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		base = "/fhir/R4"
 	}
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, base), "/")
+	if answer := s.Answers[path]; answer != nil {
+		answer(w, r)
+		return nil
+	}
 	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
 	var body []byte
 	if err == nil && r.Body != nil {
