@@ -26,6 +26,13 @@
 //	conditional.go     criteria are a search as any other, which leads to a write by id
 //	references.go      references that would be a search, or tell what is there
 //	written.go         what clients are told of what they have written
+//	operation.go     operations, of which operations.go has the list:
+//	judgedoperation.go  answered by what of their answer is covered
+//	terminology.go      passed for any token
+//	validate.go         called with what could be written
+//	export.go        an export is begun, for whole types
+//	job.go             asked about by sealed links
+//	exportfile.go      and its files streamed
 //	   ▼
 //	backend.go       the server is asked, in JSON without compression
 //	   ▼

@@ -36,6 +36,11 @@ type Enforcer struct {
 	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
 	// they are found by one search for each membership parameter, whose results are joined.
 	CompartmentSearch bool
+	// Operations are those that may be called. Nil: those of [NewOperations].
+	Operations Operations
+	// ExpandScopes are scopes of which a token must have one for operations on terminology. Empty: any token may call
+	// them.
+	ExpandScopes []string
 	// Policies are the site's own rules.
 	Policies Policies
 	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that

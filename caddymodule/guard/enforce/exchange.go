@@ -44,6 +44,12 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 	if page, ok := strings.CutPrefix(c.path, pagePath); ok {
 		return x.servePage(w, page)
 	}
+	if sealed, ok := strings.CutPrefix(c.path, jobPath); ok {
+		return x.serveJob(w, sealed)
+	}
+	if sealed, ok := strings.CutPrefix(c.path, filePath); ok {
+		return x.serveFile(w, sealed)
+	}
 	if i, err = c.interaction(); err != nil {
 		return i, err
 	}

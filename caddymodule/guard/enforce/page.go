@@ -132,6 +132,8 @@ func (x *exchange) page(ctx context.Context, c call, i interaction.Interaction, 
 	switch i.Kind {
 	case interaction.InstanceHistory, interaction.TypeHistory, interaction.SystemHistory:
 		return x.historyPage(ctx, c, i, at, self)
+	case interaction.Operation:
+		return x.operationPage(ctx, c, i, at)
 	}
 	s, err := x.newSearch(ctx, c, i)
 	if err != nil {

@@ -29,6 +29,8 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 	case interaction.Create, interaction.Update, interaction.Patch:
 		// The body may hold conditional references, which are searches of any type.
 		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0 && x.mayExtend(x.r.Header, i)
+	case interaction.Operation:
+		return x.passesOperation(i)
 	case interaction.Capabilities:
 		return true
 	}
@@ -59,6 +61,9 @@ var isHarmless = map[string]bool{
 func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction) error {
 	asked := strings.TrimPrefix(strings.TrimPrefix(x.r.URL.Path, x.Base), "/")
 	p := &passingWriter{ResponseWriter: w, x: x}
+	if i.Async {
+		withoutAsync(x.r.Header)
+	}
 	if answersBundle(i) && x.r.Method != http.MethodHead {
 		x.r.Header.Set("Accept-Encoding", "identity")
 		p.mayHold = true
@@ -73,7 +78,7 @@ func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction
 func answersBundle(i interaction.Interaction) bool {
 	switch i.Kind {
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch, interaction.InstanceHistory,
-		interaction.TypeHistory, interaction.SystemHistory:
+		interaction.TypeHistory, interaction.SystemHistory, interaction.Operation:
 		return true
 	}
 	return false

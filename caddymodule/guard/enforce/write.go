@@ -212,7 +212,3 @@ func (w *write) outside() *guard.Error {
 func (x *exchange) bundle(_ context.Context, _ call) (*answer, error) {
 	return nil, notFound()
 }
-
-func (x *exchange) operation(_ context.Context, _ call, i interaction.Interaction) (*answer, error) {
-	return nil, x.refused(i)
-}

@@ -1,0 +1,116 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+var errExport = errors.New("export that cannot be guarded")
+
+// export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
+// types of which they cover all. The job's address is sealed for the token.
+func (x *exchange) export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	types := x.exportable()
+	needed, ok := exportLevel(i)
+	switch {
+	case !ok:
+		return nil, forbidden(ErrOperation, "An export is of the system, of all patients or of a group.")
+	case !i.Async:
+		return nil, invalid(errExport, "An export takes the header Prefer: respond-async.")
+	case !types.all && len(types.names) == 0:
+		return nil, forbidden(ErrScope, "An export takes a system scope with the permissions r and s, without a constraint.")
+	}
+	for _, name := range needed {
+		if !types.has(name) {
+			return nil, forbidden(ErrScope, "An export of these takes a system scope for %s, with the permissions r and s.", name)
+		}
+	}
+	parameters, err := operationParameters(c, i)
+	if err != nil {
+		return nil, err
+	}
+	if parameters, err = types.confine(i, parameters); err != nil {
+		return nil, err
+	}
+	base, err := x.serverBase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a, err := x.ask(ctx, exportCall(c, parameters))
+	if err != nil {
+		return nil, err
+	}
+	location := a.header.Get("Content-Location")
+	if a.status != http.StatusAccepted || location == "" {
+		return nil, failedOperation(a)
+	}
+	return x.started(ctx, job{Base: base, Request: pathAndQuery(c), Types: types.names, All: types.all}, location)
+}
+
+// exportLevel are the types that an export needs for its level; ok is false for a level that there is not.
+func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
+	switch {
+	case i.Type == "":
+		return nil, true
+	case i.Type == "Patient" && i.ID == "":
+		return []string{"Patient"}, true
+	case i.Type == "Group" && i.ID != "":
+		return []string{"Group", "Patient"}, true
+	}
+	return nil, false
+}
+
+// pathAndQuery is what a call asks for, below the FHIR base.
+func pathAndQuery(c call) string {
+	if c.query == "" {
+		return c.path
+	}
+	return c.path + "?" + c.query
+}
+
+// started answers with the job's address, sealed.
+func (x *exchange) started(ctx context.Context, j job, location string) (_ *answer, err error) {
+	if j.Path, j.Query, err = below(j.Base, location); err != nil {
+		return nil, err
+	}
+	address, err := x.sealed(ctx, jobPath, j)
+	if err != nil {
+		return nil, err
+	}
+	a := newAnswer(http.StatusAccepted, nil)
+	a.header.Set("Content-Location", address)
+	return a, nil
+}
+
+// serverBase is the path of the FHIR API in the server's own links, as a search's link to itself tells it: a proxy may
+// have put another one before it.
+func (x *exchange) serverBase(ctx context.Context) (string, error) {
+	a, err := x.ask(ctx, get("Patient", "_summary=count&_id=none"))
+	if err != nil {
+		return "", err
+	}
+	if b, err := x.bundleOf(a, false); err == nil {
+		if base, ok := baseOf(b.linked("self"), "Patient"); ok {
+			return base, nil
+		}
+	}
+	return x.Base, nil
+}
+
+// below is a link of the FHIR server as path and query below its base.
+func below(base, link string) (path, query string, err error) {
+	u, err := url.Parse(link)
+	if err != nil {
+		return "", "", withheld(err)
+	}
+	rest, ok := strings.CutPrefix(u.Path, base+"/")
+	if !ok || rest == "" {
+		return "", "", withheld(errForeignLink)
+	}
+	return rest, u.RawQuery, nil
+}

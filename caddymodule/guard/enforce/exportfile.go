@@ -1,0 +1,161 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// typeNDJSON is the media type of an export's files.
+const typeNDJSON = "application/fhir+ndjson"
+
+// serveFile answers with a file of an export, as it comes.
+func (x *exchange) serveFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+	j, i, err := x.unsealed(filePath, sealed)
+	if err == nil && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+		err = notFound()
+	}
+	if err != nil {
+		return i, err
+	}
+	_, err = x.underPolicies(x.r.Context(), j.kickOff(), i, func() (*answer, error) { return nil, x.stream(w, j) })
+	return i, err
+}
+
+// stream has the next handler write a file to the client.
+func (x *exchange) stream(w http.ResponseWriter, j job) error {
+	ctx := x.r.Context()
+	r := x.request(ctx, get(j.Path, j.Query))
+	r.Header.Set("Accept", typeNDJSON)
+	if accept := x.r.Header.Get("Accept"); accept != "" && accept != "*/*" {
+		r.Header.Set("Accept", accept)
+	}
+	file := &fileWriter{to: w, header: http.Header{}, head: x.r.Method == http.MethodHead, limit: x.limits.Answer}
+	if !j.All || x.judgement.MayDeny() {
+		r.Header.Set("Accept", typeNDJSON)
+		file.keeps = func(line []byte) bool { return x.keepsLine(ctx, j, line) }
+	}
+	if err := x.next.ServeHTTP(file, r); err != nil {
+		return err
+	}
+	return file.end()
+}
+
+// keepsLine reports whether a resource of a file is of the type that it should be of, and the site's rules leave it.
+func (x *exchange) keepsLine(ctx context.Context, j job, line []byte) bool {
+	res, err := x.parse(line)
+	return err == nil && res.Type == j.Holds && x.ruled(ctx, res) != policy.Deny
+}
+
+// fileWriter passes a file on as it comes, or line by line if not all lines may be kept.
+type fileWriter struct {
+	to     http.ResponseWriter
+	header http.Header
+	head   bool // without a body
+	keeps  func(line []byte) bool
+	limit  int64 // of a line
+	status int
+	line   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (f *fileWriter) Header() http.Header { return f.header }
+
+var errFile = errors.New("file of an export that cannot be judged")
+
+// WriteHeader implements http.ResponseWriter. What is no file is not passed on: see [fileWriter.end].
+func (f *fileWriter) WriteHeader(status int) {
+	if f.status != 0 || status < http.StatusOK {
+		return
+	}
+	if f.status = status; !f.passes() {
+		return
+	}
+	names := []string{"Content-Type", "Last-Modified", "Expires"}
+	if f.keeps == nil {
+		names = append(names, "Content-Length", "Content-Encoding", "Etag")
+	}
+	for _, name := range names {
+		if value := f.header.Get(name); value != "" {
+			f.to.Header().Set(name, value)
+		}
+	}
+	f.to.WriteHeader(status)
+}
+
+// passes reports whether the answer is a file that may pass.
+func (f *fileWriter) passes() bool {
+	return f.status == http.StatusOK && (f.keeps == nil || strings.Contains(f.header.Get("Content-Type"), "ndjson") && f.header.Get("Content-Encoding") == "")
+}
+
+// Write implements http.ResponseWriter.
+func (f *fileWriter) Write(p []byte) (int, error) {
+	f.WriteHeader(http.StatusOK)
+	switch {
+	case !f.passes() || f.head:
+		return len(p), nil
+	case f.keeps == nil:
+		return f.to.Write(p)
+	}
+	return len(p), f.writeLines(p)
+}
+
+// writeLines writes the lines that are complete, and keeps the rest for later.
+func (f *fileWriter) writeLines(p []byte) error {
+	for {
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			end = len(p)
+		}
+		if int64(f.line.Len()+end) > f.limit {
+			return errTooLong
+		}
+		f.line.Write(p[:end])
+		if end == len(p) {
+			return nil
+		}
+		if err := f.flushLine(); err != nil {
+			return err
+		}
+		p = p[end+1:]
+	}
+}
+
+// flushLine writes a line, if it is kept.
+func (f *fileWriter) flushLine() error {
+	defer f.line.Reset()
+	if len(bytes.TrimSpace(f.line.Bytes())) == 0 || !f.keeps(f.line.Bytes()) {
+		return nil
+	}
+	_, err := f.to.Write(append(f.line.Bytes(), '\n'))
+	return err
+}
+
+// FlushError lets what was written so far be sent.
+func (f *fileWriter) FlushError() error {
+	if !f.passes() {
+		return nil
+	}
+	return http.NewResponseController(f.to).Flush()
+}
+
+// end writes the last line, or returns the error that takes the place of the file.
+func (f *fileWriter) end() error {
+	switch {
+	case f.status == 0:
+		return withheld(errNoAnswer)
+	case f.status != http.StatusOK:
+		return failedOperation(&answer{status: f.status, header: f.header})
+	case !f.passes():
+		return withheld(fmt.Errorf("%w: %s", errFile, f.header.Get("Content-Type")))
+	case f.keeps == nil || f.head:
+		return nil
+	}
+	return f.flushLine()
+}

@@ -1,0 +1,88 @@
+package enforce_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+)
+
+func TestExportFile(t *testing.T) {
+	t.Parallel()
+	all, one := access.Holder{Scope: "system/*.rs"}, access.Holder{Scope: "system/Patient.rs"}
+	const patients = "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{\"resourceType\":\"Patient\",\"id\":\"b\"}\n"
+	for _, tt := range []struct {
+		name      string
+		by, other access.Holder
+		accept    string
+		method    string
+		want      string
+		status    int
+	}{
+		{"of one type", one, one, "", "GET", patients, 200},
+		{"of one type, in another format", one, one, "text/plain", "GET", patients, 200},
+		{"of all types", all, all, "", "GET", lines, 200},
+		{"of all types, in another format", all, all, "text/plain", "GET", lines, 200},
+		{"by another token", one, all, "", "GET", "", 404},
+		{"by HEAD", one, one, "", "HEAD", "", 200},
+		{"by another method", one, one, "", "POST", "", 404},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			g := exporting(t, &query)
+			var m struct{ Output []struct{ URL string } }
+			if err := json.NewDecoder(g.send(tt.by, asked("GET", g.export(tt.by, "$export"))).Body).Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+			r := asked(tt.method, m.Output[0].URL)
+			if tt.accept != "" {
+				r.Header.Set("Accept", tt.accept)
+			}
+			got := g.send(tt.other, r)
+			text, err := io.ReadAll(got.Body)
+			if err != nil || got.StatusCode != tt.status || tt.status == 200 && string(text) != tt.want {
+				t.Errorf("status %d, %q, %v", got.StatusCode, text, err)
+			}
+			if tt.by.Scope == all.Scope && tt.accept != "" && got.Header.Get("Content-Type") != tt.accept {
+				t.Errorf("Content-Type %q", got.Header.Get("Content-Type"))
+			}
+		})
+	}
+}
+
+// TestExportFileWithheld checks that what is no file of the type is not passed.
+func TestExportFileWithheld(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		answer http.HandlerFunc
+		status int
+	}{
+		{"gone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 404},
+		{"failed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, 503},
+		{"in JSON", answering(`{"resourceType":"Binary"}`), 502},
+		{"compressed", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/fhir+ndjson")
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, lines)
+		}, 502},
+		{"nothing", func(http.ResponseWriter, *http.Request) {}, 502},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			g, h := exporting(t, &query), access.Holder{Scope: "system/Patient.rs"}
+			var m struct{ Output []struct{ URL string } }
+			if err := json.NewDecoder(g.send(h, asked("GET", g.export(h, "$export"))).Body).Decode(&m); err != nil {
+				t.Fatal(err)
+			}
+			g.server.Answers["Binary/patients"] = tt.answer
+			if got := g.send(h, asked("GET", m.Output[0].URL)); got.StatusCode != tt.status {
+				t.Errorf("status %d, want %d", got.StatusCode, tt.status)
+			}
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+)
+
+// judgedCall is an operation on its way, whose answer is judged resource by resource.
+type judgedCall struct {
+	x        *exchange
+	c        call // the client's
+	asked    call // what is asked of the FHIR server
+	op       Operation
+	count    int  // entries of a page
+	complete bool // one grant is about all types, so that nothing of a patient's is hidden
+}
+
+// page answers with the entries from a position on. A page has as many as were asked for, taken from several pages of
+// the server if need be: a shorter one would tell how many are withheld.
+func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
+	var out *bundle
+	var size int64
+	for fetched := 0; fetched < maxFetches && size < j.x.limits.Answer; fetched++ {
+		a, err := j.fetch(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		got, err := parseBundle(a.body)
+		if err != nil || got.kind == "document" || got.kind == "message" {
+			return j.single(ctx, a, got)
+		}
+		kept, err := j.kept(ctx, got)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = &bundle{kind: got.kind, total: -1}
+		}
+		kept = kept[min(at.Taken, len(kept)):]
+		if room := j.count - len(out.entries); room < len(kept) {
+			out.entries = append(out.entries, kept[:room]...)
+			at.Taken += room
+			return j.finish(ctx, out, &at)
+		}
+		out.entries = append(out.entries, kept...)
+		size += int64(len(a.body))
+		if next := got.linked("next"); next == "" {
+			return j.finish(ctx, out, nil)
+		} else if at, err = j.after(next, got.linked("self"), at); err != nil {
+			return nil, err
+		}
+	}
+	return j.finish(ctx, out, &at)
+}
+
+// fetch asks the FHIR server for the page at a position.
+func (j *judgedCall) fetch(ctx context.Context, at place) (*answer, error) {
+	c := j.asked
+	if !at.isFirst() {
+		c = get(at.Path, at.Query)
+	}
+	a, err := j.x.ask(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if !a.succeeded() {
+		return nil, failedOperation(a)
+	}
+	return a, requireJSON(a)
+}
+
+// after is the position behind a page.
+func (j *judgedCall) after(next, self string, at place) (place, error) {
+	asked := at.Path
+	if at.isFirst() {
+		asked = j.asked.path
+	}
+	return j.x.local(next, self, asked, at)
+}
+
+// single answers with one resource, or with a document or message, of which each entry must be covered.
+func (j *judgedCall) single(ctx context.Context, a *answer, got *bundle) (*answer, error) {
+	parts := [][]byte{a.body}
+	if got.resourceType == "Bundle" {
+		parts = nil
+		for _, e := range got.entries {
+			parts = append(parts, e.resource)
+		}
+	}
+	for _, text := range parts {
+		res, err := j.x.parse(text)
+		if err != nil {
+			return nil, err
+		}
+		if res.Type == "Parameters" || res.Type == "OperationOutcome" || res.Type == "Bundle" {
+			return nil, withheld(errOperationAnswer)
+		}
+		ok, err := j.x.covered(ctx, res, j.x.answerGrants(j.op, res.Type))
+		if err == nil && !ok {
+			err = notFound()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return j.x.localize(a), nil
+}
+
+var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
+
+// kept are the entries of a page that may be seen.
+func (j *judgedCall) kept(ctx context.Context, got *bundle) ([]entry, error) {
+	var matches []entry
+	var others []candidate
+	hidden := false
+	for _, e := range got.entries {
+		if e.mode == "outcome" || e.resource == nil {
+			continue
+		}
+		var err error
+		if e.parsed, err = j.x.parse(e.resource); err != nil {
+			return nil, err
+		}
+		ok, err := j.x.covered(ctx, e.parsed, j.x.answerGrants(j.op, e.parsed.Type))
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			hidden = true
+		case isOwn(e):
+			matches = append(matches, e)
+		default:
+			others = append(others, candidate{entry: e, node: nodeOf(e), searched: true})
+		}
+	}
+	kept := append(matches, j.reached(matches, others, hidden)...)
+	j.x.localizeEntries(kept)
+	return kept, nil
+}
+
+// isOwn reports whether a resource is of a type that is in the answer for itself: it belongs to a patient.
+func isOwn(e entry) bool {
+	_, ok := compartment.Patient(e.parsed.Type)
+	return ok
+}
+
+// reached are those of the others that the client could have come to by what it sees. The rest may be in the answer
+// because a resource names them that is hidden.
+func (j *judgedCall) reached(matches []entry, others []candidate, hidden bool) []entry {
+	if hidden || !j.complete {
+		return newWeb(matches).reach(others)
+	}
+	var all []entry
+	for _, c := range others {
+		all = append(all, c.entry)
+	}
+	return all
+}
+
+// finish adds the links: to the rest, if there is one.
+func (j *judgedCall) finish(ctx context.Context, out *bundle, rest *place) (*answer, error) {
+	out.links = []link{{Relation: "self", URL: j.x.url(j.c.path, j.c.query)}}
+	if rest != nil {
+		next, err := j.x.seal(ctx, page{
+			Method: j.c.method, Path: j.c.path, Query: j.c.query, Body: string(j.c.body), At: position{Places: []place{*rest}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		out.links = append(out.links, link{Relation: "next", URL: next})
+	}
+	return newAnswer(http.StatusOK, out.text()), nil
+}

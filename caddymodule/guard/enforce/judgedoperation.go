@@ -1,0 +1,114 @@
+package enforce
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// operationRules say how an operation that is known here is called under scopes that are bound.
+type operationRules struct {
+	// onInstance: it is called on a resource, and on a type under whole scopes alone. Else on types alone.
+	onInstance bool
+	// parameters are those that tell of no other resource.
+	parameters []string
+	// patient writes the value of the parameter that confines the answer to a patient. Nil: there is none.
+	patient func(id string) string
+}
+
+// knownOperations have rules. The parameters of others, which a site has listed, pass.
+var knownOperations = map[string]operationRules{
+	"$everything": {onInstance: true, parameters: []string{"start", "end", "_since", "_type", "_count"}},
+	"$lastn": {
+		parameters: []string{"patient", "subject", "max", "category", "code", "date", "status"},
+		patient:    func(id string) string { return "Patient/" + id },
+	},
+	"$docref": {
+		parameters: []string{"patient", "start", "end", "type", "profile", "on-demand"},
+		patient:    func(id string) string { return id },
+	},
+}
+
+// judgedOperation answers an operation by those resources of its answer that are covered, from a position on.
+func (x *exchange) judgedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
+	grants := x.rights.For(i.Type, op.Permission)
+	if len(grants) == 0 {
+		return nil, x.refusedOperation(op, i)
+	}
+	if i.ID != "" {
+		if err := x.checkInstance(ctx, op, i); err != nil {
+			return nil, err
+		}
+	}
+	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, complete: slices.ContainsFunc(grants, isOverAll)}
+	rules, ok := knownOperations[op.Name]
+	if !ok {
+		return j.answer(ctx, operationCall(c), slices.DeleteFunc(slices.Clone(i.Parameters), isForm), at)
+	}
+	return j.answerKnown(ctx, i, rules, at)
+}
+
+// answer has the FHIR server called with parameters in the query.
+func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.Parameter, at place) (*answer, error) {
+	for _, p := range parameters {
+		if p.Name != "_count" {
+			continue
+		}
+		n, err := strconv.Atoi(p.Value)
+		if err != nil || n <= 0 {
+			return nil, invalid(errParameters, "_count is no number above 0.")
+		}
+		j.count = n
+	}
+	j.asked = asked
+	j.asked.query = smart.EncodeParameters(parameters)
+	return j.page(ctx, at)
+}
+
+// answerKnown answers an operation that has rules. It is called by GET, with the parameters that were judged.
+func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at place) (*answer, error) {
+	whole := j.x.rights.Whole(i.Type, j.op.Permission)
+	switch {
+	case !rules.onInstance && i.ID != "":
+		return nil, notFound()
+	case rules.onInstance && i.ID == "" && !whole:
+		return nil, j.x.refusedWhole(j.op, i)
+	}
+	parameters, err := operationParameters(j.c, i)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNames(j.op.Name, parameters, rules.parameters); err != nil {
+		return nil, err
+	}
+	j.c = get(j.c.path, smart.EncodeParameters(parameters))
+	if rules.patient != nil && !whole {
+		var found bool
+		if parameters, found, err = j.confined(parameters, i, rules.patient); err != nil {
+			return nil, err
+		} else if !found {
+			return j.finish(ctx, &bundle{kind: "searchset", total: -1}, nil)
+		}
+	}
+	return j.answer(ctx, get(j.c.path, ""), parameters, at)
+}
+
+// operationPage answers a link to a page of an operation's answer. All is judged again.
+func (x *exchange) operationPage(ctx context.Context, c call, i interaction.Interaction, at position) (*answer, error) {
+	op, ok := x.Operations.find(i)
+	switch {
+	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:
+		return nil, notFound()
+	case op.Reach == PatientReach:
+		return x.judgedOperation(ctx, c, i, op, at.Places[0])
+	}
+	return x.confinedOperation(ctx, c, i, op, at.Places[0])
+}
+
+// patientID is the id in the value of a patient parameter: Patient/id, or the id alone.
+func patientID(value string) string { return strings.TrimPrefix(value, "Patient/") }

@@ -1,0 +1,189 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// ErrOperation says that an operation is not one of those that may be called, or not in this way.
+var ErrOperation = errors.New("operation not allowed")
+
+// passesOperation reports whether an operation goes to the next handler as it is, and its answer to the client.
+func (x *exchange) passesOperation(i interaction.Interaction) bool {
+	op, ok := x.Operations.find(i)
+	if !ok || op.Name == operationExport || op.changes() && x.r.Method != http.MethodPost {
+		return false
+	}
+	return op.Reach == TokenReach && x.isOpen(op) || op.Reach != TokenReach && x.isWhole(op, i)
+}
+
+// isWhole reports whether one scope is about all that an operation can answer with.
+func (x *exchange) isWhole(op Operation, i interaction.Interaction) bool {
+	// What is judged resource by resource may be of any type.
+	if i.Type == "" || op.Reach == PatientReach {
+		return x.rights.All()&op.Permission == op.Permission
+	}
+	return x.rights.Whole(i.Type, op.Permission)
+}
+
+// operation answers an operation.
+func (x *exchange) operation(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	if err := refusePaging(i.Parameters); err != nil {
+		return nil, err
+	}
+	op, ok := x.Operations.find(i)
+	switch {
+	case !ok:
+		return nil, forbidden(ErrOperation, "The operation %s is not one of those that may be called here.", i.Operation)
+	case op.changes() && c.method != http.MethodPost:
+		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
+	case op.Name == operationExport:
+		return x.export(ctx, c, i)
+	case op.Reach == TokenReach:
+		return x.openOperation(ctx, c, op)
+	case op.Name == "$validate" && op.Reach != WholeReach:
+		return x.validate(ctx, c, i, op)
+	case op.Reach == PatientReach:
+		return x.judgedOperation(ctx, c, i, op, place{})
+	}
+	return x.confinedOperation(ctx, c, i, op, place{})
+}
+
+// confinedOperation answers an operation whose answer is about nothing that the scopes do not cover: the resource on
+// which it is called, or a whole type.
+//
+// A site's rules about resources, if it has some, are kept by judging it nevertheless.
+func (x *exchange) confinedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
+	onInstance := op.Reach == InstanceReach && i.ID != ""
+	whole := x.isWhole(op, i)
+	switch {
+	case !whole && !onInstance:
+		return nil, x.refusedWhole(op, i)
+	case x.judgement.MayDeny() && !onInstance:
+		return x.judgedOperation(ctx, c, i, op, at)
+	case !whole || x.judgement.MayDeny():
+		if err := x.checkInstance(ctx, op, i); err != nil {
+			return nil, err
+		}
+	}
+	a, err := x.ask(ctx, operationCall(c))
+	if err != nil {
+		return nil, err
+	}
+	if !a.succeeded() {
+		return nil, failedOperation(a)
+	}
+	return x.localize(a), nil
+}
+
+// operationCall is a client's call of an operation, without headers that could change what is answered.
+func operationCall(c call) call {
+	called := get(c.path, c.query)
+	if c.method == http.MethodPost {
+		called.method, called.body = http.MethodPost, c.body
+	}
+	if len(called.body) > 0 {
+		called.header = http.Header{"Content-Type": {typeJSON}}
+	}
+	return called
+}
+
+// checkInstance checks that the resource on which an operation is called is covered. One that is not gets the answer
+// of one that is not there.
+func (x *exchange) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
+	grants := x.rights.For(i.Type, op.Permission)
+	if len(grants) == 0 {
+		return x.refusedOperation(op, i)
+	}
+	return x.checkCovered(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants)
+}
+
+// checkCovered asks for a resource, and checks that one of the grants covers it.
+func (x *exchange) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
+	a, err := x.ask(ctx, get(of.String(), ""))
+	if err != nil {
+		return err
+	}
+	if a.status != http.StatusOK {
+		return notRead(a)
+	}
+	if err := requireJSON(a); err != nil {
+		return err
+	}
+	res, err := x.parse(a.body)
+	if err != nil {
+		return err
+	}
+	ok, err := x.covered(ctx, res, grants)
+	if err == nil && (!ok || res.Type != of.Type || res.ID != of.ID) {
+		err = notFound()
+	}
+	return err
+}
+
+// refusedOperation says that no scope allows an operation.
+func (x *exchange) refusedOperation(op Operation, i interaction.Interaction) error {
+	if missing := x.rights.Missing; missing != "" {
+		return forbidden(ErrScope, "%s", missing)
+	}
+	return forbidden(ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, typeOf(i), op.Permission)
+}
+
+// refusedWhole says that no scope reaches as far as an operation.
+func (x *exchange) refusedWhole(op Operation, i interaction.Interaction) error {
+	return forbidden(ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, typeOf(i), op.Permission)
+}
+
+// typeOf names what an operation is called on.
+func typeOf(i interaction.Interaction) string {
+	if i.Type == "" {
+		return "the system"
+	}
+	return i.Type
+}
+
+// failedOperation is what is answered when the FHIR server refuses an operation. Its words are left out: they may be
+// about any resource.
+func failedOperation(a *answer) error {
+	switch {
+	case a.status/100 == 5, a.status == http.StatusTooManyRequests:
+		return failed(a)
+	case a.status == http.StatusNotFound, a.status == http.StatusGone:
+		return notFound()
+	}
+	return invalid(ErrOperation, "The FHIR server refuses the operation (%d).", a.status)
+}
+
+// withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to
+// any other could be followed by whoever has it.
+func withoutAsync(header http.Header) {
+	var kept []string
+	for _, line := range header["Prefer"] {
+		for preference := range strings.SplitSeq(line, ",") {
+			if !strings.Contains(strings.ToLower(preference), "respond-async") {
+				kept = append(kept, strings.TrimSpace(preference))
+			}
+		}
+	}
+	if header.Del("Prefer"); len(kept) > 0 {
+		header["Prefer"] = kept
+	}
+}
+
+// answerGrants are the grants for what an operation answers with: those that give on its type what the operation needs
+// in order to read.
+func (x *exchange) answerGrants(op Operation, resourceType string) []access.Grant {
+	p := op.Permission & readSearch
+	if p == 0 {
+		p = smart.Read
+	}
+	return slices.Clip(x.rights.For(resourceType, p))
+}

@@ -1,0 +1,30 @@
+package enforce_test
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+)
+
+// TestExpandScopes checks that a site can have operations on terminology take scopes.
+func TestExpandScopes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, scope string
+		status      int
+	}{
+		{"another scope", "openid patient/*.rs", 403},
+		{"the scope", "terminology", 200},
+		{"a scope that covers it", "user/*.rs", 200},
+		{"a scope that covers a part", "user/ValueSet.s", 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			g.ExpandScopes = []string{"terminology", "user/ValueSet.rs"}
+			if got := g.get(access.Holder{Scope: tt.scope, Patient: "a"}, "ValueSet/$expand?url=a"); got.StatusCode != tt.status {
+				t.Errorf("status %d, want %d", got.StatusCode, tt.status)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// validate answers $validate for a resource that the client could write: by create or by update, either will do. What
+// is wrong with it may be that something it names is not there, so it may name only what is covered.
+func (x *exchange) validate(ctx context.Context, c call, i interaction.Interaction, op Operation) (*answer, error) {
+	text, err := validated(c, i)
+	if err != nil {
+		return nil, err
+	}
+	res, err := resource.Parse(text, x.BaseURL)
+	if err != nil || i.Type != "" && res.Type != i.Type {
+		return nil, invalid(errParameters, "The body is no resource of the type in the path.")
+	}
+	grants := append(x.rights.For(res.Type, smart.Create), x.rights.For(res.Type, smart.Update)...)
+	if len(grants) == 0 {
+		return nil, x.refusedOperation(op, interaction.Interaction{Type: res.Type})
+	}
+	if i.ID != "" {
+		if err := x.checkCovered(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.checkValidated(ctx, res, text, grants); err != nil {
+		return nil, err
+	}
+	a, err := x.ask(ctx, operationCall(c))
+	if err != nil {
+		return nil, err
+	}
+	return x.validation(a)
+}
+
+// validated is the resource in the body, by itself or in Parameters.
+func validated(c call, i interaction.Interaction) ([]byte, error) {
+	if err := checkNames("$validate", i.Parameters, []string{"mode", "profile", "_format", "_pretty"}); err != nil {
+		return nil, err
+	}
+	var body struct {
+		ResourceType string
+		Parameter    []struct {
+			Name     string
+			Resource json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(c.body, &body); err != nil {
+		return nil, invalid(errParameters, "The body is no resource.")
+	}
+	if body.ResourceType != "Parameters" {
+		return c.body, nil
+	}
+	var found []byte
+	for _, p := range body.Parameter {
+		switch {
+		case p.Name == "resource" && found == nil && p.Resource != nil:
+			found = p.Resource
+		case p.Name != "mode" && p.Name != "profile" || p.Resource != nil:
+			return nil, forbidden(ErrOracle, "$validate takes one resource, mode and profile here.")
+		}
+	}
+	if found == nil {
+		return nil, invalid(errParameters, "The body has no resource.")
+	}
+	return found, nil
+}
+
+// checkValidated checks that one of the grants lets the client write the resource, and covers all that it names.
+func (x *exchange) checkValidated(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
+	names := nodeOf(entry{resource: text, parsed: res}).names
+	if x.ruled(ctx, res) == policy.Deny {
+		return forbidden(ErrOutside, "The resource is not one that the token may write.")
+	}
+	for _, g := range grants {
+		ok, err := x.holds(ctx, g, x.rights.CoversNew(g, res))
+		if ok && err == nil && !(g.Whole() && g.Type == smart.AnyType) {
+			ok, err = x.namesCovered(ctx, g, names)
+		}
+		if ok || err != nil {
+			return err
+		}
+	}
+	return forbidden(ErrOutside, "The resource is not one that the token may write, or names one that it does not cover.")
+}
+
+// namesCovered reports whether a grant's context covers all that a resource names. Without one, a permission to read
+// the type will do.
+func (x *exchange) namesCovered(ctx context.Context, g access.Grant, names []string) (bool, error) {
+	for _, name := range names {
+		resourceType, id, _ := strings.Cut(name, "/")
+		if x.rights.Whole(resourceType, smart.Read) || resourceType == "Patient" && id == g.Patient && id != "" {
+			continue
+		}
+		if g.Patient == "" {
+			return false, nil
+		}
+		if ok, err := x.isKnown(ctx, g, interaction.Reference{Type: resourceType, ID: id}); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// validation is the answer to $validate, which is an OperationOutcome whether or not the resource is valid.
+func (x *exchange) validation(a *answer) (*answer, error) {
+	if a.status/100 == 5 || !a.succeeded() && a.status != http.StatusBadRequest &&
+		a.status != http.StatusPreconditionFailed && a.status != http.StatusUnprocessableEntity {
+		return nil, failedOperation(a)
+	}
+	if err := requireJSON(a); err != nil {
+		return nil, err
+	}
+	res, err := x.parse(a.body)
+	if err != nil {
+		return nil, err
+	}
+	if res.Type != "OperationOutcome" {
+		return nil, withheld(errOperationAnswer)
+	}
+	return newAnswer(a.status, a.body), nil
+}
