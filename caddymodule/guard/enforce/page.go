@@ -40,14 +40,22 @@ type page struct {
 // nextLink is the link to the next page.
 func (s *search) nextLink(ctx context.Context, at position) (string, error) {
 	if !slices.ContainsFunc(at.Places, place.isFirst) {
-		return s.x.seal(ctx, begun(s.c, s.i, at))
+		return s.x.seal(ctx, s.x.begun(s.c, s.i, at))
 	}
-	return s.x.seal(ctx, page{Method: s.c.method, Path: s.c.path, Query: s.c.query, Body: string(s.c.body), At: at})
+	return s.x.seal(ctx, asSent(s.c, at))
+}
+
+// asSent is what a link carries of a request that is needed whole.
+func asSent(c call, at position) page {
+	return page{Method: c.method, Path: c.path, Query: c.query, Body: string(c.body), At: at}
 }
 
 // begun is what a link carries once all branches have begun: the FHIR server's own links say what is searched for, and
-// of the client's parameters only those are kept that say what is done here.
-func begun(c call, i interaction.Interaction, at position) page {
+// of the client's parameters only those are kept that say what is done here. Rules judge each page by all of them.
+func (x *exchange) begun(c call, i interaction.Interaction, at position) page {
+	if x.Policies.Rules != nil {
+		return asSent(c, at)
+	}
 	p := page{Path: strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/"), At: at}
 	if i.Kind == interaction.CompartmentSearch {
 		p.Path = i.Path()
@@ -88,7 +96,7 @@ func (x *exchange) pageLink(ctx context.Context, c call, at place) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return x.seal(ctx, begun(c, i, position{Places: []place{at}}))
+	return x.seal(ctx, x.begun(c, i, position{Places: []place{at}}))
 }
 
 // opened is what a sealed link carries: the request as the client made it, and how far it has come. A link that is
