@@ -47,7 +47,7 @@ func (x *exchange) historyOf(ctx context.Context, c call, i interaction.Interact
 // judged.
 var historyParameters = []string{"_count", "_since", "_at"}
 
-// historyPage answers with the versions from a position on.
+// historyPage answers with the versions from a position on. If none may be seen, the resource is not there.
 func (x *exchange) historyPage(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
 	whole := x.rights.Whole(i.Type, i.Permission()) || x.rights.All()&i.Permission() == i.Permission()
 	first := get(c.path, c.query)
@@ -73,7 +73,7 @@ func (x *exchange) historyPage(ctx context.Context, c call, i interaction.Intera
 		}
 		from = next
 	}
-	if len(out.entries) == 0 && !whole {
+	if len(out.entries) == 0 && !whole && at.isStart() {
 		return nil, notFound()
 	}
 	if !from.Done {

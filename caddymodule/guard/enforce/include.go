@@ -16,20 +16,20 @@ import (
 func (m *merge) included(ctx context.Context) ([]entry, error) {
 	others := m.others
 	for _, from := range m.sources {
-		if from.loaded {
-			others = append(others, from.others...)
-		}
+		others = append(others, from.along(m.s.judged)...)
 	}
 	if !m.s.judged || len(others) == 0 {
 		return others, nil
 	}
 	w := newWeb(m.matches)
 	var candidates []candidate
+	seen := map[string]bool{}
 	for _, e := range others {
 		c := candidate{entry: e, node: nodeOf(e)}
-		if w.ids[c.id] {
+		if w.ids[c.id] || seen[c.id] {
 			continue
 		}
+		seen[c.id] = true
 		var err error
 		if c.searched, err = m.s.x.covered(ctx, e.parsed, m.s.grantsFor(e.parsed.Type, smart.Search)); err != nil {
 			return nil, err
@@ -43,7 +43,7 @@ func (m *merge) included(ctx context.Context) ([]entry, error) {
 			candidates = append(candidates, c)
 		}
 	}
-	return w.reach(candidates), nil
+	return w.reach(candidates, m.s.includes), nil
 }
 
 // remember notes that a match is in the context of the grants that cover it, because what comes along may depend on it.
@@ -68,7 +68,8 @@ type candidate struct {
 }
 
 // web are the resources that the client could have come to by itself: those of the matches, those that one of the web
-// names, and those that name one. The rest came over a resource that is withheld, and would tell what that one names.
+// names, and those that name one. The rest came over a resource that is withheld, and would tell what that one names,
+// or belongs to a match on another page.
 type web struct {
 	ids   map[string]bool
 	named map[string]bool
@@ -89,23 +90,48 @@ func (w web) add(n node) {
 	}
 }
 
+// includes are the ways by which other entries may come along with matches.
+type includes struct {
+	include    bool // named by a match
+	revinclude bool // naming a match
+	iterate    bool // and so on from there
+}
+
+func (i *includes) read(name string) {
+	name, modifier, _ := strings.Cut(name, ":")
+	switch name {
+	case "_include":
+		i.include = true
+	case "_revinclude":
+		i.revinclude = true
+	default:
+		return
+	}
+	i.iterate = i.iterate || modifier != ""
+}
+
+// any reports whether entries other than matches may come.
+func (i *includes) any() bool { return i.include || i.revinclude }
+
 // reach adds the entries that can be come to.
-func (w web) reach(candidates []candidate) []entry {
+func (w web) reach(candidates []candidate, by includes) []entry {
 	var kept []entry
 	for grown := true; grown; {
-		grown = false
+		var added []node
 		rest := candidates[:0]
 		for _, c := range candidates {
 			switch {
-			case w.ids[c.id]:
-			case w.named[c.id] || c.searched && c.namesAny(w.ids):
-				w.add(c.node)
-				kept, grown = append(kept, c.entry), true
+			case by.include && w.named[c.id] || by.revinclude && c.searched && c.namesAny(w.ids):
+				added = append(added, c.node)
+				kept = append(kept, c.entry)
 			default:
 				rest = append(rest, c)
 			}
 		}
-		candidates = rest
+		for _, n := range added {
+			w.add(n)
+		}
+		candidates, grown = rest, by.iterate && len(added) > 0
 	}
 	return kept
 }

@@ -151,7 +151,7 @@ func isOwn(e entry) bool {
 // because a resource names them that is hidden.
 func (j *judgedCall) reached(matches []entry, others []candidate, hidden bool) []entry {
 	if hidden || !j.complete {
-		return newWeb(matches).reach(others)
+		return newWeb(matches).reach(others, includes{include: true, revinclude: true, iterate: true})
 	}
 	var all []entry
 	for _, c := range others {

@@ -34,7 +34,7 @@ func (s *search) start() position {
 }
 
 func (p position) isStart() bool {
-	return !slices.ContainsFunc(p.Places, func(at place) bool { return at != place{} })
+	return !slices.ContainsFunc(p.Places, func(at place) bool { return at.Path+at.Query != "" || at.Taken > 0 })
 }
 
 func (p position) isEnd() bool {
@@ -57,6 +57,7 @@ type source struct {
 	at      place
 	next    place
 	loaded  bool
+	used    bool   // some of its matches are on our page
 	head    *entry // the next match that may be seen
 	matches []entry
 	others  []entry
@@ -85,7 +86,7 @@ func (m *merge) fill(ctx context.Context, size int) error {
 			break
 		}
 		m.matches = append(m.matches, *from.head)
-		from.head = nil
+		from.head, from.used = nil, true
 		from.at.Taken++
 	}
 	return m.settle(ctx)
@@ -190,9 +191,17 @@ func (m *merge) advance(ctx context.Context, n int) error {
 		}
 		m.dropped++
 	}
-	m.others = append(m.others, from.others...)
+	m.others = append(m.others, from.along(m.s.judged)...)
 	*from = source{at: from.next}
 	return nil
+}
+
+// along are the entries that come along with the matches that were taken from the loaded page.
+func (from *source) along(judged bool) []entry {
+	if judged && !from.used {
+		return nil
+	}
+	return from.others
 }
 
 // settle goes over what may not be seen at the ends of pages, so that no page follows for it alone.

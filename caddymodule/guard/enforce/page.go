@@ -192,9 +192,9 @@ func localTo(address, self, asked string) (place, bool) {
 	}
 	base, ok := baseOf(self, asked)
 	if !ok {
-		base = beforeType(u.Path)
+		base = beforeType(rooted(u))
 	}
-	rest, below := strings.CutPrefix(u.Path, base)
+	rest, below := strings.CutPrefix(rooted(u), base)
 	return place{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
 }
 
@@ -204,12 +204,15 @@ func baseOf(link, asked string) (string, bool) {
 	if err != nil || link == "" {
 		return "", false
 	}
-	path := strings.TrimSuffix(strings.TrimSuffix(u.Path, "/_search"), "/")
+	path := strings.TrimSuffix(strings.TrimSuffix(rooted(u), "/_search"), "/")
 	if asked == "" {
 		return path, true
 	}
 	return strings.CutSuffix(path, "/"+asked)
 }
+
+// rooted is the path of a link, of which a relative one is taken to be below the server's root.
+func rooted(u *url.URL) string { return "/" + strings.TrimPrefix(u.Path, "/") }
 
 // beforeType is a path up to its first segment that is a resource type.
 func beforeType(path string) string {

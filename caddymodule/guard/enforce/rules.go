@@ -59,9 +59,9 @@ func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) er
 	if err := refusePaging(parameters); err != nil {
 		return err
 	}
-	r.s.includes = slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
-		return strings.HasPrefix(p.Name, "_include") || strings.HasPrefix(p.Name, "_revinclude")
-	})
+	for _, p := range parameters {
+		r.s.includes.read(p.Name)
+	}
 	for _, p := range parameters {
 		passed, heeded, err := r.one(ctx, p)
 		if err != nil {
@@ -134,7 +134,7 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 		return as, true, checkInclude(modifier)
 	case name == "_summary", name == "_elements":
 		// An answer without all its elements cannot be judged.
-		if r.trust == bound || r.s.includes || modifier != "" {
+		if r.trust == bound || r.s.includes.any() || modifier != "" {
 			return nil, false, nil
 		}
 		return as, true, nil

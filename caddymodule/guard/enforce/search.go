@@ -25,7 +25,7 @@ type search struct {
 	accurate   bool              // _total=accurate
 	nothing    bool              // a chain has found nothing, so neither does the search
 	judged     bool              // entries are looked at one by one
-	includes   bool              // entries other than matches may come
+	includes   includes          // how entries other than matches may come
 	ruled      bool              // the site's rules judge each match, so that the server's total tells too much
 	grants     map[granted][]access.Grant
 }
@@ -100,12 +100,23 @@ func (s *search) pageSize() int {
 	return 0
 }
 
+// minMerged is how long the pages of branches are at least, many of whose matches other branches may have found.
+const minMerged = 20
+
+// fetchSize is how many matches a page of a branch is to have.
+func (s *search) fetchSize() int {
+	if len(s.branches) > 1 {
+		return max(s.pageSize(), minMerged)
+	}
+	return s.pageSize()
+}
+
 // fetch asks the FHIR server for a page of a branch.
 func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, error) {
 	c := get(at.Path, at.Query)
 	if at.isFirst() {
 		parameters := slices.Concat(s.parameters, s.branches[branch].confining)
-		if n := s.pageSize(); n > 0 {
+		if n := s.fetchSize(); n > 0 {
 			parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(n)})
 		}
 		c = searchCall(s.c.method, s.branches[branch].path(), parameters)
@@ -138,7 +149,7 @@ func (s *search) keeps(ctx context.Context, e *entry, branch int) (bool, error) 
 		return false, nil
 	}
 	ok, err := s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search))
-	if ok && s.includes {
+	if ok && s.includes.any() {
 		s.remember(e.parsed)
 	}
 	return ok, err

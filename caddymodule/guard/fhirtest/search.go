@@ -1,6 +1,7 @@
 package fhirtest
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,8 @@ import (
 
 // page is what is left of a search.
 type page struct {
+	of      interaction.Interaction
+	kind    string // Bundle.type
 	entries []found
 	total   int
 	count   int
@@ -26,20 +29,22 @@ type found struct {
 	res  resource.Resource
 	text []byte
 	mode string
+	more string // what else an entry of a history says
 }
 
-// search answers a search, or the next page of one.
-func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
-	if token := value(i.Parameters, "_getpages"); token != "" {
-		n, err := strconv.Atoi(token)
-		if err != nil || n >= len(s.pages) {
-			outcome(w, http.StatusGone, "the page is gone")
-			return
-		}
-		s.writePage(w, s.pages[n], Address+"?_getpages="+token)
+// next answers with the page that a link of ours leads to.
+func (s *Server) next(w http.ResponseWriter, token string) {
+	n, err := strconv.Atoi(token)
+	if err != nil || n >= len(s.pages) {
+		outcome(w, http.StatusGone, "the page is gone")
 		return
 	}
-	p := page{count: 20}
+	s.writePage(w, s.pages[n], Address+"?_getpages="+token)
+}
+
+// search answers a search.
+func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
+	p := page{of: i, kind: "searchset", count: 20}
 	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil {
 		p.count = n
 	}
@@ -50,7 +55,7 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 			continue
 		}
 		if res, err := resource.Parse(text); err == nil && matches(i, res) {
-			p.entries = append(p.entries, found{res, text, "match"})
+			p.entries = append(p.entries, found{res: res, text: text, mode: "match"})
 		}
 	}
 	sort(p.entries, value(i.Parameters, "_sort"))
@@ -58,7 +63,6 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 	if value(i.Parameters, "_summary") == "count" {
 		p.entries, p.count = nil, 0
 	}
-	p.entries = append(p.entries, s.included(i, p.entries)...)
 	self := url.URL{Path: i.Type}
 	if i.Kind == interaction.CompartmentSearch {
 		self.Path = i.Compartment.String() + "/" + i.Type
@@ -71,7 +75,7 @@ func matches(i interaction.Interaction, res resource.Resource) bool {
 	if i.Type != "" && i.Type != smart.AnyType && i.Type != res.Type {
 		return false
 	}
-	if i.Kind == interaction.CompartmentSearch && !compartment.InPatient(res, i.Compartment.ID) {
+	if i.Kind == interaction.CompartmentSearch && !isIn(res, i.Compartment) {
 		return false
 	}
 	return !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
@@ -85,6 +89,19 @@ func matches(i interaction.Interaction, res resource.Resource) bool {
 		}
 		ok, err := parameter.Matches(res, p.Value)
 		return !ok || err != nil
+	})
+}
+
+// isIn reports whether a resource is in a compartment.
+func isIn(res resource.Resource, of interaction.Reference) bool {
+	if of.Type == "Patient" {
+		return compartment.InPatient(res, of.ID)
+	}
+	m, _ := compartment.Members(of.Type, res.Type)
+	return slices.ContainsFunc(m.Params, func(name string) bool {
+		p, _ := searchparam.Lookup(res.Type, name)
+		ok, err := p.Matches(res, of.String())
+		return ok && err == nil
 	})
 }
 
@@ -130,7 +147,7 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 	has := func(res resource.Resource) bool {
 		return slices.ContainsFunc(all, func(f found) bool { return f.res.Type == res.Type && f.res.ID == res.ID })
 	}
-	for round := 0; round < 3; round++ {
+	for round := range 3 {
 		for _, p := range i.Parameters {
 			name, modifier, _ := strings.Cut(p.Name, ":")
 			if round > 0 && modifier != "iterate" {
@@ -145,7 +162,7 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 				if slices.ContainsFunc(all, func(f found) bool {
 					return name == "_include" && refers(f.res, res, p.Value) || name == "_revinclude" && refers(res, f.res, p.Value)
 				}) {
-					all = append(all, found{res, versions[len(versions)-1], "include"})
+					all = append(all, found{res: res, text: versions[len(versions)-1], mode: "include"})
 				}
 			}
 		}
@@ -179,12 +196,15 @@ func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 	now := p.entries[:min(len(p.entries), max(p.count, 0))]
 	if rest := p.entries[len(now):]; len(rest) > 0 && p.count > 0 {
 		links += `,{"relation":"next","url":"` + Address + "?_getpages=" + strconv.Itoa(len(s.pages)) + `"}`
-		s.pages = append(s.pages, page{rest, p.total, p.count})
+		s.pages = append(s.pages, page{p.of, p.kind, rest, p.total, p.count})
 	}
-	text := `{"resourceType":"Bundle","type":"searchset","total":` + strconv.Itoa(p.total) + `,"link":[` + links + `]`
-	for n, f := range now {
-		text += []string{`,"entry":[`, ","}[min(n, 1)] + `{"fullUrl":"` + Address + "/" + f.res.Type + "/" + f.res.ID + `","resource":` +
-			string(f.text) + `,"search":{"mode":"` + f.mode + `"}}`
+	text := `{"resourceType":"Bundle","type":"` + p.kind + `","total":` + strconv.Itoa(p.total) + `,"link":[` + links + `]`
+	for n, f := range append(slices.Clip(now), s.included(p.of, now)...) {
+		text += []string{`,"entry":[`, ","}[min(n, 1)] + `{"fullUrl":"` + Address + "/" + f.res.Type + "/" + f.res.ID + `",`
+		if f.text != nil {
+			text += `"resource":` + string(f.text) + ","
+		}
+		text += cmp.Or(f.more, `"search":{"mode":"`+f.mode+`"}`) + "}"
 	}
 	if len(now) > 0 {
 		text += "]"

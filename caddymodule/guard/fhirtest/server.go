@@ -116,6 +116,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
+	if token := value(i.Parameters, "_getpages"); token != "" && i.Kind == interaction.SystemSearch {
+		s.next(w, token)
+		return
+	}
 	switch i.Kind {
 	case interaction.Read, interaction.VRead:
 		s.read(w, i)
@@ -152,20 +156,24 @@ func (s *Server) read(w http.ResponseWriter, i interaction.Interaction) {
 
 func (s *Server) history(w http.ResponseWriter, i interaction.Interaction) {
 	key := i.Type + "/" + i.ID
-	var entries []string
-	for n := len(s.versions[key]); n > 0; n-- {
-		request := `"request":{"method":"PUT","url":"` + key + `"},"response":{"status":"200","etag":"W/\"` + strconv.Itoa(n) + `\""}`
-		if text := s.versions[key][n-1]; text == nil {
-			entries = append(entries, `{`+strings.Replace(request, "PUT", "DELETE", 1)+`}`)
-		} else {
-			entries = append(entries, `{"fullUrl":"`+Address+"/"+key+`","resource":`+string(text)+`,`+request+`}`)
-		}
+	p := page{of: i, kind: "history", count: 20, total: len(s.versions[key])}
+	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil && n > 0 {
+		p.count = n
 	}
-	if len(entries) == 0 {
+	for n := len(s.versions[key]); n > 0; n-- {
+		f := found{text: s.versions[key][n-1]}
+		f.res.Type, f.res.ID = i.Type, i.ID
+		f.more = `"request":{"method":"PUT","url":"` + Address + "/" + key + `"},"response":{"status":"200","location":"` + Address + "/" + key + `/_history/` + strconv.Itoa(n) + `","etag":"W/\"` + strconv.Itoa(n) + `\""}`
+		if f.text == nil {
+			f.more = strings.Replace(f.more, "PUT", "DELETE", 1)
+		}
+		p.entries = append(p.entries, f)
+	}
+	if p.total == 0 {
 		outcome(w, http.StatusNotFound, key+" is not known")
 		return
 	}
-	answer(w, http.StatusOK, []byte(`{"resourceType":"Bundle","type":"history","total":`+strconv.Itoa(len(entries))+`,"entry":[`+strings.Join(entries, ",")+`]}`))
+	s.writePage(w, p, Address+"/"+key+"/_history")
 }
 
 // answer writes a resource.
