@@ -62,7 +62,11 @@ func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 	case member && res.Type != "Patient" && !namesOnly(res, g.Patient):
 		return outside
 	}
-	return r.Covers(g, res)
+	v := r.Covers(g, res)
+	if v.Covered && res.Type == "Bundle" && r.Shared[res.Type] == About {
+		return r.Shared.inDocument(res, g.Patient, true)
+	}
+	return v
 }
 
 // aboutOwn is about for a resource that a client writes. What it is about must not be everyone's.
@@ -102,7 +106,7 @@ func (s Shared) inside(res resource.Resource, patient string) Verdict {
 		if compartment.InPatient(res, patient) {
 			return covered
 		}
-		return about(res, patient)
+		return s.about(res, patient)
 	case Alone:
 		return byItself(compartment.InPatient(res, patient) && namesOnly(res, patient))
 	}
@@ -124,12 +128,15 @@ func OfPatients(res resource.Resource) bool {
 // maxNeeded bounds what one resource may depend on.
 const maxNeeded = 20
 
-// about judges a resource by what it is about. A Bundle on the server says it by its entries, which the caller judges.
-func about(res resource.Resource, patient string) Verdict {
-	if res.Type != "Provenance" {
-		return outside
+// about judges a resource by what it is about.
+func (s Shared) about(res resource.Resource, patient string) Verdict {
+	switch res.Type {
+	case "Provenance":
+		return dependent(res, patient, "target")
+	case "Bundle":
+		return s.inDocument(res, patient, false)
 	}
-	return dependent(res, patient, "target")
+	return outside
 }
 
 // dependent judges a resource by the references in one element: each must be the patient, or be covered too.

@@ -110,6 +110,9 @@ func (r Resource) Contained() iter.Seq[[]byte] {
 	return r.Values(Path{Elements: []string{"contained"}})
 }
 
+// Part reads a resource whose text lies in this one, such as in an entry of a Bundle. It is on the same server.
+func (r Resource) Part(text []byte) (Resource, error) { return Parse(text, r.bases...) }
+
 // FindContained returns the contained resource with an id.
 func (r Resource) FindContained(id string) (Resource, bool) {
 	for value := range r.Contained() {
