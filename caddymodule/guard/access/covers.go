@@ -62,16 +62,12 @@ func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 	case member && res.Type != "Patient" && !namesOnly(res, g.Patient):
 		return outside
 	}
-	v := r.Covers(g, res)
-	if v.Covered && res.Type == "Bundle" && r.Shared[res.Type] == About {
-		return r.Shared.inDocument(res, g.Patient, true)
-	}
-	return v
+	return r.Covers(g, res)
 }
 
 // aboutOwn is about for a resource that a client writes. What it is about must not be everyone's.
 func (s Shared) aboutOwn(res resource.Resource, patient string) Verdict {
-	v := about(res, patient)
+	v := s.about(res, patient, true)
 	shared := func(of interaction.Reference) bool { return s[of.Type] == Everyone || s[of.Type] == Unassigned }
 	if slices.ContainsFunc(v.Needed, shared) {
 		return outside
@@ -106,7 +102,7 @@ func (s Shared) inside(res resource.Resource, patient string) Verdict {
 		if compartment.InPatient(res, patient) {
 			return covered
 		}
-		return s.about(res, patient)
+		return s.about(res, patient, false)
 	case Alone:
 		return byItself(compartment.InPatient(res, patient) && namesOnly(res, patient))
 	}
@@ -129,12 +125,12 @@ func OfPatients(res resource.Resource) bool {
 const maxNeeded = 20
 
 // about judges a resource by what it is about.
-func (s Shared) about(res resource.Resource, patient string) Verdict {
+func (s Shared) about(res resource.Resource, patient string, writing bool) Verdict {
 	switch res.Type {
 	case "Provenance":
 		return dependent(res, patient, "target")
 	case "Bundle":
-		return s.inDocument(res, patient, false)
+		return s.inDocument(res, patient, writing)
 	}
 	return outside
 }

@@ -33,6 +33,11 @@
 //	export.go        an export is begun, for whole types
 //	job.go             asked about by sealed links
 //	exportfile.go      and its files streamed
+//	batch.go         a batch or transaction: each entry is a request of its own
+//	submission.go      as the client sends it
+//	entrycall.go       an entry as a call
+//	entryanswer.go     an answer as an entry
+//	whole.go           or all of it at once, if nothing in it needs judging
 //	   ▼
 //	backend.go       the server is asked, in JSON without compression
 //	   ▼

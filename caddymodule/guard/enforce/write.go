@@ -208,7 +208,3 @@ func (w *write) outside() *guard.Error {
 	return forbidden(ErrOutside, "No scope allows to write this %s: before and after, it must match the constraint of one and the same scope, "+
 		"and name the patient of that scope and no other.", w.i.Type)
 }
-
-func (x *exchange) bundle(_ context.Context, _ call) (*answer, error) {
-	return nil, notFound()
-}

@@ -131,6 +131,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Int
 		s.write(w, r, i, body)
 	case interaction.ConditionalCreate, interaction.ConditionalUpdate, interaction.ConditionalDelete:
 		s.writeMatch(w, r, i, body)
+	case interaction.Bundle:
+		s.bundle(w, body)
 	default:
 		outcome(w, http.StatusNotImplemented, "not supported: "+i.Kind.String())
 	}
