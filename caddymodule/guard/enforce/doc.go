@@ -27,9 +27,9 @@
 //	references.go      references that would be a search, or tell what is there
 //	written.go         what clients are told of what they have written
 //	operation.go     operations, of which operations.go has the list:
-//	judgedoperation.go  answered by what of their answer is covered
-//	terminology.go      passed for any token
-//	validate.go         called with what could be written
+//	judgedoperation.go answered by what of their answer is covered
+//	terminology.go     passed for any token
+//	validate.go        called with what could be written
 //	export.go        an export is begun, for whole types
 //	job.go             asked about by sealed links
 //	exportfile.go      and its files streamed
@@ -38,6 +38,8 @@
 //	entrycall.go       an entry as a call
 //	entryanswer.go     an answer as an entry
 //	whole.go           or all of it at once, if nothing in it needs judging
+//	metadata.go      the CapabilityStatement, which needs no token:
+//	capabilities.go    what is different once the server is guarded
 //	   ▼
 //	backend.go       the server is asked, in JSON without compression
 //	   ▼

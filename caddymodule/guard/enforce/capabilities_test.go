@@ -1,0 +1,104 @@
+package enforce_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+)
+
+// statement is a CapabilityStatement such as HAPI's.
+const statement = `{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",
+  "implementation": {"description":"HAPI FHIR", "url": "http://backend.internal:8080/fhir"},
+  "messaging":[{"documentation":"messages"}], "format": ["application/fhir+xml", "json"],
+  "rest": [ {"mode":"client","operation":[{"name":"member-match"}]}, { "mode": "server", "security":{"description":"none"},
+    "resource": [
+      {"type":"Patient","profile":"http://hl7.org/fhir/StructureDefinition/Patient","interaction":[{"code":"read"},  {"code":"history-type"}],
+       "searchInclude":["*"],
+       "operation":[{"name":"everything","definition":"http://backend.internal:8080/fhir/OperationDefinition/Patient-it-everything"},
+        {"name":"member-match","definition":"http://hl7.org/x"}, {"name" : "$merge"}]},
+      {"type":"Group",  "operation":[{"name":"mdm-submit","definition":"x"}]},
+      {"type":"Basic",  "versioning":"versioned" }
+    ],
+    "interaction":[{"code":"transaction"}, {"code":"history-system"}],
+    "operation":[{"name":"export","definition":"http://other.example/OperationDefinition/export"},{"name":"reindex","definition":"y"},{"name":"graphql","definition":"z"}] }]}`
+
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	op, _ := enforce.ParseOperation("$reindex", "whole", "u")
+	message, _ := enforce.ParseOperation("$process-message", "whole", "c")
+	for _, tt := range []struct {
+		name    string
+		changes enforce.CapabilityChanges
+		has     []string
+		lacks   []string
+	}{
+		{"what nobody concerns", enforce.CapabilityChanges{}, []string{
+			`{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",`, `{"type":"Basic",  "versioning":"versioned" }`,
+			`"interaction":[{"code":"read"},  {"code":"history-type"}]`, `"searchInclude":["*"]`, `"interaction":[{"code":"transaction"}, {"code":"history-system"}]`,
+			`{"mode":"client","operation":[{"name":"member-match"}]}`, `"format": ["application/fhir+xml", "json"]`, `"url": "http://backend.internal:8080/fhir"`,
+		}, nil},
+		{"operations that may not be called", enforce.CapabilityChanges{}, []string{`"everything"`, `"export"`, `{"type":"Group"}`},
+			[]string{`"http://hl7.org/x"`, `merge`, `mdm-submit`, `reindex`, `graphql`, `messaging`}},
+		{"operations that a site allows", enforce.CapabilityChanges{Operations: enforce.NewOperations(op, message)}, []string{`reindex`, `messaging`}, []string{`graphql`}},
+		{"the server's own security", enforce.CapabilityChanges{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`},
+			[]string{`"description":"none"`, "oauth-uris"}},
+		{"endpoints", enforce.CapabilityChanges{CORS: true, OAuth: enforce.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
+			`"cors":true`, `{"url":"http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris","extension":[{"url":"authorize","valueUri":"https://a.example/authorize"},{"url":"token","valueUri":"https://a.example/token"},{"url":"revoke","valueUri":"https://a.example/revoke"}]}`,
+		}, []string{`"introspect"`, `"register"`}},
+		{"the server's address", enforce.CapabilityChanges{BaseURL: "https://gateway.example/fhir/R4"}, []string{
+			`"url": "https://gateway.example/fhir/R4"`, `"definition":"https://gateway.example/fhir/R4/OperationDefinition/Patient-it-everything"`, `http://other.example/OperationDefinition/export`,
+		}, []string{"backend.internal"}},
+		{"operations answered before", enforce.CapabilityChanges{Answered: append(enforce.TerminologyOperations(true), enforce.AnsweredOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
+			`{"type":"ValueSet","operation":[{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-expand","name":"expand"},{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code","name":"validate-code"}]}`,
+			`{"type":"CodeSystem"`, `CodeSystem-lookup`, `ConceptMap-translate`,
+		}, []string{`"again"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			text, err := enforce.Capabilities([]byte(statement), tt.changes)
+			if err != nil || !json.Valid(text) {
+				t.Fatalf("%v: %s", err, text)
+			}
+			for _, part := range tt.has {
+				if !strings.Contains(string(text), part) {
+					t.Errorf("lacks %s: %s", part, text)
+				}
+			}
+			for _, part := range tt.lacks {
+				if strings.Contains(string(text), part) {
+					t.Errorf("has %s: %s", part, text)
+				}
+			}
+		})
+	}
+}
+
+// TestCapabilitiesInPart checks that a statement that was asked for in part gets nothing that was not.
+func TestCapabilitiesInPart(t *testing.T) {
+	t.Parallel()
+	const part = `{"resourceType":"CapabilityStatement", "name":"a"}`
+	got, err := enforce.Capabilities([]byte(part), enforce.CapabilityChanges{BaseURL: "https://gateway.example", Answered: enforce.TerminologyOperations(true)})
+	if err != nil || string(got) != part {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+func TestCapabilitiesRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, text string }{
+		{"another resource", `{"resourceType":"Patient"}`},
+		{"no resource", `{}`},
+		{"no JSON", `<CapabilityStatement/>`},
+		{"a name twice", `{"resourceType":"CapabilityStatement","rest":[],"rest":[]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got, err := enforce.Capabilities([]byte(tt.text), enforce.CapabilityChanges{}); !errors.Is(err, enforce.ErrCapabilities) {
+				t.Errorf("%s, %v", got, err)
+			}
+		})
+	}
+}

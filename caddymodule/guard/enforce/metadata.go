@@ -1,0 +1,116 @@
+package enforce
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement as it is when the
+// server is guarded. It is safe for concurrent use, and must not be changed or copied once in use.
+//
+// The statement is in JSON, for all who accept that. Other formats, and modes such as terminology, pass as they are.
+type Metadata struct {
+	// Base is the path of the FHIR API. Required.
+	Base string
+	// Changes are made to the statement.
+	Changes CapabilityChanges
+	// Limit is the size up to which a statement is changed, in bytes. A longer one fails. Default: 16 MiB.
+	Limit int64
+
+	mu   sync.Mutex
+	kept []keptStatement // the latest last
+}
+
+// keptStatement is a statement that was changed before. Servers make the same one for minutes, of more than a megabyte.
+type keptStatement struct {
+	of   [sha256.Size]byte // the server's
+	text []byte
+	etag string
+}
+
+// maxStatements is how many are kept: there are some for each _summary and _elements.
+const maxStatements = 4
+
+// ServeHTTP answers a request. Any error is a *guard.Error or the next handler's.
+func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
+	parameters, err := smart.ParseParameters(r.URL.RawQuery)
+	if err != nil {
+		return invalid(err, "The query can be read in several ways.")
+	}
+	if err := refusePaging(parameters); err != nil {
+		return err
+	}
+	if !acceptsJSON(r.Header.Get("Accept"), parameters) {
+		return next.ServeHTTP(w, r)
+	}
+	limits := Limits{Answer: m.Limit}.orDefaults()
+	x := &exchange{Enforcer: &Enforcer{Base: m.Base}, limits: limits, next: next, r: r}
+	a, err := x.ask(r.Context(), get("metadata", r.URL.RawQuery))
+	if err != nil {
+		return err
+	}
+	if a.status == http.StatusOK && a.isJSON() {
+		if err := m.change(a); err != nil {
+			return err
+		}
+	}
+	return a.write(w, r)
+}
+
+// acceptsJSON reports whether a client takes JSON: by _format, which overrides the header (R4 http.html#mime-type), or
+// by Accept. Who names another FHIR format and not JSON does not, even if anything will do.
+func acceptsJSON(accept string, parameters []smart.Parameter) bool {
+	for _, p := range parameters {
+		switch {
+		case p.Name == "mode" && p.Value == "terminology":
+			return false
+		case p.Name == "_format":
+			accept = p.Value
+		}
+	}
+	return strings.Contains(accept, "json") || !strings.Contains(accept, "xml") && !strings.Contains(accept, "turtle") && !strings.Contains(accept, "ttl")
+}
+
+// change changes a statement, or takes it from those that were changed before. What is none stays.
+func (m *Metadata) change(a *answer) error {
+	of := sha256.Sum256(a.body)
+	kept, ok := m.find(of)
+	if !ok {
+		text, err := Capabilities(a.body, m.Changes)
+		if errors.Is(err, ErrCapabilities) {
+			return nil
+		} else if err != nil {
+			return withheld(err)
+		}
+		sum := sha256.Sum256(text)
+		kept = keptStatement{of, text, `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+		m.keep(kept)
+	}
+	a.body = kept.text
+	a.header.Set("Etag", kept.etag)
+	a.header.Del("Last-Modified")
+	return nil
+}
+
+func (m *Metadata) find(of [sha256.Size]byte) (keptStatement, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, kept := range m.kept {
+		if kept.of == of {
+			return kept, true
+		}
+	}
+	return keptStatement{}, false
+}
+
+func (m *Metadata) keep(s keptStatement) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kept = append(m.kept[max(0, len(m.kept)+1-maxStatements):], s)
+}
