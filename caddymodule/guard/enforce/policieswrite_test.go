@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,5 +67,40 @@ func TestPoliciesHistory(t *testing.T) {
 		if got := g.get(reader, target); got.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", target, got.StatusCode)
 		}
+	}
+}
+
+// TestPoliciesBatch checks that rules judge each entry of a batch as a request of its own, and a transaction with it.
+func TestPoliciesBatch(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, kind, rule, want string }{
+		{"withheld", "batch", "deny request.type == 'Patient' && resource.id == 'b'", "200 404"},
+		{"denied", "batch", "deny request.id == 'b'", "200 403"},
+		{"denied as a whole", "batch", "deny request.interaction == 'bundle'", "403"},
+		{"denied in a transaction", "transaction", "deny request.id == 'b'", "403"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, records...).withRules(tt.rule)
+			body := `{"resourceType":"Bundle","type":"` + tt.kind + `","entry":[{"request":{"method":"GET","url":"Patient/a"}},{"request":{"method":"GET","url":"Patient/b"}}]}`
+			r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/fhir+json")
+			response := g.send(clinician, r)
+			var b struct {
+				Entry []struct{ Response struct{ Status string } }
+			}
+			var statuses []string
+			if json.NewDecoder(response.Body).Decode(&b) == nil {
+				for _, e := range b.Entry {
+					statuses = append(statuses, e.Response.Status[:3])
+				}
+			}
+			if len(statuses) == 0 {
+				statuses = []string{strconv.Itoa(response.StatusCode)}
+			}
+			if got := strings.Join(statuses, " "); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
 	}
 }
