@@ -110,12 +110,34 @@ func outline(contentType string, body []byte) (content, error) {
 // outlineJSON reads a resource in JSON. It accepts duplicate names, since finding them takes memory.
 func outlineJSON(body []byte) (content, error) {
 	var head struct {
-		ResourceType string    `json:"resourceType"`
-		URL          string    `json:"url"`
-		Expansion    *struct{} `json:"expansion"`
+		ResourceType textMember   `json:"resourceType"`
+		URL          textMember   `json:"url"`
+		Expansion    objectMember `json:"expansion"`
 	}
 	err := json.Unmarshal(body, &head, jsontext.AllowDuplicateNames(true))
-	return content{head.ResourceType, head.URL, head.Expansion != nil}, err
+	return content{string(head.ResourceType), string(head.URL), bool(head.Expansion)}, err
+}
+
+// textMember is a string. A value of another kind counts as absent, so that an expansion with a faulty url is still used.
+type textMember string
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (m *textMember) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() != '"' {
+		return d.SkipValue()
+	}
+	text, err := d.ReadToken()
+	*m = textMember(text.String())
+	return err
+}
+
+// objectMember reports whether a member is an object.
+type objectMember bool
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (m *objectMember) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	*m = d.PeekKind() == '{'
+	return d.SkipValue()
 }
 
 // fhirNamespace is the XML namespace of resources (R4 §2.6.1).
