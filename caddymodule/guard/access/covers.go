@@ -157,6 +157,9 @@ func dependent(res resource.Resource, patient, element string) Verdict {
 // containsOnly reports whether nothing contained in the resource names another patient. What names none belongs to
 // what contains it.
 func containsOnly(res resource.Resource, patient string) bool {
+	if _, ok := res.Member("contained"); !ok {
+		return true
+	}
 	for text := range res.Contained() {
 		contained, err := resource.Parse(text)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
 )
 
 // ownHeaders are not passed on from the client's request, because they speak of the request as the client made it: its
@@ -24,7 +25,8 @@ func (x *exchange) ask(ctx context.Context, c call) (*answer, error) {
 	if x.asked++; x.asked > x.limits.Requests {
 		return nil, tooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.limits.Requests)
 	}
-	held := &heldResponse{header: http.Header{}, limit: x.limits.Answer}
+	held := &heldResponse{header: http.Header{}, body: buffers.Get().(*bytes.Buffer), limit: x.limits.Answer}
+	defer held.release()
 	err := held.record(x.next, x.request(ctx, c))
 	switch {
 	case held.tooLong:
@@ -34,7 +36,7 @@ func (x *exchange) ask(ctx context.Context, c call) (*answer, error) {
 	case held.status == 0:
 		return nil, withheld(errNoAnswer)
 	}
-	return &answer{status: held.status, header: held.header, body: held.body.Bytes()}, nil
+	return &answer{status: held.status, header: held.header, body: bytes.Clone(held.body.Bytes())}, nil
 }
 
 // request makes a call of the client's request.
@@ -66,9 +68,24 @@ func (x *exchange) request(ctx context.Context, c call) *http.Request {
 type heldResponse struct {
 	header  http.Header
 	status  int
-	body    bytes.Buffer
+	body    *bytes.Buffer
 	limit   int64
 	tooLong bool
+	done    bool
+}
+
+// buffers are those in which answers arrive, whose lengths are not known before. A few are kept, and no large ones.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxBuffer is how large a buffer may be that is kept.
+const maxBuffer = 1 << 20
+
+// release gives the buffer back, unless the next handler goes on with it: a panic may have left it writing.
+func (h *heldResponse) release() {
+	if h.done && h.body.Cap() <= maxBuffer {
+		h.body.Reset()
+		buffers.Put(h.body)
+	}
 }
 
 // Header implements http.ResponseWriter.
@@ -104,5 +121,7 @@ func (h *heldResponse) record(next NextHandler, r *http.Request) error {
 			panic(cause)
 		}
 	}()
-	return next.ServeHTTP(h, r)
+	err := next.ServeHTTP(h, r)
+	h.done = true
+	return err
 }

@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -41,50 +40,55 @@ type entry struct {
 // parseBundle reads a Bundle of the FHIR server's, or what else it answered with instead. Members that say nothing to
 // us are left out: what is not understood is not passed on.
 func parseBundle(text []byte) (*bundle, error) {
-	b := &bundle{total: -1}
-	c := rawjson.NewCursor(text).AllowDuplicates()
-	err := c.Object(func(name []byte) (err error) {
-		switch string(name) {
-		case "resourceType":
-			b.resourceType, err = c.Text()
-		case "type":
-			b.kind, err = c.Text()
-		case "total":
-			b.total, err = number(c)
-		case "link":
-			err = c.Array(func() error { return b.readLink(c) })
-		case "entry":
-			err = c.Array(func() error { return b.readEntry(c) })
-		default:
-			err = c.Skip()
-		}
-		return err
-	})
-	if err == nil {
-		err = c.End()
-	}
-	if err == nil && b.resourceType != "Bundle" {
-		err = fmt.Errorf("resourceType %q where a Bundle should be", b.resourceType)
-	}
-	return b, err
+	r := bundleReader{bundle: &bundle{total: -1}, c: rawjson.NewCursor(text).AllowDuplicates()}
+	return r.read()
 }
 
-// parseJudged is parseBundle with all resources read.
+// parseJudged is parseBundle with all resources read, and no name twice in an object.
 func (x *exchange) parseJudged(text []byte) (*bundle, error) {
-	b, err := parseBundle(text)
-	if err != nil {
-		return nil, err
+	r := bundleReader{
+		bundle: &bundle{total: -1, entries: make([]entry, 0, defaultCount)},
+		c:      rawjson.NewCursor(text), text: text, bases: []string{x.BaseURL}, judged: true,
 	}
-	for i := range b.entries {
-		e := &b.entries[i]
-		if e.mode == "outcome" {
-			continue
-		}
-		if e.parsed, err = resource.Parse(e.resource, x.BaseURL); err != nil {
-			return nil, err
-		}
+	return r.read()
+}
+
+// bundleReader reads a Bundle in one pass.
+type bundleReader struct {
+	*bundle
+	c      *rawjson.Cursor
+	text   []byte
+	bases  []string
+	judged bool
+}
+
+func (r *bundleReader) read() (*bundle, error) {
+	err := r.c.Object(r.member)
+	if err == nil {
+		err = r.c.End()
 	}
-	return b, nil
+	if err == nil && r.resourceType != "Bundle" {
+		err = fmt.Errorf("resourceType %q where a Bundle should be", r.resourceType)
+	}
+	return r.bundle, err
+}
+
+func (r *bundleReader) member(name []byte) (err error) {
+	switch string(name) {
+	case "resourceType":
+		r.resourceType, err = r.c.Text()
+	case "type":
+		r.kind, err = r.c.Text()
+	case "total":
+		r.total, err = number(r.c)
+	case "link":
+		err = r.c.Array(r.link)
+	case "entry":
+		err = r.c.Array(r.entry)
+	default:
+		err = r.c.Skip()
+	}
+	return err
 }
 
 func number(c *rawjson.Cursor) (int, error) {
@@ -95,8 +99,8 @@ func number(c *rawjson.Cursor) (int, error) {
 	return strconv.Atoi(string(raw))
 }
 
-func (b *bundle) readLink(c *rawjson.Cursor) error {
-	raw, err := c.Raw()
+func (r *bundleReader) link() error {
+	raw, err := r.c.Raw()
 	if err != nil {
 		return err
 	}
@@ -104,41 +108,79 @@ func (b *bundle) readLink(c *rawjson.Cursor) error {
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return err
 	}
-	b.links = append(b.links, l)
+	r.links = append(r.links, l)
 	return nil
 }
 
-func (b *bundle) readEntry(c *rawjson.Cursor) error {
-	var e entry
-	err := c.Object(func(name []byte) (err error) {
+func (r *bundleReader) entry() error {
+	r.entries = append(r.entries, entry{})
+	e := &r.entries[len(r.entries)-1]
+	return r.c.Object(func(name []byte) (err error) {
 		switch string(name) {
 		case "fullUrl":
-			e.fullURL, err = c.Text()
+			err = r.fullURL(e)
 		case "resource":
-			e.resource, err = c.Raw()
+			err = r.resource(e)
 		case "search":
-			e.search, err = c.Raw()
+			err = r.search(e)
 		case "request":
-			e.request, err = c.Raw()
+			e.request, err = r.c.Raw()
 		case "response":
-			e.response, err = c.Raw()
+			e.response, err = r.c.Raw()
 		default:
-			err = c.Skip()
+			err = r.c.Skip()
 		}
 		return err
 	})
-	if err != nil {
-		return err
+}
+
+// fullURL is not read of what is judged: the resource says what it is.
+func (r *bundleReader) fullURL(e *entry) (err error) {
+	if r.judged {
+		return r.c.Skip()
 	}
-	if e.search != nil {
-		var search struct{ Mode string }
-		if err := json.Unmarshal(e.search, &search); err != nil {
+	e.fullURL, err = r.c.Text()
+	return err
+}
+
+func (r *bundleReader) resource(e *entry) (err error) {
+	if r.judged {
+		e.parsed, e.resource, err = resource.Read(r.c, r.text, r.bases...)
+	} else {
+		e.resource, err = r.c.Raw()
+	}
+	return err
+}
+
+// search reads the mode, and of what is not judged keeps all else.
+func (r *bundleReader) search(e *entry) error {
+	if !r.judged {
+		raw, err := r.c.Raw()
+		if err != nil {
 			return err
 		}
-		e.mode = search.Mode
+		e.search = raw
+		of := bundleReader{c: rawjson.NewCursor(raw), judged: true}
+		return of.search(e)
 	}
-	b.entries = append(b.entries, e)
-	return nil
+	return r.c.Object(func(name []byte) error {
+		if string(name) != "mode" {
+			return r.c.Skip()
+		}
+		mode, err := r.c.Bytes()
+		e.mode = modeNamed(mode)
+		return err
+	})
+}
+
+// modeNamed is a mode without an allocation for the usual ones.
+func modeNamed(mode []byte) string {
+	for _, known := range []string{"match", "include", "outcome"} {
+		if string(mode) == known {
+			return known
+		}
+	}
+	return string(mode)
 }
 
 // linked is the URL of the link with a relation; empty if there is none.
@@ -153,21 +195,38 @@ func (b *bundle) linked(relation string) string {
 
 // text writes the Bundle.
 func (b *bundle) text() []byte {
-	var out bytes.Buffer
-	out.WriteString(`{"resourceType":"Bundle","type":` + quoted(b.kind))
+	out := make([]byte, 0, b.size())
+	out = append(out, `{"resourceType":"Bundle","type":`...)
+	out = appendQuoted(out, b.kind)
 	if b.total >= 0 {
-		out.WriteString(`,"total":` + strconv.Itoa(b.total))
+		out = strconv.AppendInt(append(out, `,"total":`...), int64(b.total), 10)
 	}
 	for i, l := range b.links {
-		out.WriteString(opening(i, `,"link":[`) + `{"relation":` + quoted(l.Relation) + `,"url":` + quoted(l.URL) + `}`)
+		out = append(out, opening(i, `,"link":[`)...)
+		out = appendQuoted(append(out, `{"relation":`...), l.Relation)
+		out = appendQuoted(append(out, `,"url":`...), l.URL)
+		out = append(out, '}')
 	}
-	out.WriteString(closing(len(b.links)))
-	for i, e := range b.entries {
-		out.WriteString(opening(i, `,"entry":[`))
-		e.write(&out)
+	out = append(out, closing(len(b.links))...)
+	for i := range b.entries {
+		out = append(out, opening(i, `,"entry":[`)...)
+		out = b.entries[i].append(out)
 	}
-	out.WriteString(closing(len(b.entries)) + "}")
-	return out.Bytes()
+	out = append(out, closing(len(b.entries))...)
+	return append(out, '}')
+}
+
+// size is about how long the text will be, and not less in all usual cases.
+func (b *bundle) size() int {
+	n := 256
+	for _, l := range b.links {
+		n += len(l.URL) + 64
+	}
+	for i := range b.entries {
+		e := &b.entries[i]
+		n += len(e.fullURL) + len(e.resource) + len(e.search) + len(e.request) + len(e.response) + 96
+	}
+	return n
 }
 
 // opening is what comes before the element at i of an array, and closing what comes after its last. FHIR has no empty
@@ -186,30 +245,39 @@ func closing(n int) string {
 	return "]"
 }
 
-func (e *entry) write(out *bytes.Buffer) {
-	separator := "{"
-	member := func(name string, value []byte) {
-		if len(value) > 0 {
-			out.WriteString(separator + `"` + name + `":`)
-			out.Write(value)
-			separator = ","
-		}
-	}
+// append writes the entry.
+func (e *entry) append(out []byte) []byte {
+	out = append(out, '{')
+	start := len(out)
 	if e.fullURL != "" {
-		member("fullUrl", []byte(quoted(e.fullURL)))
+		out = appendQuoted(append(out, `"fullUrl":`...), e.fullURL)
 	}
-	member("resource", e.resource)
-	member("search", e.search)
-	member("request", e.request)
-	member("response", e.response)
-	if separator == "{" {
-		out.WriteString("{")
+	for _, m := range [...]struct {
+		name  string
+		value []byte
+	}{{"resource", e.resource}, {"search", e.search}, {"request", e.request}, {"response", e.response}} {
+		if len(m.value) == 0 {
+			continue
+		}
+		if len(out) > start {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, '"'), m.name...), `":`...)
+		out = append(out, m.value...)
 	}
-	out.WriteString("}")
+	return append(out, '}')
 }
 
 // quoted is s as JSON.
-func quoted(s string) string {
-	text, _ := json.Marshal(s) // a string never fails
-	return string(text)
+func quoted(s string) string { return string(appendQuoted(nil, s)) }
+
+// appendQuoted writes s as JSON. Most strings need no escapes.
+func appendQuoted(out []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			text, _ := json.Marshal(s) // a string never fails
+			return append(out, text...)
+		}
+	}
+	return append(append(append(out, '"'), s...), '"')
 }

@@ -77,6 +77,7 @@ func (s *search) merged(at position) (*merge, error) {
 
 // fill takes matches for a page of a size. Without a size a page is as long as the FHIR server's.
 func (m *merge) fill(ctx context.Context, size int) error {
+	m.matches = make([]entry, 0, min(size, defaultCount))
 	for size == 0 || len(m.matches) < size {
 		from, err := m.least(ctx)
 		if err != nil {
@@ -162,9 +163,13 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 // parted are the matches of a Bundle and its other entries. What the FHIR server has to say about a search may be about
 // any resource, so it is left out of what is judged.
 func (b *bundle) parted(judged bool) (matches, others []entry) {
+	isOther := func(e entry) bool { return e.mode == "include" || e.mode == "outcome" }
+	if !slices.ContainsFunc(b.entries, isOther) {
+		return b.entries, nil
+	}
 	for _, e := range b.entries {
 		switch {
-		case e.mode != "include" && e.mode != "outcome":
+		case !isOther(e):
 			matches = append(matches, e)
 		case e.mode == "include" || !judged:
 			others = append(others, e)

@@ -73,7 +73,7 @@ func (s *search) page(ctx context.Context, from position, self string) (*answer,
 	if err != nil {
 		return nil, err
 	}
-	out := &bundle{kind: "searchset", entries: s.localized(slices.Concat(m.matches, others))}
+	out := &bundle{kind: "searchset", entries: s.localized(append(m.matches, others...))}
 	out.links = []link{{Relation: "self", URL: self}}
 	to := m.position()
 	if out.total, err = s.total(ctx, m, from.isStart(), to.isEnd()); err != nil {
@@ -162,9 +162,10 @@ func (s *search) localized(entries []entry) []entry {
 		s.x.localizeEntries(entries)
 		return entries
 	}
+	base := s.x.url("", "") + "/"
 	for i := range entries {
 		e := &entries[i]
-		e.fullURL = s.x.url(e.parsed.Type+"/"+e.parsed.ID, "")
+		e.fullURL = base + e.parsed.Type + "/" + e.parsed.ID
 		e.search = matchMode
 		if e.mode == "include" {
 			e.search = includeMode

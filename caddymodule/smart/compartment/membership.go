@@ -1,6 +1,7 @@
 package compartment
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 	"strconv"
@@ -45,6 +46,13 @@ func InPatient(r resource.Resource, patientID string) bool {
 	if r.Type == "Patient" {
 		return r.ID == patientID && patientID != ""
 	}
+	paths := patientPaths()[r.Type]
+	for i := range paths {
+		element, ok := r.Member(paths[i].Elements[0])
+		if ok && len(paths[i].Elements) == 1 && isPlainly(element, patientID) {
+			return true
+		}
+	}
 	for element := range membershipReferences(r) {
 		to, _, ok := r.Refers(element)
 		if ok && to.Type == "Patient" && to.Base == "" && to.ID == patientID {
@@ -52,6 +60,13 @@ func InPatient(r resource.Resource, patientID string) bool {
 		}
 	}
 	return false
+}
+
+// isPlainly reports whether a reference is to the patient, written in the one way that needs no reading. Most are.
+func isPlainly(element []byte, patientID string) bool {
+	literal, _ := resource.Field(element, "reference")
+	id, ok := bytes.CutPrefix(literal, []byte(`"Patient/`))
+	return ok && len(id) == len(patientID)+1 && string(id[:len(patientID)]) == patientID && patientID != ""
 }
 
 // Patients returns the ids of all patients in whose compartments a resource is, some perhaps several times. A reference

@@ -48,8 +48,9 @@ func (w *walk) enter(value []byte, depth int) bool {
 	if value[0] != '[' {
 		return w.element(value, depth)
 	}
-	for element := range Elements(value) {
-		if !w.element(element, depth) {
+	s := scan{text: value} // not Elements, whose function would put the walk on the heap
+	for s.take('[') || s.take(',') {
+		if element := s.value(); len(element) > 0 && !w.element(element, depth) {
 			return false
 		}
 	}

@@ -35,14 +35,12 @@ func (r Resource) ParseReference(s string) (Reference, bool) {
 		return Reference{Contained: id}, isID(id)
 	}
 	base, rest := r.cutBase(s)
-	parts := strings.Split(rest, "/")
-	if len(parts) == 4 && parts[2] == "_history" && isID(parts[3]) {
-		parts = parts[:2]
-	}
-	if len(parts) != 2 || !isType(parts[0]) || !isID(parts[1]) {
+	named, version, versioned := strings.Cut(rest, "/_history/")
+	typ, id, _ := strings.Cut(named, "/")
+	if !isType(typ) || !isID(id) || versioned && !isID(version) {
 		return Reference{}, false
 	}
-	return Reference{Type: parts[0], ID: parts[1], Base: base}, true
+	return Reference{Type: typ, ID: id, Base: base}, true
 }
 
 // cutBase splits a URL into the URL of its server, which is empty if that is the resource's own, and what follows.

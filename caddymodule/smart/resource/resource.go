@@ -3,12 +3,16 @@ package resource
 import (
 	"errors"
 	"iter"
+	"math"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 )
 
 // ErrNoType says that a JSON object is no resource: it has no resourceType.
 var ErrNoType = errors.New("no resourceType")
+
+// ErrTooLong says that a text is of 2 GiB or more.
+var ErrTooLong = errors.New("text too long for a resource")
 
 // Resource is a FHIR resource in JSON. The slices it gives out are parts of the text it was parsed from.
 type Resource struct {
@@ -27,34 +31,48 @@ type Resource struct {
 
 // member is a member of the resource: where its name is in names, and its value in text. It has no pointers, so that
 // members cost the garbage collector nothing.
-type member struct{ name, nameEnd, value, end int }
+type member struct{ name, nameEnd, value, end int32 }
 
 // Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
 // are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
 // server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
 func Parse(text []byte, bases ...string) (Resource, error) {
-	r := Resource{text: text, members: make([]member, 0, 24), bases: bases}
 	c := rawjson.NewCursor(text)
-	var buffer [512]byte
-	names := buffer[:0]
-	err := c.Object(func(name []byte) error {
-		m := member{name: len(names), value: c.Offset()}
-		names = append(names, name...)
-		err := c.Skip()
-		m.nameEnd, m.end = len(names), c.Offset()
-		r.members = append(r.members, m)
-		return err
-	})
+	r, _, err := Read(c, text, bases...)
 	if err == nil {
 		err = c.End()
-	}
-	if err == nil {
-		err = r.identify(names)
 	}
 	if err != nil {
 		return Resource{}, err
 	}
 	return r, nil
+}
+
+// Read is Parse for a resource that is the next value of a cursor over a text. Part is where it stands in the text.
+func Read(c *rawjson.Cursor, text []byte, bases ...string) (r Resource, part []byte, err error) {
+	if len(text) > math.MaxInt32 {
+		return r, nil, ErrTooLong
+	}
+	r = Resource{text: text, members: make([]member, 0, 24), bases: bases}
+	var buffer [512]byte
+	names := buffer[:0]
+	c.Kind() // goes to its first byte
+	start := c.Offset()
+	err = c.Object(func(name []byte) error {
+		m := member{name: int32(len(names)), value: int32(c.Offset())}
+		names = append(names, name...)
+		err := c.Skip()
+		m.nameEnd, m.end = int32(len(names)), int32(c.Offset())
+		r.members = append(r.members, m)
+		return err
+	})
+	if err == nil {
+		err = r.identify(names)
+	}
+	if err != nil {
+		return Resource{}, nil, err
+	}
+	return r, text[start:c.Offset():c.Offset()], nil
 }
 
 // identify reads which resource it is. What it reads goes behind the names, so that all is one string.
