@@ -54,22 +54,19 @@ func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 		return outside
 	case rule == Unassigned && !OfPatients(res):
 		return outside
-	case rule == About:
-		if v := r.Covers(g, res); !v.Covered {
-			return outside
-		}
-		return r.Shared.aboutOwn(res, g.Patient)
+	case rule == SecurityContext:
+		return r.Shared.ownAlone(r.Covers(g, res))
+	case rule == About && r.Covers(g, res).Covered:
+		return r.Shared.ownAlone(r.Shared.about(res, g.Patient, true))
 	case member && res.Type != "Patient" && !namesOnly(res, g.Patient):
 		return outside
 	}
 	return r.Covers(g, res)
 }
 
-// aboutOwn is about for a resource that a client writes. What it is about must not be everyone's.
-func (s Shared) aboutOwn(res resource.Resource, patient string) Verdict {
-	v := s.about(res, patient, true)
-	shared := func(of interaction.Reference) bool { return s[of.Type] == Everyone || s[of.Type] == Unassigned }
-	if slices.ContainsFunc(v.Needed, shared) {
+// ownAlone is a verdict on what a client writes, judged by what that is about: nothing of it may be what others see too.
+func (s Shared) ownAlone(v Verdict) Verdict {
+	if slices.ContainsFunc(v.Needed, func(of interaction.Reference) bool { return s[of.Type] == Everyone || s[of.Type] == Unassigned }) {
 		return outside
 	}
 	return v
