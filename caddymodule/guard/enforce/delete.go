@@ -29,8 +29,9 @@ func (x *exchange) delete(ctx context.Context, c call, i interaction.Interaction
 		return nil, err
 	}
 	header := http.Header{"If-Match": {before.etag}}
-	if _, err := w.send(ctx, call{method: http.MethodDelete, path: w.i.Type + "/" + w.i.ID, header: header}); err != nil {
-		return nil, err
+	a, err := w.send(ctx, call{method: http.MethodDelete, path: w.i.Type + "/" + w.i.ID, header: header})
+	if err != nil || !a.succeeded() {
+		return a, err
 	}
 	return newAnswer(http.StatusNoContent, nil), nil
 }

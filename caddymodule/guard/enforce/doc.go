@@ -26,6 +26,7 @@
 //	conditional.go     criteria are a search as any other, which leads to a write by id
 //	references.go      references that would be a search, or tell what is there
 //	written.go         what clients are told of what they have written
+//	issues.go          or of why the server has not written it
 //	operation.go     operations, of which operations.go has the list:
 //	judgedoperation.go answered by what of their answer is covered
 //	terminology.go     passed for any token

@@ -1,11 +1,12 @@
 package enforce
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -38,7 +39,7 @@ func (w *write) updateTo(ctx context.Context, after *version) (*answer, error) {
 		return nil, err
 	}
 	before, err := w.current(ctx)
-	if errors.Is(err, errAbsent) && w.Upsert && w.i.Type != "Patient" {
+	if w.mayUpsert(err) {
 		return w.upsert(ctx, after)
 	}
 	if err != nil {
@@ -48,6 +49,11 @@ func (w *write) updateTo(ctx context.Context, after *version) (*answer, error) {
 		return nil, err
 	}
 	return w.send(ctx, w.put(after.text, before.etag))
+}
+
+// mayUpsert reports whether what could not be had may be created, because it is not there.
+func (w *write) mayUpsert(err error) bool {
+	return errors.Is(err, errAbsent) && w.Upsert && w.i.Type != "Patient"
 }
 
 // upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
@@ -66,20 +72,19 @@ func (w *write) upsert(ctx context.Context, after *version) (*answer, error) {
 
 // updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
 func (w *write) updateMatch(ctx context.Context, after *version) (*answer, error) {
-	if err := w.checkCovered(ctx, after); err != nil {
-		return nil, err
-	}
 	id, err := w.match(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case id == "" && after.ID == "":
 		return w.createUnmatched(ctx, after)
-	case id != "" && after.ID != "" && after.ID != id:
+	case id == "":
+		return w.upsertUnmatched(ctx, after)
+	case after.ID != "" && after.ID != id:
 		return nil, invalid(errBody, "The id of the resource is not that of the one that matches the criteria.")
 	}
-	w.i.ID = cmp.Or(id, after.ID)
-	text, err := rawjson.With(after.text, "id", []byte(strconv.Quote(w.i.ID)))
+	w.i.ID = id
+	text, err := rawjson.With(after.text, "id", []byte(strconv.Quote(id)))
 	if err != nil {
 		return nil, err
 	}
@@ -98,4 +103,20 @@ func (w *write) createUnmatched(ctx context.Context, after *version) (*answer, e
 		return nil, err
 	}
 	return w.send(ctx, w.post(after.text))
+}
+
+// upsertUnmatched creates one with the client's id, which must not be that of a resource that the criteria passed over.
+func (w *write) upsertUnmatched(ctx context.Context, after *version) (*answer, error) {
+	w.i.ID = after.ID
+	if err := w.checkCovered(ctx, after); err != nil {
+		return nil, err
+	}
+	_, err := w.current(ctx)
+	switch {
+	case w.mayUpsert(err):
+		return w.upsert(ctx, after)
+	case err != nil:
+		return nil, err
+	}
+	return nil, &guard.Error{Status: http.StatusConflict, Description: "The resource with that id does not match the criteria.", Err: errConflict}
 }

@@ -34,7 +34,7 @@ func (x *exchange) newWrite(ctx context.Context, c call, i interaction.Interacti
 	p := i.Permission() &^ smart.Search
 	w := &write{exchange: x, c: c, i: i, grants: x.rights.For(i.Type, p), whole: x.rights.Whole(i.Type, p)}
 	switch {
-	case len(w.grants) == 0, w.isConditional() && len(x.rights.For(i.Type, smart.Search)) == 0:
+	case len(w.grants) == 0:
 		return nil, x.refused(i)
 	case i.Type == "Patient" && p&(smart.Create|smart.Delete) != 0:
 		w.grants = slices.DeleteFunc(w.grants, func(g access.Grant) bool { return g.Patient != "" })

@@ -38,15 +38,18 @@ func (g *gateway) written(tt writing) *http.Response {
 }
 
 // check sends a write, and compares what came of it. Nothing else but what the case names may have changed.
-func (tt writing) check(t *testing.T) *gateway {
+func (tt writing) check(t *testing.T) {
 	t.Helper()
-	g := newGateway(t, writable...)
-	tt.checkAt(g)
-	return g
+	tt.checkAt(newGateway(t, writable...))
 }
 
 func (tt writing) checkAt(g *gateway) {
 	g.t.Helper()
+	g.server.Seen = func(r *http.Request) {
+		if r.Method != http.MethodGet && tt.status/100 == 4 && tt.status != http.StatusPreconditionFailed {
+			g.t.Errorf("%s %s reaches the server", r.Method, r.URL)
+		}
+	}
 	response := g.written(tt)
 	if response.StatusCode != tt.status {
 		text, _ := io.ReadAll(response.Body)
@@ -140,6 +143,7 @@ func TestCreate(t *testing.T) {
 		{"another's device", patientA, "POST Device", `{"resourceType":"Device","patient":{"reference":"Patient/b"}}`, "", 403, ""},
 		{"a binary of an own record", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Observation/a1"}}`, "", 201, "Binary/new-19=Observation/a1"},
 		{"a binary of another's record", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Observation/b1"}}`, "", 403, ""},
+		{"a binary of a device of nobody", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain","securityContext":{"reference":"Device/free"}}`, "", 403, ""},
 		{"a binary of no record", patientA, "POST Binary", `{"resourceType":"Binary","contentType":"text/plain"}`, "", 403, ""},
 		{"a provenance of an own record", patientA, "POST Provenance", `{"resourceType":"Provenance","target":[{"reference":"Observation/a1"}]}`, "", 201, "Provenance/new-19=Observation/a1"},
 		{"a provenance of oneself", patientA, "POST Provenance", `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, "", 201, "Provenance/new-19=Patient/a"},
@@ -209,7 +213,10 @@ func TestUpsert(t *testing.T) {
 		{"not there", patientA, "PUT Observation/none", observation("none", "Patient/a", ""), "", 201, "Observation/none=amended"},
 		{"not there, for another", patientA, "PUT Observation/none", observation("none", "Patient/b", ""), "", 403, ""},
 		{"not there, if it has a version", patientA, "PUT Observation/none", observation("none", "Patient/a", ""), `If-Match: W/"1"`, 404, ""},
+		{"none that matches, not there", patientA, "PUT Observation?_id=none", observation("none", "Patient/a", ""), "", 201, "Observation/none=amended"},
+		{"none that matches, taken", patientA, "PUT Observation?_id=b1", observation("b1", "Patient/a", ""), "", 404, ""},
 		{"taken", patientA, "PUT Observation/b1", observation("b1", "Patient/a", ""), "", 404, ""},
+		{"not there, referring to another's record", patientA, "PUT Observation/none", observation("none", "Patient/a", `,"focus":[{"reference":"Encounter/b1"}]`), "", 403, ""},
 		{"deleted", patientA, "PUT Observation/gone", observation("gone", "Patient/a", ""), "", 404, "Observation/gone=!amended"},
 		{"own patient", access.Holder{Scope: "patient/*.cruds", Patient: "none"}, "PUT Patient/none", `{"resourceType":"Patient","id":"none"}`, "", 404, ""},
 	} {
@@ -296,6 +303,7 @@ func TestConditional(t *testing.T) {
 		{"update, another id", patientA, "PUT Observation?_id=a1", observation("a2", "Patient/a", ""), "", 400, ""},
 		{"update, none", patientA, "PUT Observation?_id=none", own, "", 201, "Observation/new-19=amended"},
 		{"update, none with that id", patientA, "PUT Observation?_id=none", observation("none", "Patient/a", ""), "", 404, ""},
+		{"update, none, and the id of another record of one's own", patientA, "PUT Observation?_id=none", observation("a1", "Patient/a", ""), "", 409, ""},
 		{"update, one of another", patientA, "PUT Observation?_id=b1", own, "", 201, "Observation/new-19=amended"},
 		{"update, one of another with the id", patientA, "PUT Observation?_id=b1", observation("b1", "Patient/a", ""), "", 404, ""},
 		{"update, several", patientA, "PUT Observation?status=final", own, "", 412, ""},
@@ -445,23 +453,46 @@ func TestWriteIsHeld(t *testing.T) {
 	}
 }
 
-// unversioned is a server that tells no versions.
-type unversioned struct{}
+// constant is a server that always gives the same answer.
+type constant struct {
+	status int
+	etag   string
+	body   string
+}
 
-func (unversioned) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
+func (s constant) ServeHTTP(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/fhir+json")
-	_, err := io.WriteString(w, observation("a1", "Patient/a", ""))
+	if s.etag != "" {
+		w.Header().Set("Etag", s.etag)
+	}
+	w.WriteHeader(s.status)
+	_, err := io.WriteString(w, s.body)
 	return err
 }
 
-// TestNoVersion checks that nothing is changed that cannot be held.
-func TestNoVersion(t *testing.T) {
+// TestUnfitVersion checks what is answered if the version that is to be changed cannot be had.
+func TestUnfitVersion(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t)
-	r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/Observation/a1", nil)
-	err := g.Serve(httptest.NewRecorder(), r, unversioned{}, access.New(patientA, g.Shared), "")
-	if err == nil || !strings.Contains(err.Error(), "no version") {
-		t.Errorf("got %v", err)
+	const etag = `W/"1"`
+	own := observation("a1", "Patient/a", "")
+	for _, tt := range []struct {
+		name   string
+		server constant
+		status int
+	}{
+		{"no version to hold", constant{200, "", own}, 502},
+		{"another resource", constant{200, etag, observation("a2", "Patient/a", "")}, 404},
+		{"another type", constant{200, etag, `{"resourceType":"Encounter","id":"a1","subject":{"reference":"Patient/a"}}`}, 404},
+		{"no resource", constant{200, etag, "{}"}, 502},
+		{"deleted", constant{410, etag, own}, 404},
+		{"forbidden", constant{403, etag, own}, 404},
+		{"unavailable", constant{503, etag, own}, 503},
+	} {
+		g := newGateway(t)
+		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/Observation/a1", nil)
+		if got := statusOf(g.Serve(httptest.NewRecorder(), r, tt.server, access.New(patientA, g.Shared), "")); got == nil || got.Status != tt.status {
+			t.Errorf("%s: got %v, want %d", tt.name, got, tt.status)
+		}
 	}
 }
 
@@ -493,6 +524,59 @@ func TestRefusedByServer(t *testing.T) {
 				t.Errorf("%s, %d: %d %s", method, from, got.Status, got.Description)
 			}
 		}
+	}
+}
+
+// TestInvalidBody checks that of an invalid body, a client that may write all of the type is told what is wrong and
+// where, in none of the server's words.
+func TestInvalidBody(t *testing.T) {
+	t.Parallel()
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required","diagnostics":"as in Patient/b",
+		"details":{"text":"Patient/b"},"expression":["Observation.status","Observation.where(subject='Patient/b')"]},{"severity":"error","code":"Patient/b"}]}`
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		status int
+		body   string
+		want   string
+	}{
+		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{"bound", patientA, 422, outcome, "The FHIR server refuses the write."},
+		{"a conflict", staff, 409, outcome, "The resource was changed in the meantime, or others refer to it."},
+		{"no issue", staff, 422, `{"resourceType":"OperationOutcome"}`, "The FHIR server refuses the write."},
+		{"no outcome", staff, 400, `{"resourceType":"Patient","issue":[{"severity":"error","code":"required"}]}`, "The FHIR server refuses the write."},
+	} {
+		g := newGateway(t)
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		err := g.Serve(w, r, constant{tt.status, "", tt.body}, access.New(tt.holder, g.Shared), "")
+		got := w.Body.String()
+		if refused := statusOf(err); refused != nil {
+			got = refused.Description
+			w.Code = refused.Status
+		}
+		if got != tt.want || w.Code != tt.status {
+			t.Errorf("%s: %d %s", tt.name, w.Code, got)
+		}
+	}
+}
+
+// TestPoliciesMove checks that rules judge what a patch comes to, and are not mixed with scopes.
+func TestPoliciesMove(t *testing.T) {
+	t.Parallel()
+	patch := `[{"op":"replace","path":"/status","value":"amended"}]`
+	for _, tt := range []struct {
+		rule string
+		writing
+	}{
+		{"deny resource.status == 'amended'", writing{"patched to what is denied", clinician, "PATCH Observation/a1", patch, "Content-Type: application/json-patch+json", 403, ""}},
+		{"allow resource.subject.reference == 'Patient/b'", writing{"from what the scopes cover to what a rule allows", patientA, "PUT Observation/a1", observation("a1", "Patient/b", ""), "", 403, ""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.checkAt(newGateway(t, writable...).withRules(tt.rule))
+		})
 	}
 }
 

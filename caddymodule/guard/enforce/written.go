@@ -70,8 +70,9 @@ func (w *write) send(ctx context.Context, c call) (*answer, error) {
 		return nil, err
 	}
 	if !a.succeeded() {
-		return nil, w.failure(a)
+		return w.failure(a)
 	}
+	w.known = nil // it may speak of what has changed
 	if !w.isShown(ctx, a) {
 		a = a.with(nil)
 	}
@@ -98,8 +99,17 @@ var (
 	errRefused  = errors.New("the FHIR server refuses the write")
 )
 
-// failure says that the FHIR server has not written. Its words are left out: they may be about any resource.
-func (w *write) failure(a *answer) error {
+// failure is what a client is told if the FHIR server has not written: the status, and under scopes that are about all
+// resources of the type, what is wrong with the body.
+func (w *write) failure(a *answer) (*answer, error) {
+	if said := invalidated(a); w.whole && said != nil {
+		return said, nil
+	}
+	return nil, w.refusal(a)
+}
+
+// refusal is the server's refusal without its words.
+func (w *write) refusal(a *answer) error {
 	cause := fmt.Errorf("%w: %d", errRefused, a.status)
 	switch status := a.status; {
 	case status == http.StatusTooManyRequests, status/100 == 5:

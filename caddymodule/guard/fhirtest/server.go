@@ -63,6 +63,18 @@ func (s *Server) Get(reference string) string {
 	return string(versions[len(versions)-1])
 }
 
+// All returns the current versions by reference, such as Patient/1. That of what was deleted is empty.
+func (s *Server) All() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string]string, len(s.order))
+	for _, key := range s.order {
+		versions := s.versions[key]
+		all[key] = string(versions[len(versions)-1])
+	}
+	return all
+}
+
 // put adds a version, numbered in meta.
 func (s *Server) put(of interaction.Reference, text []byte) []byte {
 	key := of.String()
