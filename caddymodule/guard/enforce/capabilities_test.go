@@ -23,7 +23,7 @@ const statement = `{ "resourceType" : "CapabilityStatement", "name": "RestServer
       {"type":"Basic",  "versioning":"versioned" }
     ],
     "interaction":[{"code":"transaction"}, {"code":"history-system"}],
-    "operation":[{"name":"export","definition":"http://other.example/OperationDefinition/export"},{"name":"reindex","definition":"y"},{"name":"graphql","definition":"z"}] }]}`
+    "operation":[{"name":"export","definition":"http://other.example/OperationDefinition/export"},{"name":"reindex","definition":"http://backend.internal:8080/fhirx"},{"name":"graphql","definition":"z"}] }]}`
 
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestCapabilities(t *testing.T) {
 		}, nil},
 		{"operations that may not be called", enforce.CapabilityChanges{}, []string{`"everything"`, `"export"`, `{"type":"Group"}`},
 			[]string{`"http://hl7.org/x"`, `merge`, `mdm-submit`, `reindex`, `graphql`, `messaging`}},
-		{"operations that a site allows", enforce.CapabilityChanges{Operations: enforce.NewOperations(op, message)}, []string{`reindex`, `messaging`}, []string{`graphql`}},
+		{"operations that a site allows", enforce.CapabilityChanges{Operations: enforce.NewOperations(op, message)}, []string{`"reindex"`, `messaging`}, []string{`graphql`}},
 		{"the server's own security", enforce.CapabilityChanges{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`},
 			[]string{`"description":"none"`, "oauth-uris"}},
 		{"endpoints", enforce.CapabilityChanges{CORS: true, OAuth: enforce.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
@@ -51,6 +51,7 @@ func TestCapabilities(t *testing.T) {
 		{"the server's address", enforce.CapabilityChanges{BaseURL: "https://gateway.example/fhir/R4"}, []string{
 			`"url": "https://gateway.example/fhir/R4"`, `"definition":"https://gateway.example/fhir/R4/OperationDefinition/Patient-it-everything"`, `http://other.example/OperationDefinition/export`,
 		}, []string{"backend.internal"}},
+		{"an address that begins like the server's", enforce.CapabilityChanges{BaseURL: "https://gateway.example", Operations: enforce.NewOperations(op)}, []string{`"http://backend.internal:8080/fhirx"`}, nil},
 		{"operations answered before", enforce.CapabilityChanges{Answered: append(enforce.TerminologyOperations(true), enforce.AnsweredOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
 			`{"type":"ValueSet","operation":[{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-expand","name":"expand"},{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code","name":"validate-code"}]}`,
 			`{"type":"CodeSystem"`, `CodeSystem-lookup`, `ConceptMap-translate`,

@@ -90,7 +90,7 @@ func (x *exchange) started(ctx context.Context, j job, location string) (_ *answ
 // serverBase is the path of the FHIR API in the server's own links, as a search's link to itself tells it: a proxy may
 // have put another one before it.
 func (x *exchange) serverBase(ctx context.Context) (string, error) {
-	a, err := x.ask(ctx, get("Patient", "_summary=count&_id=none"))
+	a, err := x.ask(ctx, get("Patient", "_id=none&_count=1"))
 	if err != nil {
 		return "", err
 	}

@@ -96,6 +96,7 @@ func TestExport(t *testing.T) {
 		{"of all patients without a scope for them", "system/Observation.read", "GET Patient/$export?_type=Observation", "-", 403},
 		{"of all patients", "system/Observation.read system/Patient.read", "GET Patient/$export?_type=Observation", "_type=Observation", 202},
 		{"of all patients, none named", "system/Organization.read system/Patient.read", "GET Patient/$export", "_type=Patient", 202},
+		{"of all patients, without what names several", "system/Group.read system/List.read system/Patient.read", "GET Patient/$export", "_type=Patient", 202},
 		{"of a group without a scope for it", "system/Patient.read", "GET Group/g1/$export?_type=Patient", "-", 403},
 		{"of a group", "system/Group.read system/Patient.read", "GET Group/g1/$export?_type=Patient", "_type=Patient", 202},
 		{"of a group, none named", "system/Group.read system/Patient.read", "GET Group/g1/$export", "_type=Group,Patient", 202},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
@@ -69,6 +70,12 @@ func TestExportFileWithheld(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = io.WriteString(w, lines)
 		}, 502},
+		{"with a line that is too long", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/fhir+ndjson")
+			if _, err := io.WriteString(w, strings.Repeat("a", 3000)); err == nil {
+				_, _ = io.WriteString(w, "\n"+lines)
+			}
+		}, 200},
 		{"nothing", func(http.ResponseWriter, *http.Request) {}, 502},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,8 +87,10 @@ func TestExportFileWithheld(t *testing.T) {
 				t.Fatal(err)
 			}
 			g.server.Answers["Binary/patients"] = tt.answer
-			if got := g.send(h, asked("GET", m.Output[0].URL)); got.StatusCode != tt.status {
-				t.Errorf("status %d, want %d", got.StatusCode, tt.status)
+			g.Limits.Answer = 2000
+			got := g.send(h, asked("GET", m.Output[0].URL))
+			if text, _ := io.ReadAll(got.Body); got.StatusCode != tt.status || strings.Contains(string(text), "resourceType") {
+				t.Errorf("status %d, want %d: %s", got.StatusCode, tt.status, text)
 			}
 		})
 	}

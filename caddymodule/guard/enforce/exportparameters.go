@@ -89,14 +89,14 @@ func listed(value string) []string {
 }
 
 // within are the types that an export at its level can hold: patients have records of the types in their compartment,
-// and servers refuse to export others with them.
+// and servers refuse to export some others with them. Of those in it, a Group and a List name other patients.
 func (t exportTypes) within(i interaction.Interaction) []string {
 	if i.Type == "" {
 		return t.names
 	}
 	return slices.DeleteFunc(slices.Clone(t.names), func(name string) bool {
 		_, ok := compartment.Patient(name)
-		return !ok
+		return !ok || i.Type == "Patient" && (name == "Group" || name == "List")
 	})
 }
 

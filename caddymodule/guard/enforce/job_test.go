@@ -53,6 +53,61 @@ func TestJob(t *testing.T) {
 	}
 }
 
+// TestLinksApart checks that a link to one thing is none to another.
+func TestLinksApart(t *testing.T) {
+	t.Parallel()
+	var query string
+	g, h := exporting(t, &query), access.Holder{Scope: "system/*.rs"}
+	job := g.export(h, "$export")
+	var m struct{ Output []struct{ URL string } }
+	if err := json.NewDecoder(g.send(h, asked("GET", job)).Body).Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, link string }{
+		{"a job as a file", strings.Replace(job, "/_job/", "/_file/", 1)},
+		{"a job as a page", strings.Replace(job, "/_job/", "/_page/", 1)},
+		{"a file as a job", strings.Replace(m.Output[0].URL, "/_file/", "/_job/", 1)},
+		{"something else", "/fhir/R4/_job/61"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := g.send(h, asked("GET", tt.link)); got.StatusCode != http.StatusNotFound {
+				t.Errorf("status %d", got.StatusCode)
+			}
+		})
+	}
+}
+
+// TestJobRefused checks that no job is taken for begun that the server does not call so.
+func TestJobRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		status   int
+		location string
+		want     int
+	}{
+		{"answered at once", 200, fhirtest.Address + "/job", 400},
+		{"without an address", 202, "", 400},
+		{"with an address elsewhere", 202, "https://store.example/job", 502},
+		{"too many", 429, "", 429},
+		{"failed", 500, "", 500},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var query string
+			g := exporting(t, &query)
+			g.server.Answers["$export"] = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Location", tt.location)
+				w.WriteHeader(tt.status)
+			}
+			if got := g.send(access.Holder{Scope: "system/*.rs"}, kickOff("GET $export", "")); got.StatusCode != tt.want {
+				t.Errorf("status %d, want %d", got.StatusCode, tt.want)
+			}
+		})
+	}
+}
+
 // TestJobAtWork checks that of an answer about a job at work only how far it is comes through.
 func TestJobAtWork(t *testing.T) {
 	t.Parallel()

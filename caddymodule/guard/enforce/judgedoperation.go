@@ -72,7 +72,7 @@ func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.
 
 // answerKnown answers an operation that has rules. It is called by GET, with the parameters that were judged.
 func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at place) (*answer, error) {
-	whole := j.x.rights.Whole(i.Type, j.op.Permission)
+	whole := j.x.isOverType(j.op, i.Type)
 	switch {
 	case !rules.onInstance && i.ID != "":
 		return nil, notFound()

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,6 +44,7 @@ func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 func TestJudgedOperation(t *testing.T) {
 	t.Parallel()
 	op, _ := enforce.ParseOperation("$own", "patient", "r")
+	creating, _ := enforce.ParseOperation("$creating", "patient", "c")
 	for _, tt := range []struct {
 		name, scope, target string
 		want                string
@@ -54,12 +56,15 @@ func TestJudgedOperation(t *testing.T) {
 		{"a constraint", "patient/Patient.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
 		{"named by what is hidden alone", "patient/Patient.rs patient/Practitioner.rs patient/Observation.rs?category=http://c|vital-signs", "GET Patient/a/$everything", "Observation/a2 Patient/a"},
 		{"last observations", "patient/*.rs", "GET Observation/$lastn", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"a whole type, of all patients", "user/Patient.rs", "GET Patient/$everything", "Patient/a"},
+		{"one of the site's that creates", "patient/*.c", "POST Patient/$creating", ""},
 		{"one of the site's", "patient/*.r", "GET Patient/$own", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g := operating(t, op)
-			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a"}, requestOf(tt.target, ""))
+			g := operating(t, op, creating)
+			g.server.Answers["Patient/$creating"] = g.server.Answers["Patient/$own"]
+			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a", User: clinician.User}, requestOf(tt.target, ""))
 			if strings.Join(got, " ") != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -105,6 +110,49 @@ func TestJudgedPages(t *testing.T) {
 	g.server.Answers["Patient/a"] = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }
 	if got := g.get(h, b.next()); got.StatusCode != http.StatusNotFound {
 		t.Errorf("a page of a patient who is gone: status %d", got.StatusCode)
+	}
+}
+
+// TestJudgedPagesEnd checks that nobody waits for ever for what may be seen, nor for more than may be held.
+func TestJudgedPagesEnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, page string
+		limit      int64
+		most       int
+	}{
+		{"nothing to be seen", searchset("Observation/b1"), 0, 10},
+		{"much to be seen", searchset("Observation/a1"), int64(len(searchset("Observation/a1")) + 300), 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g, asked := operating(t), 0
+			g.Limits.Answer = tt.limit
+			g.server.Answers["Patient/a/$everything"] = answering(linkedTo(tt.page, "/Patient/a/$everything", fhirtest.Address+"?_getpages=0"))
+			g.server.Answers[""] = func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				answering(linkedTo(tt.page, "?"+r.URL.RawQuery, fhirtest.Address+"?_getpages="+strconv.Itoa(asked)))(w, r)
+			}
+			var b bundle
+			if err := json.NewDecoder(g.get(access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$everything").Body).Decode(&b); err != nil || b.next() == "" || asked > tt.most {
+				t.Errorf("%v, %d pages", err, asked)
+			}
+		})
+	}
+}
+
+// TestOperationForm checks that the server is asked for whole resources, which alone can be judged.
+func TestOperationForm(t *testing.T) {
+	t.Parallel()
+	op, _ := enforce.ParseOperation("$own", "patient", "r")
+	g := operating(t, op)
+	g.server.Seen = func(r *http.Request) {
+		if r.URL.RawQuery != "code=a" {
+			t.Errorf("asked %s", r.URL.RawQuery)
+		}
+	}
+	if got := g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=xml"); got.StatusCode != http.StatusOK {
+		t.Errorf("status %d", got.StatusCode)
 	}
 }
 

@@ -28,10 +28,15 @@ func (x *exchange) passesOperation(i interaction.Interaction) bool {
 // isWhole reports whether one scope is about all that an operation can answer with.
 func (x *exchange) isWhole(op Operation, i interaction.Interaction) bool {
 	// What is judged resource by resource may be of any type.
-	if i.Type == "" || op.Reach == PatientReach {
+	if op.Reach == PatientReach {
 		return x.rights.All()&op.Permission == op.Permission
 	}
-	return x.rights.Whole(i.Type, op.Permission)
+	return x.isOverType(op, i.Type)
+}
+
+// isOverType reports whether one scope is about all resources of a type, though a site's rules may be about each.
+func (x *exchange) isOverType(op Operation, resourceType string) bool {
+	return slices.ContainsFunc(x.rights.For(resourceType, op.Permission), access.Grant.Whole)
 }
 
 // operation answers an operation.

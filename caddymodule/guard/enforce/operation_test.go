@@ -21,6 +21,23 @@ func answering(resource string) http.HandlerFunc {
 	}
 }
 
+// inText is a server that answers a path with a text.
+func inText(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// failing is a server that answers a path with an error, and a word about somebody.
+func failing(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"resourceType":"Patient","id":"a","name":[{"family":"Brown"}]}`)
+	}
+}
+
 // searchset is a Bundle of the records with the references.
 func searchset(references ...string) string {
 	server := fhirtest.New(records...)
@@ -44,10 +61,11 @@ func operating(t *testing.T, own ...enforce.Operation) *gateway {
 		"Observation/a1/$document": answering(strings.Replace(searchset("Observation/a1", "Observation/a2"), "searchset", "document", 1)),
 		"Observation/a2/$document": answering(strings.Replace(searchset("Observation/a1", "Observation/b1"), "searchset", "document", 1)),
 		"Observation/$lastn":       everything, "DocumentReference/$docref": everything,
-		"Observation/$validate": valid, "Observation/a1/$validate": valid, "Observation/b1/$validate": valid,
+		"Observation/$validate": valid, "Observation/a1/$validate": valid, "Observation/b1/$validate": valid, "Device/$validate": valid, "Condition/$validate": meta,
 		"Observation/a1/$meta": meta, "Observation/b1/$meta": meta, "Observation/$meta": meta, "$meta": meta,
 		"Observation/a1/$meta-add": meta, "Patient/$member-match": meta, "$graphql": answering(`{}`), "Patient/$own": everything,
-		"ValueSet/$expand": answering(`{"resourceType":"ValueSet"}`), "Observation/$stats": meta,
+		"Observation/mistaken": answering(g.server.Get("Observation/a1")), "Observation/mistaken/$meta": meta, "Patient/$text": inText(g.server.Get("Patient/a")),
+		"Patient/$fail": failing(http.StatusPreconditionFailed), "ValueSet/$expand": answering(`{"resourceType":"ValueSet"}`), "Observation/$stats": meta,
 	}
 	return g
 }
@@ -98,6 +116,7 @@ func TestOperation(t *testing.T) {
 		{"metadata of a type under a whole scope", nil, user("user/Observation.r"), "GET Observation/$meta", 200},
 		{"metadata of the system under the scope of a type", nil, user("user/Observation.r"), "GET $meta", 403},
 		{"metadata of the system under whole scopes", nil, clinician, "GET $meta", 200},
+		{"metadata of what the server takes for another", nil, reader, "GET Observation/mistaken/$meta", 404},
 		{"adding metadata", nil, clinician, "POST Observation/a1/$meta-add", 403},
 		{"adding metadata, listed", own("$meta-add", "instance", "u"), patientA, "POST Observation/a1/$meta-add", 200},
 		{"adding metadata by GET", own("$meta-add", "instance", "u"), patientA, "GET Observation/a1/$meta-add", 405},
@@ -114,11 +133,14 @@ func TestOperation(t *testing.T) {
 		{"a whole one, constrained", own("$own", "whole", "r"), user("user/Patient.r?active=true"), "GET Patient/$own", 403},
 		{"one that is judged", own("$own", "patient", "r"), patientA, "GET Patient/$own", 200},
 		{"one that is judged, without a scope", own("$own", "patient", "r"), access.Holder{Scope: "patient/Observation.r", Patient: "a"}, "GET Patient/$own", 403},
+		{"one that is judged, with a link of the server's", own("$own", "patient", "r"), patientA, "GET Patient/$own?_getpages=1", 403},
 		{"one that is judged, with an answer that cannot be", own("$stats", "patient", "r"), patientA, "GET Observation/$stats", 502},
 		{"a document of own records", own("$document", "patient", "r"), patientA, "GET Observation/a1/$document", 200},
 		{"a document with another's record", own("$document", "patient", "r"), patientA, "GET Observation/a2/$document", 404},
 		{"expansion under any scope", nil, access.Holder{Scope: "openid"}, "GET ValueSet/$expand?url=a", 200},
 		{"expansion of another type", nil, access.Holder{Scope: "openid"}, "GET Patient/$expand?url=a", 403},
+		{"one that fails", own("$fail", "patient", "r"), patientA, "GET Patient/$fail", 400},
+		{"one that answers in no JSON", own("$text", "patient", "r"), patientA, "GET Patient/$text", 502},
 		{"no poll of the server's", nil, clinician, "GET $export-poll-status?_jobId=1", 403},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,6 +149,8 @@ func TestOperation(t *testing.T) {
 			if got := g.send(tt.holder, requestOf(tt.target, "")); got.StatusCode != tt.status {
 				text, _ := io.ReadAll(got.Body)
 				t.Errorf("status %d, want %d: %s", got.StatusCode, tt.status, text)
+			} else if text, _ := io.ReadAll(got.Body); strings.Contains(string(text), "Brown") && tt.holder.Patient != "" {
+				t.Errorf("tells of another: %s", text)
 			}
 		})
 	}

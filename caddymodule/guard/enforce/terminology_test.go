@@ -1,10 +1,23 @@
 package enforce_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
+
+// TestExpandScopesAlone checks that those scopes are for operations on terminology alone.
+func TestExpandScopesAlone(t *testing.T) {
+	t.Parallel()
+	op, _ := enforce.ParseOperation("$own", "token")
+	g := operating(t, op)
+	g.ExpandScopes = []string{"terminology"}
+	if got := g.get(access.Holder{Scope: "openid"}, "Patient/$own"); got.StatusCode != http.StatusOK {
+		t.Errorf("status %d", got.StatusCode)
+	}
+}
 
 // TestExpandScopes checks that a site can have operations on terminology take scopes.
 func TestExpandScopes(t *testing.T) {

@@ -4,17 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // validate answers $validate for a resource that the client could write: by create or by update, either will do. What
-// is wrong with it may be that something it names is not there, so it may name only what is covered.
+// is wrong with it may be that something it refers to is not there, so that is judged as of a write.
 func (x *exchange) validate(ctx context.Context, c call, i interaction.Interaction, op Operation) (*answer, error) {
 	text, err := validated(c, i)
 	if err != nil {
@@ -33,7 +30,11 @@ func (x *exchange) validate(ctx context.Context, c call, i interaction.Interacti
 			return nil, err
 		}
 	}
-	if err := x.checkValidated(ctx, res, text, grants); err != nil {
+	if err := x.checkConditional(text); err != nil {
+		return nil, err
+	}
+	w := &write{exchange: x, i: interaction.Interaction{Type: res.Type}, grants: grants}
+	if err := w.permit(ctx, nil, &version{Resource: res, text: text}); err != nil {
 		return nil, err
 	}
 	a, err := x.ask(ctx, operationCall(c))
@@ -74,42 +75,6 @@ func validated(c call, i interaction.Interaction) ([]byte, error) {
 		return nil, invalid(errParameters, "The body has no resource.")
 	}
 	return found, nil
-}
-
-// checkValidated checks that one of the grants lets the client write the resource, and covers all that it names.
-func (x *exchange) checkValidated(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
-	names := nodeOf(entry{resource: text, parsed: res}).names
-	if x.ruled(ctx, res) == policy.Deny {
-		return forbidden(ErrOutside, "The resource is not one that the token may write.")
-	}
-	for _, g := range grants {
-		ok, err := x.holds(ctx, g, x.rights.CoversNew(g, res))
-		if ok && err == nil && !(g.Whole() && g.Type == smart.AnyType) {
-			ok, err = x.namesCovered(ctx, g, names)
-		}
-		if ok || err != nil {
-			return err
-		}
-	}
-	return forbidden(ErrOutside, "The resource is not one that the token may write, or names one that it does not cover.")
-}
-
-// namesCovered reports whether a grant's context covers all that a resource names. Without one, a permission to read
-// the type will do.
-func (x *exchange) namesCovered(ctx context.Context, g access.Grant, names []string) (bool, error) {
-	for _, name := range names {
-		resourceType, id, _ := strings.Cut(name, "/")
-		if x.rights.Whole(resourceType, smart.Read) || resourceType == "Patient" && id == g.Patient && id != "" {
-			continue
-		}
-		if g.Patient == "" {
-			return false, nil
-		}
-		if ok, err := x.isKnown(ctx, g, interaction.Reference{Type: resourceType, ID: id}); !ok || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // validation is the answer to $validate, which is an OperationOutcome whether or not the resource is valid.
