@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
@@ -23,7 +25,7 @@ func init() {
 }
 
 // Bearer lets requests pass that carry a valid access token of the fhir app's issuer or of a trusted one (RFC 6750,
-// RFC 9068), whatever its scope. It sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`,
+// RFC 9068), as far as its SMART scopes allow them, and of each answer what they cover. It sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`,
 // `scope`, `patient`, `fhir_user` and `issuer`; only `id` and `issuer` together identify a user. Headers in which a
 // client could claim another identity are removed.
 //
@@ -62,15 +64,19 @@ type Bearer struct {
 	// to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
+	Enforcement
+
 	Source
 
-	app     *App                // nil without the fhir app
-	smart   *smartConfiguration // nil with it, and without trusted issuers
-	cors    *crossOrigin
-	headers *guard.IdentityHeaders
-	guard   *guard.Guard
-	realm   string
-	pooled  []string // the entries of issuerKeys that are held
+	app      *App                // nil without the fhir app
+	smart    *smartConfiguration // nil with it, and without trusted issuers
+	cors     *crossOrigin
+	headers  *guard.IdentityHeaders
+	guard    *guard.Guard
+	realm    string
+	enforced *enforcement // nil with scopes off
+	events   *audit.Log
+	pooled   []string // the entries of issuerKeys that are held
 
 	logger    *slog.Logger
 	failures  *failureLog
@@ -99,12 +105,15 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	h.logger = ctx.Slogger()
 	h.failures = newFailureLog(h.logger)
+	if h.events = newEventLog(ctx); h.app != nil {
+		h.events = h.app.events
+	}
 	for _, name := range slices.Concat(h.IdentityHeaders, h.ForwardHeaders) {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err
 		}
 	}
-	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders, h.ForwardHeaders)
+	h.headers = guard.NewIdentityHeaders(append(slices.Clone(h.IdentityHeaders), decisionHeader), h.ForwardHeaders)
 	if err := h.provisionCORS(); err != nil {
 		return err
 	}
@@ -112,6 +121,9 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	if h.guard, err = h.newGuard(ctx); err != nil {
+		return err
+	}
+	if h.enforced, err = h.newEnforcement(); err != nil {
 		return err
 	}
 	return haveSitesChecked(ctx)
@@ -149,23 +161,42 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	h.headers.Strip(r.Header, byTrustedProxy(r))
 	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
-	if err := h.authenticate(r); err != nil {
+	token, err := h.authenticate(r)
+	if err != nil {
 		h.warnElsewhere(r, err)
 		return h.refuse(w, err)
 	}
 	public := h.isPublic(r)
-	if public {
-		metrics.decided(decisionPublic)
-		guard.StripBody(r)
-		guard.StripCredentials(r.Header)
-	} else {
-		metrics.decided(decisionAllowed)
-	}
 	guard.StripUpgrade(r.Header, !public)
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
 	}
+	if public {
+		return h.servePublic(w, r, next)
+	}
+	return h.serveAllowed(w, r, next, &token)
+}
+
+// servePublic answers what needs no token.
+func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	metrics.decided(decisionPublic)
+	guard.StripBody(r)
+	guard.StripCredentials(r.Header)
 	return next.ServeHTTP(w, r)
+}
+
+// serveAllowed answers a valid token's request, as far as its scopes allow.
+func (h *Bearer) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
+	if h.enforced == nil {
+		metrics.decided(decisionAllowed)
+		return next.ServeHTTP(w, r)
+	}
+	err := h.enforced.serve(w, withToken(r, token), next, token)
+	if _, refused := errors.AsType[*guard.Error](err); refused {
+		return h.refuse(w, err)
+	}
+	metrics.decided(decisionAllowed)
+	return err
 }
 
 // warnElsewhere logs once that a request without a token was for a path outside the FHIR base. If the base is wrong,
@@ -208,9 +239,21 @@ func (h *Bearer) checkApp() error {
 //		forward_header <names...>
 //		forward_token
 //		cors <origin|clients|*...>
+//		scopes off
+//		compartment_search
+//		shared <type...> <rule>
+//		operation <$name> patient|instance|whole <permissions> [<type...>]
+//		operation <$name> token [<type...>]
+//		operation <$name> off
+//		expand_scope <scope...>
+//		upsert
+//		allow|deny [<name>] <expression>
+//		max_answer <size>
+//		audit_reads
+//		debug
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, subdirectives{
+	options := subdirectives{
 		"fhir_base":       word(&h.FHIRBase, checkFHIRBase),
 		"trust":           h.parseTrust,
 		"introspect":      h.parseIntrospect,
@@ -218,7 +261,9 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"forward_header":  words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"forward_token":   bareword(&h.ForwardToken),
 		"cors":            words(&h.CORS, checkCORS),
-	}, "trust")
+	}
+	maps.Copy(options, h.parseEnforcement())
+	return parseDirective(d, options, "trust", "shared", "operation", "allow", "deny")
 }
 
 var (

@@ -174,7 +174,7 @@ func TestNoTrailerPastTheGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /fhir/R4/Patient HTTP/1.1\r\nHost: localhost:8443\r\nAuthorization: Bearer %s\r\n"+
+	_, err = fmt.Fprintf(conn, "POST /fhir/R4/Patient/_search HTTP/1.1\r\nHost: localhost:8443\r\nAuthorization: Bearer %s\r\n"+
 		"Transfer-Encoding: chunked\r\nTrailer: X-Checksum\r\n\r\n2\r\n{}\r\n0\r\nX-Checksum: 1\r\nX-Forwarded-User: admin\r\n\r\n", token)
 	if err != nil {
 		t.Fatal(err)

@@ -12,14 +12,12 @@ import (
 
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
 // empties them, since an earlier handler may have set them.
-func (h *Bearer) authenticate(r *http.Request) error {
-	var token guard.Token
-	var err error
+func (h *Bearer) authenticate(r *http.Request) (token guard.Token, err error) {
 	if !h.isPublic(r) {
 		token, err = h.verify(r)
 	}
 	setIdentity(r, token)
-	return err
+	return token, err
 }
 
 // verify returns the verified token of a request, or an error and no token.

@@ -56,7 +56,7 @@ func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *key
 		active := id == "gateway" && secret == "s3cret" && r.FormValue("token") == "opaque"
 		answer := map[string]any{"active": active}
 		if active {
-			answer = map[string]any{"active": true, "sub": "u2", "client_id": "c2", "scope": "user/*.rs", "exp": time.Now().Add(time.Hour).Unix()}
+			answer = map[string]any{"active": true, "sub": "u2", "client_id": "c2", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix()}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)
@@ -67,7 +67,7 @@ func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *key
 func (k *keycloak) token(t *testing.T, audience string) string {
 	t.Helper()
 	return k.sign(t, map[string]any{
-		"iss": k.URL, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs",
+		"iss": k.URL, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1",
 		"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "typ": "Bearer",
 	})
 }
@@ -195,7 +195,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: private}, josetest.Header{"kid": "k1"}, map[string]any{
-			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "exp": time.Now().Add(time.Hour).Unix(),
+			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix(),
 		})
 		_, err = (&guard.Trusted{Issuer: issuer, Audience: audience, Keys: guardKeys{keys, upstream.ErrUnknownKey}}).Verify(t.Context(), token)
 		return err

@@ -20,6 +20,7 @@ const (
 	Lockout       = "lockout"       // an account or address must wait
 	SignOut       = "sign-out"
 	Registration  = "registration" // a client registered, changed or deleted itself
+	Access        = "access"       // a request to the FHIR API
 )
 
 // Event is one entry of the audit trail: who did what, by which client, from where, and with
@@ -28,10 +29,13 @@ type Event struct {
 	Kind     string // one of the constants above
 	User     string // the sub, or empty. For a refused sign-in, the account that was named, if it exists.
 	ClientID string // the client that asked, or empty
-	Scope    string // what was granted, separated by spaces
+	Scope    string // what was granted, separated by spaces; of an access, what allowed it
 	Grant    string // the grant_type or response_type
 	Provider string // the key of the identity provider of a sign-in or its sign-out
 	Address  string // where the request came from
+
+	// Interaction is what an access asked of the FHIR API, such as "read Patient/1".
+	Interaction string
 
 	// Reason is how a session ended, or why something was done that nobody asked for, such
 	// as a revocation after a replay. The reason of a refusal is Err.
@@ -83,10 +87,10 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if e.Err != nil {
 		reason = e.Err.Error()
 	}
-	attributes := make([]slog.Attr, 0, 10)
+	attributes := make([]slog.Attr, 0, 11)
 	for _, field := range []struct{ name, value string }{
 		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
-		{"grant", e.Grant}, {"provider", e.Provider}, {"address", e.Address}, {"reason", reason},
+		{"grant", e.Grant}, {"interaction", e.Interaction}, {"provider", e.Provider}, {"address", e.Address}, {"reason", reason},
 	} {
 		if field.value != "" {
 			attributes = append(attributes, slog.String(field.name, loggable(field.value)))

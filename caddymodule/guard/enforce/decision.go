@@ -14,6 +14,8 @@ type Decision struct {
 	Interaction interaction.Interaction
 	// Scope is the scope that allows it: the first, if several do. Empty if none does, or none is needed.
 	Scope string
+	// Changes says that the interaction may change something.
+	Changes bool
 	// Err is why it was refused, or why it failed; nil if it was answered.
 	Err error
 }
@@ -24,15 +26,18 @@ func (d Decision) Refused() bool {
 	return ok && refusal.Status < 500
 }
 
-// Changes reports whether the interaction may change something.
-func (d Decision) Changes() bool {
-	return d.Interaction.Kind == interaction.Bundle || d.Interaction.Kind == interaction.Operation ||
-		d.Interaction.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
-}
-
 // decision is the decision about an interaction.
 func (x *exchange) decision(i interaction.Interaction, err error) Decision {
-	return Decision{Interaction: i, Scope: x.allowing(i), Err: err}
+	return Decision{Interaction: i, Scope: x.allowing(i), Changes: x.changes(i), Err: err}
+}
+
+// changes reports whether an interaction may change something.
+func (x *exchange) changes(i interaction.Interaction) bool {
+	if i.Kind == interaction.Operation {
+		op, ok := x.Operations.find(i)
+		return ok && op.changes()
+	}
+	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
 }
 
 // allowing is the scope that allows an interaction.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -57,6 +58,9 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 	if x.passes(i) && x.leavesPassing(c, i) {
 		return i, x.pass(w, c, i)
 	}
+	if x.isHopeless(i) {
+		return i, x.refused(i)
+	}
 	if c.body, err = x.readBody(c); err != nil {
 		return i, err
 	}
@@ -65,6 +69,19 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 	}
 	a, err := x.answer(x.r.Context(), c, i)
 	return i, x.finish(w, a, err)
+}
+
+// isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.
+func (x *exchange) isHopeless(i interaction.Interaction) bool {
+	if i.Type == "" || i.Type == smart.AnyType || x.Policies.Rules != nil {
+		return false
+	}
+	for p := smart.Create; p <= smart.Search; p <<= 1 {
+		if i.Permission()&p != 0 && len(x.rights.For(i.Type, p)) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // finish writes an answer, or returns the error that took its place.

@@ -1,0 +1,68 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// tokenKey is where a request's context holds its verified token.
+type tokenKey struct{}
+
+// withToken has the request carry its verified token for the audit trail.
+func withToken(r *http.Request, t *guard.Token) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), tokenKey{}, t))
+}
+
+// recordAccess writes what was decided about a request to the audit trail. Reads and searches that were allowed are
+// written if the site asks for them: they are as many as the requests.
+func (h *Bearer) recordAccess(r *http.Request, d enforce.Decision) {
+	t, _ := r.Context().Value(tokenKey{}).(*guard.Token)
+	if t == nil || !d.Refused() && !d.Changes && !h.AuditReads {
+		return
+	}
+	h.events.Record(r.Context(), audit.Event{
+		Kind: audit.Access, User: t.Subject, ClientID: t.ClientID, Scope: d.Scope, Address: clientAddress(r),
+		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
+	})
+}
+
+// nameOf is an interaction with what it is about.
+func nameOf(i interaction.Interaction) string {
+	parts := []string{i.Kind.String()}
+	switch {
+	case i.Compartment.ID != "":
+		parts = append(parts, i.Compartment.String()+"/"+i.Type)
+	case i.ID != "":
+		parts = append(parts, i.Type+"/"+i.ID)
+	case i.Type != "":
+		parts = append(parts, i.Type)
+	}
+	if i.Operation != "" {
+		parts = append(parts, i.Operation)
+	}
+	return strings.Join(parts, " ")
+}
+
+// refusalOf is an error with the code by which the audit trail names its outcome.
+func refusalOf(err error) error {
+	refused, ok := errors.AsType[*guard.Error](err)
+	if !ok || refused.Status >= http.StatusInternalServerError {
+		return err
+	}
+	code := refused.Code
+	switch {
+	case refused.Status == http.StatusNotFound:
+		code = "not_found"
+	case code == "":
+		code = "invalid_request"
+	}
+	return &oauth2.Error{Code: code, Description: refused.Description, Err: refused.Err}
+}

@@ -1,0 +1,230 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Enforcement is how fhir_bearer holds requests and answers to the scopes of their tokens.
+type Enforcement struct {
+	// Let every valid token do everything, because the FHIR server enforces scopes itself. Default: scopes are enforced.
+	ScopesOff bool `json:"scopes_off,omitempty"`
+
+	// The FHIR server finds a patient's resources by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4), which then takes one
+	// search instead of one for each membership parameter. HAPI FHIR does not. Default: off.
+	CompartmentSearch bool `json:"compartment_search,omitempty"`
+
+	// Rules for types that are in no patient's compartment, or not only, by type: `everyone`, `unassigned`,
+	// `security_context`, `about`, `alone` or `closed`. Default: docs/guard.md has the table.
+	Shared map[string]string `json:"shared,omitempty"`
+
+	// Operations that may be called beyond the default ones, or otherwise, each as its words: `$name`, `patient`, `instance`,
+	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: docs/guard.md has the list.
+	Operations [][]string `json:"operations,omitempty"`
+
+	// The scopes of which a token must have one for operations on terminology, such as `$expand`, and to read and search
+	// definitions. Default: any valid token will do.
+	ExpandScopes []string `json:"expand_scopes,omitempty"`
+
+	// Let an update create what is not there under scopes that are bound to a patient or constraint too. Whoever may do so
+	// learns which ids are taken. Default: it is answered with 404.
+	Upsert bool `json:"upsert,omitempty"`
+
+	// The site's own rules, on top of what scopes say. Default: none.
+	Policies []AccessPolicy `json:"policies,omitempty"`
+
+	// How large an answer may be that has to be judged, in bytes. A larger one is withheld. Default: 16 MiB.
+	MaxAnswer int64 `json:"max_answer,omitempty"`
+
+	// Record in the audit trail what was read and searched too. Default: refusals, and what may change something.
+	AuditReads bool `json:"audit_reads,omitempty"`
+
+	// Tell the next handler in the header `X-Guard-Decision` what was decided and why. Default: off.
+	Debug bool `json:"debug,omitempty"`
+}
+
+// enforcement is the [Enforcement] in use.
+type enforcement struct {
+	*enforce.Enforcer
+	shared  access.Shared
+	baseURL string
+	rights  boundedcache.Cache[holderKey, *access.Rights]
+}
+
+// holderKey is all that rights depend on.
+type holderKey struct{ scope, patient, fhirUser string }
+
+// decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
+const decisionHeader = "X-Guard-Decision"
+
+// maxRights is for how many kinds of token the rights are kept.
+const maxRights = 4096
+
+func (h *Bearer) newEnforcement() (e *enforcement, err error) {
+	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes) > 0 {
+		return nil, errScopesOff
+	}
+	if h.ScopesOff {
+		return nil, nil
+	}
+	own := access.Shared{}
+	for resourceType, rule := range h.Shared {
+		if err := checkShared(resourceType, rule); err != nil {
+			return nil, err
+		}
+		own[resourceType] = access.Rule(rule)
+	}
+	operations := make([]enforce.Operation, len(h.Operations))
+	for i, words := range h.Operations {
+		if operations[i], err = enforce.ParseOperation(words...); err != nil {
+			return nil, fmt.Errorf("operation: %w", err)
+		}
+	}
+	e = &enforcement{shared: access.NewShared(own)}
+	e.rights.MaxEntries = maxRights
+	var sealing enforce.Sealing = processSealing{}
+	if h.app != nil {
+		e.baseURL, sealing = h.app.fhirBaseURL(), h.app.keys
+	}
+	e.Enforcer = &enforce.Enforcer{
+		Base: h.FHIRBase, BaseURL: e.baseURL, Shared: e.shared, Sealing: sealing, CompartmentSearch: h.CompartmentSearch,
+		Operations: enforce.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
+		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: h.recordAccess,
+	}
+	if e.Policies, err = h.newPolicies(); err != nil {
+		return nil, err
+	}
+	if h.Debug {
+		e.DecisionHeader = decisionHeader
+	}
+	return e, nil
+}
+
+var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared and expand_scope without effect: remove it, or them")
+
+// checkShared checks a rule for a type.
+func checkShared(resourceType, rule string) error {
+	if !interaction.IsType(resourceType) {
+		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
+	}
+	if !slices.Contains(access.Rules, access.Rule(rule)) {
+		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.Rules)
+	}
+	return nil
+}
+
+// serve has the token's requests answered as far as its scopes allow.
+func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
+	rights, err := e.rightsOf(r, next, t)
+	if err != nil {
+		return err
+	}
+	return e.Serve(w, r, next, rights, bindingOf(t))
+}
+
+// bindingOf is what a sealed link is bound to: another token has other text here.
+func bindingOf(t *guard.Token) string {
+	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
+}
+
+// rightsOf are what the token may do. They are kept, because parsing scopes costs more than all the rest of a request
+// that passes. Those of a RelatedPerson depend on a record.
+func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*access.Rights, error) {
+	key := holderKey{t.Scope, t.Patient, t.FHIRUser}
+	if rights, ok := e.rights.Get(key); ok {
+		return rights, nil
+	}
+	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser)}
+	switch holder.User.Type {
+	case "Patient":
+		holder.UserPatient = holder.User.ID
+	case "RelatedPerson":
+		var err error
+		if holder.UserPatient, err = e.RelatedPatient(r, next, holder.User.ID); err != nil {
+			return nil, err
+		}
+	}
+	rights := access.New(holder, e.shared)
+	if len(e.ExpandScopes) == 0 || rights.HasOne(e.ExpandScopes) {
+		rights.Add(access.Terminology()...)
+	}
+	if holder.User.Type != "RelatedPerson" {
+		e.rights.Put(key, rights, 1)
+	}
+	return rights, nil
+}
+
+// userOf is the resource that fhirUser names on this server. One of another server's is a person without records
+// here, but a practitioner in any case.
+func (e *enforcement) userOf(fhirUser string) interaction.Reference {
+	local := strings.TrimPrefix(fhirUser, e.baseURL+"/")
+	resourceType, id, ok := strings.Cut(local, "/")
+	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {
+		return interaction.Reference{Type: resourceType, ID: id}
+	}
+	parts := strings.Split(fhirUser, "/")
+	if n := len(parts); n >= 2 && strings.HasPrefix(parts[n-2], "Practitioner") {
+		return interaction.Reference{Type: parts[n-2]}
+	}
+	return interaction.Reference{}
+}
+
+// parseEnforcement are the words of a Caddyfile for it.
+func (h *Bearer) parseEnforcement() subdirectives {
+	return subdirectives{
+		"scopes":             only("off", &h.ScopesOff),
+		"compartment_search": bareword(&h.CompartmentSearch),
+		"shared":             h.parseShared,
+		"operation":          h.parseOperation,
+		"expand_scope":       scopes(&h.ExpandScopes, client.CheckScope),
+		"upsert":             bareword(&h.Upsert),
+		"allow":              h.parsePolicy,
+		"deny":               h.parsePolicy,
+		"max_answer":         size(&h.MaxAnswer),
+		"audit_reads":        bareword(&h.AuditReads),
+		"debug":              bareword(&h.Debug),
+	}
+}
+
+func (h *Bearer) parseShared(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 2 {
+		return d.ArgErr()
+	}
+	rule := args[len(args)-1]
+	for _, resourceType := range args[:len(args)-1] {
+		if err := checkShared(resourceType, rule); err != nil {
+			return d.WrapErr(err)
+		}
+		if h.Shared[resourceType] != "" {
+			return d.Errf("duplicate rule for %s", resourceType)
+		}
+		if h.Shared == nil {
+			h.Shared = map[string]string{}
+		}
+		h.Shared[resourceType] = rule
+	}
+	return nil
+}
+
+func (h *Bearer) parseOperation(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if _, err := enforce.ParseOperation(args...); err != nil {
+		return d.WrapErr(fmt.Errorf("operation: %w", err))
+	}
+	h.Operations = append(h.Operations, args)
+	return nil
+}
