@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	buffer *bytes.Buffer // that holds the body and is given back when the client has it; nil if there is none
 }
 
 // typeJSON is the media type of every answer that was judged.

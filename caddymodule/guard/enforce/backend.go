@@ -22,21 +22,30 @@ var ownHeaders = []string{
 
 // ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
 func (x *exchange) ask(ctx context.Context, c call) (*answer, error) {
+	held, err := x.hold(ctx, c)
+	defer held.release()
+	if err != nil {
+		return nil, err
+	}
+	a := held.answer()
+	a.body = bytes.Clone(a.body)
+	return a, nil
+}
+
+// hold is ask for an answer that is of use only until it is released.
+func (x *exchange) hold(ctx context.Context, c call) (*heldResponse, error) {
 	if x.asked++; x.asked > x.limits.Requests {
 		return nil, tooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.limits.Requests)
 	}
 	held := &heldResponse{header: http.Header{}, body: buffers.Get().(*bytes.Buffer), limit: x.limits.Answer}
-	defer held.release()
 	err := held.record(x.next, x.request(ctx, c))
 	switch {
 	case held.tooLong:
-		return nil, withheld(fmt.Errorf("%w: more than %d bytes", errTooLong, x.limits.Answer))
-	case err != nil:
-		return nil, err
-	case held.status == 0:
-		return nil, withheld(errNoAnswer)
+		return held, withheld(fmt.Errorf("%w: more than %d bytes", errTooLong, x.limits.Answer))
+	case err == nil && held.status == 0:
+		return held, withheld(errNoAnswer)
 	}
-	return &answer{status: held.status, header: held.header, body: bytes.Clone(held.body.Bytes())}, nil
+	return held, err
 }
 
 // request makes a call of the client's request.
@@ -82,10 +91,23 @@ const maxBuffer = 1 << 20
 
 // release gives the buffer back, unless the next handler goes on with it: a panic may have left it writing.
 func (h *heldResponse) release() {
-	if h.done && h.body.Cap() <= maxBuffer {
-		h.body.Reset()
-		buffers.Put(h.body)
+	if h != nil && h.done {
+		h.done = false
+		giveBack(h.body)
 	}
+}
+
+// giveBack keeps a buffer for another answer. Nothing of what is in it may be in use any more.
+func giveBack(b *bytes.Buffer) {
+	if b.Cap() <= maxBuffer {
+		b.Reset()
+		buffers.Put(b)
+	}
+}
+
+// answer is what is held, until it is released.
+func (h *heldResponse) answer() *answer {
+	return &answer{status: h.status, header: h.header, body: h.body.Bytes()}
 }
 
 // Header implements http.ResponseWriter.

@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
@@ -193,9 +195,20 @@ func (b *bundle) linked(relation string) string {
 	return ""
 }
 
+// answer is the Bundle as an answer, in a buffer that is given back when it is written.
+func (b *bundle) answer() *answer {
+	buffer := buffers.Get().(*bytes.Buffer)
+	buffer.Grow(b.size())
+	_, _ = buffer.Write(b.append(buffer.AvailableBuffer())) // it never fails
+	a := newAnswer(http.StatusOK, buffer.Bytes())
+	a.buffer = buffer
+	return a
+}
+
 // text writes the Bundle.
-func (b *bundle) text() []byte {
-	out := make([]byte, 0, b.size())
+func (b *bundle) text() []byte { return b.append(make([]byte, 0, b.size())) }
+
+func (b *bundle) append(out []byte) []byte {
 	out = append(out, `{"resourceType":"Bundle","type":`...)
 	out = appendQuoted(out, b.kind)
 	if b.total >= 0 {

@@ -145,8 +145,8 @@ func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 		if !isAsked(t, c.rest.Name) {
 			return nil, invalid(errSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
 		}
-		err := r.x.each(ctx, t, c.rest, func(res resource.Resource) error {
-			for _, id := range c.named(r.resourceType, res) {
+		err := r.x.each(ctx, t, c.rest, func(e entry) error {
+			for _, id := range c.named(r.resourceType, e.parsed) {
 				if !slices.Contains(ids, id) {
 					ids = append(ids, id)
 				}
@@ -183,7 +183,7 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 const maxLookUps = 10
 
 // each calls a function with each resource that a search of the client's own would find.
-func (x *exchange) each(ctx context.Context, resourceType string, p smart.Parameter, do func(resource.Resource) error) error {
+func (x *exchange) each(ctx context.Context, resourceType string, p smart.Parameter, do func(entry) error) error {
 	parameters := []smart.Parameter{p, {Name: "_count", Value: "200"}}
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
 	s, err := x.newSearch(ctx, call{method: http.MethodGet, path: resourceType}, i)
@@ -199,13 +199,11 @@ func (x *exchange) each(ctx context.Context, resourceType string, p smart.Parame
 		if err == nil {
 			err = m.fill(ctx, s.pageSize())
 		}
+		for i := 0; err == nil && i < len(m.matches); i++ {
+			err = do(m.matches[i])
+		}
 		if err != nil {
 			return err
-		}
-		for _, e := range m.matches {
-			if err := do(e.parsed); err != nil {
-				return err
-			}
 		}
 		at = m.position()
 	}

@@ -89,7 +89,11 @@ func (x *exchange) finish(w http.ResponseWriter, a *answer, err error) error {
 	if err != nil {
 		return err
 	}
-	return a.write(w, x.r)
+	err = a.write(w, x.r)
+	if a.buffer != nil {
+		giveBack(a.buffer)
+	}
+	return err
 }
 
 // answer answers a call: the client's, or an entry of its batch.

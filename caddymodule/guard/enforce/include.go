@@ -3,6 +3,7 @@ package enforce
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // included are the other entries that come along with the matches of a page, each once.
@@ -18,8 +20,18 @@ func (m *merge) included(ctx context.Context) ([]entry, error) {
 	for _, from := range m.sources {
 		others = append(others, from.along(m.s.judged)...)
 	}
-	if !m.s.judged || len(others) == 0 {
+	if !m.s.judged {
 		return others, nil
+	}
+	for _, c := range m.s.referring {
+		more, err := m.referring(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, more...)
+	}
+	if len(others) == 0 {
+		return nil, nil
 	}
 	w := newWeb(m.matches)
 	var candidates []candidate
@@ -44,6 +56,51 @@ func (m *merge) included(ctx context.Context) ([]entry, error) {
 		}
 	}
 	return w.reach(candidates, m.s.includes), nil
+}
+
+// revinclude is what _revinclude becomes. Of matches that are not the patient's alone, such as practitioners, the FHIR
+// server would bring along what is every patient's: how much that is would show in the time that it takes. So what
+// refers to them is found by searches of the client's own.
+func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
+	if err := checkInclude(modifier); err != nil {
+		return nil, err
+	}
+	of, rest, _ := strings.Cut(p.Value, ":")
+	name, _, _ := strings.Cut(rest, ":")
+	by, ok := searchparam.Lookup(of, name)
+	isShared := slices.ContainsFunc(r.s.branches, func(b branch) bool { return b.member == "" })
+	switch {
+	case interaction.IsType(of) && r.x.rights.Whole(of, smart.Search):
+		return []smart.Parameter{p}, nil
+	case modifier != "":
+		return nil, forbidden(ErrOracle, "_revinclude:%s is not allowed under these scopes: it may come over records of others.", modifier)
+	case !isShared:
+		return []smart.Parameter{p}, nil
+	case !ok || by.Kind != searchparam.Reference:
+		return nil, forbidden(ErrOracle, "_revinclude needs a type and a reference under these scopes, as in Observation:performer.")
+	case len(r.x.rights.For(of, smart.Search)) > 0:
+		r.s.referring = append(r.s.referring, chain{by: by, types: []string{of}})
+	}
+	return nil, nil
+}
+
+// referring are resources that refer to the matches.
+func (m *merge) referring(ctx context.Context, c chain) ([]entry, error) {
+	var ids []string
+	for i := range m.matches {
+		ids = append(ids, m.matches[i].parsed.Type+"/"+m.matches[i].parsed.ID)
+	}
+	var found []entry
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
+	err := m.s.x.each(ctx, c.types[0], by, func(e entry) error {
+		e.mode = "include"
+		found = append(found, e)
+		return nil
+	})
+	return found, err
 }
 
 // remember notes that a match is in the context of the grants that cover it, because what comes along may depend on it.

@@ -3,6 +3,8 @@ package enforce
 import (
 	"context"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // position is how far the pages of a search have come: a place for each branch.
@@ -50,6 +52,8 @@ type merge struct {
 	told    int // the FHIR server's total, of one branch; -1 if it tells none
 	matches []entry
 	others  []entry // the other entries of the pages that were read
+	held    []*heldResponse
+	seen    map[interaction.Reference]bool // that are on the page, if there are several branches
 }
 
 // source is a branch as far as it is read.
@@ -143,7 +147,8 @@ func (m *merge) isEnough() bool {
 // fetch loads the page of a source.
 func (m *merge) fetch(ctx context.Context, n int) error {
 	from := &m.sources[n]
-	got, err := m.s.fetch(ctx, n, from.at)
+	got, held, err := m.s.fetch(ctx, n, from.at)
+	m.held = append(m.held, held)
 	if err != nil {
 		return err
 	}
@@ -158,6 +163,13 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 	from.loaded = true
 	from.matches, from.others = got.parted(m.s.judged)
 	return nil
+}
+
+// release gives back what the pages arrived in: all entries are parts of it.
+func (m *merge) release() {
+	for _, held := range m.held {
+		held.release()
+	}
 }
 
 // parted are the matches of a Bundle and its other entries. What the FHIR server has to say about a search may be about
@@ -185,7 +197,7 @@ func (m *merge) advance(ctx context.Context, n int) error {
 		e := &from.matches[from.at.Taken]
 		ok, err := !m.s.judged, error(nil)
 		if m.s.judged {
-			ok, err = m.s.keeps(ctx, e, n)
+			ok, err = m.keeps(ctx, e, n)
 		}
 		if err != nil {
 			return err
@@ -199,6 +211,25 @@ func (m *merge) advance(ctx context.Context, n int) error {
 	m.others = append(m.others, from.along(m.s.judged)...)
 	*from = source{at: from.next}
 	return nil
+}
+
+// keeps reports whether a match is to be on a page, on which it is not yet.
+func (m *merge) keeps(ctx context.Context, e *entry, n int) (bool, error) {
+	if len(m.sources) == 1 {
+		return m.s.keeps(ctx, e, n)
+	}
+	of := interaction.Reference{Type: e.parsed.Type, ID: e.parsed.ID}
+	if m.seen[of] {
+		return false, nil
+	}
+	ok, err := m.s.keeps(ctx, e, n)
+	if ok && m.seen == nil {
+		m.seen = map[interaction.Reference]bool{}
+	}
+	if ok {
+		m.seen[of] = true
+	}
+	return ok, err
 }
 
 // along are the entries that come along with the matches that were taken from the loaded page.

@@ -130,8 +130,11 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 	as := []smart.Parameter{p}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
-	case name == "_include", name == "_revinclude":
+	case name == "_include":
 		return as, true, checkInclude(modifier)
+	case name == "_revinclude":
+		as, err = r.revinclude(p, modifier)
+		return as, true, err
 	case name == "_summary", name == "_elements":
 		// An answer without all its elements cannot be judged.
 		if r.trust == bound || r.s.includes.any() || modifier != "" {

@@ -26,6 +26,7 @@ type search struct {
 	nothing    bool              // a chain has found nothing, so neither does the search
 	judged     bool              // entries are looked at one by one
 	includes   includes          // how entries other than matches may come
+	referring  []chain           // what comes along because it refers to matches, found by searches of our own
 	ruled      bool              // the site's rules judge each match, so that the server's total tells too much
 	grants     map[granted][]access.Grant
 }
@@ -66,6 +67,7 @@ func (s *search) page(ctx context.Context, from position, self string) (*answer,
 	if err != nil {
 		return nil, err
 	}
+	defer m.release()
 	if err := m.fill(ctx, s.pageSize()); err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func (s *search) page(ctx context.Context, from position, self string) (*answer,
 		}
 		out.links = append(out.links, link{Relation: "next", URL: next})
 	}
-	return newAnswer(http.StatusOK, out.text()), nil
+	return out.answer(), nil
 }
 
 // pageSize is how many matches a page has. What is not judged is as long as the FHIR server has it.
@@ -111,8 +113,8 @@ func (s *search) fetchSize() int {
 	return s.pageSize()
 }
 
-// fetch asks the FHIR server for a page of a branch.
-func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, error) {
+// fetch asks the FHIR server for a page of a branch, which is of use until what is held is released.
+func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, *heldResponse, error) {
 	c := get(at.Path, at.Query)
 	if at.isFirst() {
 		parameters := slices.Concat(s.parameters, s.branches[branch].confining)
@@ -121,11 +123,12 @@ func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, erro
 		}
 		c = searchCall(s.c.method, s.branches[branch].path(), parameters)
 	}
-	a, err := s.x.ask(ctx, c)
+	held, err := s.x.hold(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, held, err
 	}
-	return s.x.bundleOf(a, s.judged)
+	b, err := s.x.bundleOf(held.answer(), s.judged)
+	return b, held, err
 }
 
 // searchCall is a search in parts. One that came in a body goes on in a body, which keeps it out of logs.
@@ -145,7 +148,7 @@ func (s *search) keeps(ctx context.Context, e *entry, branch int) (bool, error) 
 	if b.resourceType != "" && b.resourceType != smart.AnyType && b.resourceType != e.parsed.Type {
 		return false, nil
 	}
-	if len(s.branches) > 1 && (!b.finds(e.parsed) || s.isFound(e.parsed, branch)) {
+	if s.isFound(e.parsed, branch) {
 		return false, nil
 	}
 	ok, err := s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search))

@@ -178,6 +178,8 @@ func TestSearchParameters(t *testing.T) {
 		{"_include:iterate=Observation:subject", 200, 200, 200},
 		{"_include:mdm=Observation:subject", 400, 400, 200},
 		{"_revinclude=Observation:has-member", 200, 200, 200},
+		{"_revinclude:iterate=Observation:has-member", 403, 200, 200},
+		{"_revinclude:iterate=DiagnosticReport:result", 403, 403, 200},
 		{"_graph=x", 403, 403, 200},
 		{"_at=2020", 403, 403, 200},
 		{"_since=2020", 403, 403, 200},
@@ -200,6 +202,37 @@ func TestSearchParameters(t *testing.T) {
 				if got := newGateway(t, chart...).get(*h, "Observation?"+tt.query).StatusCode; got != want {
 					t.Errorf("%s: status %d, want %d", h.Scope, got, want)
 				}
+			}
+		})
+	}
+}
+
+// TestRevinclude checks that what refers to a resource that is every patient's is not looked for among all patients.
+func TestRevinclude(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		target string
+		want   string
+	}{
+		{"of a shared type", patientA, "Practitioner?_revinclude=Observation:performer", "Observation/a1 Observation/a4 Practitioner/alice Practitioner/bob"},
+		{"of a whole type", access.Holder{Scope: "user/Practitioner.rs patient/Observation.rs", Patient: "a", User: clinician.User}, "Practitioner?_revinclude=Observation:performer", "Observation/a1 Observation/a4 Practitioner/alice Practitioner/bob"},
+		{"without a scope", access.Holder{Scope: "patient/Practitioner.rs", Patient: "a"}, "Practitioner?_revinclude=Observation:performer", "Practitioner/alice Practitioner/bob"},
+		{"of anything", patientA, "Practitioner?_revinclude=*", "403"},
+		{"by no reference", patientA, "Practitioner?_revinclude=Observation:status", "403"},
+		{"on", patientA, "Observation?_include=Observation:performer&_revinclude:iterate=Observation:performer", "403"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, chart...)
+			g.server.Seen = func(r *http.Request) {
+				if strings.Contains(r.URL.RawQuery, "_revinclude") {
+					t.Errorf("asked %s", r.URL)
+				}
+			}
+			if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
