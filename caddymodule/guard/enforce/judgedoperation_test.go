@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -231,6 +232,35 @@ func TestOperationParameters(t *testing.T) {
 			got := g.send(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("POST Patient/a/$everything", tt.body))
 			if got.StatusCode != tt.status || asked != tt.want {
 				t.Errorf("status %d, the server was asked %q, want %d, %q", got.StatusCode, asked, tt.status, tt.want)
+			}
+		})
+	}
+}
+
+// TestOperationLinks checks that links in what an operation answers with are ours, where the answer passes too.
+func TestOperationLinks(t *testing.T) {
+	t.Parallel()
+	whole, _ := enforce.ParseOperation("$own", "whole", "r")
+	instance, _ := enforce.ParseOperation("$list", "instance", "r")
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		target string
+	}{
+		{"of a whole type", clinician, "Patient/$own"},
+		{"of a resource", access.Holder{Scope: "patient/*.rs", Patient: "a"}, "Patient/a/$list"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t, whole, instance)
+			g.server.Answers[tt.target] = answering(linkedTo(searchset("Patient/a"), "/"+tt.target, fhirtest.Address+"?_getpages=1"))
+			var b bundle
+			if err := json.NewDecoder(g.get(tt.holder, tt.target).Body).Decode(&b); err != nil || !strings.HasPrefix(b.next(), "https://gateway.example/fhir/R4/_page/") {
+				t.Fatalf("%v, next %s", err, b.next())
+			}
+			g.server.Answers[""] = answering(searchset("Observation/a1"))
+			if text, _ := io.ReadAll(g.get(tt.holder, b.next()).Body); !strings.Contains(string(text), `"id":"a1"`) {
+				t.Errorf("next page: %s", text)
 			}
 		})
 	}

@@ -79,14 +79,21 @@ func (x *exchange) confinedOperation(ctx context.Context, c call, i interaction.
 			return nil, err
 		}
 	}
-	a, err := x.ask(ctx, operationCall(c))
+	asked := operationCall(c)
+	if !at.isFirst() {
+		asked = get(at.Path, at.Query)
+	}
+	a, err := x.ask(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
 	if !a.succeeded() {
 		return nil, failedOperation(a)
 	}
-	return x.localize(a), nil
+	if a.isJSON() {
+		a.body, err = x.sealLinks(ctx, c, asked.path, a.body)
+	}
+	return x.localize(a), err
 }
 
 // operationCall is a client's call of an operation, without headers that could change what is answered.
