@@ -77,13 +77,14 @@ func validVersions(versions []string) string {
 	}
 }
 
-// codeSystemAt returns the latest version of a code system as of a date.
+// codeSystemAt returns the latest version of a code system as of a date. Without one, that is an error, unless nothing here
+// refers to the code system at all.
 func (t *systemTable) codeSystemAt(url, date string) (uint32, error) {
-	versions := t.versions(url)
-	if len(versions) == 0 {
+	id, ok := t.systemID(url)
+	if !ok {
 		return none, nil
 	}
-	old := slices.DeleteFunc(slices.Clone(versions), func(index uint32) bool { return !isBy(t.codeSystems[index].date, date) })
+	old := slices.DeleteFunc(slices.Clone(t.systems[id].versions), func(index uint32) bool { return !isBy(t.codeSystems[index].date, date) })
 	if len(old) == 0 {
 		return none, notAsOf("code system", url, date)
 	}

@@ -122,7 +122,8 @@ func TestAsOnADate(t *testing.T) {
 		return strings.Replace(codeSystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
 	}
 	h := &Handler{Library: libraryOf(t, version("1", "2019-05-01", "old"), version("2", "2021-05-01", "new"),
-		valueSetOf("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), valueSetOf("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`))}
+		valueSetOf("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), valueSetOf("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`),
+		valueSetOf("http://x/listed", `{"include":[{"system":"http://x/elsewhere","concept":[{"code":"a"}]}]}`))}
 	const yes, no = `{"name":"result","valueBoolean":true}`, `{"name":"result","valueBoolean":false}`
 	for path, want := range map[string]string{
 		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=new":              yes,
@@ -134,6 +135,10 @@ func TestAsOnADate(t *testing.T) {
 		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01":                yes,
 		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01&version=2":      no,
 		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=yesterday":                 "must be a date",
+		"/ValueSet/$expand?url=http://x/listed":                                              `"code":"a"`,
+		"/ValueSet/$expand?url=http://x/listed&date=2030":                                    "not here as it was on 2030",
+		"/CodeSystem/$lookup?system=http://x/elsewhere&code=a&date=2030":                     "not here as it was on 2030",
+		"/CodeSystem/$lookup?system=http://x/nowhere&code=a&date=2030":                       "could not be found",
 		"/CodeSystem/$lookup?system=http://x/cs&code=old&date=2020-06-01":                    `"name":"version","valueString":"1"`,
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2020-06-01":                    "Unknown code",
 		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018":                          "not here as it was on 2018",
