@@ -72,7 +72,6 @@ func (w *write) send(ctx context.Context, c call) (*answer, error) {
 	if !a.succeeded() {
 		return w.failure(a)
 	}
-	w.known = nil // it may speak of what has changed
 	if !w.isShown(ctx, a) {
 		a = a.with(nil)
 	}

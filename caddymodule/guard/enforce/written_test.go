@@ -1,0 +1,121 @@
+package enforce_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+)
+
+// TestWrittenAnswer checks what clients are told of what they have written.
+func TestWrittenAnswer(t *testing.T) {
+	t.Parallel()
+	body := observation("a1", "Patient/a", "")
+	for _, tt := range []struct {
+		name    string
+		holder  access.Holder
+		request string
+		shown   bool
+	}{
+		{"created, without read", creator, "POST Observation", false},
+		{"created", patientA, "POST Observation", true},
+		{"updated, without read", updater, "PUT Observation/a1", false},
+		{"updated", patientA, "PUT Observation/a1", true},
+		{"updated, read of another type", access.Holder{Scope: "patient/*.u patient/Patient.r", Patient: "a"}, "PUT Observation/a1", false},
+		{"updated, read of another constraint", access.Holder{Scope: "patient/*.u patient/Observation.r?category=http://c|vital-signs", Patient: "a"}, "PUT Observation/a1", false},
+		{"all of the type, without read", access.Holder{Scope: "user/*.cus", User: clinician.User}, "PUT Observation/a1", false},
+		{"all of the type, created without read", access.Holder{Scope: "user/*.cus", User: clinician.User}, "POST Observation", false},
+		{"all of the type, read bound", access.Holder{Scope: "user/*.us patient/*.r", Patient: "b", User: clinician.User}, "PUT Observation/a1", false},
+		{"all", clinician, "PUT Observation/a1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, writable...)
+			response := g.written(writing{holder: tt.holder, request: tt.request, body: body, header: "Prefer: return=representation"})
+			text, _ := io.ReadAll(response.Body)
+			if got := strings.Contains(string(text), "Observation"); got != tt.shown || response.StatusCode/100 != 2 {
+				t.Errorf("status %d, body %s", response.StatusCode, text)
+			}
+			if location := response.Header.Get("Location"); !strings.HasPrefix(location, "https://gateway.example/fhir/R4/Observation/") || response.Header.Get("Etag") == "" {
+				t.Errorf("Location %q, ETag %q", location, response.Header.Get("Etag"))
+			}
+		})
+	}
+}
+
+// refusing is a server that reads and does not write.
+type refusing struct{ status int }
+
+func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "application/fhir+json")
+	if r.Method == http.MethodGet {
+		w.Header().Set("Etag", `W/"1"`)
+		_, err := io.WriteString(w, observation("a1", "Patient/a", ""))
+		return err
+	}
+	w.WriteHeader(s.status)
+	_, err := io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"diagnostics":"Patient/b refers to it"}]}`)
+	return err
+}
+
+// TestRefusedByServer checks that of the FHIR server's refusal only the status is told.
+func TestRefusedByServer(t *testing.T) {
+	t.Parallel()
+	for from, status := range map[int]int{400: 400, 401: 502, 403: 403, 404: 404, 405: 405, 409: 409, 410: 404, 412: 409, 422: 422, 429: 429, 500: 500, 302: 502} {
+		g := newGateway(t)
+		for _, method := range []string{http.MethodPut, http.MethodDelete} {
+			r := httptest.NewRequest(method, "/fhir/R4/Observation/a1", strings.NewReader(observation("a1", "Patient/a", "")))
+			r.Header.Set("Content-Type", "application/fhir+json")
+			got := statusOf(g.Serve(httptest.NewRecorder(), r, refusing{from}, access.New(patientA, g.Shared), ""))
+			if got.Status != status || strings.Contains(got.Description, "Patient/b") {
+				t.Errorf("%s, %d: %d %s", method, from, got.Status, got.Description)
+			}
+		}
+	}
+}
+
+// TestInvalidBody checks that of an invalid body, a client that may write all of the type is told what is wrong and
+// where, in none of the server's words.
+func TestInvalidBody(t *testing.T) {
+	t.Parallel()
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required","diagnostics":"as in Patient/b",
+		"details":{"text":"Patient/b"},"expression":["Observation.status","Observation.where(subject='Patient/b')"]},{"severity":"error","code":"Patient/b"}]}`
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		status int
+		body   string
+		want   string
+	}{
+		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{"bound", patientA, 422, outcome, "The FHIR server refuses the write."},
+		{"a conflict", staff, 409, outcome, "The resource was changed in the meantime, or others refer to it."},
+		{"no issue", staff, 422, `{"resourceType":"OperationOutcome"}`, "The FHIR server refuses the write."},
+		{"no outcome", staff, 400, `{"resourceType":"Patient","issue":[{"severity":"error","code":"required"}]}`, "The FHIR server refuses the write."},
+	} {
+		g := newGateway(t)
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		err := g.Serve(w, r, constant{tt.status, "", tt.body}, access.New(tt.holder, g.Shared), "")
+		got := w.Body.String()
+		if refused := statusOf(err); refused != nil {
+			got = refused.Description
+			w.Code = refused.Status
+		}
+		if got != tt.want || w.Code != tt.status {
+			t.Errorf("%s: %d %s", tt.name, w.Code, got)
+		}
+	}
+}
+
+// statusOf is the refusal that an error is.
+func statusOf(err error) *guard.Error {
+	refused, _ := errors.AsType[*guard.Error](err)
+	return refused
+}
