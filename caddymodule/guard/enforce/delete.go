@@ -10,6 +10,9 @@ import (
 // delete answers a delete, conditional or not. Under scopes that are not about all of the type, what is not there, was
 // deleted or is not covered is not found: that it has been deleted, as R4 would have it, could be wrong, and for a
 // record that is to vanish a wrong yes is worse than a no.
+//
+// HAPI's server deletes whatever If-Match says. A resource that somebody moves to another patient after it was judged,
+// and before it is deleted, is deleted there.
 func (x *exchange) delete(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
