@@ -9,6 +9,7 @@
 //	   │ [Rights.Whole]        one of them is about all resources of the type: nothing more to judge
 //	   ▼
 //	[Grant.Covers]             covers.go: is this resource among those that the grant is about?
+//	                           document.go: a document is, if each of its entries is
 //	                           shared.go: types that are in no patient's compartment
 //
 // Grants are never mixed: what one allows in its context, under its constraint, is allowed; the context of one with

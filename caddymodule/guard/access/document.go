@@ -62,7 +62,7 @@ func (d *document) add(entry []byte, first bool) bool {
 	if err != nil || !containsOnly(res, d.patient) {
 		return false
 	}
-	if first && d.kind() == "document" && (res.Type != "Composition" || !compartment.InPatient(res, d.patient)) {
+	if first && d.kind() == "document" && res.Type != "Composition" {
 		return false
 	}
 	return d.rules[res.Type] == Everyone || d.addOwn(entry, res)

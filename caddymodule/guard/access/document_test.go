@@ -1,6 +1,8 @@
 package access_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +23,15 @@ const (
 	observationB = `"resource":{"resourceType":"Observation","subject":{"reference":"Patient/b"}}`
 	ofBoth       = `"resource":{"resourceType":"Observation","subject":{"reference":"Patient/a"},"performer":[{"reference":"Patient/b"}]}`
 )
+
+// provenancesOf is an entry with a Provenance of eleven Observations, the first of which has the number from.
+func provenancesOf(from int) string {
+	var targets []string
+	for n := range 11 {
+		targets = append(targets, fmt.Sprintf(`{"reference":"Observation/%d"}`, from+n))
+	}
+	return `"resource":{"resourceType":"Provenance","target":[` + strings.Join(targets, ",") + `]}`
+}
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
@@ -48,6 +59,9 @@ func TestDocument(t *testing.T) {
 		{"a subject under a URN", documentOf("collection", strings.Replace(observationA, "Patient/a", "urn:uuid:2", 1)), false, false},
 		{"another patient contained", documentOf("document", composition, `"resource":{"resourceType":"Practitioner","contained":[{"resourceType":"Observation","id":"1","subject":{"reference":"Patient/b"}}]}`), false, false},
 		{"a type that is in no record", documentOf("document", composition, `"resource":{"resourceType":"AuditEvent"}`), false, false},
+		{"as many entries as are judged", documentOf("collection", slices.Repeat([]string{observationA}, 500)...), true, true},
+		{"one more", documentOf("collection", slices.Repeat([]string{observationA}, 501)...), false, false},
+		{"too many to look up", documentOf("collection", observationA, provenancesOf(1), provenancesOf(12)), false, false},
 		{"a transaction", documentOf("transaction", observationA), false, false},
 		{"a searchset", documentOf("searchset", observationA), false, false},
 		{"an entry with a response", documentOf("collection", observationA+`,"response":{"status":"200"}`), false, false},

@@ -20,7 +20,7 @@ func (x *exchange) bundle(ctx context.Context, c call) (*answer, error) {
 		return x.sendWhole(ctx, s)
 	}
 	if s.kind == "transaction" {
-		return nil, forbidden(ErrScope, "Under these scopes no transaction is done: send a batch.")
+		return x.transaction(ctx, s)
 	}
 	return x.batch(ctx, s)
 }

@@ -185,6 +185,34 @@ func TestBatchRefusals(t *testing.T) {
 	}
 }
 
+// What some clients send by mistake is refused with what is wrong with it.
+func TestBatchWords(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{
+		"/Patient/a": "The entry's request.url is not relative to the FHIR base.",
+		"":           "The entry has no request.url.",
+	} {
+		r := answered(t, newGateway(t, records...).submit(patientA, "batch", request("GET", target)), 1)
+		if r.said(0) != want {
+			t.Errorf("%q: %s", target, r.said(0))
+		}
+	}
+}
+
+// A server that goes by the resource, and not by request.url, would write another one than the one that is judged.
+func TestBatchOtherResource(t *testing.T) {
+	t.Parallel()
+	for _, entry := range []string{sending("POST", "Observation", records[0]), sending("PUT", "Observation/a2", records[3])} {
+		for _, kind := range []string{"batch", "transaction"} {
+			g := newGateway(t, records...)
+			g.server.Seen = func(r *http.Request) { t.Errorf("asked %s %s", r.Method, r.URL) }
+			if got := g.submit(clinician, kind, entry); kind == "transaction" && got.StatusCode != http.StatusBadRequest {
+				t.Errorf("status %d", got.StatusCode)
+			}
+		}
+	}
+}
+
 func TestBatchAnswer(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)

@@ -39,6 +39,9 @@
 //	entrycall.go       an entry as a call
 //	entryanswer.go     an answer as an entry
 //	whole.go           or all of it at once, if nothing in it needs judging
+//	transaction.go     a transaction: all entries are judged before any is sent
+//	transactionreference.go  with references to what other entries write
+//	transactionanswer.go     and sent as what they were judged to be
 //	metadata.go      the CapabilityStatement, which needs no token:
 //	capabilities.go    what is different once the server is guarded
 //	   ▼

@@ -68,6 +68,15 @@ func instant(date string) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
+// httpDate is a FHIR instant as an HTTP date; empty if it is none.
+func httpDate(instant string) string {
+	t, err := time.Parse(time.RFC3339, instant)
+	if err != nil {
+		return ""
+	}
+	return t.UTC().Format(http.TimeFormat)
+}
+
 // checkObject reports what would break the Bundle that the text becomes part of.
 func checkObject(text []byte) error {
 	c := rawjson.NewCursor(text).AllowDuplicates()

@@ -45,7 +45,7 @@ func (e *submitted) call() (c call, i interaction.Interaction, err error) {
 // below the base: which base that is, proxies and servers see differently.
 func (e *submitted) target() (path, query string, err error) {
 	path, query, _ = strings.Cut(e.url, "?")
-	if e.url == "" || path == "" && e.method != http.MethodGet {
+	if e.url == "" {
 		return "", "", invalid(errBody, "The entry has no request.url.")
 	}
 	if strings.HasPrefix(path, "/") || strings.ContainsAny(path, ":#") {

@@ -22,6 +22,9 @@ type exchange struct {
 	asked   int            // requests to the FHIR server so far
 	known   map[known]bool // resources that were looked up for others: are they covered?
 
+	promised map[known]bool                          // as known, of what the transaction will write
+	collect  func(w *write, c call) (*answer, error) // takes what writes come to in a transaction; nil: they are sent
+
 	judgement policy.Judgement // by the site's rules, of the call that is being answered
 }
 

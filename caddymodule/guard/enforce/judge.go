@@ -53,6 +53,9 @@ func (x *exchange) holds(ctx context.Context, g access.Grant, v access.Verdict) 
 // depends on in turn.
 func (x *exchange) isKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
 	key := known{of, g.Patient}
+	if ok, found := x.promised[key]; found {
+		return ok, nil
+	}
 	if ok, found := x.known[key]; found {
 		return ok, nil
 	}

@@ -63,12 +63,21 @@ func (w *write) forward(ctx context.Context) (*answer, error) {
 	return w.send(ctx, c)
 }
 
-// send has the FHIR server write, and tells the client what came of it as far as it may know.
+// send has the FHIR server write, and tells the client what came of it as far as it may know. In a transaction, it waits
+// for the other entries.
 func (w *write) send(ctx context.Context, c call) (*answer, error) {
+	if w.collect != nil {
+		return w.collect(w, c)
+	}
 	a, err := w.ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	return w.told(ctx, a)
+}
+
+// told is what the client is told of the FHIR server's answer to a write.
+func (w *write) told(ctx context.Context, a *answer) (*answer, error) {
 	if !a.succeeded() {
 		return w.failure(a)
 	}
