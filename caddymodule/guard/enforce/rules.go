@@ -174,6 +174,9 @@ func checkPlain(resourceType, name, modifier, value string) error {
 	switch {
 	case !ok:
 		return forbidden(ErrOracle, "The search parameter %s is not allowed under these scopes: it is none of FHIR R4's for the type.", strconv.Quote(name))
+	case name == "_id" && modifier != "":
+		// HAPI's server finds nothing by _id:not where no resource has the id, and else all: it tells which ids are taken.
+		return forbidden(ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")
 	case modifier == "", modifier == "missing":
 		return nil
 	case parameter.Kind == searchparam.Reference && interaction.IsType(modifier):

@@ -151,6 +151,7 @@ func TestSearchParameters(t *testing.T) {
 		{"_security=x", 200, 200, 200},
 		{"_tag=x", 200, 200, 200},
 		{"_source=http://x", 200, 200, 200},
+		{"_id:not=b1", 403, 403, 200},
 		{"_filter=status%20eq%20final", 403, 403, 200},
 		{"_list=1", 403, 403, 200},
 		{"_query=x", 403, 403, 200},
