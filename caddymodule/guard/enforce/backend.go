@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -60,9 +61,7 @@ func (x *exchange) request(ctx context.Context, c call) *http.Request {
 	for _, name := range ownHeaders {
 		r.Header.Del(name)
 	}
-	for name, values := range c.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, c.header)
 	r.Header.Set("Accept", typeJSON)
 	r.Header.Set("Accept-Encoding", "identity")
 	r.TransferEncoding, r.Trailer, r.Form, r.PostForm, r.MultipartForm = nil, nil, nil, nil, nil

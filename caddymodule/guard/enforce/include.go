@@ -34,28 +34,34 @@ func (m *merge) included(ctx context.Context) ([]entry, error) {
 		return nil, nil
 	}
 	w := newWeb(m.matches)
-	var candidates []candidate
+	candidates, err := m.s.candidates(ctx, w, others)
+	return w.reach(candidates, m.s.includes), err
+}
+
+// candidates are the entries that may be seen, each once, and that are no matches.
+func (s *search) candidates(ctx context.Context, w web, entries []entry) ([]candidate, error) {
+	var found []candidate
 	seen := map[string]bool{}
-	for _, e := range others {
+	for _, e := range entries {
 		c := candidate{entry: e, node: nodeOf(e)}
 		if w.ids[c.id] || seen[c.id] {
 			continue
 		}
 		seen[c.id] = true
 		var err error
-		if c.searched, err = m.s.x.covered(ctx, e.parsed, m.s.grantsFor(e.parsed.Type, smart.Search)); err != nil {
+		if c.searched, err = s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search)); err != nil {
 			return nil, err
 		}
 		if !c.searched {
-			if c.read, err = m.s.x.covered(ctx, e.parsed, m.s.grantsFor(e.parsed.Type, smart.Read)); err != nil {
+			if c.read, err = s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Read)); err != nil {
 				return nil, err
 			}
 		}
 		if c.searched || c.read {
-			candidates = append(candidates, c)
+			found = append(found, c)
 		}
 	}
-	return w.reach(candidates, m.s.includes), nil
+	return found, nil
 }
 
 // revinclude is what _revinclude becomes. Of matches that are not the patient's alone, such as practitioners, the FHIR
