@@ -10,6 +10,9 @@ func TestConditional(t *testing.T) {
 	t.Parallel()
 	own := observation("", "Patient/a", "")
 	none := "If-None-Exist: "
+	deleter := access.Holder{Scope: "user/Observation.d patient/Observation.s", Patient: "a", User: clinician.User}
+	chained := access.Holder{Scope: "user/Observation.ds patient/Patient.s", Patient: "a", User: clinician.User}
+	finder := access.Holder{Scope: "patient/Observation.d user/Observation.s", Patient: "a", User: clinician.User}
 	for _, tt := range []writing{
 		{"create, none", patientA, "POST Observation", own, none + "status=cancelled", 201, "Observation/new-19=Patient/a"},
 		{"create, one", patientA, "POST Observation", own, none + "_id=a1", 200, "Observation/new-19=!Patient/a"},
@@ -25,6 +28,7 @@ func TestConditional(t *testing.T) {
 		{"update, the one with the id", patientA, "PUT Observation?_id=a1", observation("a1", "Patient/a", ""), "", 200, "Observation/a1=amended"},
 		{"update, another id", patientA, "PUT Observation?_id=a1", observation("a2", "Patient/a", ""), "", 400, ""},
 		{"update, none", patientA, "PUT Observation?_id=none", own, "", 201, "Observation/new-19=amended"},
+		{"update, none, to another patient", patientA, "PUT Observation?_id=none", observation("", "Patient/b", ""), "", 403, ""},
 		{"update, none with that id", patientA, "PUT Observation?_id=none", observation("none", "Patient/a", ""), "", 404, ""},
 		{"update, none, and the id of another record of one's own", patientA, "PUT Observation?_id=none", observation("a1", "Patient/a", ""), "", 409, ""},
 		{"update, one of another", patientA, "PUT Observation?_id=b1", own, "", 201, "Observation/new-19=amended"},
@@ -46,6 +50,11 @@ func TestConditional(t *testing.T) {
 		{"delete, cascading, all of one type", staff, "DELETE Observation?_id=a1&_cascade=delete", "", "", 403, ""},
 		{"delete, without search", access.Holder{Scope: "patient/*.d", Patient: "a"}, "DELETE Observation?_id=a1", "", "", 403, ""},
 		{"delete, all of one type", staff, "DELETE Observation?_id=b1", "", "", 204, "Observation/b1=!resourceType"},
+		{"delete, all of one type, searching one patient's", deleter, "DELETE Observation?_id=b1", "", "", 404, ""},
+		{"delete, all of one type, by a chain that finds nothing", chained, "DELETE Observation?subject:Patient.family=nobody&_id=b1", "", "", 404, ""},
+		{"delete, all of one type, by a chain", chained, "DELETE Observation?subject:Patient.family=Adams&_id=a2", "", "", 204, "Observation/a2=!resourceType"},
+		{"delete, one patient's, searching all", finder, "DELETE Observation?_id=a1", "", "", 204, "Observation/a1=!resourceType"},
+		{"delete, one patient's, searching all, another's", finder, "DELETE Observation?_id=b1", "", "", 404, ""},
 		{"delete, with an include", patientA, "DELETE Observation?_id=a1&_include=Observation:subject", "", "", 400, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -68,3 +68,16 @@ func TestReferencesLookAlike(t *testing.T) {
 		t.Errorf("answers differ: %v", answers)
 	}
 }
+
+// TestDotSegments checks that a reference which is no path to a resource is not followed.
+func TestDotSegments(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, writable...)
+	g.server.Seen = func(r *http.Request) { t.Errorf("asked for %s", r.URL.Path) }
+	for _, to := range []string{"Encounter/..", "Encounter/.", "Encounter/../Patient/b"} {
+		body := observation("", "Patient/a", `,"focus":[{"reference":"`+to+`"}]`)
+		if got := g.written(writing{holder: patientA, request: "POST Observation", body: body}); got.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: status %d", to, got.StatusCode)
+		}
+	}
+}

@@ -96,9 +96,6 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*answer, error
 
 // createUnmatched creates a resource of which an update found none. SMART counts that as an update.
 func (w *write) createUnmatched(ctx context.Context, after *version) (*answer, error) {
-	if w.i.Type == "Patient" && !w.whole {
-		return nil, w.outside()
-	}
 	if err := w.permit(ctx, nil, after); err != nil {
 		return nil, err
 	}
