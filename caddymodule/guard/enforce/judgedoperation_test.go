@@ -142,6 +142,31 @@ func TestJudgedPagesEnd(t *testing.T) {
 	}
 }
 
+// TestJudgedBeside checks that what belongs to no patient comes along only if nothing that is hidden could be what names
+// it: else it would tell of that.
+func TestJudgedBeside(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, scope, answer string
+		want                string
+	}{
+		{"nothing is hidden", "patient/*.rs", searchset("Patient/a", "Practitioner/alice"), "Patient/a Practitioner/alice"},
+		{"another's record is", "patient/*.rs", searchset("Patient/a", "Practitioner/alice", "Observation/b1"), "Patient/a"},
+		{"types could be", "patient/Patient.rs patient/Practitioner.rs", searchset("Patient/a", "Practitioner/alice"), "Patient/a"},
+		{"what is seen names it", "patient/*.rs", searchset("Observation/a1", "Practitioner/alice", "Observation/b1"), "Observation/a1 Practitioner/alice"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := operating(t)
+			g.server.Answers["Patient/a/$everything"] = answering(tt.answer)
+			got := g.entriesOf(access.Holder{Scope: tt.scope, Patient: "a"}, requestOf("GET Patient/a/$everything", ""))
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestOperationForm checks that the server is asked for whole resources, which alone can be judged.
 func TestOperationForm(t *testing.T) {
 	t.Parallel()

@@ -50,4 +50,6 @@ func patientsOf(grants []access.Grant) []string {
 }
 
 // isOverAll reports whether a grant is about all types, without a constraint.
-func isOverAll(g access.Grant) bool { return g.Type == smart.AnyType && len(g.Constraint) == 0 }
+func isOverAll(g access.Grant) bool {
+	return g.Type == smart.AnyType && !g.ByRule && len(g.Constraint) == 0
+}

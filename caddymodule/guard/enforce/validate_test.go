@@ -30,6 +30,7 @@ func TestValidate(t *testing.T) {
 		{"that names another's record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/b1"}],"subject"`, 1), 403},
 		{"that names what is not there", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/none"}],"subject"`, 1), 403},
 		{"that refers by a search", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation?code=a"}],"subject"`, 1), 403},
+		{"that refers by a search of another type", access.Holder{Scope: "user/Observation.cu", User: clinician.User}, "POST Observation/$validate", strings.Replace(own, "Patient/a", "Patient?family=Brown", 1), 403},
 		{"that names an own record", writer, "POST Observation/$validate", strings.Replace(own, `"subject"`, `"hasMember":[{"reference":"Observation/a2"}],"subject"`, 1), 200},
 		{"on an own record", writer, "POST Observation/a1/$validate", own, 200},
 		{"on another's record", writer, "POST Observation/b1/$validate", own, 404},
