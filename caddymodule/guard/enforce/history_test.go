@@ -1,12 +1,15 @@
 package enforce_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 )
 
@@ -76,7 +79,7 @@ func (g *gateway) patients(h access.Holder, target string) string {
 			g.t.Errorf("a total of %d", *b.Total)
 		}
 		for _, e := range b.Entry {
-			all += strings.TrimPrefix(e.Resource.Subject.Reference, "Patient/")
+			all += cmp.Or(strings.TrimPrefix(e.Resource.Subject.Reference, "Patient/"), "-")
 		}
 		target = b.next()
 	}
@@ -91,5 +94,16 @@ func TestHistoryOfDeletions(t *testing.T) {
 	g.send(clinician, httptest.NewRequest(http.MethodDelete, "/fhir/R4/Observation/moved", nil))
 	if got := g.patients(patientA, "Observation/moved/_history"); got != "aa" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestHistoryOfAnother checks that a server that answers with another resource's versions is not believed.
+func TestHistoryOfAnother(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	next := sent([]byte(`{"resourceType":"Bundle","type":"history","entry":[{"resource":{"resourceType":"Observation","id":"other","subject":{"reference":"Patient/a"}}}]}`))
+	err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/o/_history", nil), next, access.New(patientA, g.Shared), "")
+	if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusNotFound {
+		t.Errorf("got %v", err)
 	}
 }
