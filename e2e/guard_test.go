@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"flag"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// guardHolder is who holds a token of the issuer that the guarded gateway trusts.
+type guardHolder struct {
+	scope    string
+	patient  string // the id
+	fhirUser string
+}
+
+// guarded is HAPI with a gateway before it that believes an issuer of the test's: it gives any token.
+type guarded struct {
+	hapi    *hapi
+	gateway *gateway
+	base    string
+	issuer  string
+	key     *rsa.PrivateKey
+	tokens  map[guardHolder]string
+}
+
+// guardOf has a gateway of its own guard a server.
+func guardOf(t *testing.T, name string, h *hapi) *guarded {
+	t.Helper()
+	key, issuer := newKey(t), authorizetest.Start(t)
+	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
+	issuer.Fail(authorizetest.Keys, authorizetest.JSON(http.StatusOK, keys))
+	g := ownGateway(t, "gateway-"+name, strings.TrimSuffix(strings.TrimPrefix(h.base, "http://"), "/fhir"),
+		"/fhir/R4", "/fhir",
+		"\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
+	return &guarded{h, g, g.issuer + "/fhir", issuer.Issuer, key, map[guardHolder]string{}}
+}
+
+// ownHAPI starts a server with a database of its own, for tests that count what is there.
+func ownHAPI(t *testing.T, name string) *hapi {
+	t.Helper()
+	needHAPI(t)
+	if err := buildHAPI(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := startHAPI(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.process.stop)
+	return h
+}
+
+// token is an access token of the issuer.
+func (g *guarded) token(t *testing.T, who guardHolder) string {
+	t.Helper()
+	if token, ok := g.tokens[who]; ok {
+		return token
+	}
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: g.key, KeyID: "good"}},
+		(&jose.SignerOptions{}).WithType("at+jwt"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	claims := map[string]any{
+		"iss": g.issuer, "aud": g.base, "sub": "someone", "client_id": "an-app", "scope": who.scope,
+		"iat": now.Unix(), "exp": now.Add(2 * time.Hour).Unix(), "jti": rand.Text(),
+	}
+	if who.patient != "" {
+		claims["patient"] = who.patient
+	}
+	if who.fhirUser != "" {
+		claims["fhirUser"] = who.fhirUser
+	}
+	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.tokens[who] = token
+	return token
+}
+
+// send sends a request with a holder's token, and name and value pairs of headers.
+func (g *guarded) send(t *testing.T, who guardHolder, method, path, body string, headers ...string) answer {
+	t.Helper()
+	a, err := g.trySend(t, g.token(t, who), method, path, body, headers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// trySend is send with a token, for goroutines. A path may be an address as a whole: that of a further page.
+func (g *guarded) trySend(t *testing.T, token, method, path, body string, headers ...string) (answer, error) {
+	address := path
+	if !strings.HasPrefix(path, g.base) {
+		address = g.base + "/" + path
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/fhir+json")
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return trySend(g.gateway.client, r)
+}
+
+// guardWhole has the guard attacked with all requests, not a sample.
+var guardWhole = flag.Bool("guard.whole", false, "send ten times as many requests to the guard")

@@ -1,0 +1,142 @@
+package guardattack
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Attack is a request that tries to see, or to change, what is another patient's.
+type Attack struct {
+	Method  string
+	Path    string // below the FHIR base, with its query
+	Body    string
+	Headers []string // names and values
+	// Victim is the token of a record that the request names, and that its sender may not know of. Empty if none.
+	Victim string
+}
+
+// With is the attack with a query's parameter more.
+func (a Attack) With(parameter string) Attack {
+	if a.Method == http.MethodPost && strings.HasSuffix(a.Path, "_search") {
+		a.Body = joined(a.Body, parameter)
+		return a
+	}
+	path, query, _ := strings.Cut(a.Path, "?")
+	a.Path = path + "?" + joined(query, parameter)
+	return a
+}
+
+func joined(query, more string) string {
+	if query == "" {
+		return more
+	}
+	return query + "&" + more
+}
+
+// OnAbsent is the same attack on a record that nobody has. An answer that differs tells that the victim is there.
+func (a Attack) OnAbsent() Attack {
+	a.Path, a.Body = Absent(a.Path, a.Victim), Absent(a.Body, a.Victim)
+	headers := make([]string, len(a.Headers))
+	for i, text := range a.Headers {
+		headers[i] = Absent(text, a.Victim)
+	}
+	a.Headers = headers
+	return a
+}
+
+// String is the request as one would read it in a log.
+func (a Attack) String() string {
+	text := a.Method + " " + a.Path
+	for i := 0; i < len(a.Headers); i += 2 {
+		text += " | " + a.Headers[i] + ": " + a.Headers[i+1]
+	}
+	if a.Body != "" {
+		text += " | " + a.Body
+	}
+	return text
+}
+
+// Parameter is a search parameter that a server has.
+type Parameter struct{ Name, Type string }
+
+// Capabilities are what a server can do with a type.
+type Capabilities struct {
+	SearchParam      []Parameter
+	SearchInclude    []string
+	SearchRevInclude []string
+}
+
+// Attacker draws attacks of somebody who may see one patient's records.
+type Attacker struct {
+	World        *World
+	Capabilities map[string]Capabilities
+	Own          byte // the patient's letter
+
+	// Types are those that the token's scopes name, which most attacks are about. Empty if they name none.
+	Types []string
+
+	*rand.Rand
+}
+
+// NewAttacker returns an attacker who draws the same attacks for the same seed.
+func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed uint64) *Attacker {
+	return &Attacker{World: w, Capabilities: capabilities, Own: own, Rand: rand.New(rand.NewPCG(seed, uint64(own)))}
+}
+
+// Draw is the next attack.
+func (a *Attacker) Draw() Attack {
+	kind := pick(a, a.search, a.search, a.search, a.search, a.search, a.read, a.read, a.operation, a.write, a.bundle)
+	return a.disguise(kind())
+}
+
+func pick[T any](a *Attacker, of ...T) T { return of[a.IntN(len(of))] }
+
+// oneIn is true once in n times.
+func (a *Attacker) oneIn(n int) bool { return a.IntN(n) == 0 }
+
+// victim is a record of another patient or, now and then, of nobody.
+func (a *Attacker) victim() Record {
+	if a.oneIn(10) {
+		return pick(a, a.World.Of(Hidden)...)
+	}
+	return a.about(a.World.Of(a.other()))
+}
+
+// other is another patient: mostly the next one, whom some records of both name.
+func (a *Attacker) other() byte {
+	at := strings.IndexByte(a.World.Patients, a.Own)
+	return a.World.Patients[(at+pick(a, 1, 1, 2, 3, len(a.World.Patients)-1))%len(a.World.Patients)]
+}
+
+func (a *Attacker) own() Record { return a.about(a.World.Of(a.Own)) }
+
+// about is one of some records, mostly of a type that the scopes name.
+func (a *Attacker) about(records []Record) Record {
+	named := records
+	if !a.oneIn(4) {
+		named = slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return !slices.Contains(a.Types, r.Type) })
+	}
+	if len(named) == 0 {
+		named = records
+	}
+	return pick(a, named...)
+}
+
+func (a *Attacker) anybodys() Record {
+	switch a.IntN(8) {
+	case 0:
+		return pick(a, a.World.Of(Everybody)...)
+	case 1, 2:
+		return a.own()
+	}
+	return a.victim()
+}
+
+func (a *Attacker) resourceType() string {
+	if len(a.Types) > 0 && !a.oneIn(4) {
+		return pick(a, a.Types...)
+	}
+	return pick(a, pick(a, a.World.Types()...), "Observation", "Condition", "Patient", "Encounter")
+}

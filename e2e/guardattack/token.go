@@ -1,0 +1,29 @@
+package guardattack
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// Token is a string that only one record has as its id, or with m behind as its content.
+func Token(owner byte, number int) string { return fmt.Sprintf("zq%c%04d", owner, number) }
+
+// Nobody is the owner of ids that no record has.
+const Nobody = 'y'
+
+var tokens = regexp.MustCompile(`zq[a-z][0-9]{4}m?`)
+
+// Tokens are the tokens in a text, each once.
+func Tokens(text []byte) map[string]bool {
+	found := map[string]bool{}
+	for _, token := range tokens.FindAll(text, -1) {
+		found[string(token)] = true
+	}
+	return found
+}
+
+// Absent is a text with a token replaced by one that no record has.
+func Absent(text, token string) string {
+	whole := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
+	return whole.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")
+}

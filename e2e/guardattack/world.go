@@ -1,0 +1,151 @@
+package guardattack
+
+import (
+	_ "embed" // for the records
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Each line is a record: its type, its name among those of its owner, and its members in JSON. In braces stand
+//
+//	{Type.name}        the record of the same owner, or else of everybody
+//	{next Type.name}   that of the next patient; {first Type.name} that of the first
+//	{m} {m64} {i}      the record's own string, plain, in base64, and as an identifier
+//	{day} {n}          a day and a number that only this patient's records have
+var (
+	//go:embed world.tsv
+	ofPatients string
+	//go:embed common.tsv
+	ofEverybody string
+	//go:embed hidden.tsv
+	ofNobody string
+)
+
+// Owners other than patients, which have the letters from a on.
+const (
+	Everybody = 's'
+	Hidden    = 'x'
+)
+
+// Record is a resource.
+type Record struct {
+	Type, ID, Name string
+	Owner          byte
+	JSON           string
+}
+
+// Reference is Type/id.
+func (r Record) Reference() string { return r.Type + "/" + r.ID }
+
+// World are the records of some patients.
+type World struct {
+	Patients string // their letters
+	Records  []Record
+
+	byName map[string]int // owner, type and name
+}
+
+// NewWorld makes the records of patients, the ones of everybody first and targets of references before what refers to
+// them, as far as that is possible.
+func NewWorld(patients string) *World {
+	w := &World{Patients: patients, byName: map[string]int{}}
+	w.declare(ofEverybody, string(rune(Everybody)))
+	w.declare(ofPatients, patients)
+	w.declare(ofNobody, string(rune(Hidden)))
+	for i := range w.Records {
+		w.fill(&w.Records[i])
+	}
+	return w
+}
+
+// declare adds the records of a table for some owners, with their members as the table has them.
+func (w *World) declare(table, owners string) {
+	for number, line := range strings.Split(strings.TrimSpace(table), "\n") {
+		columns := strings.SplitN(line, "\t", 3)
+		for _, owner := range []byte(owners) {
+			r := Record{Type: columns[0], Name: columns[1], ID: Token(owner, number), Owner: owner, JSON: columns[2]}
+			w.byName[key(owner, r.Type+"."+r.Name)] = len(w.Records)
+			w.Records = append(w.Records, r)
+		}
+	}
+}
+
+func key(owner byte, name string) string { return string(owner) + " " + name }
+
+var placeholder = regexp.MustCompile(`\{[A-Za-z0-9 .]+\}`)
+
+// fill writes a record in full.
+func (w *World) fill(r *Record) {
+	members := placeholder.ReplaceAllStringFunc(r.JSON, func(found string) string { return w.value(r, strings.Trim(found, "{}")) })
+	if r.Type != "Binary" && r.Type != "Bundle" {
+		members = w.value(r, "text") + members
+	}
+	r.JSON = fmt.Sprintf(`{"resourceType":%q,"id":%q,"meta":{"tag":[{"system":"http://zq.example/tags","code":%q}]},%s}`, r.Type, r.ID, r.ID+"m", members)
+}
+
+// value is what stands in for a word in braces.
+func (w *World) value(r *Record, word string) string {
+	switch word {
+	case "m":
+		return r.ID + "m"
+	case "m64":
+		return base64.StdEncoding.EncodeToString([]byte(r.ID + "m"))
+	case "i":
+		return `"identifier":[{"system":"http://zq.example/ids","value":"` + r.ID + `m"}],`
+	case "text":
+		return `"text":{"status":"generated","div":"<div xmlns=\"http://www.w3.org/1999/xhtml\">` + r.ID + `m</div>"},`
+	case "day":
+		return Day(r.Owner)
+	case "n":
+		return fmt.Sprint(100 + int(r.Owner-'a'))
+	}
+	owner := r.Owner
+	if name, ok := strings.CutPrefix(word, "next "); ok {
+		at := strings.IndexByte(w.Patients, owner)
+		word, owner = name, w.Patients[(at+1)%len(w.Patients)]
+	} else if name, ok := strings.CutPrefix(word, "first "); ok {
+		word, owner = name, w.Patients[0]
+	}
+	return w.Find(owner, word).Reference()
+}
+
+// Day is the day of an owner's records.
+func Day(owner byte) string { return fmt.Sprintf("19%d-03-04", 40+int(owner-'a')) }
+
+// Find is an owner's record, by type and name with a dot between, or else everybody's or nobody's. It panics if there
+// is none.
+func (w *World) Find(owner byte, name string) Record {
+	for _, o := range []byte{owner, Everybody, Hidden} {
+		if at, ok := w.byName[key(o, name)]; ok {
+			return w.Records[at]
+		}
+	}
+	panic("no " + name)
+}
+
+// Patient is a patient's reference.
+func (w *World) Patient(letter byte) string { return w.Find(letter, "Patient.self").Reference() }
+
+// Types are the types of all records, sorted.
+func (w *World) Types() []string {
+	types := map[string]bool{}
+	for _, r := range w.Records {
+		types[r.Type] = true
+	}
+	return slices.Sorted(maps.Keys(types))
+}
+
+// Of are an owner's records.
+func (w *World) Of(owner byte) []Record {
+	var found []Record
+	for _, r := range w.Records {
+		if r.Owner == owner {
+			found = append(found, r)
+		}
+	}
+	return found
+}

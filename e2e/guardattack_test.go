@@ -1,0 +1,311 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
+)
+
+// attackedAs is a holder of a token who attacks, and what its answers may hold.
+type attackedAs struct {
+	guardPrincipal
+	token    string
+	attacker *guardattack.Attacker
+	allowed  references
+	tokens   map[string]bool // of all texts that are allowed
+}
+
+// attackers are the principals as attackers, each with attacks of its own.
+func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*attackedAs {
+	t.Helper()
+	capabilities := g.hapi.capabilities(t)
+	var all []*attackedAs
+	for i, p := range principals {
+		as := &attackedAs{guardPrincipal: p, token: g.token(t, p.holder), allowed: g.oracle.allowed(t, p.grants, "rs"), tokens: map[string]bool{}}
+		as.attacker = guardattack.NewAttacker(g.world, capabilities, g.world.Patients[0], uint64(i))
+		for _, grant := range p.grants {
+			as.attacker.Types = append(as.attacker.Types, grant.types...)
+		}
+		for reference := range as.allowed {
+			maps.Copy(as.tokens, guardattack.Tokens([]byte(g.oracle.texts[reference])))
+		}
+		all = append(all, as)
+	}
+	return all
+}
+
+// capabilities are what the server says that it can do, by type.
+func (h *hapi) capabilities(t *testing.T) map[string]guardattack.Capabilities {
+	t.Helper()
+	var statement struct {
+		Rest []struct {
+			Resource []struct {
+				Type string
+				guardattack.Capabilities
+			}
+		}
+	}
+	h.send(t, http.MethodGet, "metadata", "").is(t, http.StatusOK).decode(t, &statement)
+	byType := map[string]guardattack.Capabilities{}
+	for _, r := range statement.Rest[0].Resource {
+		byType[r.Type] = r.Capabilities
+	}
+	return byType
+}
+
+// attackRun sends attacks from some senders at once, and counts.
+type attackRun struct {
+	g  *guardTest
+	t  *testing.T
+	mu sync.Mutex
+
+	sent     int
+	statuses map[int]int
+	shown    int            // answers with a resource in them
+	faults   map[string]int // by the first words of what is wrong
+}
+
+// attackFaults is how many faults of a kind are shown.
+const attackFaults = 5
+
+func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.faults[kind]++; r.faults[kind] <= attackFaults {
+		r.t.Errorf("%s\n  token: %s (%s)\n  request: %.1500s\n  %.1500s", kind, as.name, as.holder.scope, a, detail)
+	}
+}
+
+// send sends an attack and counts it.
+func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
+	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
+	if err != nil {
+		return got, false // not a URL
+	}
+	if got.header.Get("Content-Encoding") == "gzip" {
+		got.body = unzipped(got.body)
+	}
+	r.mu.Lock()
+	r.sent++
+	r.statuses[got.status]++
+	r.mu.Unlock()
+	return got, true
+}
+
+func unzipped(body []byte) []byte {
+	reader, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return body
+	}
+	text, _ := io.ReadAll(reader)
+	return text
+}
+
+// testAttacks draws attacks and looks in each answer for what is another patient's.
+func (g *guardTest) testAttacks(t *testing.T) {
+	pairs := 1000
+	if *guardWhole {
+		pairs = 6500
+	}
+	before := g.oracle.versions(t, g.world.Types())
+	r := &attackRun{g: g, t: t, statuses: map[int]int{}, faults: map[string]int{}}
+	began := time.Now()
+	r.all(g.attackers(t, readers(g.world)), pairs)
+	t.Logf("%d requests in %v: %v, %d answers with resources", r.sent, time.Since(began).Round(time.Second), r.statuses, r.shown)
+	for kind, n := range r.faults {
+		t.Logf("%d × %s", n, kind)
+	}
+	if after := g.oracle.versions(t, g.world.Types()); !maps.Equal(before, after) {
+		t.Errorf("what nobody may change was changed:\n%s", differences(before, after))
+	}
+}
+
+// all sends so many pairs, shared out among the attackers and four senders.
+func (r *attackRun) all(attackers []*attackedAs, pairs int) {
+	type pair struct {
+		as *attackedAs
+		a  guardattack.Attack
+	}
+	var weighted []*attackedAs // who may see nothing attacks seldom
+	for _, as := range attackers {
+		weighted = append(weighted, as)
+		if len(as.allowed) > 1 {
+			weighted = append(weighted, as, as, as)
+		}
+	}
+	queue := make(chan pair)
+	var senders sync.WaitGroup
+	for range 4 {
+		senders.Go(func() {
+			for p := range queue {
+				r.pair(p.as, p.a)
+			}
+		})
+	}
+	for i := range pairs {
+		as := weighted[i%len(weighted)]
+		queue <- pair{as, as.attacker.Draw()}
+	}
+	close(queue)
+	senders.Wait()
+}
+
+// pair sends an attack, and the same on what is not there.
+func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
+	got, ok := r.send(as, a)
+	if !ok {
+		return
+	}
+	r.check(as, a, got)
+	if a.Victim == "" || as.tokens[a.Victim] {
+		return
+	}
+	b := a.OnAbsent()
+	absent, ok := r.send(as, b)
+	if !ok {
+		return
+	}
+	r.check(as, b, absent)
+	if is, would := comparable(got, a.Victim), comparable(absent, a.Victim); is != would {
+		r.fault(as, a, "tells that a record is there", firstDifference(is, would))
+	}
+}
+
+// check looks for what must not be in an answer.
+func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
+	if got.status >= http.StatusInternalServerError {
+		r.fault(as, a, fmt.Sprintf("answered with %d", got.status), string(got.body))
+	}
+	if reading := a.Method == http.MethodGet || a.Method == http.MethodHead || a.Method == http.MethodPost; !reading && got.status < 300 {
+		r.fault(as, a, "changed something", string(got.body))
+	}
+	asked, _ := url.PathUnescape(a.String())
+	named := guardattack.Tokens([]byte(asked))
+	for token := range guardattack.Tokens([]byte(textOf(got))) {
+		if !as.tokens[token] && !named[token] {
+			r.fault(as, a, "names what is not the patient's", token+" in "+around(textOf(got), token))
+			break
+		}
+	}
+	shown := resourcesIn(got.body)
+	if len(shown) > 0 {
+		r.mu.Lock()
+		r.shown++
+		r.mu.Unlock()
+	}
+	for _, reference := range shown {
+		if !as.allowed[reference] {
+			r.fault(as, a, "shows what is not the patient's", reference+" in "+string(got.body))
+			break
+		}
+	}
+}
+
+// textOf is an answer as a whole.
+func textOf(a answer) string {
+	var text strings.Builder
+	_ = a.header.Write(&text)
+	return text.String() + "\n" + string(a.body)
+}
+
+// around is what stands around a word.
+func around(text, word string) string {
+	at := strings.Index(text, word)
+	return text[max(0, at-300):min(len(text), at+300)]
+}
+
+// resourcesIn are the resources in an answer, at any depth of Bundles, as Type/id.
+func resourcesIn(body []byte) []string {
+	var r struct {
+		ResourceType, ID string
+		Type             string
+		Entry            []struct{ Resource json.RawMessage }
+		Parameter        []struct{ Resource json.RawMessage }
+	}
+	if json.Unmarshal(body, &r) != nil || r.ResourceType == "" || r.ResourceType == "OperationOutcome" || r.ResourceType == "CapabilityStatement" {
+		return nil
+	}
+	var found []string
+	if r.ID != "" {
+		found = append(found, r.ResourceType+"/"+r.ID)
+	}
+	if r.Type != "document" {
+		for _, e := range r.Entry {
+			found = append(found, resourcesIn(e.Resource)...)
+		}
+	}
+	for _, p := range r.Parameter {
+		found = append(found, resourcesIn(p.Resource)...)
+	}
+	return found
+}
+
+var (
+	sealedPage = regexp.MustCompile(`_page/[A-Za-z0-9_.-]+`)
+	// what differs between any two answers
+	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
+)
+
+// comparable is an answer as text, without what differs between any two.
+func comparable(a answer, victim string) string {
+	header := a.header.Clone()
+	for _, name := range passingHeaders {
+		header.Del(name)
+	}
+	text := textOf(answer{a.status, header, a.body})
+	text = sealedPage.ReplaceAllString(text, "_page/x")
+	return fmt.Sprint(a.status) + "\n" + guardattack.Absent(text, victim)
+}
+
+// firstDifference shows where two texts part.
+func firstDifference(a, b string) string {
+	at := 0
+	for at < min(len(a), len(b)) && a[at] == b[at] {
+		at++
+	}
+	from := max(0, at-100)
+	return fmt.Sprintf("there: …%.400s\nabsent: …%.400s", a[from:], b[from:])
+}
+
+// versions are all resources with their versions.
+func (o *guardOracle) versions(t *testing.T, types []string) map[string]string {
+	t.Helper()
+	versions := map[string]string{}
+	for _, resourceType := range types {
+		for reference, text := range o.hapi.all(t, resourceType) {
+			var r struct{ Meta struct{ VersionID string } }
+			if err := json.Unmarshal([]byte(text), &r); err != nil {
+				t.Fatal(err)
+			}
+			versions[reference] = r.Meta.VersionID
+		}
+	}
+	return versions
+}
+
+func differences(before, after map[string]string) string {
+	var lines []string
+	for reference, version := range before {
+		if after[reference] != version {
+			lines = append(lines, fmt.Sprintf("%s: version %s, now %q", reference, version, after[reference]))
+		}
+	}
+	for reference := range after {
+		if before[reference] == "" {
+			lines = append(lines, reference+" is new")
+		}
+	}
+	return strings.Join(lines, "\n")
+}

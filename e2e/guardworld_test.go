@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
+)
+
+// references are resources as Type/id.
+type references map[string]bool
+
+// guardOracle knows what HAPI itself says belongs to whom.
+type guardOracle struct {
+	hapi  *hapi
+	texts map[string]string // all resources of HAPI's, by reference
+	own   map[string]references
+	found map[string]references // by searches
+}
+
+// load stores records, a few hundred at once.
+func (h *hapi) load(t *testing.T, records []guardattack.Record) {
+	t.Helper()
+	for part := range slices.Chunk(records, 200) {
+		var entries []string
+		for _, r := range part {
+			entries = append(entries, fmt.Sprintf(`{"resource":%s,"request":{"method":"PUT","url":%q}}`, r.JSON, r.Reference()))
+		}
+		h.send(t, http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[`+strings.Join(entries, ",")+`]}`).is(t, http.StatusOK)
+	}
+}
+
+// newGuardOracle asks HAPI for everything, once.
+func newGuardOracle(t *testing.T, h *hapi, types []string) *guardOracle {
+	t.Helper()
+	o := &guardOracle{hapi: h, texts: map[string]string{}, own: map[string]references{}, found: map[string]references{}}
+	for _, resourceType := range types {
+		maps.Copy(o.texts, h.all(t, resourceType))
+	}
+	return o
+}
+
+// all are the resources that a search finds, on all its pages, by reference.
+func (h *hapi) all(t *testing.T, search string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	separator := "?"
+	if strings.Contains(search, "?") {
+		separator = "&"
+	}
+	for address := h.base + "/" + search + separator + "_count=1000"; address != ""; {
+		var page struct {
+			Link  []struct{ Relation, URL string }
+			Entry []struct{ Resource json.RawMessage }
+		}
+		send(t, http.DefaultClient, newRequest(t, http.MethodGet, address, "")).is(t, http.StatusOK).decode(t, &page)
+		for _, e := range page.Entry {
+			found[referenceOf(e.Resource)] = string(e.Resource)
+		}
+		address = ""
+		for _, l := range page.Link {
+			if l.Relation == "next" {
+				address = l.URL
+			}
+		}
+	}
+	return found
+}
+
+// referenceOf is the Type/id of a resource.
+func referenceOf(text []byte) string {
+	var r struct{ ResourceType, ID string }
+	if json.Unmarshal(text, &r) != nil {
+		return ""
+	}
+	return r.ResourceType + "/" + r.ID
+}
+
+// search is what HAPI finds. It is asked once for each search.
+func (o *guardOracle) search(t *testing.T, search string) references {
+	t.Helper()
+	found, ok := o.found[search]
+	if !ok {
+		found = references{}
+		for reference := range o.hapi.all(t, search) {
+			found[reference] = true
+		}
+		o.found[search] = found
+	}
+	return found
+}
+
+// everybodys are the types that belong to no patient, and to all (docs/guard.md).
+var everybodys = []string{
+	"Organization", "Practitioner", "PractitionerRole", "Location", "HealthcareService", "Endpoint", "Medication", "Substance",
+	"Questionnaire",
+}
+
+// ofPatient is what belongs to a patient by what HAPI says: what the parameters of the compartment find, and the types
+// that are shared.
+func (o *guardOracle) ofPatient(t *testing.T, id string) references {
+	t.Helper()
+	if own, ok := o.own[id]; ok {
+		return own
+	}
+	own := references{"Patient/" + id: true}
+	types := map[string]bool{}
+	for reference := range o.texts {
+		resourceType, _, _ := strings.Cut(reference, "/")
+		types[resourceType] = true
+		if slices.Contains(everybodys, resourceType) {
+			own[reference] = true
+		}
+	}
+	for resourceType := range types {
+		parameters, _ := compartment.Patient(resourceType)
+		for _, p := range parameters {
+			maps.Copy(own, o.search(t, resourceType+"?"+p+"=Patient/"+id))
+		}
+	}
+	maps.Copy(own, o.search(t, "Device?patient=Patient/"+id))
+	maps.Copy(own, o.search(t, "Device?patient:missing=true"))
+	maps.DeleteFunc(own, func(reference string, _ bool) bool { return !o.isAlone(reference, id) })
+	o.addDependent(own)
+	o.own[id] = own
+	return own
+}
+
+// isAlone reports whether a resource of those that may not name another patient names none: a Group by its members, any
+// resource by what it contains.
+func (o *guardOracle) isAlone(reference, id string) bool {
+	text := o.texts[reference]
+	if !strings.HasPrefix(reference, "Group/") {
+		var whole struct{ Contained []json.RawMessage }
+		_ = json.Unmarshal([]byte(text), &whole)
+		text = ""
+		for _, contained := range whole.Contained {
+			text += string(contained)
+		}
+	}
+	return !strings.Contains(strings.ReplaceAll(text, `"Patient/`+id+`"`, ""), `"Patient/`)
+}
+
+// addDependent adds what belongs to a patient because what it names does: Binary by its security context, Provenance by
+// all its targets.
+func (o *guardOracle) addDependent(own references) {
+	for reference, text := range o.texts {
+		var r struct {
+			SecurityContext *struct{ Reference string }
+			Target          []struct{ Reference string }
+		}
+		resourceType, _, _ := strings.Cut(reference, "/")
+		_ = json.Unmarshal([]byte(text), &r)
+		switch resourceType {
+		case "Binary":
+			if r.SecurityContext != nil && own[r.SecurityContext.Reference] {
+				own[reference] = true
+			}
+		case "Provenance":
+			inside := len(r.Target) > 0
+			for _, target := range r.Target {
+				inside = inside && own[target.Reference]
+			}
+			if inside {
+				own[reference] = true
+			}
+		}
+	}
+}
+
+// guardGrant is a scope as the oracle takes it.
+type guardGrant struct {
+	types       []string // none: all
+	permissions string
+	patient     string // the id; empty if the scope is about all records
+	constraint  string // a search's query; empty if none
+	only        string // the one reference that it is about; empty if not
+}
+
+// allowed are the resources on which one of the grants gives one of the permissions.
+func (o *guardOracle) allowed(t *testing.T, grants []guardGrant, permissions string) references {
+	t.Helper()
+	all := references{}
+	for _, g := range grants {
+		if !strings.ContainsAny(g.permissions, permissions) {
+			continue
+		}
+		for reference := range o.texts {
+			if o.covers(t, g, reference) {
+				all[reference] = true
+			}
+		}
+	}
+	return all
+}
+
+func (o *guardOracle) covers(t *testing.T, g guardGrant, reference string) bool {
+	t.Helper()
+	resourceType, _, _ := strings.Cut(reference, "/")
+	switch {
+	case g.only != "":
+		return reference == g.only
+	case len(g.types) > 0 && !slices.Contains(g.types, resourceType):
+		return false
+	case g.patient != "" && !o.ofPatient(t, g.patient)[reference]:
+		return false
+	}
+	return g.constraint == "" || o.search(t, resourceType+"?"+g.constraint)[reference]
+}
+
+// ids are references sorted, one a line, for messages.
+func (r references) String() string { return strings.Join(slices.Sorted(maps.Keys(r)), " ") }
+
+// queryOf makes a query of names and values.
+func queryOf(namesAndValues ...string) string {
+	var parts []string
+	for i := 0; i < len(namesAndValues); i += 2 {
+		parts = append(parts, namesAndValues[i]+"="+url.QueryEscape(namesAndValues[i+1]))
+	}
+	return strings.Join(parts, "&")
+}
