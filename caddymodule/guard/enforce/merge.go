@@ -36,7 +36,7 @@ func (s *search) start() position {
 }
 
 func (p position) isStart() bool {
-	return !slices.ContainsFunc(p.Places, func(at place) bool { return at.Path+at.Query != "" || at.Taken > 0 })
+	return p.isEnd() || !slices.ContainsFunc(p.Places, func(at place) bool { return at.Path+at.Query != "" || at.Taken > 0 || at.Done })
 }
 
 func (p position) isEnd() bool {

@@ -181,6 +181,8 @@ func checkPlain(resourceType, name, modifier, value string) error {
 		return nil
 	case parameter.Kind == searchparam.Reference && interaction.IsType(modifier):
 		return nil
+	case name == "_id": // HAPI finds nothing by _id:not of an id that nobody has
+		return forbidden(ErrOracle, "The modifier :%s of _id is not allowed under these scopes: it may tell which ids there are.", modifier)
 	case !slices.Contains(modifiers[parameter.Kind], modifier):
 		return forbidden(ErrOracle, "The modifier :%s of %s is not allowed under these scopes: it may look at other resources.", modifier, name)
 	case (modifier == "in" || modifier == "not-in") && !strings.Contains(value, ":"):

@@ -137,6 +137,7 @@ func TestSearchParameters(t *testing.T) {
 		{"value-string:contains=a", 200, 200, 200},
 		{"subject:Patient=a", 200, 200, 200},
 		{"subject:identifier=http://x|1", 200, 200, 200},
+		{"_id:not=o1", 403, 403, 200},
 		{"subject:above=Patient/a", 403, 403, 200},
 		{"subject:below=Patient/a", 403, 403, 200},
 		{"subject:in=Group/1", 403, 403, 200},
