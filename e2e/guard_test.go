@@ -120,5 +120,5 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 	return trySend(g.gateway.client, r)
 }
 
-// guardWhole has the guard attacked with all requests, not a sample.
-var guardWhole = flag.Bool("guard.whole", false, "send ten times as many requests to the guard")
+// guardMore has the guard attacked for ten minutes instead of one.
+var guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard")

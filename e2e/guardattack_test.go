@@ -115,9 +115,9 @@ func unzipped(body []byte) []byte {
 
 // testAttacks draws attacks and looks in each answer for what is another patient's.
 func (g *guardTest) testAttacks(t *testing.T) {
-	pairs := 1000
-	if *guardWhole {
-		pairs = 6500
+	pairs := 6500
+	if *guardMore {
+		pairs *= 10
 	}
 	before := g.oracle.versions(t, g.world.Types())
 	r := &attackRun{g: g, t: t, statuses: map[int]int{}, faults: map[string]int{}}
@@ -178,7 +178,7 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 		return
 	}
 	r.check(as, b, absent)
-	if is, would := comparable(got, a.Victim), comparable(absent, a.Victim); is != would {
+	if is, would := toCompare(got, a.Victim), toCompare(absent, a.Victim); is != would {
 		r.fault(as, a, "tells that a record is there", firstDifference(is, would))
 	}
 }
@@ -258,8 +258,8 @@ var (
 	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
 )
 
-// comparable is an answer as text, without what differs between any two.
-func comparable(a answer, victim string) string {
+// toCompare is an answer as text, without what differs between any two.
+func toCompare(a answer, victim string) string {
 	header := a.header.Clone()
 	for _, name := range passingHeaders {
 		header.Del(name)

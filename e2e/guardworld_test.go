@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+
 	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
 )
 

@@ -2,6 +2,7 @@ package guardattack
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -55,7 +56,7 @@ func (a *Attacker) escaped(text string) string {
 
 // reformatted asks for another form of answer, or has headers that some servers obey.
 func (a *Attacker) reformatted(attack Attack) Attack {
-	attack.Headers = append(attack.Headers[:len(attack.Headers):len(attack.Headers)], pick(a,
+	attack.Headers = append(slices.Clip(attack.Headers), pick(a,
 		[]string{"Accept", "application/fhir+xml"}, []string{"Accept", "text/html"}, []string{"Accept", "application/x-turtle"}, []string{"Accept", "*/*;q=0.1"},
 		[]string{"Accept", "application/octet-stream"}, []string{"Accept", "application/fhir+ndjson"}, []string{"Accept-Encoding", "gzip"},
 		[]string{"X-HTTP-Method-Override", "GET"}, []string{"X-HTTP-Method-Override", "DELETE"}, []string{"X-Original-URL", "/fhir/Patient"},
