@@ -77,6 +77,7 @@ func TestMembership(t *testing.T) {
 		{"identifier beside", `{"resourceType":"Observation","subject":{"reference":"Patient/a","identifier":{"value":"b"}}}`, true, "a"},
 		{"id alone", `{"resourceType":"Observation","subject":{"reference":"a"}}`, false, `"a"`},
 		{"conditional", `{"resourceType":"Observation","subject":{"reference":"Patient?_id=a"}}`, false, `"Patient?_id=a"`},
+		{"conditional, by a parameter for patients", `{"resourceType":"Basic","subject":{"reference":"Patient?_id=a"}}`, false, `"Patient?_id=a"`},
 		{"fragment of a patient", `{"resourceType":"Observation","subject":{"reference":"Patient/a#x"}}`, false, `"Patient/a#x"`},
 		{"not yet known", `{"resourceType":"Observation","subject":{"reference":"urn:uuid:187e0c12-8dd2-67e2-99b2-bf273c878281"}}`, false, ""},
 		{"no string", `{"resourceType":"Observation","subject":{"reference":["Patient/a"]}}`, false, ""},

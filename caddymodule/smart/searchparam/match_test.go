@@ -2,6 +2,7 @@ package searchparam
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -77,6 +78,8 @@ func TestMatches(t *testing.T) {
 		{"reference, on another server as if here", observation, "performer", "Practitioner/p", false},
 		{"reference, contained", observation, "performer", "c", false},
 		{"reference, fragment", observation, "performer", "#c", false},
+		{"reference, fragment where any type may be", `{"resourceType":"Basic","subject":{"reference":"#c"}}`, "subject", "#c", false},
+		{"reference, id of a type that the parameter is not for", `{"resourceType":"Observation","encounter":{"reference":"Group/g"}}`, "encounter", "g", false},
 		{"reference, identifier", observation, "performer", "1", false},
 		{"string, start", patient, "family", "mull", true},
 		{"string, accents and case", patient, "family", "MÜLLER", true},
@@ -124,6 +127,7 @@ func TestMatches(t *testing.T) {
 		{"quantity, with unit", observation, "value-quantity", "5.4|http://unitsofmeasure.org|mg", true},
 		{"quantity, with other unit", observation, "value-quantity", "5.4|http://unitsofmeasure.org|g", false},
 		{"quantity, with other system", observation, "value-quantity", "5.4|http://x|mg", false},
+		{"quantity, with system and unit as written", observation, "value-quantity", "5.4|http://unitsofmeasure.org|milligram", false},
 		{"quantity, with unit in any system", observation, "value-quantity", "5.4||mg", true},
 		{"quantity, with unit as written", observation, "value-quantity", "5.4||milligram", true},
 		{"quantity, without unit", observation, "value-quantity", "5.4||", true},
@@ -161,6 +165,8 @@ func TestMatchesMore(t *testing.T) {
 		{"integer", `{"resourceType":"MolecularSequence","variant":[{"start":3}],"referenceSeq":{"windowStart":10}}`, "window-start", "10", true},
 		{"decimal", `{"resourceType":"RiskAssessment","prediction":[{"probabilityDecimal":0.25}]}`, "probability", "gt0.2", true},
 		{"decimal, too small", `{"resourceType":"RiskAssessment","prediction":[{"probabilityDecimal":0.25}]}`, "probability", "gt0.3", false},
+		{"decimal, with a unit", `{"resourceType":"RiskAssessment","prediction":[{"probabilityDecimal":0.25}]}`, "probability", "0.25||mg", false},
+		{"money of another system", `{"resourceType":"Invoice","totalNet":{"value":10,"currency":"EUR"}}`, "totalnet", "10|http://x|EUR", false},
 		{"money", `{"resourceType":"Invoice","totalNet":{"value":10,"currency":"EUR"}}`, "totalnet", "10|urn:iso:std:iso:4217|EUR", true},
 		{"other money", `{"resourceType":"Invoice","totalNet":{"value":10,"currency":"EUR"}}`, "totalnet", "10|urn:iso:std:iso:4217|USD", false},
 		{"timing", `{"resourceType":"Observation","effectiveTiming":{"event":["2024-01-01","2024-02-01"]}}`, "date", "2024-02", true},
@@ -211,7 +217,7 @@ func TestMatchesErrors(t *testing.T) {
 		{"fraction", "value-quantity", "1/2", ErrValue},
 		{"hexadecimal", "value-quantity", "0x10", ErrValue},
 		{"huge exponent", "value-quantity", "1e999999999", ErrValue},
-		{"too many digits", "value-quantity", "1" + string(make([]byte, 50)), ErrValue},
+		{"too many digits", "value-quantity", strings.Repeat("1", 41), ErrValue},
 		{"one bar", "value-quantity", "5|mg", ErrValue},
 	}
 	r := parse(t, `{"resourceType":"Observation"}`)
