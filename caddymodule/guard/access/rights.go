@@ -95,6 +95,12 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
+// OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot be about it:
+// another grant would have to be.
+func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
+	return len(r.For(resourceType, p)) == 0 && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.allows(resourceType, p) })
+}
+
 // Types are the types that some grant names with the permissions; any reports whether one is over all types.
 func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
 	seen := map[string]bool{}

@@ -60,5 +60,8 @@ func (x *exchange) refused(i interaction.Interaction) error {
 	if missing := x.rights.Missing; missing != "" {
 		return forbidden(ErrScope, "%s", missing)
 	}
+	if x.rights.OnlyWhole(i.Type, i.Permission()) {
+		return forbidden(ErrScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
+	}
 	return forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
 }

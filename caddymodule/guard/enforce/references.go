@@ -73,7 +73,7 @@ func (x *exchange) checkSearching(literal string) error {
 		return forbidden(ErrOracle, "A reference with a question mark is a search: no scope allows it on all types.")
 	}
 	if list, err := smart.ParseParameters(criteria); err != nil || !x.rights.Whole(of, smart.Search) || reachesOther(list) {
-		return forbidden(ErrOracle, "A conditional reference to a %s is a search: no scope allows it on all resources that it may tell of.", of)
+		return forbidden(ErrOracle, "A conditional reference to %s is a search: no scope allows it on all resources that it may tell of.", of)
 	}
 	return nil
 }

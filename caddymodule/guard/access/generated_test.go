@@ -1,0 +1,189 @@
+package access
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+var slow = flag.Bool("slow", false, "draw ten times the samples")
+
+// TestGenerated draws grants and resources: what is outside of a patient's compartment is covered by no grant that is
+// bound to the patient, unless a rule shares the type; and what names another patient is not written.
+func TestGenerated(t *testing.T) {
+	t.Parallel()
+	samples := 5_000
+	if *slow {
+		samples *= 10
+	}
+	d := drawing{rand.New(rand.NewPCG(11, 12))}
+	covered, written := 0, 0
+	for range samples {
+		text := d.resource()
+		res := parse(t, text)
+		scope := d.scope(res.Type)
+		r := New(Holder{Scope: scope, Patient: "a", User: interaction.Reference{Type: "Patient", ID: "a"}, UserPatient: "a"}, NewShared(nil))
+		for _, g := range r.Grants {
+			if isCovered(r.Covers(g, res)) {
+				covered++
+				checkInside(t, scope, text, res)
+			}
+			if isCovered(r.CoversNew(g, res)) {
+				written++
+				checkWritten(t, scope, text, res)
+			}
+		}
+	}
+	if covered < samples/100 || written < samples/200 {
+		t.Errorf("only %d covered and %d written of %d: the samples say little", covered, written, samples)
+	}
+}
+
+// checkInside checks a resource that a bound grant covers.
+func checkInside(t *testing.T, scope, text string, res resource.Resource) {
+	t.Helper()
+	named := namedIn(t, text, res.Type)
+	inside := slices.Contains(named, "Patient/a")
+	if res.Type == "Patient" {
+		inside = res.ID == "a"
+	}
+	switch rule := defaultShared[res.Type]; {
+	case rule == Unassigned && len(named) > 0 && !inside,
+		rule == Alone && slices.ContainsFunc(named, isAnother),
+		rule == "" && !inside:
+		t.Fatalf("%s covers %s", scope, text)
+	}
+}
+
+// checkWritten checks a resource that may be written under a bound grant.
+func checkWritten(t *testing.T, scope, text string, res resource.Resource) {
+	t.Helper()
+	if res.Type != "Patient" && slices.ContainsFunc(namedIn(t, text, res.Type), isAnother) {
+		t.Fatalf("%s writes %s", scope, text)
+	}
+}
+
+// isAnother reports whether a reference may be to another patient than a.
+func isAnother(reference string) bool {
+	return strings.Contains(reference, "Patient") && reference != "Patient/a"
+}
+
+// namedIn are the references of membership, read in another way than the guard's: from decoded JSON.
+func namedIn(t *testing.T, text, resourceType string) []string {
+	t.Helper()
+	var decoded any
+	if err := json.Unmarshal([]byte(text), &decoded); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	names, _ := compartment.Patient(resourceType)
+	for _, name := range append(slices.Clone(names), "patient") {
+		p, _ := searchparam.Lookup(resourceType, name)
+		for _, path := range p.Paths {
+			all = append(all, references(decoded, append(slices.Clone(path.Elements), "reference"))...)
+		}
+	}
+	return all
+}
+
+// references are the texts at the end of a path, through arrays.
+func references(value any, path []string) []string {
+	switch value := value.(type) {
+	case string:
+		if len(path) == 0 {
+			return []string{value}
+		}
+	case map[string]any:
+		if len(path) > 0 {
+			return references(value[path[0]], path[1:])
+		}
+	case []any:
+		var all []string
+		for _, element := range value {
+			all = append(all, references(element, path)...)
+		}
+		return all
+	}
+	return nil
+}
+
+// drawing draws samples.
+type drawing struct{ *rand.Rand }
+
+func one[T any](d drawing, from ...T) T { return from[d.IntN(len(from))] }
+
+// types are those of which resources are drawn: with one parameter of membership, with several, and with a rule.
+var types = []string{
+	"Patient", "Observation", "Condition", "AllergyIntolerance", "Appointment", "Coverage", "List", "Group", "Person",
+	"RelatedPerson", "Basic", "Device", "Practitioner", "Binary", "Provenance", "Bundle", "CodeSystem",
+}
+
+// scope draws one that is bound, for the type or for another.
+func (d drawing) scope(resourceType string) string {
+	scope := one(d, "patient/", "user/") + one(d, resourceType, resourceType, "*", one(d, types...)) + "." + one(d, "cruds", "rs", "r", "cud", "read", "*")
+	if !strings.HasSuffix(scope, "read") && !strings.HasSuffix(scope, ".*") {
+		scope += one(d, "", "", "?_id=a,b", "?status=final", "?_tag=x")
+	}
+	return scope
+}
+
+// resource draws one with references to patients where membership is, and where it is not.
+func (d drawing) resource() string {
+	resourceType := one(d, types...)
+	members := []string{fmt.Sprintf(`"resourceType":%q,"id":%q`, resourceType, one(d, "a", "b", "c"))}
+	used := map[string]bool{}
+	names, _ := compartment.Patient(resourceType)
+	for _, name := range append(slices.Clone(names), "patient", "status") {
+		p, _ := searchparam.Lookup(resourceType, name)
+		for _, path := range p.Paths {
+			if first := path.Elements[0]; !used[first] && d.IntN(3) > 0 {
+				used[first] = true
+				members = append(members, d.element(path))
+			}
+		}
+	}
+	for _, name := range []string{"extension", "contained", "securityContext", "target", "link"} {
+		if d.IntN(4) == 0 && !used[name] {
+			members = append(members, fmt.Sprintf(`%q:[%s]`, name, d.inner()))
+		}
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// element draws what is at a path.
+func (d drawing) element(path resource.Path) string {
+	text := d.reference()
+	if path.Type == "code" {
+		text = one(d, `"final"`, `"amended"`)
+	}
+	for _, name := range slices.Backward(path.Elements) {
+		if text = fmt.Sprintf(`%q:%s`, name, one(d, text, "["+text+"]")); name != path.Elements[0] {
+			text = "{" + text + "}"
+		}
+	}
+	return text
+}
+
+// inner draws what has nothing to do with membership, or is contained.
+func (d drawing) inner() string {
+	return one(d, d.reference(), `{"url":"x","valueReference":`+d.reference()+`}`,
+		`{"resourceType":"Observation","id":"c","subject":`+d.reference()+`}`, `{"other":`+d.reference()+`}`)
+}
+
+// reference draws one to the patient, to another, or to something else.
+func (d drawing) reference() string {
+	return fmt.Sprintf(`{"reference":%q}`, one(d, "Patient/a", "Patient/b", "Patient/b/_history/1", "Patient?identifier=a",
+		"https://other.example/fhir/Patient/a", "Group/a", "#c", "urn:uuid:a", "Patient/ab", "Practitioner/a"))
+}
+
+// isCovered reports whether a verdict says all by itself.
+func isCovered(v Verdict) bool { return v.Covered && len(v.Needed) == 0 }

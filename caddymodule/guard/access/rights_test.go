@@ -1,0 +1,179 @@
+package access
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+var (
+	practitioner = interaction.Reference{Type: "Practitioner", ID: "alice"}
+	patient      = interaction.Reference{Type: "Patient", ID: "a"}
+)
+
+// TestGrants is over the kinds of scope: to which patient each is bound, if it grants anything.
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	const nothing = "nothing"
+	for _, tt := range []struct {
+		name   string
+		holder Holder
+		bound  string // to a patient; or that there is no grant
+	}{
+		{"patient", Holder{Scope: "patient/*.rs", Patient: "a"}, "a"},
+		{"patient without one", Holder{Scope: "patient/*.rs"}, nothing},
+		{"patient, where only the user has one", Holder{Scope: "patient/*.rs", User: patient, UserPatient: "a"}, nothing},
+		{"system", Holder{Scope: "system/*.rs", Patient: "a"}, ""},
+		{"user, a Practitioner", Holder{Scope: "user/*.rs", User: practitioner}, ""},
+		{"user, a PractitionerRole", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "PractitionerRole", ID: "r"}}, ""},
+		{"user, a Practitioner with a patient in context", Holder{Scope: "user/*.rs", Patient: "a", User: practitioner}, ""},
+		{"user, a Patient", Holder{Scope: "user/*.rs", User: patient, UserPatient: "a"}, "a"},
+		{"user, a RelatedPerson", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "RelatedPerson", ID: "r"}, UserPatient: "a"}, "a"},
+		{"user, a RelatedPerson of nobody", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "RelatedPerson", ID: "r"}}, nothing},
+		{"user, a Person", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "p"}}, nothing},
+		{"user, unknown", Holder{Scope: "user/*.rs"}, nothing},
+		{"user, unknown, with a patient in context", Holder{Scope: "user/*.rs", Patient: "a"}, nothing},
+		{"fhirUser", Holder{Scope: "fhirUser", User: practitioner}, ""},
+		{"fhirUser, unknown", Holder{Scope: "fhirUser"}, nothing},
+		{"openid", Holder{Scope: "openid", User: practitioner}, nothing},
+		{"malformed", Holder{Scope: "system/*.sr"}, nothing},
+		{"a constraint", Holder{Scope: "system/Observation.rs?status=final"}, ""},
+		{"a constraint that the type does not have", Holder{Scope: "system/Patient.rs?category=x"}, nothing},
+		{"a constraint that cannot be evaluated", Holder{Scope: "system/Observation.rs?code-value-quantity=a"}, nothing},
+		{"one of two constraints that cannot be evaluated", Holder{Scope: "system/Observation.rs?status=final&nonsense=1"}, nothing},
+		{"a chain in a constraint", Holder{Scope: "system/Observation.rs?subject.name=x"}, nothing},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			bound := nothing
+			if r := New(tt.holder, NewShared(nil)); len(r.Grants) > 0 {
+				bound = r.Grants[0].Patient
+			}
+			if bound != tt.bound {
+				t.Errorf("bound to %q, want %q", bound, tt.bound)
+			}
+		})
+	}
+}
+
+// TestPermissions is over permissions on types: whether some grant is about the type, and whether it is about all of it.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	const create, read, update, remove, search = smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search
+	for _, tt := range []struct {
+		scope, resourceType string
+		permission          smart.Permission
+		granted, whole      bool
+		onlyWhole           bool
+	}{
+		{"system/*.rs", "Observation", read, true, true, false},
+		{"system/*.rs", "Observation", read | search, true, true, false},
+		{"system/*.rs", "Observation", update, false, false, false},
+		{"system/*.rs", "Observation", read | update, false, false, false},
+		{"system/Observation.rs", "Observation", search, true, true, false},
+		{"system/Observation.rs", "Patient", read, false, false, false},
+		{"system/Observation.r", "Observation", search, false, false, false},
+		{"system/Observation.c", "Observation", create, true, true, false},
+		{"system/Observation.d", "Observation", remove, true, true, false},
+		{"system/Observation.rs?status=final", "Observation", read, true, false, false},
+		{"system/*.rs?status=final", "Observation", read, true, false, false},
+		{"patient/*.cruds", "Observation", read | search | create | update | remove, true, false, false},
+		{"patient/*.cruds", "Practitioner", read | search, true, false, false},
+		{"patient/*.cruds", "Practitioner", read | update, false, false, true},
+		{"patient/*.cruds", "Practitioner", create, false, false, true},
+		{"patient/*.cruds", "Device", update, true, false, false},
+		{"patient/*.cruds", "CodeSystem", read, false, false, true},
+		{"system/*.cruds", "CodeSystem", read, true, true, false},
+		{"patient/*.cruds system/Observation.r", "Observation", read, true, true, false},
+		{"patient/*.cruds system/Observation.r", "Observation", update, true, false, false},
+		{"patient/*.cruds system/Observation.r", "Patient", read, true, false, false},
+		{"fhirUser", "Practitioner", read, true, false, false},
+		{"fhirUser", "Practitioner", update, false, false, false},
+		{"fhirUser", "Patient", read, false, false, false},
+		{"patient/Observation.r patient/Observation.u", "Observation", read | update, false, false, false},
+	} {
+		t.Run(tt.scope+" "+tt.resourceType+" "+tt.permission.String(), func(t *testing.T) {
+			t.Parallel()
+			r := New(Holder{Scope: tt.scope, Patient: "a", User: practitioner}, NewShared(nil))
+			if got := len(r.For(tt.resourceType, tt.permission)) > 0; got != tt.granted {
+				t.Errorf("granted %v", got)
+			}
+			if got := r.OnlyWhole(tt.resourceType, tt.permission); got != tt.onlyWhole {
+				t.Errorf("only whole %v", got)
+			}
+			if got := r.Whole(tt.resourceType, tt.permission); got != tt.whole {
+				t.Errorf("whole %v", got)
+			}
+		})
+	}
+}
+
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	r := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewShared(Shared{"Device": Closed, "Observation": Closed}))
+	if len(r.For("Device", smart.Read))+len(r.For("Observation", smart.Read)) != 0 || len(r.For("Condition", smart.Read)) != 1 {
+		t.Error("a closed type is granted")
+	}
+}
+
+// TestAll is over what is allowed on all resources of all types.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]string{
+		"system/*.rs":                  "rs",
+		"system/*.r system/*.s":        "rs",
+		"system/Observation.cruds":     "",
+		"system/*.rs?status=final":     "",
+		"patient/*.cruds":              "",
+		"user/*.rs patient/*.cruds":    "rs",
+		"fhirUser":                     "",
+		"system/*.r system/Patient.cs": "r",
+	} {
+		if got := New(Holder{Scope: scope, Patient: "a", User: practitioner}, nil).All().String(); got != want {
+			t.Errorf("%s: %q, want %q", scope, got, want)
+		}
+	}
+}
+
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		scope, types string
+		anyType      bool
+	}{
+		{"system/Patient.rs system/Observation.s system/Patient.s", "Patient Observation", false},
+		{"system/Patient.r", "", false},
+		{"system/Patient.s patient/*.rs", "Patient", true},
+		{"system/Patient.s patient/*.r", "Patient", false},
+	} {
+		types, anyType := New(Holder{Scope: tt.scope, Patient: "a"}, nil).Types(smart.Search)
+		if strings.Join(types, " ") != tt.types || anyType != tt.anyType {
+			t.Errorf("%s: %v, any %v", tt.scope, types, anyType)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		holder Holder
+		want   string
+	}{
+		{"nothing", Holder{Scope: "openid patient/*.rs user/*.rs system/*.rs", Patient: "a", User: practitioner}, ""},
+		{"a patient", Holder{Scope: "openid patient/*.rs", User: patient, UserPatient: "a"}, "no patient in context"},
+		{"a user", Holder{Scope: "user/*.rs", Patient: "a"}, "fhirUser is no Practitioner"},
+		{"a known user", Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "p"}}, "fhirUser is no Practitioner"},
+		{"a patient's user scope", Holder{Scope: "user/*.rs", User: patient, UserPatient: "a"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := New(tt.holder, nil).Missing
+			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,224 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// own is where the resources of tests are.
+const own = "https://own.example/fhir"
+
+// observationOf is a record of a patient, with more members.
+func observationOf(patient, more string) string {
+	return `{"resourceType":"Observation","id":"o","subject":{"reference":"Patient/` + patient + `"}` + more + `}`
+}
+
+func TestCovers(t *testing.T) {
+	t.Parallel()
+	const (
+		whole    = "system/*.rs"
+		bound    = "patient/*.cruds"
+		lab      = "patient/Observation.rs?category=http://c|laboratory"
+		labAll   = "system/Observation.rs?category=http://c|laboratory&status=final"
+		category = `,"category":[{"coding":[{"system":"http://c","code":"laboratory"}]}]`
+	)
+	for _, tt := range []struct {
+		name, scope, resource string
+		want                  bool
+		needed                string
+	}{
+		{"a whole grant", whole, observationOf("b", ""), true, ""},
+		{"a grant for the type", "system/Observation.rs", observationOf("b", ""), true, ""},
+		{"a grant for another type", "system/Patient.rs", observationOf("b", ""), false, ""},
+		{"own", bound, observationOf("a", ""), true, ""},
+		{"another's", bound, observationOf("b", ""), false, ""},
+		{"nobody's", bound, `{"resourceType":"Observation","id":"o"}`, false, ""},
+		{"by an absolute reference", bound, `{"resourceType":"Observation","subject":{"reference":"` + own + `/Patient/a"}}`, true, ""},
+		{"of another server's patient", bound, `{"resourceType":"Observation","subject":{"reference":"https://other.example/fhir/Patient/a"}}`, false, ""},
+		{"own and another's", bound, observationOf("b", `,"performer":[{"reference":"Patient/a"}]`), true, ""},
+		{"own Patient", bound, `{"resourceType":"Patient","id":"a"}`, true, ""},
+		{"a Patient who links to the own one", bound, `{"resourceType":"Patient","id":"b","link":[{"other":{"reference":"Patient/a"}}]}`, false, ""},
+		{"a type of no compartment", bound, `{"resourceType":"CodeSystem","id":"c"}`, false, ""},
+
+		{"a constraint that holds", lab, observationOf("a", category), true, ""},
+		{"a constraint that does not hold", lab, observationOf("a", ""), false, ""},
+		{"a constraint that holds for another's", lab, observationOf("b", category), false, ""},
+		{"both of two constraints", labAll, observationOf("b", category+`,"status":"final"`), true, ""},
+		{"the first of two constraints", labAll, observationOf("b", category), false, ""},
+		{"the second of two constraints", labAll, observationOf("b", `,"status":"final"`), false, ""},
+		{"alternatives", "system/Observation.rs?status=amended,final", observationOf("b", `,"status":"final"`), true, ""},
+		{"a constraint that the type does not have", "system/*.rs?category=http://c|laboratory", `{"resourceType":"Patient","id":"a"}`, false, ""},
+		{"a constraint over all types", "system/*.rs?category=http://c|laboratory", observationOf("b", category), true, ""},
+
+		{"a contained record of the patient", bound, observationOf("a", `,"contained":[`+observationOf("a", "")+`]`), true, ""},
+		{"a contained record of another", bound, observationOf("a", `,"contained":[`+observationOf("b", "")+`]`), false, ""},
+		{"a contained record of nobody", bound, observationOf("a", `,"contained":[{"resourceType":"Observation","id":"c"}]`), true, ""},
+		{"a contained Patient", bound, observationOf("a", `,"contained":[{"resourceType":"Patient","id":"p1"}]`), true, ""},
+		{"what is contained and has no type", bound, observationOf("a", `,"contained":[{"id":"c"}]`), false, ""},
+		{"a contained record of another, under a whole grant", whole, observationOf("a", `,"contained":[`+observationOf("b", "")+`]`), true, ""},
+		{"contained in what is shared", bound, `{"resourceType":"Practitioner","id":"p","contained":[` + observationOf("b", "") + `]}`, false, ""},
+
+		{"shared with everyone", bound, `{"resourceType":"Practitioner","id":"p"}`, true, ""},
+		{"own device", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/a"}}`, true, ""},
+		{"another's device", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/b"}}`, false, ""},
+		{"a device of nobody", bound, `{"resourceType":"Device","id":"d"}`, true, ""},
+		{"a device of whom cannot be told", bound, `{"resourceType":"Device","id":"d","patient":{"reference":"Patient?identifier=1"}}`, false, ""},
+		{"a device of somebody told by identifier", bound, `{"resourceType":"Device","id":"d","patient":{"identifier":{"value":"1"}}}`, false, ""},
+		{"own group", bound, `{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/a"}}]}`, true, ""},
+		{"a group of two", bound, `{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/a"}},{"entity":{"reference":"Patient/b"}}]}`, false, ""},
+		{"a group of others", bound, `{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/b"}}]}`, false, ""},
+		{"a person who is the patient", bound, `{"resourceType":"Person","id":"p","link":[{"target":{"reference":"Patient/a"}}]}`, true, ""},
+		{"a person who is another", bound, `{"resourceType":"Person","id":"p","link":[{"target":{"reference":"Patient/b"}}]}`, false, ""},
+
+		{"a binary of the patient", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Patient/a"}}`, true, ""},
+		{"a binary of another", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Patient/b"}}`, true, "Patient/b"},
+		{"a binary of a record", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"Observation/o"}}`, true, "Observation/o"},
+		{"a binary of nobody", bound, `{"resourceType":"Binary","id":"b"}`, false, ""},
+		{"a binary of another server's record", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"https://other.example/fhir/Observation/o"}}`, false, ""},
+		{"a binary of what cannot be told", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"urn:uuid:1"}}`, false, ""},
+		{"a binary of what is contained", bound, `{"resourceType":"Binary","id":"b","securityContext":{"reference":"#o"}}`, false, ""},
+		{"a provenance of the patient", bound, `{"resourceType":"Provenance","target":[{"reference":"Patient/a"}]}`, true, ""},
+		{"a provenance of a record and of another", bound, `{"resourceType":"Provenance","target":[{"reference":"Observation/o"},{"reference":"Patient/b"}]}`, true, "Observation/o Patient/b"},
+		{"a provenance of nothing", bound, `{"resourceType":"Provenance","id":"p"}`, false, ""},
+		{"a provenance of too much", bound, `{"resourceType":"Provenance","target":[` + strings.Repeat(`{"reference":"Observation/o"},`, 20) + `{"reference":"Observation/o"}]}`, false, ""},
+		{"a provenance of much", bound, `{"resourceType":"Provenance","target":[` + strings.Repeat(`{"reference":"Observation/o"},`, 19) + `{"reference":"Observation/o"}]}`, true, strings.TrimSpace(strings.Repeat("Observation/o ", 20))},
+		{"a document", bound, `{"resourceType":"Bundle","id":"b","type":"document"}`, false, ""},
+
+		{"one's own record", "fhirUser", `{"resourceType":"Practitioner","id":"alice"}`, true, ""},
+		{"another's of the type", "fhirUser", `{"resourceType":"Practitioner","id":"bob"}`, false, ""},
+		{"another type of the id", "fhirUser", `{"resourceType":"Patient","id":"alice"}`, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, g := granted(t, tt.scope, nil)
+			got := r.Covers(g, parse(t, tt.resource))
+			if got.Covered != tt.want || needs(got) != tt.needed {
+				t.Errorf("covered %v, needs %q", got.Covered, needs(got))
+			}
+		})
+	}
+}
+
+func TestCoversNewByScope(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, scope, resource string
+		want                  bool
+	}{
+		{"own", "patient/*.cud", observationOf("a", ""), true},
+		{"another's", "patient/*.cud", observationOf("b", ""), false},
+		{"own and another's", "patient/*.cud", observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
+		{"own and what may be another's", "patient/*.cud", observationOf("a", `,"performer":[{"reference":"Patient?identifier=1"}]`), false},
+		{"own and another server's", "patient/*.cud", observationOf("a", `,"performer":[{"reference":"https://other.example/fhir/Patient/a"}]`), false},
+		{"own, and one who is about another's", "patient/*.cud", observationOf("a", `,"focus":[{"reference":"Patient/b"}]`), true},
+		{"nobody's", "patient/*.cud", `{"resourceType":"Observation","id":"o"}`, false},
+		{"own Patient", "patient/*.cud", `{"resourceType":"Patient","id":"a"}`, true},
+		{"another Patient", "patient/*.cud", `{"resourceType":"Patient","id":"b"}`, false},
+		{"own device", "patient/*.cud", `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/a"}}`, true},
+		{"a device of nobody", "patient/*.cud", `{"resourceType":"Device","id":"d"}`, false},
+		{"a constraint that does not hold", "patient/Observation.cud?status=final", observationOf("a", ""), false},
+		{"a whole grant", "system/*.cud", observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), true},
+		{"a whole grant, another type", "system/Patient.cud", observationOf("a", ""), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, g := granted(t, tt.scope, nil)
+			if got := r.CoversNew(g, parse(t, tt.resource)); got.Covered != tt.want {
+				t.Errorf("covered %v", got.Covered)
+			}
+		})
+	}
+}
+
+func TestSharedRules(t *testing.T) {
+	t.Parallel()
+	const (
+		device       = `{"resourceType":"Device","id":"d"}`
+		mine         = `{"resourceType":"Device","id":"d","patient":{"reference":"Patient/a"}}`
+		organization = `{"resourceType":"Organization","id":"o"}`
+	)
+	for _, tt := range []struct {
+		name     string
+		own      Shared
+		resource string
+		want     bool
+	}{
+		{"as ever", nil, device, true},
+		{"closed", Shared{"Device": Closed}, mine, false},
+		{"by the compartment, which it is not in", Shared{"Device": ""}, mine, false},
+		{"everyone", Shared{"Basic": Everyone}, `{"resourceType":"Basic","id":"b"}`, true},
+		{"closed though it is in the compartment", Shared{"Observation": Closed}, observationOf("a", ""), false},
+		{"unassigned, without a parameter that says whose it is", Shared{"Organization": Unassigned}, organization, false},
+		{"another type's rule", Shared{"Device": Closed}, organization, true},
+		{"alone", Shared{"Observation": Alone}, observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, g := granted(t, "patient/*.rs", tt.own)
+			if got := r.Covers(g, parse(t, tt.resource)); got.Covered != tt.want {
+				t.Errorf("covered %v", got.Covered)
+			}
+		})
+	}
+	if got := NewShared(nil); got["Device"] != Unassigned || defaultShared["Basic"] != "" {
+		t.Error("a site's rules have changed the defaults")
+	}
+}
+
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"status", "final", true},
+		{"status", "amended", false},
+		{"status", "final,", false},
+		{"nonsense", "final", false},
+		{"code-value-quantity", "a$1", false},
+		{"_text", "final", false},
+	} {
+		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
+			t.Parallel()
+			if got := Matches(smart.Parameter{Name: tt.name, Value: tt.value}, parse(t, observationOf("a", `,"status":"final"`))); got != tt.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+// granted are the rights of one scope with all that it may need, and its grant.
+func granted(t *testing.T, scope string, own Shared) (*Rights, Grant) {
+	t.Helper()
+	r := New(Holder{Scope: scope, Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "alice"}}, NewShared(own))
+	if len(r.Grants) != 1 {
+		t.Fatalf("%d grants", len(r.Grants))
+	}
+	return r, r.Grants[0]
+}
+
+// parse reads a resource.
+func parse(t *testing.T, text string) resource.Resource {
+	t.Helper()
+	res, err := resource.Parse([]byte(text), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// needs is what a verdict needs, sorted.
+func needs(v Verdict) string {
+	var all []string
+	for _, n := range v.Needed {
+		all = append(all, n.String())
+	}
+	slices.Sort(all)
+	return strings.Trim(fmt.Sprint(all), "[]")
+}
