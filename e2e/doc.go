@@ -28,7 +28,7 @@
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.
 //
-// bench measures the binary, house the code. Each is a command.
+// bench measures the binary, house the code, and mutants the tests of the guard. Each is a command.
 //
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
 // need Chromium, wrk, or Java and Maven are skipped where these are not

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestMutantsReplaceSomething checks that code has taken its mutants along.
+func TestMutantsReplaceSomething(t *testing.T) {
+	t.Parallel()
+	all, err := readAll(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 60 {
+		t.Errorf("%d mutants", len(all))
+	}
+	if _, err := variants("../..", all); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, list string
+		want       int
+		wrong      bool
+	}{
+		{"two", "# comment\n\n@ a.go: one\n- x\n+ y\n@ a.go: two\n- x\n- z\n+ \n", 2, false},
+		{"no description", "@ a.go\n- x\n", 0, true},
+		{"a line of no mutant", "- x\n", 0, true},
+		{"another sign", "@ a.go: one\n* x\n", 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all, err := parse(tt.list)
+			if len(all) != tt.want || err != nil != tt.wrong {
+				t.Errorf("%d mutants, %v", len(all), err)
+			}
+		})
+	}
+}
+
+const source = `package a
+
+var v = 1
+
+func f(a bool) bool {
+	if a {
+		return true
+	}
+	return false
+}
+
+func g() {
+	if v == 2 {
+		v = 3
+	}
+}
+`
+
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, old, new, want string
+		err                  error
+	}{
+		{"a body", "if a {", "if true {", "{\n\tif true {\n\t\treturn true\n\t}\n\treturn false\n}", nil},
+		{"not there", "d", "dd", "", errNotFound},
+		{"twice", "if ", "e", "", errSeveral},
+		{"nothing", "if a", "if a", "", errNothing},
+		{"a variable", "v = 1", "v = 2", "", errNoFunction},
+		{"a signature", "a bool", "b bool", "", errNoFunction},
+		{"a function more", "func g()", "func h() {}\n\nfunc g()", "", errNoFunction},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, got, err := mutant{file: "a.go", old: []string{tt.old}, new: []string{tt.new}}.changed(source)
+			if got != tt.want || !errors.Is(err, tt.err) {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestMerged(t *testing.T) {
+	t.Parallel()
+	var all []variant
+	for n, m := range []mutant{
+		{old: []string{"if a {"}, new: []string{"if !a {"}}, {old: []string{"v == 2"}, new: []string{"v == 4"}}, {old: []string{"return true"}, new: []string{"return a"}},
+	} {
+		f, text, err := m.changed(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, variant{f, n + 1, text})
+	}
+	got := merged(source, all)
+	if _, err := functions(got); err != nil {
+		t.Fatalf("%v in %s", err, got)
+	}
+	for _, want := range []string{"case 1:\n{\n\tif !a {", "case 3:\n{\n\tif a {\n\t\treturn a", "case 2:\n{\n\tif v == 4 {\n\t\tv = 3\n\t}\n}\n\treturn\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s does not have %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// variant is a mutated body of a function.
+type variant struct {
+	function
+	number int // of the mutant, from 1
+	text   string
+}
+
+// variants are those of all mutants, by file. An error names each mutant that cannot be made.
+func variants(root string, all []mutant) (map[string][]variant, error) {
+	byFile := map[string][]variant{}
+	var wrong []error
+	for n, m := range all {
+		source, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			return nil, err
+		}
+		f, text, err := m.changed(string(source))
+		wrong = append(wrong, err)
+		byFile[m.file] = append(byFile[m.file], variant{f, n + 1, text})
+	}
+	return byFile, errors.Join(wrong...)
+}
+
+// merged is a file whose functions have the bodies of all their mutants, the last function first.
+func merged(source string, all []variant) string {
+	slices.SortStableFunc(all, func(a, b variant) int { return cmp.Compare(b.start, a.start) })
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].start == all[0].start {
+			n++
+		}
+		source = source[:all[0].body] + choice(all[:n], all[0].block(source)) + source[all[0].end:]
+		all = all[n:]
+	}
+	return source
+}
+
+// choice is a body that is one of several, or else the true one.
+func choice(all []variant, body string) string {
+	var b strings.Builder
+	b.WriteString("{\n\tswitch mutantInForce {\n")
+	for _, v := range all {
+		fmt.Fprintf(&b, "\tcase %d:\n%s\n", v.number, v.text)
+		if !v.hasResults {
+			b.WriteString("\treturn\n")
+		}
+	}
+	b.WriteString("\t}\n" + body + "\n}")
+	return b.String()
+}
+
+// switchFile says which mutant is in force.
+const switchFile = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var mutantInForce, _ = strconv.Atoi(os.Getenv("MUTANT"))
+`
+
+// writeOverlay writes the files with the mutants in them into a folder, and the list by which the go command reads them
+// in place of the true ones. It returns the list's name.
+func writeOverlay(folder, root string, all []mutant) (string, error) {
+	byFile, err := variants(root, all)
+	if err != nil {
+		return "", err
+	}
+	replaced := map[string]string{}
+	write := func(file, text string) error {
+		at := filepath.Join(folder, fmt.Sprintf("%d.go", len(replaced)))
+		replaced[filepath.Join(root, file)] = at
+		return os.WriteFile(at, []byte(text), 0o600)
+	}
+	for file, of := range byFile {
+		source, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			return "", err
+		}
+		if err := write(file, merged(string(source), of)); err != nil {
+			return "", err
+		}
+		at := filepath.Join(filepath.Dir(file), "mutantinforce.go")
+		if replaced[filepath.Join(root, at)] != "" {
+			continue
+		}
+		if err := write(at, fmt.Sprintf(switchFile, packageOf(string(source)))); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(folder, "overlay.json")
+	return list, os.WriteFile(list, text, 0o600)
+}
+
+// packageOf is the name in a file's package clause.
+func packageOf(source string) string {
+	_, rest, _ := strings.Cut("\n"+source, "\npackage ")
+	name, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(name)
+}
