@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 func init() {
@@ -74,7 +75,8 @@ type Bearer struct {
 	headers  *guard.IdentityHeaders
 	guard    *guard.Guard
 	realm    string
-	enforced *enforcement // nil with scopes off
+	enforced *enforcement      // nil with scopes off
+	metadata *enforce.Metadata // nil with scopes off
 	events   *audit.Log
 	pooled   []string // the entries of issuerKeys that are held
 
@@ -126,6 +128,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.enforced, err = h.newEnforcement(); err != nil {
 		return err
 	}
+	h.metadata = h.newMetadata()
 	return haveSitesChecked(ctx)
 }
 
@@ -182,7 +185,14 @@ func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyh
 	metrics.decided(decisionPublic)
 	guard.StripBody(r)
 	guard.StripCredentials(r.Header)
-	return next.ServeHTTP(w, r)
+	if h.metadata == nil {
+		return next.ServeHTTP(w, r)
+	}
+	err := h.metadata.ServeHTTP(w, r, next)
+	if _, refused := errors.AsType[*guard.Error](err); refused {
+		return h.refuse(w, err)
+	}
+	return err
 }
 
 // serveAllowed answers a valid token's request, as far as its scopes allow.

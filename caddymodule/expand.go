@@ -198,6 +198,9 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		_, _ = h.cors.answer(w, r, false)
 		return nil
 	}
+	if r.URL.Path == h.FHIRBase+"/metadata" {
+		caddyhttp.SetVar(r.Context(), answeredOperations, h.AllOperations)
+	}
 	return answerError(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
 

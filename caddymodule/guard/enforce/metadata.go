@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,6 +21,9 @@ type Metadata struct {
 	Base string
 	// Changes are made to the statement.
 	Changes CapabilityChanges
+	// Answered are the operations that were answered on the way to the server, as the request tells once it was
+	// answered: they come on top of those of Changes. Nil: none.
+	Answered func(r *http.Request) []AnsweredOperation
 	// Limit is the size up to which a statement is changed, in bytes. A longer one fails. Default: 16 MiB.
 	Limit int64
 
@@ -29,7 +33,7 @@ type Metadata struct {
 
 // keptStatement is a statement that was changed before. Servers make the same one for minutes, of more than a megabyte.
 type keptStatement struct {
-	of   [sha256.Size]byte // the server's
+	of   [sha256.Size]byte // the server's, and how many operations were answered before it
 	text []byte
 	etag string
 }
@@ -56,7 +60,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 		return err
 	}
 	if a.status == http.StatusOK && a.isJSON() {
-		if err := m.change(a); err != nil {
+		if err := m.change(a, r); err != nil {
 			return err
 		}
 	}
@@ -78,11 +82,15 @@ func acceptsJSON(accept string, parameters []smart.Parameter) bool {
 }
 
 // change changes a statement, or takes it from those that were changed before. What is none stays.
-func (m *Metadata) change(a *answer) error {
-	of := sha256.Sum256(a.body)
+func (m *Metadata) change(a *answer, r *http.Request) error {
+	changes := m.Changes
+	if m.Answered != nil {
+		changes.Answered = slices.Concat(changes.Answered, m.Answered(r))
+	}
+	of := sha256.Sum256(slices.Concat(a.body, []byte{byte(len(changes.Answered))}))
 	kept, ok := m.find(of)
 	if !ok {
-		text, err := Capabilities(a.body, m.Changes)
+		text, err := Capabilities(a.body, changes)
 		if errors.Is(err, ErrCapabilities) {
 			return nil
 		} else if err != nil {
