@@ -177,3 +177,13 @@ func TestMissing(t *testing.T) {
 		})
 	}
 }
+
+// TestHasOne checks that a part of a scope is not that scope.
+func TestHasOne(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]bool{"system/*.rs": true, "system/*.cruds": true, "system/ValueSet.rs": false, "system/*.r": false, "openid": false} {
+		if got := New(Holder{Scope: scope}, nil).HasOne([]string{"system/*.rs"}); got != want {
+			t.Errorf("%s: %v", scope, got)
+		}
+	}
+}
