@@ -12,7 +12,7 @@ func TestConditional(t *testing.T) {
 	none := "If-None-Exist: "
 	deleter := access.Holder{Scope: "user/Observation.d patient/Observation.s", Patient: "a", User: clinician.User}
 	chained := access.Holder{Scope: "user/Observation.ds patient/Patient.s", Patient: "a", User: clinician.User}
-	finder := access.Holder{Scope: "patient/Observation.d user/Observation.s", Patient: "a", User: clinician.User}
+	finder := access.Holder{Scope: "patient/Observation.d user/*.s", Patient: "a", User: clinician.User}
 	for _, tt := range []writing{
 		{"create, none", patientA, "POST Observation", own, none + "status=cancelled", 201, "Observation/new-19=Patient/a"},
 		{"create, one", patientA, "POST Observation", own, none + "_id=a1", 200, "Observation/new-19=!Patient/a"},

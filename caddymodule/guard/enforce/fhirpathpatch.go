@@ -136,7 +136,7 @@ func isSameElement(a, b string) bool {
 
 // fixed are the elements by which the resource is judged.
 func (w *write) fixed() []string {
-	all := []string{"id", "meta", "implicitRules", "contained", "patient", "target", "securityContext"}
+	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.Patient(w.i.Type)
 	for _, g := range w.grants {
 		for _, p := range g.Constraint {

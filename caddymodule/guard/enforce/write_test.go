@@ -109,7 +109,8 @@ var (
 // TestWriteIsHeld checks that what was judged is what is changed: another version in between makes the write fail.
 func TestWriteIsHeld(t *testing.T) {
 	t.Parallel()
-	for _, request := range []string{"PUT Observation/a1", "DELETE Observation/a1", "PATCH Observation/a1"} {
+	plain := `{"resourceType":"Parameters","parameter":[` + operation("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
+	for _, request := range []string{"PUT Observation/a1", "DELETE Observation/a1", "PATCH Observation/a1", "PATCH Observation/a1 "} {
 		for header, status := range map[string]int{"": 409, `If-Match: W/"1"`: 412} {
 			g := newGateway(t, writable...)
 			g.server.Seen = func(r *http.Request) {
@@ -118,7 +119,9 @@ func TestWriteIsHeld(t *testing.T) {
 				}
 			}
 			tt := writing{holder: patientA, request: request, header: header, body: observation("a1", "Patient/a", "")}
-			if strings.HasPrefix(request, "PATCH") {
+			if request == "PATCH Observation/a1 " { // by FHIRPath
+				tt.body, tt.request = plain, strings.TrimSpace(request)
+			} else if strings.HasPrefix(request, "PATCH") {
 				tt.body, tt.header = `[{"op":"replace","path":"/status","value":"amended"}]`, "Content-Type: application/json-patch+json\n"+header
 			}
 			if response := g.written(tt); response.StatusCode != status {

@@ -119,3 +119,18 @@ func statusOf(err error) *guard.Error {
 	refused, _ := errors.AsType[*guard.Error](err)
 	return refused
 }
+
+// TestHeaders checks that nothing goes along with a write by which FHIR servers would do more.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, writable...)
+	g.server.Seen = func(r *http.Request) {
+		for name := range r.Header {
+			if strings.HasPrefix(name, "X-") {
+				t.Errorf("%s has %s", r.Method, name)
+			}
+		}
+	}
+	header := "X-Rewrite-History: true\nX-Security-Context: Patient/b\nX-Upsert-Extistence-Check: disabled\n"
+	g.written(writing{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
+}

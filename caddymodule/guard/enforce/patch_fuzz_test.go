@@ -3,7 +3,9 @@ package enforce
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
@@ -11,6 +13,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
+
+// TestPatchBounds checks that no patch costs much.
+func TestPatchBounds(t *testing.T) {
+	t.Parallel()
+	remove := `{"op":"remove","path":"/a"}`
+	if _, err := readPatch([]byte("[" + strings.Repeat(remove+",", maxOperations) + remove + "]")); !errors.Is(err, ErrCostly) {
+		t.Errorf("many operations: %v", err)
+	}
+	doubling := strings.Repeat(`{"op":"copy","from":"/a","path":"/a/-"},`, 12)
+	const added = `{"op":"add","path":"/b","value":"0123456789"}`
+	for name, patch := range map[string]string{"copies": doubling + remove, "length": added} {
+		p, err := readPatch([]byte("[" + patch + "]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := applyPatch([]byte(`{"a":["0123456789"]}`), p, 30); err == nil {
+			t.Errorf("%s: applied", name)
+		}
+	}
+}
 
 // FuzzJSONPatch checks that a patch which is read applies or fails, that what it comes to is JSON in bounds, and that it
 // comes to the same again.
