@@ -20,10 +20,9 @@
 //	           └─▶ one that fails on demand (authorizetest) federationfault_test.go
 //
 // What the gateway lets through under which scopes is attacked before HAPI: with the
-// records and requests of package guardattack (guardcomplete_test.go,
-// guardattack_test.go), and with tables of what other servers' suites expect
-// (smartcases_test.go), if SMART_CASES names their folder. The flag -guard.more sends
-// ten times as many attacks.
+// records and requests of package guardattack (guard*_test.go), and with tables of
+// what other servers' suites expect (smartcases*_test.go), if SMART_CASES names their
+// folder. The flag -guard.more sends ten times as many attacks.
 //
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.

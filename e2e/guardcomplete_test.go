@@ -29,7 +29,13 @@ func TestGuard(t *testing.T) {
 	g.guarded = guardOf(t, "guard", h)
 	g.oracle = newGuardOracle(t, h, g.world.Types())
 	t.Run("complete", g.testComplete)
+	t.Run("reads", g.testReads)
+	t.Run("pages", g.testPages)
+	t.Run("Inferno", g.testInferno)
+	t.Run("others", g.testOthers)
+	t.Run("paths", g.testPaths)
 	t.Run("attacks", g.testAttacks)
+	t.Run("unmoved", g.testUnmoved)
 }
 
 // searchPage is what the tests read of a page.

@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
+)
+
+// Every record of the patient, of another one, of everybody and of nobody is read: what is covered is there, and all
+// else is answered like what nobody has.
+func (g *guardTest) testReads(t *testing.T) {
+	var records []guardattack.Record
+	for _, owner := range []byte{g.world.Patients[0], g.world.Patients[1], guardattack.Everybody, guardattack.Hidden} {
+		records = append(records, g.world.Of(owner)...)
+	}
+	for _, p := range readers(g.world) {
+		t.Run(p.name, func(t *testing.T) {
+			allowed := g.oracle.allowed(t, p.grants, "r")
+			absent := map[string]string{}
+			for _, r := range records {
+				got := g.send(t, p.holder, http.MethodGet, r.Reference(), "")
+				if readable := allowed[r.Reference()]; readable || r.Type == "Bundle" {
+					if readable && got.status != http.StatusOK {
+						t.Errorf("%s: %d, want 200: %.300s", r.Reference(), got.status, got.body)
+					}
+					continue
+				}
+				if absent[r.Type] == "" {
+					absent[r.Type] = toCompare(g.send(t, p.holder, http.MethodGet, r.Type+"/zqy9999", ""), "zqy9999")
+				}
+				if is := toCompare(got, r.ID); is != absent[r.Type] || got.status == http.StatusOK {
+					t.Errorf("%s is told from one that is not there: %s", r.Reference(), firstDifference(is, absent[r.Type]))
+				}
+			}
+		})
+	}
+}
+
+// A page is for the token that was given its link, and a page of the server's own is for nobody.
+func (g *guardTest) testPages(t *testing.T) {
+	all := readers(g.world)
+	own := all[0].holder
+	var page searchPage
+	g.send(t, own, http.MethodGet, "Observation?_count=2", "").is(t, http.StatusOK).decode(t, &page)
+	next := page.next()
+	if next == "" {
+		t.Fatal("no further page")
+	}
+	g.send(t, own, http.MethodGet, next, "").is(t, http.StatusOK)
+	for _, p := range all[1:] {
+		g.send(t, p.holder, http.MethodGet, next, "").is(t, http.StatusNotFound)
+	}
+	var ofServer searchPage
+	g.hapi.send(t, http.MethodGet, "Observation?_count=2", "").is(t, http.StatusOK).decode(t, &ofServer)
+	_, query, _ := strings.Cut(ofServer.next(), "?")
+	for _, p := range all {
+		for _, path := range []string{"?" + query, "Observation?" + query, "Patient?" + query, "Observation/_search?" + query} {
+			if a := g.send(t, p.holder, http.MethodGet, path, ""); a.status == http.StatusOK && len(resourcesIn(a.body)) > 0 {
+				t.Errorf("%s reads %s", p.name, path)
+			}
+		}
+	}
+}
+
+// No answer depends on others' data: it stays as it is when they have more, and less.
+func (g *guardTest) testUnmoved(t *testing.T) {
+	attackers := g.attackers(t, readers(g.world)[:11])
+	type asked struct {
+		as     *attackedAs
+		a      guardattack.Attack
+		before string
+	}
+	var all []asked
+	for i := range 600 {
+		as := attackers[i%len(attackers)]
+		a := as.attacker.Draw()
+		got, err := g.trySend(t, as.token, a.Method, a.Path, a.Body, a.Headers...)
+		if err == nil && !strings.Contains(a.Path, "etadata") {
+			all = append(all, asked{as, a, unordered(got)})
+		}
+	}
+	g.hapi.load(t, g.othersRecords())
+	for _, one := range all {
+		got, err := g.trySend(t, one.as.token, one.a.Method, one.a.Path, one.a.Body, one.a.Headers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := unordered(got); after != one.before {
+			t.Errorf("others' data shows\n  token: %s\n  request: %.600s\n  %s", one.as.name, one.a, firstDifference(one.before, after))
+		}
+	}
+}
+
+// unordered is an answer to compare. A search without an order may be answered in any.
+func unordered(a answer) string {
+	shown := references{}
+	for _, r := range resourcesIn(a.body) {
+		shown[r] = true
+	}
+	if len(shown) < 2 {
+		return toCompare(a, "zqy9999")
+	}
+	return toCompare(answer{status: a.status, header: a.header}, "zqy9999") + shown.String()
+}
+
+// othersRecords are more records of all patients but the first.
+func (g *guardTest) othersRecords() []guardattack.Record {
+	var more []guardattack.Record
+	for _, owner := range []byte(g.world.Patients[2:4]) {
+		for _, r := range g.world.Of(owner) {
+			if r.Type == "Patient" {
+				continue
+			}
+			again := r
+			again.ID = r.ID[:3] + "8" + r.ID[4:]
+			again.JSON = strings.Replace(strings.ReplaceAll(r.JSON, r.ID+"m", again.ID+"m"), `"id":"`+r.ID+`"`, `"id":"`+again.ID+`"`, 1)
+			more = append(more, again)
+		}
+	}
+	return more
+}
