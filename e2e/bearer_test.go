@@ -51,19 +51,23 @@ func idToken(t *testing.T) string {
 	return raw
 }
 
+// mayWrite lets the example's app write: its own scopes are for reading.
+var mayWrite = []string{"patient/*.rs user/*.rs demo.read", "patient/*.rs user/*.cruds demo.read"}
+
 // The FHIR API behind the gateway.
 func TestFHIR(t *testing.T) {
-	token := example.userToken(t, "openid", "user/*.rs").AccessToken
+	g := ownGateway(t, "fhir", fhirServer.address, mayWrite...)
+	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
 	const adams = `{"resourceType":"Patient","name":[{"family":"Adams","given":["Eve"]}],"gender":"female"}`
 
 	t.Run("no token, no resource", func(t *testing.T) {
-		example.fhir(t, "", http.MethodPost, "Patient", adams).is(t, http.StatusUnauthorized).isOutcome(t)
+		g.fhir(t, "", http.MethodPost, "Patient", adams).is(t, http.StatusUnauthorized).isOutcome(t)
 	})
 	var patient struct{ ID string }
-	created := example.fhir(t, token, http.MethodPost, "Patient", adams).is(t, http.StatusCreated)
+	created := g.fhir(t, token, http.MethodPost, "Patient", adams).is(t, http.StatusCreated)
 	created.decode(t, &patient)
 	t.Run("read", func(t *testing.T) {
-		read := example.fhir(t, token, http.MethodGet, "Patient/"+patient.ID, "").is(t, http.StatusOK)
+		read := g.fhir(t, token, http.MethodGet, "Patient/"+patient.ID, "").is(t, http.StatusOK)
 		if read.header.Get("ETag") == "" {
 			t.Error("no ETag")
 		}
@@ -77,13 +81,13 @@ func TestFHIR(t *testing.T) {
 		var bundle struct {
 			Entry []struct{ Resource struct{ ID string } }
 		}
-		example.fhir(t, token, http.MethodGet, "Patient?family=Adams&gender=female", "").is(t, http.StatusOK).decode(t, &bundle)
+		g.fhir(t, token, http.MethodGet, "Patient?family=Adams&gender=female", "").is(t, http.StatusOK).decode(t, &bundle)
 		if len(bundle.Entry) != 1 || bundle.Entry[0].Resource.ID != patient.ID {
 			t.Errorf("got %+v, want Patient/%s alone", bundle, patient.ID)
 		}
 	})
 	t.Run("history", func(t *testing.T) {
-		example.fhir(t, token, http.MethodGet, "Patient/"+patient.ID+"/_history", "").is(t, http.StatusOK)
+		g.fhir(t, token, http.MethodGet, "Patient/"+patient.ID+"/_history", "").is(t, http.StatusOK)
 	})
 	t.Run("batch", func(t *testing.T) {
 		batch, err := json.Marshal(map[string]any{
@@ -93,16 +97,16 @@ func TestFHIR(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRequest(t, http.MethodPost, example.issuer+"/fhir/R4/", string(batch))
+		r := newRequest(t, http.MethodPost, g.issuer+"/fhir/R4/", string(batch))
 		r.Header.Set("Content-Type", "application/fhir+json")
 		r.Header.Set("Authorization", "Bearer "+token)
-		answer := send(t, example.client, r).is(t, http.StatusOK)
+		answer := send(t, g.client, r).is(t, http.StatusOK)
 		if !strings.Contains(string(answer.body), "Adams") {
 			t.Errorf("got %s", answer.body)
 		}
 	})
 	t.Run("the backend's own errors pass", func(t *testing.T) {
-		example.fhir(t, token, http.MethodGet, "Patient/nobody", "").is(t, http.StatusNotFound).isOutcome(t)
+		g.fhir(t, token, http.MethodGet, "Patient/nobody", "").is(t, http.StatusNotFound).isOutcome(t)
 	})
 }
 

@@ -32,7 +32,11 @@ func (f federated) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubje
 			t.Errorf("got %v", token)
 		}
 		g.expand(t, f.token.AccessToken, gender).is(t, http.StatusOK)
-		g.fhir(t, f.token.AccessToken, http.MethodGet, "Patient", "").is(t, http.StatusOK)
+		status := http.StatusOK
+		if want.FHIRUser == "" {
+			status = http.StatusForbidden // user/ scopes are about what a person may see, so it matters who they are
+		}
+		g.fhir(t, f.token.AccessToken, http.MethodGet, "Patient", "").is(t, status)
 	})
 	t.Run("the claims are the provider's", func(t *testing.T) {
 		got := f.userInfo

@@ -10,7 +10,7 @@ import (
 // A FHIR server that stores value sets and cannot expand them gets an $expand that
 // sees each write through the gateway at once.
 func TestBackendStoresOnly(t *testing.T) {
-	g := ownGateway(t, "storesonly", fhirServer.address, "\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\tdefinitions backend\n\t\t}\n")
+	g := ownGateway(t, "storesonly", fhirServer.address, append(mayWrite, "\t\tfhir_expand\n", "\t\tfhir_expand {\n\t\t\tdefinitions backend\n\t\t}\n")...)
 	token := g.userToken(t, "openid", "user/*.cruds").AccessToken
 	const system, url, outer = "https://stored.example/cs", "https://stored.example/vs", "https://stored.example/outer"
 	codeSystem := `{"resourceType":"CodeSystem","url":"` + system + `","status":"active","content":"complete","concept":[{"code":"a","display":"Alpha"},{"code":"b","display":"Beta"}]}`
