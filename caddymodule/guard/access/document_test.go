@@ -42,6 +42,8 @@ func TestDocument(t *testing.T) {
 	}{
 		{"a document", documentOf("document", composition, patientA, practitioner, observationA), true, true},
 		{"a collection", documentOf("collection", observationA), true, true},
+		{"many entries", documentOf("collection", slices.Repeat([]string{observationA}, 500)...), true, true},
+		{"too many entries", documentOf("collection", slices.Repeat([]string{observationA}, 501)...), false, false},
 		{"an entry that names another patient too", documentOf("collection", ofBoth), true, false},
 		{"an entry of another patient", documentOf("document", composition, observationB), false, false},
 		{"a document without a Composition", documentOf("document", observationA), false, false},

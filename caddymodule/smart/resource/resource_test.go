@@ -121,6 +121,8 @@ func TestParseReference(t *testing.T) {
 		{"other server, version", "https://other.example/Patient/1/_history/3", Reference{Type: "Patient", ID: "1", Base: "https://other.example"}, true},
 		{"like the own server", "https://own.example/fhir2/Patient/1", Reference{Type: "Patient", ID: "1", Base: "https://own.example/fhir2"}, true},
 		{"below the own server", "https://own.example/fhir/x/Patient/1", Reference{}, false},
+		{"malformed version", "Patient/1/_history/2?x", Reference{}, false},
+		{"no version", "Patient/1/_history/", Reference{}, false},
 		{"contained", "#p", Reference{Contained: "p"}, true},
 		{"the container", "#", Reference{}, false},
 		{"conditional", "Patient?identifier=x", Reference{}, false},
