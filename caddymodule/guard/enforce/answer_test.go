@@ -74,7 +74,11 @@ func TestSearchAnswer(t *testing.T) {
 				_, _ = io.WriteString(w, tt.answer)
 			}}
 			response := g.get(patientA, "Observation?status=final")
-			if text := bodyOf(t, response); response.StatusCode != tt.status || strings.Contains(text, tt.not) {
+			text := bodyOf(t, response)
+			if tt.status == http.StatusOK && !strings.Contains(text, `"search":{"mode":"match"}`) {
+				t.Errorf("no match: %s", text)
+			}
+			if response.StatusCode != tt.status || strings.Contains(text, tt.not) {
 				t.Errorf("status %d: %s", response.StatusCode, text)
 			}
 		})
