@@ -12,6 +12,19 @@ import (
 	"sync"
 )
 
+// backend is the FHIR server as one client's request reaches it, with all requests to it that this one causes.
+type backend struct {
+	*Enforcer
+	limits Limits
+	next   NextHandler
+	r      *http.Request // the client's
+	asked  int           // requests to the server so far
+}
+
+func newBackend(e *Enforcer, next NextHandler, r *http.Request) *backend {
+	return &backend{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r}
+}
+
 // ownHeaders are not passed on from the client's request, because they speak of the request as the client made it: its
 // conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
 var ownHeaders = []string{
@@ -22,7 +35,7 @@ var ownHeaders = []string{
 }
 
 // ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
-func (x *exchange) ask(ctx context.Context, c call) (*answer, error) {
+func (x *backend) ask(ctx context.Context, c call) (*answer, error) {
 	held, err := x.hold(ctx, c)
 	defer held.release()
 	if err != nil {
@@ -34,7 +47,7 @@ func (x *exchange) ask(ctx context.Context, c call) (*answer, error) {
 }
 
 // hold is ask for an answer that is of use only until it is released.
-func (x *exchange) hold(ctx context.Context, c call) (*heldResponse, error) {
+func (x *backend) hold(ctx context.Context, c call) (*heldResponse, error) {
 	if x.asked++; x.asked > x.limits.Requests {
 		return nil, tooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.limits.Requests)
 	}
@@ -50,7 +63,7 @@ func (x *exchange) hold(ctx context.Context, c call) (*heldResponse, error) {
 }
 
 // request makes a call of the client's request.
-func (x *exchange) request(ctx context.Context, c call) *http.Request {
+func (x *backend) request(ctx context.Context, c call) *http.Request {
 	r := x.r.Clone(ctx)
 	r.Method = c.method
 	r.URL = &url.URL{Path: x.Base, RawQuery: c.query}

@@ -10,7 +10,7 @@ import (
 )
 
 // bundle answers a batch or a transaction.
-func (x *exchange) bundle(ctx context.Context, c call) (*answer, error) {
+func (x bundles) bundle(ctx context.Context, c call) (*answer, error) {
 	s, err := parseSubmission(c.body, x.limits.Entries)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *submission) prefer(c call) {
 
 // batch answers each entry as a request of its own, in their order, which is as good as any (R4 http.html#brules). So
 // all that holds for requests holds for entries, whatever the FHIR server makes of batches.
-func (x *exchange) batch(ctx context.Context, s *submission) (*answer, error) {
+func (x bundles) batch(ctx context.Context, s *submission) (*answer, error) {
 	out := &bundle{kind: "batch-response", total: -1}
 	var size int64
 	for n := range s.entries {
@@ -53,7 +53,7 @@ func (x *exchange) batch(ctx context.Context, s *submission) (*answer, error) {
 }
 
 // entryAnswer answers one entry, unless the answers before it are as long as an answer may be.
-func (x *exchange) entryAnswer(ctx context.Context, e *submitted, size int64) (*answer, error) {
+func (x bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*answer, error) {
 	if size > x.limits.Answer {
 		return nil, tooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.limits.Answer)
 	}
@@ -69,20 +69,20 @@ func (x *exchange) entryAnswer(ctx context.Context, e *submitted, size int64) (*
 }
 
 // begin begins an entry. What was learned for the one before may have been changed by it.
-func (x *exchange) begin(i interaction.Interaction) {
+func (x bundles) begin(i interaction.Interaction) {
 	x.asked, x.known = 0, nil
 	x.tell(i)
 }
 
 // decided tells of the decision about an entry.
-func (x *exchange) decided(i interaction.Interaction, err error) {
+func (x bundles) decided(i interaction.Interaction, err error) {
 	if x.Decided != nil {
 		x.Decided(x.r, x.decision(i, err))
 	}
 }
 
 // unlessModified is an answer without what the client has already: see [answer.write].
-func (x *exchange) unlessModified(c call, a *answer, err error) (*answer, error) {
+func (x bundles) unlessModified(c call, a *answer, err error) (*answer, error) {
 	if err == nil && c.method == http.MethodGet && a.status == http.StatusOK && isNotModified(c.header, a.header.Get("Etag")) {
 		return &answer{status: http.StatusNotModified, header: http.Header{"Etag": a.header["Etag"]}}, nil
 	}

@@ -47,7 +47,7 @@ func parseBundle(text []byte) (*bundle, error) {
 }
 
 // parseJudged is parseBundle with all resources read, and no name twice in an object.
-func (x *exchange) parseJudged(text []byte) (*bundle, error) {
+func (x *judging) parseJudged(text []byte) (*bundle, error) {
 	r := bundleReader{
 		bundle: &bundle{total: -1, entries: make([]entry, 0, defaultCount)},
 		c:      rawjson.NewCursor(text), text: text, bases: []string{x.BaseURL}, judged: true,

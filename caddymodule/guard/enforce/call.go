@@ -25,7 +25,7 @@ type call struct {
 func get(path, query string) call { return call{method: http.MethodGet, path: path, query: query} }
 
 // clientCall is the client's request without its body.
-func (x *exchange) clientCall() (call, error) {
+func (x *backend) clientCall() (call, error) {
 	path, ok := strings.CutPrefix(x.r.URL.Path, x.Base)
 	if !ok || path != "" && path[0] != '/' {
 		return call{}, notFound()
@@ -58,7 +58,7 @@ func sentence(err error) string {
 var errBody = errors.New("body cannot be judged")
 
 // readBody reads the client's body, in JSON or as a form, up to the limit.
-func (x *exchange) readBody(c call) ([]byte, error) {
+func (x *backend) readBody(c call) ([]byte, error) {
 	if c.method == http.MethodGet || c.method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func (x *exchange) readBody(c call) ([]byte, error) {
 }
 
 // readable reports whether we can read a body of its media type.
-func (x *exchange) readable(c call) bool {
+func (x *backend) readable(c call) bool {
 	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return false

@@ -145,7 +145,7 @@ func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 		if !isAsked(t, c.rest.Name) {
 			return nil, invalid(errSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
 		}
-		err := r.x.each(ctx, t, c.rest, func(e entry) error {
+		err := r.x.searches().each(ctx, t, c.rest, func(e entry) error {
 			for _, id := range c.named(r.resourceType, e.parsed) {
 				if !slices.Contains(ids, id) {
 					ids = append(ids, id)
@@ -183,7 +183,7 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 const maxLookUps = 10
 
 // each calls a function with each resource that a search of the client's own would find.
-func (x *exchange) each(ctx context.Context, resourceType string, p smart.Parameter, do func(entry) error) error {
+func (x searches) each(ctx context.Context, resourceType string, p smart.Parameter, do func(entry) error) error {
 	parameters := []smart.Parameter{p, {Name: "_count", Value: "200"}}
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
 	s, err := x.newSearch(ctx, call{method: http.MethodGet, path: resourceType}, i)

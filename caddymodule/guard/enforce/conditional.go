@@ -20,7 +20,7 @@ func (w *write) isConditional() bool { return w.i.Permission()&smart.Search != 0
 func (w *write) plan(ctx context.Context) error {
 	criteria := slices.DeleteFunc(w.i.Criteria(), isCascade)
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: w.i.Type, Parameters: criteria}
-	s, err := w.newSearch(ctx, get(w.i.Type, ""), i)
+	s, err := w.searches().newSearch(ctx, get(w.i.Type, ""), i)
 	if err == nil && (s.includes.any() || s.onlyTotal || s.count > 0) {
 		err = invalid(errSearch, "Criteria of a conditional request select resources, and nothing else.")
 	}

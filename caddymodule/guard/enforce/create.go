@@ -9,7 +9,7 @@ import (
 )
 
 // create answers a create, conditional or not. The id in the body means nothing (R4 http.html#create).
-func (x *exchange) create(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err

@@ -27,12 +27,12 @@ func (d Decision) Refused() bool {
 }
 
 // decision is the decision about an interaction.
-func (x *exchange) decision(i interaction.Interaction, err error) Decision {
+func (x *judging) decision(i interaction.Interaction, err error) Decision {
 	return Decision{Interaction: i, Scope: x.allowing(i), Changes: x.changes(i), Err: err}
 }
 
 // changes reports whether an interaction may change something.
-func (x *exchange) changes(i interaction.Interaction) bool {
+func (x *judging) changes(i interaction.Interaction) bool {
 	if i.Kind == interaction.Operation {
 		op, ok := x.Operations.find(i)
 		return ok && op.changes()
@@ -41,7 +41,7 @@ func (x *exchange) changes(i interaction.Interaction) bool {
 }
 
 // allowing is the scope that allows an interaction.
-func (x *exchange) allowing(i interaction.Interaction) string {
+func (x *judging) allowing(i interaction.Interaction) string {
 	permission := i.Permission()
 	if permission == 0 {
 		return ""
@@ -53,7 +53,7 @@ func (x *exchange) allowing(i interaction.Interaction) string {
 }
 
 // tell tells the next handler what was decided.
-func (x *exchange) tell(i interaction.Interaction) {
+func (x *judging) tell(i interaction.Interaction) {
 	if x.DecisionHeader == "" {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 //
 // HAPI's server deletes whatever If-Match says. A resource that somebody moves to another patient after it was judged,
 // and before it is deleted, is deleted there.
-func (x *exchange) delete(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x writes) delete(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
 	case err != nil:

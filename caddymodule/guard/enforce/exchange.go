@@ -6,32 +6,40 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// exchange is a client's request on its way, with all requests to the FHIR server that it causes.
+// exchange is a client's request on its way. It sees what is below it: how the token is judged, and how the FHIR server
+// is asked.
 type exchange struct {
-	*Enforcer
-	limits  Limits
-	next    NextHandler
-	r       *http.Request
-	rights  *access.Rights
-	binding string         // of links: whose they are
-	asked   int            // requests to the FHIR server so far
-	known   map[known]bool // resources that were looked up for others: are they covered?
-
-	promised map[known]bool                          // as known, of what the transaction will write
-	collect  func(w *write, c call) (*answer, error) // takes what writes come to in a transaction; nil: they are sent
-
-	judgement policy.Judgement // by the site's rules, of the call that is being answered
+	*judging
+	binding string                                  // of links: whose they are
+	collect func(w *write, c call) (*answer, error) // takes what writes come to in a transaction; nil: they are sent
 }
+
+// The interactions, each kind in files of its own. They are joined by the exchange: a search follows chains by other
+// searches, and a batch answers each entry as a request.
+type (
+	searches   struct{ *exchange } // newsearch.go
+	histories  struct{ *exchange } // history.go
+	writes     struct{ *exchange } // write.go
+	bundles    struct{ *exchange } // batch.go, transaction.go
+	operations struct{ *exchange } // operation.go
+	exports    struct{ *exchange } // export.go, job.go
+)
+
+func (x *exchange) searches() searches     { return searches{x} }
+func (x *exchange) histories() histories   { return histories{x} }
+func (x *exchange) writes() writes         { return writes{x} }
+func (x *exchange) bundles() bundles       { return bundles{x} }
+func (x *exchange) operations() operations { return operations{x} }
+func (x *exchange) exports() exports       { return exports{x} }
 
 // Serve answers a request as far as the rights go. The binding names all that a page link is bound to: subject,
 // client, patient and scopes. Any error is a *guard.Error or the next handler's.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next NextHandler, rights *access.Rights, binding string) error {
-	x := &exchange{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, rights: rights, binding: binding}
+	x := &exchange{judging: &judging{backend: newBackend(e, next, r), rights: rights}, binding: binding}
 	i, err := x.serve(w)
 	if e.Decided != nil {
 		e.Decided(r, x.decision(i, err))
@@ -49,10 +57,10 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 		return x.servePage(w, page)
 	}
 	if sealed, ok := strings.CutPrefix(c.path, jobPath); ok {
-		return x.serveJob(w, sealed)
+		return x.exports().serveJob(w, sealed)
 	}
 	if sealed, ok := strings.CutPrefix(c.path, filePath); ok {
-		return x.serveFile(w, sealed)
+		return x.exports().serveFile(w, sealed)
 	}
 	if i, err = c.interaction(); err != nil {
 		return i, err
@@ -75,7 +83,7 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 }
 
 // isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.
-func (x *exchange) isHopeless(i interaction.Interaction) bool {
+func (x *judging) isHopeless(i interaction.Interaction) bool {
 	if i.Type == "" || i.Type == smart.AnyType || x.Policies.Rules != nil {
 		return false
 	}
@@ -110,23 +118,23 @@ func (x *exchange) answerJudged(ctx context.Context, c call, i interaction.Inter
 	case interaction.Read, interaction.VRead:
 		return x.read(ctx, c, i)
 	case interaction.InstanceHistory:
-		return x.instanceHistory(ctx, c, i)
+		return x.histories().instanceHistory(ctx, c, i)
 	case interaction.TypeHistory, interaction.SystemHistory:
-		return x.history(ctx, c, i)
+		return x.histories().history(ctx, c, i)
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
-		return x.search(ctx, c, i)
+		return x.searches().search(ctx, c, i)
 	case interaction.Create, interaction.ConditionalCreate:
-		return x.create(ctx, c, i)
+		return x.writes().create(ctx, c, i)
 	case interaction.Update, interaction.ConditionalUpdate:
-		return x.update(ctx, c, i)
+		return x.writes().update(ctx, c, i)
 	case interaction.Patch, interaction.ConditionalPatch:
-		return x.patch(ctx, c, i)
+		return x.writes().patch(ctx, c, i)
 	case interaction.Delete, interaction.ConditionalDelete:
-		return x.delete(ctx, c, i)
+		return x.writes().delete(ctx, c, i)
 	case interaction.Bundle:
-		return x.bundle(ctx, c)
+		return x.bundles().bundle(ctx, c)
 	case interaction.Operation:
-		return x.operation(ctx, c, i)
+		return x.operations().operation(ctx, c, i)
 	case interaction.Capabilities:
 		return x.ask(ctx, get(c.path, c.query))
 	}

@@ -14,7 +14,7 @@ var errExport = errors.New("export that cannot be guarded")
 
 // export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
 // types of which they cover all. The job's address is sealed for the token.
-func (x *exchange) export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x exports) export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	types := x.exportable()
 	needed, ok := exportLevel(i)
 	switch {
@@ -74,7 +74,7 @@ func pathAndQuery(c call) string {
 }
 
 // started answers with the job's address, sealed.
-func (x *exchange) started(ctx context.Context, j job, location string) (_ *answer, err error) {
+func (x exports) started(ctx context.Context, j job, location string) (_ *answer, err error) {
 	if j.Path, j.Query, err = below(j.Base, location); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (x *exchange) started(ctx context.Context, j job, location string) (_ *answ
 
 // serverBase is the path of the FHIR API in the server's own links, as a search's link to itself tells it: a proxy may
 // have put another one before it.
-func (x *exchange) serverBase(ctx context.Context) (string, error) {
+func (x exports) serverBase(ctx context.Context) (string, error) {
 	a, err := x.ask(ctx, get("Patient", "_id=none&_count=1"))
 	if err != nil {
 		return "", err

@@ -16,7 +16,7 @@ import (
 const typeNDJSON = "application/fhir+ndjson"
 
 // serveFile answers with a file of an export, as it comes.
-func (x *exchange) serveFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+func (x exports) serveFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
 	j, i, err := x.unsealed(filePath, sealed)
 	if err == nil && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 		err = notFound()
@@ -29,7 +29,7 @@ func (x *exchange) serveFile(w http.ResponseWriter, sealed string) (interaction.
 }
 
 // stream has the next handler write a file to the client.
-func (x *exchange) stream(w http.ResponseWriter, j job) error {
+func (x exports) stream(w http.ResponseWriter, j job) error {
 	ctx := x.r.Context()
 	r := x.request(ctx, get(j.Path, j.Query))
 	r.Header.Set("Accept", typeNDJSON)
@@ -48,7 +48,7 @@ func (x *exchange) stream(w http.ResponseWriter, j job) error {
 }
 
 // keepsLine reports whether a resource of a file is of the type that it should be of, and the site's rules leave it.
-func (x *exchange) keepsLine(ctx context.Context, j job, line []byte) bool {
+func (x exports) keepsLine(ctx context.Context, j job, line []byte) bool {
 	res, err := x.parse(line)
 	return err == nil && res.Type == j.Holds && x.ruled(ctx, res) != policy.Deny
 }

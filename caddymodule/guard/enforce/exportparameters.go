@@ -31,7 +31,7 @@ type exportTypes struct {
 func (t exportTypes) has(name string) bool { return t.all || slices.Contains(t.names, name) }
 
 // exportable are the types that may be exported: those that a system scope covers whole, with r and s.
-func (x *exchange) exportable() exportTypes {
+func (x exports) exportable() exportTypes {
 	var t exportTypes
 	for _, g := range x.rights.Grants {
 		switch {

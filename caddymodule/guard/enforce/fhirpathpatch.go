@@ -32,7 +32,7 @@ func (w *write) checkFHIRPathPatch(text []byte) error {
 		return invalid(err, "The patch is no JSON that has one reading.")
 	}
 	if w.whole && w.rights.Whole(w.i.Type, smart.Read) {
-		return eachString(text, func(_, said string) error { return w.checkSearchingText(said) })
+		return eachString(text, func(_, said string) error { return w.writes().checkSearchingText(said) })
 	}
 	var parameters map[string]any // unlike a struct, it tells Part from part
 	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
@@ -48,7 +48,7 @@ func (w *write) checkFHIRPathPatch(text []byte) error {
 }
 
 // checkSearchingText refuses a text that could become a conditional reference.
-func (x *exchange) checkSearchingText(said string) error {
+func (x writes) checkSearchingText(said string) error {
 	path, _, _ := strings.Cut(said, "?")
 	if !interaction.IsType(path[strings.LastIndexByte(path, '/')+1:]) {
 		return nil

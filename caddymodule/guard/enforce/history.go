@@ -13,7 +13,7 @@ import (
 
 // instanceHistory answers with those versions of a resource that are covered. Each is judged by itself, for it may have
 // been another patient's.
-func (x *exchange) instanceHistory(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x histories) instanceHistory(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	if len(x.rights.For(i.Type, smart.Read)) == 0 {
 		return nil, x.refused(i)
 	}
@@ -22,7 +22,7 @@ func (x *exchange) instanceHistory(ctx context.Context, c call, i interaction.In
 
 // history answers with the versions of all resources of a type, or of all types. Deletions say nothing of whose the
 // resource was, so it takes scopes that are about all.
-func (x *exchange) history(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x histories) history(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	of := i.Type
 	if of == "" {
 		of = smart.AnyType
@@ -36,7 +36,7 @@ func (x *exchange) history(ctx context.Context, c call, i interaction.Interactio
 	return x.historyOf(ctx, c, i)
 }
 
-func (x *exchange) historyOf(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x histories) historyOf(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	if err := refusePaging(i.Parameters); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (x *exchange) historyOf(ctx context.Context, c call, i interaction.Interact
 var historyParameters = []string{"_count", "_since", "_at"}
 
 // historyPage answers with the versions from a position on. If none may be seen, the resource is not there.
-func (x *exchange) historyPage(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
+func (x histories) historyPage(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
 	whole := x.rights.Whole(i.Type, i.Permission()) || x.rights.All()&i.Permission() == i.Permission()
 	first := get(c.path, c.query)
 	if !whole {
@@ -87,7 +87,7 @@ func (x *exchange) historyPage(ctx context.Context, c call, i interaction.Intera
 }
 
 // fetchHistory asks the FHIR server for a page of versions.
-func (x *exchange) fetchHistory(ctx context.Context, first call, from place) (*bundle, place, error) {
+func (x histories) fetchHistory(ctx context.Context, first call, from place) (*bundle, place, error) {
 	c := get(from.Path, from.Query)
 	if from.isFirst() {
 		c = first
@@ -111,7 +111,7 @@ func (x *exchange) fetchHistory(ctx context.Context, first call, from place) (*b
 }
 
 // versions are the entries that may be seen.
-func (x *exchange) versions(ctx context.Context, i interaction.Interaction, entries []entry, whole bool) ([]entry, error) {
+func (x histories) versions(ctx context.Context, i interaction.Interaction, entries []entry, whole bool) ([]entry, error) {
 	var kept []entry
 	grants := x.rights.For(i.Type, smart.Read)
 	for _, e := range entries {
@@ -139,7 +139,7 @@ func (x *exchange) versions(ctx context.Context, i interaction.Interaction, entr
 }
 
 // version is the entry of a version with our addresses, and of what else it says only what R4 has there.
-func (x *exchange) version(e entry) (entry, error) {
+func (x histories) version(e entry) (entry, error) {
 	var request struct {
 		Method string `json:"method,omitempty"`
 		URL    string `json:"url,omitempty"`

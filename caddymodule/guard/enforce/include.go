@@ -101,7 +101,7 @@ func (m *merge) referring(ctx context.Context, c chain) ([]entry, error) {
 		return nil, nil
 	}
 	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
-	err := m.s.x.each(ctx, c.types[0], by, func(e entry) error {
+	err := m.s.x.searches().each(ctx, c.types[0], by, func(e entry) error {
 		e.mode = "include"
 		found = append(found, e)
 		return nil

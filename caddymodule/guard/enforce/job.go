@@ -32,7 +32,7 @@ type job struct {
 }
 
 // sealed is the address of a job or file for the token.
-func (x *exchange) sealed(ctx context.Context, path string, j job) (string, error) {
+func (x exports) sealed(ctx context.Context, path string, j job) (string, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return "", err
@@ -45,10 +45,10 @@ func (x *exchange) sealed(ctx context.Context, path string, j job) (string, erro
 }
 
 // bindingOf keeps links apart by what they lead to.
-func (x *exchange) bindingOf(path string) string { return path + x.binding }
+func (x exports) bindingOf(path string) string { return path + x.binding }
 
 // unsealed is what a link to a job or file carries, with the kick-off that it came from. Another token's is not there.
-func (x *exchange) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {
+func (x exports) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {
 	text, err := x.Sealing.Unseal(x.r.Context(), sealed, x.bindingOf(path), jobLifetime)
 	if err != nil {
 		return j, i, notFound()
@@ -67,7 +67,7 @@ func (j job) kickOff() call {
 }
 
 // serveJob answers for the status of a job, or cancels it.
-func (x *exchange) serveJob(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+func (x exports) serveJob(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
 	j, i, err := x.unsealed(jobPath, sealed)
 	if err != nil {
 		return i, err
@@ -82,7 +82,7 @@ func (x *exchange) serveJob(w http.ResponseWriter, sealed string) (interaction.I
 }
 
 // cancelJob cancels a job, or deletes what it made.
-func (x *exchange) cancelJob(ctx context.Context, j job) (*answer, error) {
+func (x exports) cancelJob(ctx context.Context, j job) (*answer, error) {
 	a, err := x.ask(ctx, call{method: http.MethodDelete, path: j.Path, query: j.Query})
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (x *exchange) cancelJob(ctx context.Context, j job) (*answer, error) {
 }
 
 // jobStatus asks how far a job has come.
-func (x *exchange) jobStatus(ctx context.Context, j job) (*answer, error) {
+func (x exports) jobStatus(ctx context.Context, j job) (*answer, error) {
 	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 		return nil, notFound()
 	}
@@ -151,7 +151,7 @@ var errManifest = errors.New("end of an export that cannot be judged")
 
 // manifest writes the end of an export anew, with links of ours. What it does not know is left out. Files of deleted
 // resources name those of any type.
-func (x *exchange) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
+func (x exports) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, withheld(fmt.Errorf("%w: %w", errManifest, err))
@@ -179,7 +179,7 @@ func (x *exchange) manifest(ctx context.Context, j job, text []byte) ([]byte, er
 }
 
 // sealFile seals a file's address.
-func (x *exchange) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
+func (x exports) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
 	if j.Path, j.Query, err = below(j.Base, file.URL); err != nil {
 		return err
 	}

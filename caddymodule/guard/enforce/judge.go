@@ -12,8 +12,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
+// judging says what the token's rights and the site's rules make of requests and resources.
+type judging struct {
+	*backend
+	rights    *access.Rights
+	known     map[known]bool   // resources that were looked up for others: are they covered?
+	promised  map[known]bool   // as known, of what the transaction will write
+	judgement policy.Judgement // by the site's rules, of the call that is being answered
+}
+
 // parse reads a resource of an answer.
-func (x *exchange) parse(text []byte) (resource.Resource, error) {
+func (x *judging) parse(text []byte) (resource.Resource, error) {
 	res, err := resource.Parse(text, x.BaseURL)
 	if err != nil {
 		return res, withheld(err)
@@ -22,7 +31,7 @@ func (x *exchange) parse(text []byte) (resource.Resource, error) {
 }
 
 // covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
-func (x *exchange) covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
+func (x *judging) covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
 	if effect := x.ruled(ctx, res); effect != "" {
 		return effect == policy.Allow, nil
 	}
@@ -36,7 +45,7 @@ func (x *exchange) covered(ctx context.Context, res resource.Resource, grants []
 }
 
 // holds reports whether a verdict holds, after looking up what it needs.
-func (x *exchange) holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
+func (x *judging) holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
 	if !v.Covered {
 		return false, nil
 	}
@@ -51,7 +60,7 @@ func (x *exchange) holds(ctx context.Context, g access.Grant, v access.Verdict) 
 
 // isKnown reports whether a grant's context covers a resource on which another depends. It is not asked what that one
 // depends on in turn.
-func (x *exchange) isKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
+func (x *judging) isKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
 	key := known{of, g.Patient}
 	if ok, found := x.promised[key]; found {
 		return ok, nil

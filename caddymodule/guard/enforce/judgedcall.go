@@ -98,7 +98,7 @@ func (j *judgedCall) single(ctx context.Context, a *answer, got *bundle) (*answe
 		if res.Type == "Parameters" || res.Type == "OperationOutcome" || res.Type == "Bundle" {
 			return nil, withheld(errOperationAnswer)
 		}
-		ok, err := j.x.covered(ctx, res, j.x.answerGrants(j.op, res.Type))
+		ok, err := j.x.covered(ctx, res, j.x.operations().answerGrants(j.op, res.Type))
 		if err == nil && !ok {
 			err = notFound()
 		}
@@ -124,7 +124,7 @@ func (j *judgedCall) kept(ctx context.Context, got *bundle) ([]entry, error) {
 		if e.parsed, err = j.x.parse(e.resource); err != nil {
 			return nil, err
 		}
-		ok, err := j.x.covered(ctx, e.parsed, j.x.answerGrants(j.op, e.parsed.Type))
+		ok, err := j.x.covered(ctx, e.parsed, j.x.operations().answerGrants(j.op, e.parsed.Type))
 		switch {
 		case err != nil:
 			return nil, err

@@ -35,7 +35,7 @@ var knownOperations = map[string]operationRules{
 }
 
 // judgedOperation answers an operation by those resources of its answer that are covered, from a position on.
-func (x *exchange) judgedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
+func (x operations) judgedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
 	grants := x.rights.For(i.Type, op.Permission)
 	if len(grants) == 0 {
 		return nil, x.refusedOperation(op, i)
@@ -45,7 +45,7 @@ func (x *exchange) judgedOperation(ctx context.Context, c call, i interaction.In
 			return nil, err
 		}
 	}
-	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, complete: slices.ContainsFunc(grants, isOverAll)}
+	j := &judgedCall{x: x.exchange, c: c, op: op, count: math.MaxInt, complete: slices.ContainsFunc(grants, isOverAll)}
 	rules, ok := knownOperations[op.Name]
 	if !ok {
 		return j.answer(ctx, operationCall(c), slices.DeleteFunc(slices.Clone(i.Parameters), isForm), at)
@@ -72,12 +72,12 @@ func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.
 
 // answerKnown answers an operation that has rules. It is called by GET, with the parameters that were judged.
 func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at place) (*answer, error) {
-	whole := j.x.isOverType(j.op, i.Type)
+	whole := j.x.operations().isOverType(j.op, i.Type)
 	switch {
 	case !rules.onInstance && i.ID != "":
 		return nil, notFound()
 	case rules.onInstance && i.ID == "" && !whole:
-		return nil, j.x.refusedWhole(j.op, i)
+		return nil, j.x.operations().refusedWhole(j.op, i)
 	}
 	parameters, err := operationParameters(j.c, i)
 	if err != nil {
@@ -99,7 +99,7 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 }
 
 // operationPage answers a link to a page of an operation's answer. All is judged again.
-func (x *exchange) operationPage(ctx context.Context, c call, i interaction.Interaction, at position) (*answer, error) {
+func (x operations) operationPage(ctx context.Context, c call, i interaction.Interaction, at position) (*answer, error) {
 	op, ok := x.Operations.find(i)
 	switch {
 	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:

@@ -53,8 +53,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	if !acceptsJSON(r.Header.Get("Accept"), parameters) {
 		return next.ServeHTTP(w, r)
 	}
-	limits := Limits{Answer: m.Limit}.orDefaults()
-	x := &exchange{Enforcer: &Enforcer{Base: m.Base}, limits: limits, next: next, r: r}
+	x := newBackend(&Enforcer{Base: m.Base, Limits: Limits{Answer: m.Limit}}, next, r)
 	a, err := x.ask(r.Context(), get("metadata", r.URL.RawQuery))
 	if err != nil {
 		return err

@@ -15,14 +15,14 @@ import (
 const maxTypes = 16
 
 // newSearch plans a search.
-func (x *exchange) newSearch(ctx context.Context, c call, i interaction.Interaction) (*search, error) {
-	s := &search{x: x, c: c, i: i}
+func (x searches) newSearch(ctx context.Context, c call, i interaction.Interaction) (*search, error) {
+	s := &search{x: x.exchange, c: c, i: i}
 	var err error
 	if s.branches, err = x.planned(i); err != nil {
 		return nil, err
 	}
 	s.ruled = x.judgement.MayDeny() || slices.ContainsFunc(s.branches, branch.isByRule)
-	rules := searchRules{x: x, s: s, resourceType: i.Type, trust: x.trust(s)}
+	rules := searchRules{x: x.exchange, s: s, resourceType: i.Type, trust: x.trust(s)}
 	if err := rules.apply(ctx, i.Parameters); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ const (
 )
 
 // trust is how much of a search is left to the FHIR server.
-func (x *exchange) trust(s *search) trust {
+func (x searches) trust(s *search) trust {
 	switch {
 	case s.ruled:
 		return bound
@@ -56,7 +56,7 @@ func (x *exchange) trust(s *search) trust {
 }
 
 // planned are the branches of a search.
-func (x *exchange) planned(i interaction.Interaction) ([]branch, error) {
+func (x searches) planned(i interaction.Interaction) ([]branch, error) {
 	switch {
 	case i.Kind == interaction.CompartmentSearch:
 		return x.plannedInCompartment(i)
@@ -69,7 +69,7 @@ func (x *exchange) planned(i interaction.Interaction) ([]branch, error) {
 }
 
 // plannedFor are the branches for types. A type without a scope is left out among others, and refused alone.
-func (x *exchange) plannedFor(i interaction.Interaction, types []string) ([]branch, error) {
+func (x searches) plannedFor(i interaction.Interaction, types []string) ([]branch, error) {
 	var all []branch
 	for _, t := range types {
 		all = append(all, x.branches(t)...)
@@ -81,7 +81,7 @@ func (x *exchange) plannedFor(i interaction.Interaction, types []string) ([]bran
 }
 
 // plannedForMany are the branches for the types that _type names, or else the scopes.
-func (x *exchange) plannedForMany(i interaction.Interaction) ([]branch, error) {
+func (x searches) plannedForMany(i interaction.Interaction) ([]branch, error) {
 	types, err := typesOf(i.Parameters)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func typesOf(parameters []smart.Parameter) ([]string, error) {
 
 // plannedInCompartment are the branches of a search in a compartment: the FHIR server's own search of it where there
 // is one, else one search for each parameter by which resources are in it.
-func (x *exchange) plannedInCompartment(i interaction.Interaction) ([]branch, error) {
+func (x searches) plannedInCompartment(i interaction.Interaction) ([]branch, error) {
 	var all []branch
 	var err error
 	switch {
@@ -141,7 +141,7 @@ func (x *exchange) plannedInCompartment(i interaction.Interaction) ([]branch, er
 }
 
 // narrowed is a branch within a compartment.
-func (x *exchange) narrowed(b branch, to interaction.Reference) []branch {
+func (x searches) narrowed(b branch, to interaction.Reference) []branch {
 	m, ok := compartment.Members(to.Type, b.resourceType)
 	switch {
 	case to.Type == "Patient" && b.member == to.ID:

@@ -17,7 +17,7 @@ import (
 var ErrOperation = errors.New("operation not allowed")
 
 // passesOperation reports whether an operation goes to the next handler as it is, and its answer to the client.
-func (x *exchange) passesOperation(i interaction.Interaction) bool {
+func (x operations) passesOperation(i interaction.Interaction) bool {
 	op, ok := x.Operations.find(i)
 	if !ok || op.Name == operationExport || op.changes() && x.r.Method != http.MethodPost {
 		return false
@@ -26,7 +26,7 @@ func (x *exchange) passesOperation(i interaction.Interaction) bool {
 }
 
 // isWhole reports whether one scope is about all that an operation can answer with.
-func (x *exchange) isWhole(op Operation, i interaction.Interaction) bool {
+func (x operations) isWhole(op Operation, i interaction.Interaction) bool {
 	// What is judged resource by resource may be of any type.
 	if op.Reach == PatientReach {
 		return x.rights.All()&op.Permission == op.Permission
@@ -35,12 +35,12 @@ func (x *exchange) isWhole(op Operation, i interaction.Interaction) bool {
 }
 
 // isOverType reports whether one scope is about all resources of a type, though a site's rules may be about each.
-func (x *exchange) isOverType(op Operation, resourceType string) bool {
+func (x operations) isOverType(op Operation, resourceType string) bool {
 	return slices.ContainsFunc(x.rights.For(resourceType, op.Permission), access.Grant.Whole)
 }
 
 // operation answers an operation.
-func (x *exchange) operation(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x operations) operation(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	if err := refusePaging(i.Parameters); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (x *exchange) operation(ctx context.Context, c call, i interaction.Interact
 	case op.changes() && c.method != http.MethodPost:
 		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
 	case op.Name == operationExport:
-		return x.export(ctx, c, i)
+		return x.exports().export(ctx, c, i)
 	case op.Reach == TokenReach:
 		return x.openOperation(ctx, c, op)
 	case op.Name == "$validate" && op.Reach != WholeReach:
@@ -66,7 +66,7 @@ func (x *exchange) operation(ctx context.Context, c call, i interaction.Interact
 // which it is called, or a whole type.
 //
 // A site's rules about resources, if it has some, are kept by judging it nevertheless.
-func (x *exchange) confinedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
+func (x operations) confinedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
 	onInstance := op.Reach == InstanceReach && i.ID != ""
 	whole := x.isWhole(op, i)
 	switch {
@@ -110,7 +110,7 @@ func operationCall(c call) call {
 
 // checkInstance checks that the resource on which an operation is called is covered. One that is not gets the answer
 // of one that is not there.
-func (x *exchange) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
+func (x operations) checkInstance(ctx context.Context, op Operation, i interaction.Interaction) error {
 	grants := x.rights.For(i.Type, op.Permission)
 	if len(grants) == 0 {
 		return x.refusedOperation(op, i)
@@ -119,7 +119,7 @@ func (x *exchange) checkInstance(ctx context.Context, op Operation, i interactio
 }
 
 // checkCovered asks for a resource, and checks that one of the grants covers it.
-func (x *exchange) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
+func (x operations) checkCovered(ctx context.Context, of interaction.Reference, grants []access.Grant) error {
 	a, err := x.ask(ctx, get(of.String(), ""))
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (x *exchange) checkCovered(ctx context.Context, of interaction.Reference, g
 }
 
 // refusedOperation says that no scope allows an operation.
-func (x *exchange) refusedOperation(op Operation, i interaction.Interaction) error {
+func (x operations) refusedOperation(op Operation, i interaction.Interaction) error {
 	if missing := x.rights.Missing; missing != "" {
 		return forbidden(ErrScope, "%s", missing)
 	}
@@ -150,7 +150,7 @@ func (x *exchange) refusedOperation(op Operation, i interaction.Interaction) err
 }
 
 // refusedWhole says that no scope reaches as far as an operation.
-func (x *exchange) refusedWhole(op Operation, i interaction.Interaction) error {
+func (x operations) refusedWhole(op Operation, i interaction.Interaction) error {
 	return forbidden(ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, typeOf(i), op.Permission)
 }
 
@@ -192,7 +192,7 @@ func withoutAsync(header http.Header) {
 
 // answerGrants are the grants for what an operation answers with: those that give on its type what the operation needs
 // in order to read.
-func (x *exchange) answerGrants(op Operation, resourceType string) []access.Grant {
+func (x operations) answerGrants(op Operation, resourceType string) []access.Grant {
 	p := op.Permission & readSearch
 	if p == 0 {
 		p = smart.Read

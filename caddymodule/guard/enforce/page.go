@@ -139,11 +139,11 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (interaction.
 func (x *exchange) page(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
 	switch i.Kind {
 	case interaction.InstanceHistory, interaction.TypeHistory, interaction.SystemHistory:
-		return x.historyPage(ctx, c, i, at, self)
+		return x.histories().historyPage(ctx, c, i, at, self)
 	case interaction.Operation:
-		return x.operationPage(ctx, c, i, at)
+		return x.operations().operationPage(ctx, c, i, at)
 	}
-	s, err := x.newSearch(ctx, c, i)
+	s, err := x.searches().newSearch(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (x *exchange) page(ctx context.Context, c call, i interaction.Interaction, 
 }
 
 // url is the address of a path below the FHIR base, as clients know it.
-func (x *exchange) url(path, query string) string {
+func (x *backend) url(path, query string) string {
 	base := x.BaseURL
 	if base == "" {
 		base = x.Base
@@ -175,7 +175,7 @@ func (s *search) place(next, self string, branch int, from place) (place, error)
 }
 
 // local is where a link of the FHIR server to a next page leads, which is no page that has been.
-func (x *exchange) local(next, self, asked string, from place) (place, error) {
+func (x *backend) local(next, self, asked string, from place) (place, error) {
 	to, ok := localTo(next, self, asked)
 	if !ok || to.isFirst() || to.Path == from.Path && to.Query == from.Query {
 		return place{}, withheld(errForeignLink)
@@ -230,7 +230,7 @@ func beforeType(path string) string {
 var resourceURL = regexp.MustCompile(`(?:^|/)([A-Z][A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?)$`)
 
 // localURL is the address of a resource as clients know it, whatever the FHIR server calls itself.
-func (x *exchange) localURL(address string) (string, bool) {
+func (x *backend) localURL(address string) (string, bool) {
 	address, _, _ = strings.Cut(address, "?")
 	if match := resourceURL.FindStringSubmatch(address); match != nil {
 		return x.url(match[1], ""), true
@@ -239,7 +239,7 @@ func (x *exchange) localURL(address string) (string, bool) {
 }
 
 // localize has an answer's headers name resources as clients know them.
-func (x *exchange) localize(a *answer) *answer {
+func (x *backend) localize(a *answer) *answer {
 	for _, name := range []string{"Location", "Content-Location"} {
 		if address := a.header.Get(name); address == "" {
 			continue
@@ -253,7 +253,7 @@ func (x *exchange) localize(a *answer) *answer {
 }
 
 // localizeEntries does so for a Bundle.
-func (x *exchange) localizeEntries(entries []entry) {
+func (x *backend) localizeEntries(entries []entry) {
 	for i := range entries {
 		if local, ok := x.localURL(entries[i].fullURL); ok {
 			entries[i].fullURL = local

@@ -25,12 +25,12 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 	case interaction.SystemSearch, interaction.TypeHistory, interaction.SystemHistory:
 		return x.rights.All()&smart.Search != 0
 	case interaction.Delete:
-		return x.rights.Whole(i.Type, smart.Delete|smart.Read) && x.mayExtend(x.r.Header, i)
+		return x.rights.Whole(i.Type, smart.Delete|smart.Read) && x.writes().mayExtend(x.r.Header, i)
 	case interaction.Create, interaction.Update, interaction.Patch:
 		// The body may hold conditional references, which are searches of any type.
-		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0 && x.mayExtend(x.r.Header, i)
+		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0 && x.writes().mayExtend(x.r.Header, i)
 	case interaction.Operation:
-		return x.passesOperation(i)
+		return x.operations().passesOperation(i)
 	case interaction.Capabilities:
 		return true
 	}

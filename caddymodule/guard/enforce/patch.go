@@ -20,7 +20,7 @@ const typeJSONPatch = "application/json-patch+json"
 
 // patch answers a patch, conditional or not. A JSON Patch is applied here, and goes on as the update that it comes to,
 // so that there is one reading of it. A FHIRPath Patch goes on as it is, if it is plain what it changes.
-func (x *exchange) patch(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x writes) patch(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err

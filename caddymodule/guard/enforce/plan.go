@@ -41,7 +41,7 @@ func (b branch) path() string {
 }
 
 // branches are the searches for a type that together find what the rights cover, and nothing else.
-func (x *exchange) branches(resourceType string) []branch {
+func (x searches) branches(resourceType string) []branch {
 	if x.rights.Whole(resourceType, smart.Search) {
 		grants := slices.DeleteFunc(x.rights.For(resourceType, smart.Search), func(g access.Grant) bool { return !g.Whole() })
 		return []branch{{resourceType: resourceType, grants: grants}}
@@ -57,7 +57,7 @@ func (x *exchange) branches(resourceType string) []branch {
 }
 
 // confined are the searches that confine a type to a grant's context.
-func (x *exchange) confined(resourceType string, g access.Grant) []branch {
+func (x searches) confined(resourceType string, g access.Grant) []branch {
 	plain := branch{resourceType: resourceType, grants: []access.Grant{g}}
 	if g.Patient == "" {
 		return []branch{plain}

@@ -25,7 +25,7 @@ type Policies struct {
 }
 
 // judge is what the rules say of a call. Capabilities are public, and asked for without a token.
-func (x *exchange) judge(ctx context.Context, c call, i interaction.Interaction) policy.Judgement {
+func (x *judging) judge(ctx context.Context, c call, i interaction.Interaction) policy.Judgement {
 	if x.Policies.Rules == nil || i.Kind == interaction.Capabilities {
 		return policy.Judgement{}
 	}
@@ -45,7 +45,7 @@ func (x *exchange) judge(ctx context.Context, c call, i interaction.Interaction)
 
 // leavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
 // let pass. The form of a search has parameters that the rules must see, and is not read yet.
-func (x *exchange) leavesPassing(c call, i interaction.Interaction) bool {
+func (x *judging) leavesPassing(c call, i interaction.Interaction) bool {
 	if x.Policies.Rules == nil {
 		return true
 	}
@@ -77,7 +77,7 @@ func (x *exchange) underPolicies(ctx context.Context, c call, i interaction.Inte
 }
 
 // report reports a rule that failed.
-func (x *exchange) report(d policy.Decision) {
+func (x *judging) report(d policy.Decision) {
 	if d.Err != nil && x.Policies.Failed != nil {
 		x.Policies.Failed(x.r, d.Err)
 	}
@@ -97,7 +97,7 @@ func allowed(j policy.Judgement, i interaction.Interaction) access.Grant {
 }
 
 // ruled is what the rules say of a resource, in the call that is being answered.
-func (x *exchange) ruled(ctx context.Context, res resource.Resource) policy.Effect {
+func (x *judging) ruled(ctx context.Context, res resource.Resource) policy.Effect {
 	d := x.judgement.Resource(ctx, res)
 	x.report(d)
 	return d.Effect

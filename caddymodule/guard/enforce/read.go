@@ -52,7 +52,7 @@ func notRead(a *answer) error {
 }
 
 // refused says that no scope allows the interaction.
-func (x *exchange) refused(i interaction.Interaction) error {
+func (x *judging) refused(i interaction.Interaction) error {
 	of := i.Type
 	if of == "" || of == smart.AnyType {
 		of = "all types"

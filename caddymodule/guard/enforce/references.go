@@ -49,7 +49,7 @@ func references(text []byte) ([]string, error) {
 
 // checkConditional refuses references that are searches (R4 http.html#trules), outside of transactions too, where some
 // servers resolve them: only who may search all resources of a type learns no more by them.
-func (x *exchange) checkConditional(text []byte) error {
+func (x writes) checkConditional(text []byte) error {
 	all, err := references(text)
 	if err != nil {
 		return invalid(err, "The body is no resource in JSON that has one reading.")
@@ -63,7 +63,7 @@ func (x *exchange) checkConditional(text []byte) error {
 }
 
 // checkSearching refuses one reference that is a search.
-func (x *exchange) checkSearching(literal string) error {
+func (x writes) checkSearching(literal string) error {
 	path, criteria, searches := strings.Cut(literal, "?")
 	if !searches || x.rights.All()&smart.Search != 0 {
 		return nil

@@ -38,7 +38,7 @@ type granted struct {
 }
 
 // search answers a search by type, in a compartment, or of the system.
-func (x *exchange) search(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x searches) search(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	s, err := x.newSearch(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (s *search) grantsFor(resourceType string, p smart.Permission) []access.Gra
 }
 
 // bundleOf reads the answer to a search.
-func (x *exchange) bundleOf(a *answer, judged bool) (*bundle, error) {
+func (x *judging) bundleOf(a *answer, judged bool) (*bundle, error) {
 	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
 		return nil, failed(a)
 	}

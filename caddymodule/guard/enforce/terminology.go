@@ -4,14 +4,14 @@ import "context"
 
 // isOpen reports whether the token may call an operation for which any valid one will do. Operations on terminology
 // take one of the scopes that the site has set for them.
-func (x *exchange) isOpen(op Operation) bool {
+func (x operations) isOpen(op Operation) bool {
 	defaults := defaultOperations[op.Name]
 	isTerminology := len(defaults) > 0 && defaults[0].Reach == TokenReach
 	return !isTerminology || len(x.ExpandScopes) == 0 || x.rights.HasOne(x.ExpandScopes)
 }
 
 // openOperation answers an operation that needs no more than a token, as an entry of a batch.
-func (x *exchange) openOperation(ctx context.Context, c call, op Operation) (*answer, error) {
+func (x operations) openOperation(ctx context.Context, c call, op Operation) (*answer, error) {
 	if !x.isOpen(op) {
 		return nil, forbidden(ErrScope, "The token has none of the scopes that %s takes here.", op.Name)
 	}

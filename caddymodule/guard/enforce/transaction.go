@@ -35,8 +35,8 @@ type part struct {
 }
 
 // transaction answers a transaction. Any entry that is refused has it refused as a whole.
-func (x *exchange) transaction(ctx context.Context, s *submission) (*answer, error) {
-	t := &transaction{exchange: x, names: map[string]*part{}}
+func (x bundles) transaction(ctx context.Context, s *submission) (*answer, error) {
+	t := &transaction{exchange: x.exchange, names: map[string]*part{}}
 	if err := t.readAll(s); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t.begin(p.i)
+	t.bundles().begin(p.i)
 	var err error
 	switch {
 	case p.isWrite():
@@ -133,11 +133,11 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 		err = t.judgeRead(ctx, p)
 	default:
 		_, err = t.underPolicies(ctx, p.c, p.i, func() (*answer, error) {
-			_, err := t.newSearch(ctx, p.c, p.i)
+			_, err := t.searches().newSearch(ctx, p.c, p.i)
 			return nil, err
 		})
 	}
-	t.decided(p.i, err)
+	t.bundles().decided(p.i, err)
 	return err
 }
 

@@ -29,7 +29,7 @@ func (t *transaction) send(ctx context.Context) ([]entry, error) {
 	if first == nil {
 		return nil, nil
 	}
-	t.begin(interaction.Interaction{Kind: interaction.Bundle})
+	t.bundles().begin(interaction.Interaction{Kind: interaction.Bundle})
 	header := http.Header{"Content-Type": {typeJSON}}
 	if prefer := first.sent.header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
@@ -89,7 +89,7 @@ func (t *transaction) respond(ctx context.Context, answers []entry) (*answer, er
 		case p.instead != nil:
 			e = entryOf(p.instead, nil)
 		default:
-			e = entryOf(t.entryAnswer(ctx, &p.submitted, size))
+			e = entryOf(t.bundles().entryAnswer(ctx, &p.submitted, size))
 		}
 		size += int64(len(e.resource) + len(e.response))
 		out.entries = append(out.entries, e)

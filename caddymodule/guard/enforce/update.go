@@ -13,7 +13,7 @@ import (
 
 // update answers an update, conditional or not. Under scopes that are not about all of the type, one grant must cover
 // the resource as it is, and as it will be.
-func (x *exchange) update(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x writes) update(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 
 // validate answers $validate for a resource that the client could write: by create or by update, either will do. What
 // is wrong with it may be that something it refers to is not there, so that is judged as of a write.
-func (x *exchange) validate(ctx context.Context, c call, i interaction.Interaction, op Operation) (*answer, error) {
+func (x operations) validate(ctx context.Context, c call, i interaction.Interaction, op Operation) (*answer, error) {
 	text, err := validated(c, i)
 	if err != nil {
 		return nil, err
@@ -30,10 +30,10 @@ func (x *exchange) validate(ctx context.Context, c call, i interaction.Interacti
 			return nil, err
 		}
 	}
-	if err := x.checkConditional(text); err != nil {
+	if err := x.writes().checkConditional(text); err != nil {
 		return nil, err
 	}
-	w := &write{exchange: x, i: interaction.Interaction{Type: res.Type}, grants: grants}
+	w := &write{exchange: x.exchange, i: interaction.Interaction{Type: res.Type}, grants: grants}
 	if err := w.permit(ctx, nil, &version{Resource: res, text: text}); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func validated(c call, i interaction.Interaction) ([]byte, error) {
 }
 
 // validation is the answer to $validate, which is an OperationOutcome whether or not the resource is valid.
-func (x *exchange) validation(a *answer) (*answer, error) {
+func (x operations) validation(a *answer) (*answer, error) {
 	if a.status/100 == 5 || !a.succeeded() && a.status != http.StatusBadRequest &&
 		a.status != http.StatusPreconditionFailed && a.status != http.StatusUnprocessableEntity {
 		return nil, failedOperation(a)

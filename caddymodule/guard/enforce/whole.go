@@ -11,7 +11,7 @@ import (
 
 // passesWhole reports whether a batch or transaction needs no judging: each entry is a request that would pass, and
 // whose answer is no Bundle, the links in which would have to be sealed.
-func (x *exchange) passesWhole(s *submission) bool {
+func (x bundles) passesWhole(s *submission) bool {
 	for n := range s.entries {
 		if c, i, err := s.entries[n].call(); err != nil || !isSingle(i) || !x.passes(i) || !x.leavesPassing(c, i) {
 			return false
@@ -43,7 +43,7 @@ func (s *submission) areDistinct() bool {
 
 // sendWhole has the FHIR server answer a Bundle that needs no judging. It is written anew all the same, so that the
 // server gets what was read here.
-func (x *exchange) sendWhole(ctx context.Context, s *submission) (*answer, error) {
+func (x bundles) sendWhole(ctx context.Context, s *submission) (*answer, error) {
 	b := &bundle{kind: s.kind, total: -1}
 	for n := range s.entries {
 		e := &s.entries[n]
@@ -91,7 +91,7 @@ func requestOf(c call) []byte {
 }
 
 // localizeResponses has an answered Bundle name resources as clients know them.
-func (x *exchange) localizeResponses(a *answer) (*answer, error) {
+func (x *backend) localizeResponses(a *answer) (*answer, error) {
 	b, err := parseBundle(a.body)
 	if err != nil {
 		return nil, withheld(err)

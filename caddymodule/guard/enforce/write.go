@@ -30,9 +30,9 @@ type write struct {
 }
 
 // newWrite refuses what no scope permits whatever the resource is.
-func (x *exchange) newWrite(ctx context.Context, c call, i interaction.Interaction) (*write, error) {
+func (x writes) newWrite(ctx context.Context, c call, i interaction.Interaction) (*write, error) {
 	p := i.Permission() &^ smart.Search
-	w := &write{exchange: x, c: c, i: i, grants: x.rights.For(i.Type, p), whole: x.rights.Whole(i.Type, p)}
+	w := &write{exchange: x.exchange, c: c, i: i, grants: x.rights.For(i.Type, p), whole: x.rights.Whole(i.Type, p)}
 	switch {
 	case len(w.grants) == 0:
 		return nil, x.refused(i)
@@ -54,7 +54,7 @@ func (x *exchange) newWrite(ctx context.Context, c call, i interaction.Interacti
 // extra is what the request asks for beyond the one resource, and what no scope allows. Empty if nothing.
 func (w *write) extra() string {
 	switch {
-	case !w.mayExtend(w.c.header, w.i):
+	case !w.writes().mayExtend(w.c.header, w.i):
 		return "A write of other resources along with the one named (_cascade, X-Cascade, X-Provenance)"
 	case !w.whole && !w.isConditional() && len(w.i.Criteria()) > 0:
 		return "The parameter " + strconv.Quote(w.i.Criteria()[0].Name)
@@ -64,7 +64,7 @@ func (w *write) extra() string {
 
 // mayExtend reports whether the scopes allow all resources that a write may reach beside the one that it names: those
 // that refer to a deleted one, on HAPI's servers, and a Provenance (R4 provenance.html#header).
-func (x *exchange) mayExtend(header http.Header, i interaction.Interaction) bool {
+func (x writes) mayExtend(header http.Header, i interaction.Interaction) bool {
 	all := x.rights.All()
 	if header.Get("X-Provenance") != "" && (all&smart.Search == 0 || !x.rights.Whole("Provenance", smart.Create)) {
 		return false
@@ -95,7 +95,7 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	case res.Type != w.i.Type:
 		return nil, invalid(errBody, "The resource is not of the type in the path.")
 	}
-	return &version{Resource: res, text: text}, w.checkConditional(text)
+	return &version{Resource: res, text: text}, w.writes().checkConditional(text)
 }
 
 // errAbsent says that a resource is not there. Clients are told no more than by ErrOutside.
