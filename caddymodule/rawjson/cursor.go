@@ -8,7 +8,7 @@ const MaxDepth = 64
 // Cursor reads the values of a JSON text one after the other. An error is final: whatever is called after it fails too,
 // even if a caller in between passed the error over. So no part of a text is ever taken for another.
 type Cursor struct {
-	text  []byte
+	source
 	at    int
 	depth int
 	err   error
@@ -17,8 +17,11 @@ type Cursor struct {
 	allowsDuplicates bool
 }
 
+// source is a text of which parts are read from an offset on. It keeps nothing of what it read.
+type source struct{ text []byte }
+
 // NewCursor returns a cursor at the start of text, which must not be changed while it is in use.
-func NewCursor(text []byte) *Cursor { return &Cursor{text: text} }
+func NewCursor(text []byte) *Cursor { return &Cursor{source: source{text}} }
 
 // AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a quarter faster. Object still
 // refuses them, in the object that it reads. AllowDuplicates returns the cursor itself.

@@ -39,9 +39,9 @@ func (e *Error) Error() string { return fmt.Sprintf("%v at byte %d", e.Err, e.Of
 func (e *Error) Unwrap() error { return e.Err }
 
 // syntaxError is returned for what is not JSON.
-func (c *Cursor) syntaxError(at int, problem string) error {
-	if at >= len(c.text) {
-		at, problem = len(c.text), "unexpected end"
+func (s *source) syntaxError(at int, problem string) error {
+	if at >= len(s.text) {
+		at, problem = len(s.text), "unexpected end"
 	}
 	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
 }

@@ -55,11 +55,11 @@ func (c *Cursor) newName(seen *nameSet, i int) (text []byte, value int, err erro
 }
 
 // colon goes over the colon behind a name.
-func (c *Cursor) colon(i int) (value int, err error) {
-	if i = c.next(i); c.peek(i) != ':' {
-		return i, c.syntaxError(i, "expected a colon")
+func (s *source) colon(i int) (value int, err error) {
+	if i = s.next(i); s.peek(i) != ':' {
+		return i, s.syntaxError(i, "expected a colon")
 	}
-	return c.next(i + 1), nil
+	return s.next(i + 1), nil
 }
 
 // remember adds a name, and reports whether it is new.

@@ -1,44 +1,44 @@
 package rawjson
 
 // numberEnd checks the number at i, and returns where it ends.
-func (c *Cursor) numberEnd(i int) (int, error) {
-	if c.peek(i) == '-' {
+func (s *source) numberEnd(i int) (int, error) {
+	if s.peek(i) == '-' {
 		i++
 	}
-	end, err := c.digitsEnd(i)
+	end, err := s.digitsEnd(i)
 	if err != nil {
 		return end, err
 	}
-	if c.text[i] == '0' && end > i+1 {
-		return i, c.syntaxError(i, "leading zero in a number")
+	if s.text[i] == '0' && end > i+1 {
+		return i, s.syntaxError(i, "leading zero in a number")
 	}
-	if c.peek(end) == '.' {
-		if end, err = c.digitsEnd(end + 1); err != nil {
+	if s.peek(end) == '.' {
+		if end, err = s.digitsEnd(end + 1); err != nil {
 			return end, err
 		}
 	}
-	return c.exponentEnd(end)
+	return s.exponentEnd(end)
 }
 
-func (c *Cursor) exponentEnd(i int) (int, error) {
-	if c.peek(i)|0x20 != 'e' {
+func (s *source) exponentEnd(i int) (int, error) {
+	if s.peek(i)|0x20 != 'e' {
 		return i, nil
 	}
 	i++
-	if b := c.peek(i); b == '+' || b == '-' {
+	if b := s.peek(i); b == '+' || b == '-' {
 		i++
 	}
-	return c.digitsEnd(i)
+	return s.digitsEnd(i)
 }
 
 // digitsEnd returns the end of the digits at i, of which there must be one at least.
-func (c *Cursor) digitsEnd(i int) (int, error) {
+func (s *source) digitsEnd(i int) (int, error) {
 	start := i
-	for i < len(c.text) && '0' <= c.text[i] && c.text[i] <= '9' {
+	for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
 		i++
 	}
 	if i == start {
-		return i, c.syntaxError(i, "expected a digit")
+		return i, s.syntaxError(i, "expected a digit")
 	}
 	return i, nil
 }

@@ -22,45 +22,45 @@ func special(w uint64) uint64 {
 }
 
 // eight returns the eight bytes at i, with 0 for those behind the end of the text.
-func (c *Cursor) eight(i int) uint64 {
-	if i+8 <= len(c.text) {
-		return binary.LittleEndian.Uint64(c.text[i:])
+func (s *source) eight(i int) uint64 {
+	if i+8 <= len(s.text) {
+		return binary.LittleEndian.Uint64(s.text[i:])
 	}
 	var last [8]byte
-	copy(last[:], c.text[i:])
+	copy(last[:], s.text[i:])
 	return binary.LittleEndian.Uint64(last[:])
 }
 
 // stringEnd checks the string whose first character is at i. It returns what is behind the quotation mark that ends it,
 // and whether it has escapes.
-func (c *Cursor) stringEnd(i int) (end int, escapes bool, err error) {
+func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)
 	for {
 		var read uint64
-		i, read = c.plainEnd(i)
+		i, read = s.plainEnd(i)
 		all |= read
-		switch c.peek(i) {
+		switch s.peek(i) {
 		case '"':
-			if all&highs != 0 && !utf8.Valid(c.text[start:i]) {
-				return i, escapes, c.syntaxError(start, "string is not UTF-8")
+			if all&highs != 0 && !utf8.Valid(s.text[start:i]) {
+				return i, escapes, s.syntaxError(start, "string is not UTF-8")
 			}
 			return i + 1, escapes, nil
 		case '\\':
 			escapes = true
-			if i, err = c.escapeEnd(i + 1); err != nil {
+			if i, err = s.escapeEnd(i + 1); err != nil {
 				return i, escapes, err
 			}
 		default:
-			return i, escapes, c.syntaxError(i, "control character in a string")
+			return i, escapes, s.syntaxError(i, "control character in a string")
 		}
 	}
 }
 
 // plainEnd finds the next byte that is special in a string. It also returns the bytes before that, ORed: where none of
 // them has its highest bit set, they are ASCII.
-func (c *Cursor) plainEnd(i int) (end int, all uint64) {
+func (s *source) plainEnd(i int) (end int, all uint64) {
 	for {
-		w := c.eight(i)
+		w := s.eight(i)
 		if found := special(w); found != 0 {
 			before := bits.TrailingZeros64(found) &^ 7
 			return i + before/8, all | w&(1<<before-1)

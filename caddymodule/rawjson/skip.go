@@ -76,63 +76,63 @@ func (c *Cursor) skipArray(i int) (int, error) {
 }
 
 // open goes on behind an opening bracket: behind the closing one, if that is next, or to what is first in between.
-func (c *Cursor) open(i int, closing byte) (at int, more bool) {
-	i = c.next(i)
-	if c.peek(i) == closing {
+func (s *source) open(i int, closing byte) (at int, more bool) {
+	i = s.next(i)
+	if s.peek(i) == closing {
 		return i + 1, false
 	}
 	return i, true
 }
 
 // separate goes on behind a value: behind the closing bracket, or to what follows the comma.
-func (c *Cursor) separate(i int, closing byte) (at int, more bool, err error) {
-	i = c.next(i)
-	switch c.peek(i) {
+func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
+	i = s.next(i)
+	switch s.peek(i) {
 	case ',':
-		return c.next(i + 1), true, nil
+		return s.next(i + 1), true, nil
 	case closing:
 		return i + 1, false, nil
 	default:
-		return i, false, c.syntaxError(i, "expected a comma or "+string(closing))
+		return i, false, s.syntaxError(i, "expected a comma or "+string(closing))
 	}
 }
 
 // word checks that a literal is at i.
-func (c *Cursor) word(i int, literal string) (int, error) {
+func (s *source) word(i int, literal string) (int, error) {
 	end := i + len(literal)
-	if end > len(c.text) || string(c.text[i:end]) != literal {
-		return i, c.syntaxError(i, "expected a value")
+	if end > len(s.text) || string(s.text[i:end]) != literal {
+		return i, s.syntaxError(i, "expected a value")
 	}
 	return end, nil
 }
 
 // peek returns the byte at i, or 0 behind the end of the text, where JSON never has one.
-func (c *Cursor) peek(i int) byte {
-	if i < len(c.text) {
-		return c.text[i]
+func (s *source) peek(i int) byte {
+	if i < len(s.text) {
+		return s.text[i]
 	}
 	return 0
 }
 
 // next goes over white space.
-func (c *Cursor) next(i int) int {
-	if i < len(c.text) && c.text[i] > ' ' {
+func (s *source) next(i int) int {
+	if i < len(s.text) && s.text[i] > ' ' {
 		return i
 	}
-	return c.behindSpace(i)
+	return s.behindSpace(i)
 }
 
 // behindSpace is next where there is white space. Indentation is long, so it goes over eight spaces at a time.
-func (c *Cursor) behindSpace(i int) int {
+func (s *source) behindSpace(i int) int {
 	for ; ; i++ {
-		for w := c.eight(i); ; w = c.eight(i) {
+		for w := s.eight(i); ; w = s.eight(i) {
 			if w != spaces {
 				i += bits.TrailingZeros64(w^spaces) / 8
 				break
 			}
 			i += 8
 		}
-		if b := c.peek(i); b != '\n' && b != '\r' && b != '\t' {
+		if b := s.peek(i); b != '\n' && b != '\r' && b != '\t' {
 			return i
 		}
 	}
