@@ -14,10 +14,10 @@ import (
 var errSeveral = errors.New("several resources match the criteria")
 
 // isConditional reports whether the resource is the one that matches criteria.
-func (w *write) isConditional() bool { return w.i.Permission()&smart.Search != 0 }
+func (w conditionals) isConditional() bool { return w.i.Permission()&smart.Search != 0 }
 
 // plan plans the search that the criteria of a conditional write are.
-func (w *write) plan(ctx context.Context) error {
+func (w conditionals) plan(ctx context.Context) error {
 	criteria := slices.DeleteFunc(w.i.Criteria(), isCascade)
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: w.i.Type, Parameters: criteria}
 	s, err := w.searches().newSearch(ctx, get(w.i.Type, ""), i)
@@ -30,13 +30,13 @@ func (w *write) plan(ctx context.Context) error {
 
 // isForwarded reports whether the FHIR server does by itself what the client asks for: the scopes are about all that it
 // may find and change.
-func (w *write) isForwarded() bool {
+func (w conditionals) isForwarded() bool {
 	return w.whole && (!w.isConditional() || !w.criteria.nothing && w.rights.Whole(w.i.Type, smart.Search))
 }
 
 // forwardedCriteria are the query and the header that bring the FHIR server the criteria, as the rules for searches have
 // left them.
-func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
+func (w conditionals) forwardedCriteria() (query string, ifNoneExist []string) {
 	switch {
 	case !w.isConditional():
 		return w.c.query, nil
@@ -49,7 +49,7 @@ func (w *write) forwardedCriteria() (query string, ifNoneExist []string) {
 
 // match is the id of the resource that matches the criteria, among those that the client may find; empty if there is
 // none. Several are refused.
-func (w *write) match(ctx context.Context) (string, error) {
+func (w conditionals) match(ctx context.Context) (string, error) {
 	s := w.criteria
 	s.judged, s.count = true, 2
 	var found []entry
@@ -74,7 +74,7 @@ func (w *write) match(ctx context.Context) (string, error) {
 }
 
 // resolve makes a write of what matches the criteria one by id.
-func (w *write) resolve(ctx context.Context) error {
+func (w conditionals) resolve(ctx context.Context) error {
 	if !w.isConditional() {
 		return nil
 	}

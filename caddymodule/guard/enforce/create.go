@@ -18,7 +18,7 @@ func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (
 	if err != nil {
 		return nil, err
 	}
-	if w.isForwarded() {
+	if w.conditionals().isForwarded() {
 		return w.forward(ctx)
 	}
 	body, err := rawjson.Without(after.text, "id")
@@ -31,8 +31,8 @@ func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (
 	if err := w.permit(ctx, nil, after); err != nil {
 		return nil, err
 	}
-	if w.isConditional() {
-		id, err := w.match(ctx)
+	if w.conditionals().isConditional() {
+		id, err := w.conditionals().match(ctx)
 		if err != nil || id != "" {
 			return w.found(ctx, id, err)
 		}

@@ -18,10 +18,10 @@ func (x writes) delete(ctx context.Context, c call, i interaction.Interaction) (
 	switch {
 	case err != nil:
 		return nil, err
-	case w.isForwarded():
+	case w.conditionals().isForwarded():
 		return w.forward(ctx)
 	}
-	if err := w.resolve(ctx); err != nil {
+	if err := w.conditionals().resolve(ctx); err != nil {
 		return nil, err
 	}
 	before, err := w.current(ctx)

@@ -27,7 +27,7 @@ var (
 // checkFHIRPathPatch refuses a FHIRPath Patch (R4 fhirpatch.html) that could change to whom a resource belongs or what a
 // scope is about, or that could refer to another resource, or fail depending on what the client may not read. It is
 // not applied here, so anything but plain paths is refused too.
-func (w *write) checkFHIRPathPatch(text []byte) error {
+func (w patches) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
 		return invalid(err, "The patch is no JSON that has one reading.")
 	}
@@ -57,7 +57,7 @@ func (x writes) checkSearchingText(said string) error {
 }
 
 // isPlain reports whether an operation changes an element at a plain path, other than those that stay as they are.
-func (w *write) isPlain(operation any) bool {
+func (w patches) isPlain(operation any) bool {
 	parts, ok := partsOf(operation)
 	path, isString := parts["path"].(string)
 	match := plainPath.FindStringSubmatch(path)
@@ -119,7 +119,7 @@ func hasReference(value any) bool {
 }
 
 // isFree reports whether an element may be changed without the resource being judged again.
-func (w *write) isFree(elements []string) bool {
+func (w patches) isFree(elements []string) bool {
 	first, _, _ := strings.Cut(elements[0], "[")
 	return !slices.Contains(elements, "reference") &&
 		!slices.ContainsFunc(w.fixed(), func(name string) bool { return isSameElement(first, name) })
@@ -135,7 +135,7 @@ func isSameElement(a, b string) bool {
 }
 
 // fixed are the elements by which the resource is judged.
-func (w *write) fixed() []string {
+func (w patches) fixed() []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.Patient(w.i.Type)
 	for _, g := range w.grants {
@@ -153,7 +153,7 @@ func (w *write) fixed() []string {
 }
 
 // forwardPatch has the FHIR server apply the client's patch to the version that was judged.
-func (w *write) forwardPatch(ctx context.Context, before *version) (*answer, error) {
+func (w patches) forwardPatch(ctx context.Context, before *version) (*answer, error) {
 	if err := w.permit(ctx, before, nil); err != nil {
 		return nil, err
 	}

@@ -25,11 +25,11 @@ func (x writes) patch(ctx context.Context, c call, i interaction.Interaction) (*
 	if err != nil {
 		return nil, err
 	}
-	apply, err := w.patching()
+	apply, err := w.patches().patching()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.resolve(ctx); err != nil {
+	if err := w.conditionals().resolve(ctx); err != nil {
 		return nil, err
 	}
 	before, err := w.current(ctx)
@@ -40,7 +40,7 @@ func (x writes) patch(ctx context.Context, c call, i interaction.Interaction) (*
 }
 
 // patching is how a patch of its media type is applied.
-func (w *write) patching() (func(context.Context, *version) (*answer, error), error) {
+func (w patches) patching() (func(context.Context, *version) (*answer, error), error) {
 	switch media, _, _ := mime.ParseMediaType(w.c.header.Get("Content-Type")); media {
 	case typeJSONPatch:
 		p, err := readPatch(w.c.body)
@@ -55,7 +55,7 @@ func (w *write) patching() (func(context.Context, *version) (*answer, error), er
 }
 
 // patchTo makes a JSON Patch the update that it comes to.
-func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*answer, error) {
+func (w patches) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*answer, error) {
 	if err := w.checkTests(ctx, before, p); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch)
 }
 
 // checkTests refuses to test what the client may not read: a patch that fails would tell.
-func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Patch) error {
+func (w patches) checkTests(ctx context.Context, before *version, p jsonpatch.Patch) error {
 	tests := false
 	for _, op := range p {
 		tests = tests || op.Kind() == "test"

@@ -90,7 +90,7 @@ func FuzzFHIRPathPatch(f *testing.F) {
 	w := &write{exchange: x, i: interaction.Interaction{Kind: interaction.Patch, Type: "Observation"}}
 	w.grants = x.rights.For("Observation", smart.Update)
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		if w.checkFHIRPathPatch(patch) != nil {
+		if w.patches().checkFHIRPathPatch(patch) != nil {
 			return
 		}
 		var p struct {

@@ -22,19 +22,19 @@ func (x writes) update(ctx context.Context, c call, i interaction.Interaction) (
 	switch {
 	case err != nil:
 		return nil, err
-	case !w.isConditional() && after.ID != i.ID:
+	case !w.conditionals().isConditional() && after.ID != i.ID:
 		return nil, invalid(errBody, "The id of the resource is not the one in the path.")
-	case w.isForwarded():
+	case w.conditionals().isForwarded():
 		return w.forward(ctx)
-	case w.isConditional():
-		return w.updateMatch(ctx, after)
+	case w.conditionals().isConditional():
+		return w.updates().updateMatch(ctx, after)
 	}
-	return w.updateTo(ctx, after)
+	return w.updates().updateTo(ctx, after)
 }
 
 // updateTo writes a version of the resource that the write names. What is refused whatever the stored version is, is
 // refused before that is asked for.
-func (w *write) updateTo(ctx context.Context, after *version) (*answer, error) {
+func (w updates) updateTo(ctx context.Context, after *version) (*answer, error) {
 	if err := w.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
@@ -52,13 +52,13 @@ func (w *write) updateTo(ctx context.Context, after *version) (*answer, error) {
 }
 
 // mayUpsert reports whether what could not be had may be created, because it is not there.
-func (w *write) mayUpsert(err error) bool {
+func (w updates) mayUpsert(err error) bool {
 	return errors.Is(err, errAbsent) && w.Upsert && w.i.Type != "Patient"
 }
 
 // upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
 // still.
-func (w *write) upsert(ctx context.Context, after *version) (*answer, error) {
+func (w updates) upsert(ctx context.Context, after *version) (*answer, error) {
 	if w.c.header.Get("If-Match") != "" {
 		return nil, notFound()
 	}
@@ -71,8 +71,8 @@ func (w *write) upsert(ctx context.Context, after *version) (*answer, error) {
 }
 
 // updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
-func (w *write) updateMatch(ctx context.Context, after *version) (*answer, error) {
-	id, err := w.match(ctx)
+func (w updates) updateMatch(ctx context.Context, after *version) (*answer, error) {
+	id, err := w.conditionals().match(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -95,7 +95,7 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*answer, error
 }
 
 // createUnmatched creates a resource of which an update found none. SMART counts that as an update.
-func (w *write) createUnmatched(ctx context.Context, after *version) (*answer, error) {
+func (w updates) createUnmatched(ctx context.Context, after *version) (*answer, error) {
 	if err := w.permit(ctx, nil, after); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (w *write) createUnmatched(ctx context.Context, after *version) (*answer, e
 }
 
 // upsertUnmatched creates one with the client's id, which must not be that of a resource that the criteria passed over.
-func (w *write) upsertUnmatched(ctx context.Context, after *version) (*answer, error) {
+func (w updates) upsertUnmatched(ctx context.Context, after *version) (*answer, error) {
 	w.i.ID = after.ID
 	if err := w.checkCovered(ctx, after); err != nil {
 		return nil, err

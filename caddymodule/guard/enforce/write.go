@@ -29,6 +29,17 @@ type write struct {
 	criteria *search // of a conditional one
 }
 
+// What a write comes to, by kinds: each has files of its own.
+type (
+	conditionals struct{ *write } // conditional.go
+	updates    struct{ *write } // update.go
+	patches    struct{ *write } // patch.go, fhirpathpatch.go
+)
+
+func (w *write) conditionals() conditionals { return conditionals{w} }
+func (w *write) updates() updates       { return updates{w} }
+func (w *write) patches() patches       { return patches{w} }
+
 // newWrite refuses what no scope permits whatever the resource is.
 func (x writes) newWrite(ctx context.Context, c call, i interaction.Interaction) (*write, error) {
 	p := i.Permission() &^ smart.Search
@@ -45,8 +56,8 @@ func (x writes) newWrite(ctx context.Context, c call, i interaction.Interaction)
 	if extra := w.extra(); extra != "" {
 		return nil, forbidden(ErrScope, "%s is not allowed under these scopes.", extra)
 	}
-	if w.isConditional() {
-		return w, w.plan(ctx)
+	if w.conditionals().isConditional() {
+		return w, w.conditionals().plan(ctx)
 	}
 	return w, nil
 }
@@ -56,7 +67,7 @@ func (w *write) extra() string {
 	switch {
 	case !w.writes().mayExtend(w.c.header, w.i):
 		return "A write of other resources along with the one named (_cascade, X-Cascade, X-Provenance)"
-	case !w.whole && !w.isConditional() && len(w.i.Criteria()) > 0:
+	case !w.whole && !w.conditionals().isConditional() && len(w.i.Criteria()) > 0:
 		return "The parameter " + strconv.Quote(w.i.Criteria()[0].Name)
 	}
 	return ""

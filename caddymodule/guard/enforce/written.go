@@ -46,7 +46,7 @@ func (w *write) headers() http.Header {
 
 // forward has the FHIR server do what the client asked for, on the condition that the client set.
 func (w *write) forward(ctx context.Context) (*answer, error) {
-	query, ifNoneExist := w.forwardedCriteria()
+	query, ifNoneExist := w.conditionals().forwardedCriteria()
 	c := w.c
 	c.header, c.query = w.headers(), query
 	if ifNoneExist != nil {
