@@ -23,12 +23,12 @@ func withToken(r *http.Request, t *guard.Token) *http.Request {
 
 // recordAccess writes what was decided about a request to the audit trail. Reads and searches that were allowed are
 // written if the site asks for them: they are as many as the requests.
-func (h *Bearer) recordAccess(r *http.Request, d enforce.Decision) {
+func (e *enforcement) recordAccess(r *http.Request, d enforce.Decision) {
 	t, _ := r.Context().Value(tokenKey{}).(*guard.Token)
-	if t == nil || !d.Refused() && !d.Changes && !h.AuditReads {
+	if t == nil || !d.Refused() && !d.Changes && !e.auditsReads {
 		return
 	}
-	h.events.Record(r.Context(), audit.Event{
+	e.events.Record(r.Context(), audit.Event{
 		Kind: audit.Access, User: t.Subject, ClientID: t.ClientID, Scope: d.Scope, Address: clientAddress(r),
 		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
 	})

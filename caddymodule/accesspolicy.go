@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -29,16 +30,16 @@ type AccessPolicy struct {
 }
 
 // newPolicies compiles the site's rules.
-func (h *Bearer) newPolicies() (enforce.Policies, error) {
-	rules := make([]policy.Rule, len(h.Policies))
-	for i, p := range h.Policies {
+func (e *Enforcement) newPolicies(logger *slog.Logger) (enforce.Policies, error) {
+	rules := make([]policy.Rule, len(e.Policies))
+	for i, p := range e.Policies {
 		rules[i] = policy.Rule{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
 	}
 	set, err := policy.Compile(rules)
 	if err != nil {
 		return enforce.Policies{}, err
 	}
-	return enforce.Policies{Rules: set, Input: policyInput, Failed: h.policyFailed}, nil
+	return enforce.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
 }
 
 // policyInput is what rules are told of a request.
@@ -54,15 +55,17 @@ func policyInput(r *http.Request) policy.Input {
 }
 
 // policyFailed logs which rule failed. Why, the error may say in words of a record, which do not belong into a log.
-func (h *Bearer) policyFailed(_ *http.Request, err error) {
-	rule, _, _ := strings.Cut(err.Error(), ":")
-	h.logger.Error("policy could not be evaluated: it denies, or allows nothing; test for members that may be missing with has() or .?", "policy", rule)
+func policyFailed(logger *slog.Logger) func(*http.Request, error) {
+	return func(_ *http.Request, err error) {
+		rule, _, _ := strings.Cut(err.Error(), ":")
+		logger.Error("policy could not be evaluated: it denies, or allows nothing; test for members that may be missing with has() or .?", "policy", rule)
+	}
 }
 
 // parsePolicy reads a rule. Syntax:
 //
 //	allow|deny [<name>] <expression>
-func (h *Bearer) parsePolicy(d *caddyfile.Dispenser) error {
+func (e *Enforcement) parsePolicy(d *caddyfile.Dispenser) error {
 	p := AccessPolicy{Effect: d.Val()}
 	p.setSource(positionOf(d))
 	first, second, err := oneOrTwo(d)
@@ -75,6 +78,6 @@ func (h *Bearer) parsePolicy(d *caddyfile.Dispenser) error {
 	if _, err := policy.Compile([]policy.Rule{{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
 		return d.WrapErr(fmt.Errorf("%s: %w", p.Effect, err))
 	}
-	h.Policies = append(h.Policies, p)
+	e.Policies = append(e.Policies, p)
 	return nil
 }

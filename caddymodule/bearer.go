@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
@@ -77,8 +76,7 @@ type Bearer struct {
 	realm    string
 	enforced *enforcement      // nil with scopes off
 	metadata *enforce.Metadata // nil with scopes off
-	events   *audit.Log
-	pooled   []string // the entries of issuerKeys that are held
+	pooled   []string          // the entries of issuerKeys that are held
 
 	logger    *slog.Logger
 	failures  *failureLog
@@ -107,9 +105,6 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	h.logger = ctx.Slogger()
 	h.failures = newFailureLog(h.logger)
-	if h.events = newEventLog(ctx); h.app != nil {
-		h.events = h.app.events
-	}
 	for _, name := range slices.Concat(h.IdentityHeaders, h.ForwardHeaders) {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err
@@ -125,7 +120,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.guard, err = h.newGuard(ctx); err != nil {
 		return err
 	}
-	if h.enforced, err = h.newEnforcement(); err != nil {
+	if h.enforced, err = h.newEnforcement(ctx); err != nil {
 		return err
 	}
 	h.metadata = h.newMetadata()

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
@@ -59,9 +61,11 @@ type Enforcement struct {
 // enforcement is the [Enforcement] in use.
 type enforcement struct {
 	*enforce.Enforcer
-	shared  access.Shared
-	baseURL string
-	rights  boundedcache.Cache[holderKey, *access.Rights]
+	shared      access.Shared
+	baseURL     string
+	events      *audit.Log
+	auditsReads bool
+	rights      boundedcache.Cache[holderKey, *access.Rights]
 }
 
 // holderKey is all that rights depend on.
@@ -73,7 +77,7 @@ const decisionHeader = "X-Guard-Decision"
 // maxRights is for how many kinds of token the rights are kept.
 const maxRights = 4096
 
-func (h *Bearer) newEnforcement() (e *enforcement, err error) {
+func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes) > 0 {
 		return nil, errScopesOff
 	}
@@ -93,18 +97,18 @@ func (h *Bearer) newEnforcement() (e *enforcement, err error) {
 			return nil, fmt.Errorf("operation: %w", err)
 		}
 	}
-	e = &enforcement{shared: access.NewShared(own)}
+	e = &enforcement{shared: access.NewShared(own), auditsReads: h.AuditReads, events: newEventLog(ctx)}
 	e.rights.MaxEntries = maxRights
 	var sealing enforce.Sealing = processSealing{}
 	if h.app != nil {
-		e.baseURL, sealing = h.app.fhirBaseURL(), h.app.keys
+		e.baseURL, e.events, sealing = h.app.fhirBaseURL(), h.app.events, h.app.keys
 	}
 	e.Enforcer = &enforce.Enforcer{
 		Base: h.FHIRBase, BaseURL: e.baseURL, Shared: e.shared, Sealing: sealing, CompartmentSearch: h.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
-		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: h.recordAccess,
+		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
 	}
-	if e.Policies, err = h.newPolicies(); err != nil {
+	if e.Policies, err = h.newPolicies(h.logger); err != nil {
 		return nil, err
 	}
 	if h.Debug {
@@ -183,23 +187,23 @@ func (e *enforcement) userOf(fhirUser string) interaction.Reference {
 }
 
 // parseEnforcement are the words of a Caddyfile for it.
-func (h *Bearer) parseEnforcement() subdirectives {
+func (e *Enforcement) parseEnforcement() subdirectives {
 	return subdirectives{
-		"scopes":             only("off", &h.ScopesOff),
-		"compartment_search": bareword(&h.CompartmentSearch),
-		"shared":             h.parseShared,
-		"operation":          h.parseOperation,
-		"expand_scope":       scopes(&h.ExpandScopes, client.CheckScope),
-		"upsert":             bareword(&h.Upsert),
-		"allow":              h.parsePolicy,
-		"deny":               h.parsePolicy,
-		"max_answer":         size(&h.MaxAnswer),
-		"audit_reads":        bareword(&h.AuditReads),
-		"debug":              bareword(&h.Debug),
+		"scopes":             only("off", &e.ScopesOff),
+		"compartment_search": bareword(&e.CompartmentSearch),
+		"shared":             e.parseShared,
+		"operation":          e.parseOperation,
+		"expand_scope":       scopes(&e.ExpandScopes, client.CheckScope),
+		"upsert":             bareword(&e.Upsert),
+		"allow":              e.parsePolicy,
+		"deny":               e.parsePolicy,
+		"max_answer":         size(&e.MaxAnswer),
+		"audit_reads":        bareword(&e.AuditReads),
+		"debug":              bareword(&e.Debug),
 	}
 }
 
-func (h *Bearer) parseShared(d *caddyfile.Dispenser) error {
+func (e *Enforcement) parseShared(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
 		return d.ArgErr()
@@ -209,22 +213,22 @@ func (h *Bearer) parseShared(d *caddyfile.Dispenser) error {
 		if err := checkShared(resourceType, rule); err != nil {
 			return d.WrapErr(err)
 		}
-		if h.Shared[resourceType] != "" {
+		if e.Shared[resourceType] != "" {
 			return d.Errf("duplicate rule for %s", resourceType)
 		}
-		if h.Shared == nil {
-			h.Shared = map[string]string{}
+		if e.Shared == nil {
+			e.Shared = map[string]string{}
 		}
-		h.Shared[resourceType] = rule
+		e.Shared[resourceType] = rule
 	}
 	return nil
 }
 
-func (h *Bearer) parseOperation(d *caddyfile.Dispenser) error {
+func (e *Enforcement) parseOperation(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if _, err := enforce.ParseOperation(args...); err != nil {
 		return d.WrapErr(fmt.Errorf("operation: %w", err))
 	}
-	h.Operations = append(h.Operations, args)
+	e.Operations = append(e.Operations, args)
 	return nil
 }
