@@ -115,7 +115,7 @@ func unzipped(body []byte) []byte {
 
 // testAttacks draws attacks and looks in each answer for what is another patient's.
 func (g *guardTest) testAttacks(t *testing.T) {
-	pairs := 6500
+	pairs := 7000
 	if *guardMore {
 		pairs *= 10
 	}
@@ -127,7 +127,11 @@ func (g *guardTest) testAttacks(t *testing.T) {
 	for kind, n := range r.faults {
 		t.Logf("%d × %s", n, kind)
 	}
-	if after := g.oracle.versions(t, g.world.Types()); !maps.Equal(before, after) {
+	after := g.oracle.versions(t, g.world.Types())
+	maps.DeleteFunc(after, func(reference, _ string) bool { // the files of exports
+		return strings.HasPrefix(reference, "Binary/") && before[reference] == ""
+	})
+	if !maps.Equal(before, after) {
 		t.Errorf("what nobody may change was changed:\n%s", differences(before, after))
 	}
 }
@@ -169,10 +173,13 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 		return
 	}
 	r.check(as, a, got)
-	if a.Victim == "" || as.tokens[a.Victim] {
-		return
+	if a.Victim != "" && as.tokens[a.Victim] {
+		a.Victim += "m" // whoever may know the id may still not know the content
 	}
 	b := a.OnAbsent()
+	if a.Victim == "" || as.tokens[a.Victim] || b.String() == a.String() {
+		return
+	}
 	absent, ok := r.send(as, b)
 	if !ok {
 		return
@@ -238,7 +245,7 @@ func resourcesIn(body []byte) []string {
 		return nil
 	}
 	var found []string
-	if r.ID != "" {
+	if r.ID != "" && (r.ResourceType != "Bundle" || r.Type == "document") { // other Bundles are answers
 		found = append(found, r.ResourceType+"/"+r.ID)
 	}
 	if r.Type != "document" {
@@ -254,6 +261,7 @@ func resourcesIn(body []byte) []string {
 
 var (
 	sealedPage = regexp.MustCompile(`_page/[A-Za-z0-9_.-]+`)
+	bundleID   = regexp.MustCompile(`^(\{"resourceType":"Bundle"),"id":"[^"]+","meta":\{"lastUpdated":"[^"]+"\}`)
 	// what differs between any two answers
 	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
 )
@@ -264,7 +272,7 @@ func toCompare(a answer, victim string) string {
 	for _, name := range passingHeaders {
 		header.Del(name)
 	}
-	text := textOf(answer{a.status, header, a.body})
+	text := textOf(answer{a.status, header, bundleID.ReplaceAll(a.body, []byte("$1"))})
 	text = sealedPage.ReplaceAllString(text, "_page/x")
 	return fmt.Sprint(a.status) + "\n" + guardattack.Absent(text, victim)
 }

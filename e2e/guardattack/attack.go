@@ -37,6 +37,9 @@ func joined(query, more string) string {
 
 // OnAbsent is the same attack on a record that nobody has. An answer that differs tells that the victim is there.
 func (a Attack) OnAbsent() Attack {
+	if a.Victim == "" {
+		return a
+	}
 	a.Path, a.Body = Absent(a.Path, a.Victim), Absent(a.Body, a.Victim)
 	headers := make([]string, len(a.Headers))
 	for i, text := range a.Headers {
@@ -87,7 +90,7 @@ func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed 
 
 // Draw is the next attack.
 func (a *Attacker) Draw() Attack {
-	kind := pick(a, a.search, a.search, a.search, a.search, a.search, a.read, a.read, a.operation, a.write, a.bundle)
+	kind := pick(a, a.search, a.search, a.search, a.search, a.aimed, a.aimed, a.read, a.read, a.operation, a.write, a.bundle)
 	return a.disguise(kind())
 }
 

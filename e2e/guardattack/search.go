@@ -30,6 +30,38 @@ func (a *Attacker) ownSearch(attack *Attack) (resourceType string) {
 	return own.Type
 }
 
+// aimed asks over a reference between a record that may be seen and a victim's what the latter is: by its content, which
+// the sender cannot know.
+func (a *Attacker) aimed() Attack {
+	seen := pick(a, a.own(), pick(a, a.World.Of(Everybody)...), a.World.Find(a.Own, "Patient.self"))
+	v := a.neighbour(seen)
+	attack := Attack{Method: http.MethodGet, Path: seen.Type + pick(a, "", "?_id="+seen.ID), Victim: v.ID}
+	by := pick(a, "identifier="+v.ID+"m", "_tag="+v.ID+"m", "identifier=http://zq.example/ids|"+v.ID+"m", "identifier="+v.ID+"m", "_id="+v.ID)
+	if !strings.Contains(seen.JSON, v.Reference()) {
+		return attack.With("_has:" + v.Type + ":" + a.referenceOf(v.Type) + ":" + by)
+	}
+	return attack.With(a.referenceOf(seen.Type) + pick(a, "", ":"+v.Type) + "." + by)
+}
+
+// neighbour is a record of others that refers to a record, or to which it refers; any if there is none.
+func (a *Attacker) neighbour(of Record) Record {
+	near := slices.DeleteFunc(slices.Clone(a.World.Records), func(r Record) bool {
+		return r.Owner == a.Own || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())
+	})
+	if len(near) == 0 {
+		return a.victim()
+	}
+	return pick(a, near...)
+}
+
+// referenceOf is a search parameter by which a type refers to others.
+func (a *Attacker) referenceOf(resourceType string) string {
+	if references := a.references(resourceType); len(references) > 0 {
+		return pick(a, references...).Name
+	}
+	return "subject"
+}
+
 // place is where a search looks.
 func (a *Attacker) place(resourceType string, v Record) Attack {
 	get := func(path string) Attack { return Attack{Method: http.MethodGet, Path: path, Victim: v.ID} }

@@ -22,7 +22,7 @@ func Tokens(text []byte) map[string]bool {
 	return found
 }
 
-// Absent is a text with a token replaced by one that no record has.
+// Absent is a text with a token replaced by one that no record has: an id with what begins with it, or content alone.
 func Absent(text, token string) string {
 	whole := regexp.MustCompile(regexp.QuoteMeta(token) + `(m?)\b`)
 	return whole.ReplaceAllString(text, token[:2]+string(Nobody)+token[3:]+"$1")
