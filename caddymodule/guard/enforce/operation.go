@@ -91,9 +91,15 @@ func (x operations) confinedOperation(ctx context.Context, c call, i interaction
 		return nil, failedOperation(a)
 	}
 	if a.isJSON() {
-		a.body, err = x.sealLinks(ctx, c, asked.path, a.body)
+		at, links, err := x.sealLinks(ctx, c, asked.path, a.body)
+		if err != nil {
+			return nil, err
+		}
+		if links != nil {
+			a.body = slices.Concat(a.body[:at.from], links, a.body[at.to:])
+		}
 	}
-	return x.localize(a), err
+	return x.localize(a), nil
 }
 
 // operationCall is a client's call of an operation, without headers that could change what is answered.

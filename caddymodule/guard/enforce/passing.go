@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -107,7 +108,7 @@ func (p *passingWriter) WriteHeader(status int) {
 	a := &answer{status: status, header: p.Header()}
 	p.x.localize(a)
 	if p.mayHold && status == http.StatusOK && a.isJSON() && p.Header().Get("Content-Encoding") == "" {
-		p.held = new(bytes.Buffer)
+		p.held = buffers.Get().(*bytes.Buffer)
 		return
 	}
 	p.ResponseWriter.WriteHeader(status)
@@ -128,12 +129,18 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 	return p.ResponseWriter.Write(b)
 }
 
-// release writes what was held, and holds no more.
-func (p *passingWriter) release(body []byte) error {
+// release writes what was held, in parts, and holds no more.
+func (p *passingWriter) release(parts ...[]byte) error {
+	held := p.held
 	p.held = nil
+	defer giveBack(held)
 	p.ResponseWriter.WriteHeader(p.status)
-	_, err := p.ResponseWriter.Write(body)
-	return err
+	for _, part := range parts {
+		if _, err := p.ResponseWriter.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // FlushError lets what passes as it comes be flushed. What is held waits.
@@ -153,41 +160,39 @@ func (p *passingWriter) flush(ctx context.Context, c call, asked string) error {
 		return nil
 	}
 	body := p.held.Bytes()
-	sealed, err := p.x.sealLinks(ctx, c, asked, body)
-	if err != nil {
+	at, links, err := p.x.sealLinks(ctx, c, asked, body)
+	switch {
+	case err != nil:
 		return err
+	case links == nil:
+		return p.release(body)
 	}
-	if !bytes.Equal(sealed, body) {
-		p.Header().Del("Content-Length")
-		p.Header().Del("Etag")
-	}
-	return p.release(sealed)
+	p.Header().Set("Content-Length", strconv.Itoa(len(body)-(at.to-at.from)+len(links)))
+	p.Header().Del("Etag")
+	return p.release(body[:at.from], links, body[at.to:])
 }
 
-// sealLinks is a Bundle with its links sealed for the token. It is the answer to a call, or a page of it, for which the
-// server was asked at another path. What is no Bundle, or has no link that can be read, stays
+// sealLinks are the links of a Bundle, sealed for the token, and where they stand in it. It is the answer to a call, or a
+// page of it, for which the server was asked at another path. What is no Bundle, or has no link that can be read, stays
 // as it is: nothing in it had to be judged.
-func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []byte) ([]byte, error) {
+func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []byte) (at span, sealed []byte, err error) {
 	at, links := findLinks(body)
 	if links == nil {
-		return body, nil
+		return at, nil, nil
 	}
 	self := linked(links, "self")
 	kept := []link{{"self", x.url(c.path, c.query)}}
 	for _, l := range links {
-		at, ok := localTo(l.URL, self, asked)
+		to, ok := localTo(l.URL, self, asked)
 		if ok && l.Relation != "self" {
-			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, at)
+			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, to)
 			if err != nil {
-				return nil, err
+				return at, nil, err
 			}
 			kept = append(kept, link{l.Relation, address})
 		}
 	}
 	var out bytes.Buffer
-	out.Grow(len(body) + 1024)
-	out.Write(body[:at.from])
 	writeLinks(&out, kept)
-	out.Write(body[at.to:])
-	return out.Bytes(), nil
+	return at, out.Bytes(), nil
 }

@@ -1,0 +1,287 @@
+// Command guardload measures what the guard costs: the CPU of the gateway per request, beside that of a plain
+// reverse_proxy in the same process, for a repeated token. From e2e, with the binary built:
+//
+//	go run ./guardload [-caddy ../caddy] [-requests 4000] [-rounds 5]
+//
+// Backend, issuer and client are in this process; all of it stays on loopback.
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+func main() {
+	caddy := flag.String("caddy", "../caddy", "the `binary`")
+	requests := flag.Int("requests", 4000, "how many requests a round of a scenario has")
+	rounds := flag.Int("rounds", 5, "how many rounds; the median counts")
+	flag.Parse()
+	if err := run(*caddy, *requests, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "guardload:", err)
+		os.Exit(1)
+	}
+}
+
+// scenario is a request whose cost is measured.
+type scenario struct {
+	name, path, token string
+	guarded           bool
+	limit             float64 // the ratio to the plain proxy that it may have
+	perRequest        []float64
+}
+
+func run(binary string, requests, rounds int) error {
+	backend := httptest.NewServer(http.HandlerFunc(serveFHIR))
+	defer backend.Close()
+	issuer, err := newIssuer()
+	if err != nil {
+		return err
+	}
+	defer issuer.server.Close()
+	g, err := startGateway(binary, backend.Listener.Addr().String(), issuer.server.URL)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	whole, bound := issuer.token("user/*.rs", ""), issuer.token("patient/*.rs", "1")
+	scenarios := []*scenario{
+		{name: "read, plain reverse_proxy", path: "Patient/1"},
+		{name: "read, user/*.rs", path: "Patient/1", token: whole, guarded: true, limit: 1.10},
+		{name: "read, patient/*.rs", path: "Patient/1", token: bound, guarded: true, limit: 1.25},
+		{name: "search of 50, plain reverse_proxy", path: "Encounter?_count=50"},
+		{name: "search of 50, user/*.rs", path: "Encounter?_count=50", token: whole, guarded: true},
+		{name: "search of 50, patient/*.rs", path: "Encounter?_count=50", token: bound, guarded: true, limit: 1.5},
+	}
+	for range rounds + 1 {
+		for _, s := range scenarios {
+			cost, err := g.measure(s, requests)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			s.perRequest = append(s.perRequest, cost)
+		}
+	}
+	report(scenarios)
+	return nil
+}
+
+// report prints the medians of the rounds after the first, which warms up, and the ratios to the plain proxy.
+func report(scenarios []*scenario) {
+	var plain float64
+	fmt.Println("| request | CPU per request | × plain | wanted |\n|---|--:|--:|--:|")
+	for _, s := range scenarios {
+		costs := slices.Sorted(slices.Values(s.perRequest[1:]))
+		median := costs[len(costs)/2]
+		if !s.guarded {
+			plain = median
+		}
+		wanted := ""
+		if s.limit > 0 {
+			wanted = fmt.Sprintf("%.2f", s.limit)
+		}
+		fmt.Printf("| %s | %.0f µs | %.2f | %s |\n", s.name, median*1e6, median/plain, wanted)
+	}
+}
+
+// patient is a record of some 2 KB, and encounters a searchset of 50 entries and some 100 KB.
+var (
+	patient    = `{"resourceType":"Patient","id":"1","meta":{"versionId":"1"},"text":{"status":"generated","div":"` + strings.Repeat("Narrative of the record. ", 60) + `"},"name":[{"family":"Adams","given":["Eve"]}],"gender":"female","birthDate":"1980-01-01"}`
+	encounters = searchset()
+)
+
+func searchset() string {
+	var b strings.Builder
+	b.WriteString(`{"resourceType":"Bundle","type":"searchset","total":50,"link":[{"relation":"self","url":"http://backend/fhir/R4/Encounter"}],"entry":[`)
+	for i := range 50 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"fullUrl":"http://backend/fhir/R4/Encounter/%d","resource":{"resourceType":"Encounter","id":"%d","meta":{"versionId":"1","lastUpdated":"2026-01-01T00:00:00Z"},"status":"finished","class":{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"AMB"},"type":[%s],"subject":{"reference":"Patient/1"},"period":{"start":"2026-01-01T08:00:00Z","end":"2026-01-01T09:00:00Z"}},"search":{"mode":"match"}}`,
+			i, i, strings.TrimSuffix(strings.Repeat(`{"coding":[{"system":"http://snomed.info/sct","code":"185345009","display":"Encounter for symptom"}],"text":"Encounter for symptom"},`, 11), ","))
+	}
+	return b.String() + "]}"
+}
+
+// serveFHIR is a FHIR server that knows two answers.
+func serveFHIR(w http.ResponseWriter, r *http.Request) {
+	body := patient
+	if strings.HasPrefix(r.URL.Path, "/fhir/R4/Encounter") {
+		body = encounters
+	}
+	w.Header().Set("Content-Type", "application/fhir+json")
+	w.Header().Set("Etag", `W/"1"`)
+	_, _ = io.WriteString(w, body)
+}
+
+// issuer signs tokens that the gateway trusts.
+type issuer struct {
+	server *httptest.Server
+	key    *ecdsa.PrivateKey
+}
+
+func newIssuer() (*issuer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	i := &issuer{key: key}
+	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var document any = map[string]string{"issuer": i.server.URL, "jwks_uri": i.server.URL + "/jwks"}
+		if r.URL.Path == "/jwks" {
+			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document)
+	}))
+	return i, nil
+}
+
+func (i *issuer) token(scope, patient string) string {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "k"}}, (&jose.SignerOptions{}).WithType("at+jwt"))
+	if err != nil {
+		panic(err)
+	}
+	claims := map[string]any{
+		"iss": i.server.URL, "sub": "1", "aud": "fhir", "client_id": "load", "jti": scope, "scope": scope, "patient": patient,
+		"fhirUser": "Practitioner/1", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}
+	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	if err != nil {
+		panic(err)
+	}
+	return token
+}
+
+// gateway is a caddy with a plain site and a guarded one.
+type gateway struct {
+	command        *exec.Cmd
+	plain, guarded string
+	folder         string
+	client         *http.Client
+}
+
+func startGateway(binary, backend, issuer string) (*gateway, error) {
+	g := &gateway{plain: freeAddress(), guarded: freeAddress(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}}
+	var err error
+	if g.folder, err = os.MkdirTemp("", "guardload"); err != nil {
+		return nil, err
+	}
+	caddyfile := filepath.Join(g.folder, "Caddyfile")
+	text := fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\n\nhttp://%s {\n\treverse_proxy %s\n}\n\nhttp://%s {\n\tfhir_bearer {\n\t\ttrust %s fhir\n\t}\n\treverse_proxy %s\n}\n",
+		g.plain, backend, g.guarded, issuer, backend)
+	if err := os.WriteFile(caddyfile, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	g.command = exec.Command(binary, "run", "--config", caddyfile)
+	g.command.Env = append(os.Environ(), "XDG_DATA_HOME="+g.folder, "XDG_CONFIG_HOME="+g.folder)
+	if err := g.command.Start(); err != nil {
+		return nil, err
+	}
+	for range 100 {
+		if connection, err := net.Dial("tcp", g.guarded); err == nil {
+			return g, connection.Close()
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	g.stop()
+	return nil, errors.New("the gateway does not listen")
+}
+
+func freeAddress() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (g *gateway) stop() {
+	_ = g.command.Process.Signal(os.Interrupt)
+	_ = g.command.Wait()
+	_ = os.RemoveAll(g.folder)
+}
+
+// measure is the CPU time of the gateway per request, in seconds.
+func (g *gateway) measure(s *scenario, requests int) (float64, error) {
+	before, err := g.cpu()
+	if err != nil {
+		return 0, err
+	}
+	const clients = 8
+	failures := make(chan error, clients)
+	var group sync.WaitGroup
+	for range clients {
+		group.Go(func() {
+			for range requests / clients {
+				if err := g.send(s); err != nil {
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(failures)
+	if err := <-failures; err != nil {
+		return 0, err
+	}
+	after, err := g.cpu()
+	return (after - before) / float64(requests/clients*clients), err
+}
+
+func (g *gateway) send(s *scenario) error {
+	address := g.plain
+	if s.guarded {
+		address = g.guarded
+	}
+	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/fhir/R4/"+s.path, nil)
+	if err != nil {
+		return err
+	}
+	if s.guarded {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	response, err := g.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	n, err := io.Copy(io.Discard, response.Body)
+	if response.StatusCode != http.StatusOK || n < 1000 {
+		return fmt.Errorf("status %d, %d bytes", response.StatusCode, n)
+	}
+	return err
+}
+
+// cpu is the time that the gateway has computed, in seconds (proc(5): utime and stime, in ticks of 10 ms).
+func (g *gateway) cpu() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.command.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return float64(user+system) / 100, errors.Join(err, err2)
+}
