@@ -99,6 +99,7 @@ func TestBatchEntry(t *testing.T) {
 		{"a GET of a compartment, without the permission", reader, request("GET", "Patient/a/Observation"), "403"},
 		{"a PATCH without the permission", reader, sending("PATCH", "Observation/a1", jsonPatch(`[{"op":"remove","path":"/status"}]`)), "403"},
 		{"a PUT without the permission", reader, sending("PUT", "Observation/a1", records[3]), "403"},
+		{"a history without the permission", access.Holder{Scope: "patient/*.cuds", Patient: "a"}, request("GET", "Observation/a1/_history"), "403"},
 		{"a DELETE without the permission", reader, request("DELETE", "Observation/a1"), "403"},
 		{"a POST without the permission", reader, sending("POST", "Observation", records[3]), "403"},
 		{"history of everything", patientA, request("GET", "_history"), "403"},
