@@ -32,13 +32,13 @@ type write struct {
 // What a write comes to, by kinds: each has files of its own.
 type (
 	conditionals struct{ *write } // conditional.go
-	updates    struct{ *write } // update.go
-	patches    struct{ *write } // patch.go, fhirpathpatch.go
+	updates      struct{ *write } // update.go
+	patches      struct{ *write } // patch.go, fhirpathpatch.go
 )
 
 func (w *write) conditionals() conditionals { return conditionals{w} }
-func (w *write) updates() updates       { return updates{w} }
-func (w *write) patches() patches       { return patches{w} }
+func (w *write) updates() updates           { return updates{w} }
+func (w *write) patches() patches           { return patches{w} }
 
 // newWrite refuses what no scope permits whatever the resource is.
 func (x writes) newWrite(ctx context.Context, c call, i interaction.Interaction) (*write, error) {
