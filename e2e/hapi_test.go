@@ -89,7 +89,7 @@ func startHAPI(name string) (*hapi, error) {
 		return nil, err
 	}
 	h := &hapi{"http://127.0.0.1:" + port + "/fhir", p}
-	if err := p.readyWithin(90*time.Second, h.isReady); err != nil {
+	if err := p.readyWithin(5*time.Minute, h.isReady); err != nil {
 		p.stop()
 		return nil, err
 	}
