@@ -90,11 +90,12 @@ func NewAttacker(w *World, capabilities map[string]Capabilities, own byte, seed 
 
 // Draw is the next attack.
 func (a *Attacker) Draw() Attack {
-	kind := pick(a, a.search, a.search, a.search, a.search, a.aimed, a.aimed, a.read, a.read, a.operation, a.write, a.bundle)
-	return a.disguise(kind())
+	s := searches{a}
+	kind := pick(a, s.search, s.search, s.search, s.search, s.aimed, s.aimed, a.read, a.read, a.operation, a.write, a.bundle)
+	return disguises{a}.disguise(kind())
 }
 
-func pick[T any](a *Attacker, of ...T) T { return of[a.IntN(len(of))] }
+func pick[T any](by interface{ IntN(n int) int }, of ...T) T { return of[by.IntN(len(of))] }
 
 // oneIn is true once in n times.
 func (a *Attacker) oneIn(n int) bool { return a.IntN(n) == 0 }

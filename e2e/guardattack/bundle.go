@@ -10,8 +10,9 @@ import (
 func (a *Attacker) bundle() Attack {
 	all := Attack{Method: http.MethodPost}
 	var entries []any
+	search := searches{a}.search
 	for range 1 + a.IntN(4) {
-		one := pick(a, a.read, a.search, a.search, a.write, a.operation)()
+		one := pick(a, a.read, search, search, a.write, a.operation)()
 		if one.Headers != nil && one.Headers[0] == "Content-Type" {
 			one.Method, one.Path = http.MethodGet, strings.TrimSuffix(one.Path, "/_search")+"?"+one.Body
 		}

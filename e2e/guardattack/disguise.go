@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
+// disguises are the other ways in which an attacker writes attacks.
+type disguises struct{ *Attacker }
+
 // disguise writes one attack in six in another way that may mean the same.
-func (a *Attacker) disguise(attack Attack) Attack {
+func (a disguises) disguise(attack Attack) Attack {
 	switch a.IntN(6) {
 	case 0:
 		return a.reformatted(a.respelled(attack))
@@ -18,7 +21,7 @@ func (a *Attacker) disguise(attack Attack) Attack {
 }
 
 // respelled has some letters of the path or the query escaped.
-func (a *Attacker) respelled(attack Attack) Attack {
+func (a disguises) respelled(attack Attack) Attack {
 	path, query, searched := strings.Cut(attack.Path, "?")
 	switch a.IntN(8) {
 	case 0, 1, 2:
@@ -39,7 +42,7 @@ func (a *Attacker) respelled(attack Attack) Attack {
 }
 
 // escaped is a text with some letters written as escapes, once or twice.
-func (a *Attacker) escaped(text string) string {
+func (a disguises) escaped(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
 		switch {
@@ -55,7 +58,7 @@ func (a *Attacker) escaped(text string) string {
 }
 
 // reformatted asks for another form of answer, or has headers that some servers obey.
-func (a *Attacker) reformatted(attack Attack) Attack {
+func (a disguises) reformatted(attack Attack) Attack {
 	attack.Headers = append(slices.Clip(attack.Headers), pick(a,
 		[]string{"Accept", "application/fhir+xml"}, []string{"Accept", "text/html"}, []string{"Accept", "application/x-turtle"}, []string{"Accept", "*/*;q=0.1"},
 		[]string{"Accept", "application/octet-stream"}, []string{"Accept", "application/fhir+ndjson"}, []string{"Accept-Encoding", "gzip"},

@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
+// searches are those that an attacker draws.
+type searches struct{ *Attacker }
+
 // search is a search with something in it that could tell of others.
-func (a *Attacker) search() Attack {
+func (a searches) search() Attack {
 	v := a.victim()
 	resourceType := pick(a, v.Type, a.resourceType())
 	attack := a.place(resourceType, v)
@@ -23,7 +26,7 @@ func (a *Attacker) search() Attack {
 }
 
 // ownSearch has an attack begin as a search that finds something.
-func (a *Attacker) ownSearch(attack *Attack) (resourceType string) {
+func (a searches) ownSearch(attack *Attack) (resourceType string) {
 	own := a.own()
 	attack.Method, attack.Body, attack.Headers = http.MethodGet, "", nil
 	attack.Path = own.Type + pick(a, "", "?_id="+own.ID, "?_tag="+own.ID+"m", "?_count=100")
@@ -32,7 +35,7 @@ func (a *Attacker) ownSearch(attack *Attack) (resourceType string) {
 
 // aimed asks over a reference between a record that may be seen and a victim's what the latter is: by its content, which
 // the sender cannot know.
-func (a *Attacker) aimed() Attack {
+func (a searches) aimed() Attack {
 	seen := pick(a, a.own(), pick(a, a.World.Of(Everybody)...), a.World.Find(a.Own, "Patient.self"))
 	v := a.neighbour(seen)
 	attack := Attack{Method: http.MethodGet, Path: seen.Type + pick(a, "", "?_id="+seen.ID), Victim: v.ID}
@@ -44,7 +47,7 @@ func (a *Attacker) aimed() Attack {
 }
 
 // neighbour is a record of others that refers to a record, or to which it refers; any if there is none.
-func (a *Attacker) neighbour(of Record) Record {
+func (a searches) neighbour(of Record) Record {
 	near := slices.DeleteFunc(slices.Clone(a.World.Records), func(r Record) bool {
 		return r.Owner == a.Own || r.Owner == Everybody || !strings.Contains(r.JSON, of.Reference()) && !strings.Contains(of.JSON, r.Reference())
 	})
@@ -55,7 +58,7 @@ func (a *Attacker) neighbour(of Record) Record {
 }
 
 // referenceOf is a search parameter by which a type refers to others.
-func (a *Attacker) referenceOf(resourceType string) string {
+func (a searches) referenceOf(resourceType string) string {
 	if references := a.references(resourceType); len(references) > 0 {
 		return pick(a, references...).Name
 	}
@@ -63,7 +66,7 @@ func (a *Attacker) referenceOf(resourceType string) string {
 }
 
 // place is where a search looks.
-func (a *Attacker) place(resourceType string, v Record) Attack {
+func (a searches) place(resourceType string, v Record) Attack {
 	get := func(path string) Attack { return Attack{Method: http.MethodGet, Path: path, Victim: v.ID} }
 	post := func(path string) Attack {
 		return Attack{Method: http.MethodPost, Path: path, Victim: v.ID, Headers: []string{"Content-Type", "application/x-www-form-urlencoded"}}
@@ -100,7 +103,7 @@ func (r Record) ownerOr(otherwise byte) byte {
 }
 
 // parameter is one of a type's search parameters.
-func (a *Attacker) parameter(resourceType string) Parameter {
+func (a searches) parameter(resourceType string) Parameter {
 	known := a.Capabilities[resourceType].SearchParam
 	if len(known) == 0 {
 		return Parameter{"_id", "token"}
@@ -109,12 +112,12 @@ func (a *Attacker) parameter(resourceType string) Parameter {
 }
 
 // plain is a parameter with a value, and perhaps a modifier.
-func (a *Attacker) plain(resourceType string, v Record) string {
+func (a searches) plain(resourceType string, v Record) string {
 	p := a.parameter(resourceType)
 	return p.Name + a.modifier(p) + "=" + url.QueryEscape(a.value(p, v))
 }
 
-func (a *Attacker) modifier(p Parameter) string {
+func (a searches) modifier(p Parameter) string {
 	if !a.oneIn(3) {
 		return ""
 	}
@@ -128,7 +131,7 @@ func (a *Attacker) modifier(p Parameter) string {
 }
 
 // value is what a victim's record may have there.
-func (a *Attacker) value(p Parameter, v Record) string {
+func (a searches) value(p Parameter, v Record) string {
 	switch p.Type {
 	case "reference":
 		owner := a.World.Patient(v.ownerOr(a.other()))
@@ -147,7 +150,7 @@ func (a *Attacker) value(p Parameter, v Record) string {
 }
 
 // chain asks for what a reference leads to.
-func (a *Attacker) chain(resourceType string, v Record) string {
+func (a searches) chain(resourceType string, v Record) string {
 	references := a.references(resourceType)
 	if len(references) == 0 {
 		return a.has(resourceType, v)
@@ -164,12 +167,12 @@ func (a *Attacker) chain(resourceType string, v Record) string {
 	return name + "." + p.Name + a.modifier(p) + "=" + url.QueryEscape(a.value(p, v))
 }
 
-func (a *Attacker) references(resourceType string) []Parameter {
+func (a searches) references(resourceType string) []Parameter {
 	return slices.DeleteFunc(slices.Clone(a.Capabilities[resourceType].SearchParam), func(p Parameter) bool { return p.Type != "reference" })
 }
 
 // has asks for what refers to the matches.
-func (a *Attacker) has(resourceType string, v Record) string {
+func (a searches) has(resourceType string, v Record) string {
 	other := pick(a, v.Type, a.resourceType(), "Observation", "Provenance", "AuditEvent", "Group", "List")
 	references := a.references(other)
 	if len(references) == 0 {
@@ -184,7 +187,7 @@ func (a *Attacker) has(resourceType string, v Record) string {
 }
 
 // include has other resources come along.
-func (a *Attacker) include(resourceType string, v Record) string {
+func (a searches) include(resourceType string, v Record) string {
 	known := a.Capabilities[resourceType]
 	if other, ok := a.Capabilities[v.Type]; ok && a.oneIn(4) {
 		known = other
@@ -198,7 +201,7 @@ func (a *Attacker) include(resourceType string, v Record) string {
 }
 
 // result says what comes back, and in which order.
-func (a *Attacker) result(resourceType string, _ Record) string {
+func (a searches) result(resourceType string, _ Record) string {
 	p := a.parameter(resourceType)
 	return pick(a,
 		"_sort="+p.Name, "_sort=-"+p.Name, "_sort=_lastUpdated", "_sort=-_id", "_sort=subject.name", "_sort=_has:Observation:subject:code", "_sort="+p.Name+",-_id",
@@ -210,7 +213,7 @@ func (a *Attacker) result(resourceType string, _ Record) string {
 }
 
 // special are the parameters of all resources, and languages of their own.
-func (a *Attacker) special(_ string, v Record) string {
+func (a searches) special(_ string, v Record) string {
 	patient := a.World.Patient(v.ownerOr(a.other()))
 	return pick(a,
 		"_id="+v.ID, "_id="+v.ID+","+a.own().ID, "_id:not="+v.ID, "_tag=http://zq.example/tags|"+v.ID+"m", "_tag:not=x", "_tag="+v.ID+"m",
