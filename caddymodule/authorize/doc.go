@@ -14,6 +14,7 @@
 //	revocation   which tokens are void
 //	client       registered clients and their authentication
 //	endpoint     what all endpoints have in common: https, JSON, errors
+//	page         what people see: look, words, languages
 //	lockout      waits after failed attempts with passwords, codes and secrets
 //	browser      cookies, and texts sealed for one browser
 //	audit, keyring, oauth2, store, totp, upstream

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
@@ -77,35 +78,22 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 	return req.limit(earlier.Granted) != nil, nil
 }
 
-// consentPage is what pages/consent.html shows.
-type consentPage struct {
-	Request string // sealed, see signedinpages.go
-	heading
-	To       string // the host of the redirect URI
-	Person   people.Label
-	Unknown  bool // the client registered itself
-	Fixed    []string
-	Optional []consentItem
-}
-
-type consentItem struct{ Name, Text string }
-
 func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	page := consentPage{
-		Request: p.Get("request"), heading: ps.heading(req.client), Person: signedIn.User.Label(),
+	data := page.Consent{
+		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
 		Unknown: req.client.Registered,
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
-		page.To = cmp.Or(to.Host, to.Scheme)
+		data.To = cmp.Or(to.Host, to.Scheme)
 	}
 	for _, item := range req.items() {
 		if text := describe(item, signedIn.User); isFixed(item) {
-			page.Fixed = append(page.Fixed, text)
+			data.Fixed = append(data.Fixed, text)
 		} else {
-			page.Optional = append(page.Optional, consentItem{itemField + item, text})
+			data.Optional = append(data.Optional, page.ConsentItem{Name: itemField + item, Text: text})
 		}
 	}
-	ps.show(w, r, http.StatusOK, consentPages, ps.formAction(req.redirectURI), page)
+	ps.show(w, r, req, page.View{Template: "consent", Data: data})
 }
 
 func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {

@@ -4,102 +4,99 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-var scopeWords = map[string]string{
-	"openid":           "Know that it is you who signs in",
-	"profile":          "Your name and the rest of your profile",
-	"email":            "Your e-mail address",
-	"phone":            "Your telephone number",
-	"address":          "Your postal address",
-	"groups":           "Which groups you belong to",
-	"fhirUser":         "Which entry of the health records is you",
-	"offline_access":   "Keep this access while you are not using it",
-	"online_access":    "Keep this access for as long as you are signed in",
-	"launch":           "Know what you had open when you started it",
-	"launch/patient":   "Know which patient it is about",
-	"launch/encounter": "Know which visit it is about",
+var scopeWords = map[string]*page.Text{
+	"openid":           page.T("Know that it is you who signs in"),
+	"profile":          page.T("Your name and the rest of your profile"),
+	"email":            page.T("Your e-mail address"),
+	"phone":            page.T("Your telephone number"),
+	"address":          page.T("Your postal address"),
+	"groups":           page.T("Which groups you belong to"),
+	"fhirUser":         page.T("Which entry of the health records is you"),
+	"offline_access":   page.T("Keep this access while you are not using it"),
+	"online_access":    page.T("Keep this access for as long as you are signed in"),
+	"launch":           page.T("Know what you had open when you started it"),
+	"launch/patient":   page.T("Know which patient it is about"),
+	"launch/encounter": page.T("Know which visit it is about"),
 }
 
-var typeWords = map[string]string{
-	smart.AnyType:         "health records of every kind",
-	"AllergyIntolerance":  "allergies",
-	"Appointment":         "appointments",
-	"CarePlan":            "care plans",
-	"CareTeam":            "care teams",
-	"Condition":           "conditions and diagnoses",
-	"Coverage":            "insurance",
-	"Device":              "devices and implants",
-	"DiagnosticReport":    "diagnostic reports",
-	"DocumentReference":   "documents",
-	"Encounter":           "visits and hospital stays",
-	"FamilyMemberHistory": "family history",
-	"Goal":                "goals",
-	"Immunization":        "immunizations",
-	"MedicationRequest":   "prescriptions",
-	"Observation":         "observations, such as lab results and vital signs",
-	"Patient":             "personal details, such as name and date of birth",
-	"Procedure":           "procedures",
+var typeWords = map[string]*page.Text{
+	smart.AnyType:         page.T("health records of every kind"),
+	"AllergyIntolerance":  page.T("allergies"),
+	"Appointment":         page.T("appointments"),
+	"CarePlan":            page.T("care plans"),
+	"CareTeam":            page.T("care teams"),
+	"Condition":           page.T("conditions and diagnoses"),
+	"Coverage":            page.T("insurance"),
+	"Device":              page.T("devices and implants"),
+	"DiagnosticReport":    page.T("diagnostic reports"),
+	"DocumentReference":   page.T("documents"),
+	"Encounter":           page.T("visits and hospital stays"),
+	"FamilyMemberHistory": page.T("family history"),
+	"Goal":                page.T("goals"),
+	"Immunization":        page.T("immunizations"),
+	"MedicationRequest":   page.T("prescriptions"),
+	"Observation":         page.T("observations, such as lab results and vital signs"),
+	"Patient":             page.T("personal details, such as name and date of birth"),
+	"Procedure":           page.T("procedures"),
 }
 
 var permissionWords = []struct {
 	is   smart.Permission
-	word string
+	word *page.Text
 }{
-	{smart.Read, "read"}, {smart.Search, "search"}, {smart.Create, "create"}, {smart.Update, "change"}, {smart.Delete, "delete"},
+	{smart.Read, page.T("read")}, {smart.Search, page.T("search")}, {smart.Create, page.T("create")},
+	{smart.Update, page.T("change")}, {smart.Delete, page.T("delete")},
 }
 
-// describe describes an item of a consent in plain words.
-func describe(item string, user *people.User) string {
+// describe describes an item of a consent in plain words, to begin with a capital letter.
+func describe(item string, user *people.User) *page.Text {
 	if claim, ok := strings.CutPrefix(item, claimItem); ok {
-		return "Your " + strings.ReplaceAll(claim, "_", " ")
+		return page.T("your %s", strings.ReplaceAll(claim, "_", " "))
 	}
-	if text := scopeWords[item]; text != "" {
+	if text := scopeWords[item]; text != nil {
 		return text
 	}
 	if scope, ok := smart.ParseResourceScope(item); ok {
 		return describeResource(scope, user)
 	}
-	return "The permission “" + item + "”"
+	return page.T("the permission “%s”", item)
 }
 
 // describeResource describes a resource scope, to patients as one for their own records.
-func describeResource(scope smart.ResourceScope, user *people.User) string {
-	what := typeWords[scope.Type]
-	if what == "" {
-		what = "records of type " + spaced(scope.Type)
+func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
+	what, verbs := typeWords[scope.Type], verbs(scope.Permission)
+	if what == nil {
+		what = page.T("records of type %s", spaced(scope.Type))
 	}
+	var text *page.Text
 	switch {
 	case scope.Level == "patient" && strings.HasPrefix(user.FHIRUser, "Patient/"):
-		what = "your " + what
+		text = page.T("%s your %s", verbs, what)
 	case scope.Level == "patient":
-		what = "the patient's " + what
+		text = page.T("%s the patient's %s", verbs, what)
 	default:
-		what += " of everybody you have access to"
+		text = page.T("%s %s of everybody you have access to", verbs, what)
 	}
-	text := verbs(scope.Permission) + " " + what
 	if scope.Query != "" {
-		text += " (only " + strings.ReplaceAll(scope.Query, "&", ", ") + ")"
+		text = page.T("%s (only %s)", text, strings.ReplaceAll(scope.Query, "&", ", "))
 	}
 	return text
 }
 
-// verbs describes a permission, such as "Read and search".
-func verbs(p smart.Permission) string {
-	var words []string
+// verbs describes a permission, such as "read and search".
+func verbs(p smart.Permission) *page.Text {
+	var words []*page.Text
 	for _, v := range permissionWords {
 		if p&v.is != 0 {
 			words = append(words, v.word)
 		}
 	}
-	last := len(words) - 1
-	text := words[last]
-	if last > 0 {
-		text = strings.Join(words[:last], ", ") + " and " + text
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
+	return page.And(words...)
 }
 
 // spaced separates the words of a type's name.

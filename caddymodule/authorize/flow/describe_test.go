@@ -15,18 +15,18 @@ func TestDescribe(t *testing.T) {
 		want string
 	}{
 		{"openid", clinician, "Know that it is you who signs in"},
-		{"patient/Observation.rs", patient, "Read and search your observations, such as lab results and vital signs"},
-		{"patient/Observation.rs", clinician, "Read and search the patient's observations, such as lab results and vital signs"},
-		{"patient/*.read", clinician, "Read and search the patient's health records of every kind"},
-		{"user/Condition.cruds", clinician, "Read, search, create, change and delete conditions and diagnoses of everybody you have access to"},
-		{"patient/SupplyDelivery.d", patient, "Delete your records of type supply delivery"},
-		{"patient/Observation.r?category=vital-signs&status=final", patient, "Read your observations, such as lab results and vital signs (only category=vital-signs, status=final)"},
+		{"patient/Observation.rs", patient, "read and search your observations, such as lab results and vital signs"},
+		{"patient/Observation.rs", clinician, "read and search the patient's observations, such as lab results and vital signs"},
+		{"patient/*.read", clinician, "read and search the patient's health records of every kind"},
+		{"user/Condition.cruds", clinician, "read, search, create, change and delete conditions and diagnoses of everybody you have access to"},
+		{"patient/SupplyDelivery.d", patient, "delete your records of type supply delivery"},
+		{"patient/Observation.r?category=vital-signs&status=final", patient, "read your observations, such as lab results and vital signs (only category=vital-signs, status=final)"},
 		{"offline_access", patient, "Keep this access while you are not using it"},
-		{"claim:given_name", patient, "Your given name"},
-		{"demo.read", patient, "The permission “demo.read”"},
+		{"claim:given_name", patient, "your given name"},
+		{"demo.read", patient, "the permission “demo.read”"},
 	}
 	for _, tt := range tests {
-		if got := describe(tt.item, tt.user); got != tt.want {
+		if got := describe(tt.item, tt.user).String(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.item, got, tt.want)
 		}
 	}

@@ -31,7 +31,7 @@
 //	                    consent.go (in words: describe.go)
 //	authorizer.go       makes the authorization response, or asks the person first
 //	responses.go        sends it, or an error: by query, fragment or form (formpost.go)
-//	pages.go            the pages, in the folder pages
+//	pages.go            shows the pages, which are in the room page
 //	logout.go           signing out, here and at the identity provider
 //	step.go             what all steps need
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -74,8 +75,8 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 // the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest, err error) {
 	f.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: clientError(p, err)})
-	f.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, signInPage{
-		Request: r.URL.Query().Get("request"), Username: f.requests.username(req), Down: p.Name,
+	f.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, page.SignIn{
+		Request: r.URL.Query().Get("request"), Username: f.requests.username(req), Problem: page.SignInProblem{Down: p.Name},
 	})
 }
 

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -10,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -23,6 +23,7 @@ type Config struct {
 	OmitIssuer     bool                  // leave iss (RFC 9207) out of authorization responses
 	Keys           keyring.Keys          // seal what browsers keep
 	Store, Durable store.Store           // for pending requests, and for what outlives a restart
+	Pages          *page.Site            // what people see
 	Limiter        *lockout.Limiter      // counts wrong passwords and codes
 	Authenticator  *client.Authenticator // knows the clients
 	Accounts       *people.Accounts      // who may sign in
@@ -80,7 +81,7 @@ func Endpoints(c Config) map[string]http.Handler {
 }
 
 func newStep(c *Config) *step {
-	pages := &pages{host: strings.TrimPrefix(c.Issuer, "https://"), accounts: c.Accounts, logger: c.Logger}
+	pages := &pages{Site: c.Pages, accounts: c.Accounts}
 	return &step{
 		sealer: &browser.Sealer{Keys: c.Keys}, pages: pages, trail: c.Trail,
 		requests: &requests{

@@ -1,37 +1,19 @@
 package flow
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"html/template"
 	"net/http"
-)
 
-// formPostPage is what pages/formpost.html shows: a form that a script submits, or without
-// scripts a button.
-type formPostPage struct {
-	Address string
-	heading
-	Fields []formField
-}
-
-type formField struct{ Name, Value string }
-
-// submitScript is the only script: the policy has its hash.
-const submitScript = template.JS("document.forms[0].submit()")
-
-var (
-	submitHash    = sha256.Sum256([]byte(submitScript))
-	formPostPages = parsePage("pages/formpost.html")
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
 // showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode). The
 // policy allows it to the redirect URI's origin alone.
 func (ps *pages) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters) {
-	page := formPostPage{Address: req.redirectURI, heading: ps.heading(req.client)}
+	data := page.FormPost{Address: req.redirectURI, Client: req.client.Title()}
 	for _, p := range parameters {
-		page.Fields = append(page.Fields, formField{p.name, p.value})
+		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
 	}
-	script := "; script-src 'sha256-" + base64.StdEncoding.EncodeToString(submitHash[:]) + "'"
-	ps.show(w, r, http.StatusOK, formPostPages, origin(req.redirectURI)+script, page)
+	ps.Show(w, r, page.View{
+		Template: "formpost", Locales: req.uiLocales, Policy: page.Policy{FormAction: origin(req.redirectURI)}, Script: "submit", Data: data,
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
@@ -223,7 +224,7 @@ func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 
 func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination string) {
 	if destination == "" {
-		e.pages.showMessage(w, r, http.StatusOK, messagePage{Title: "You are signed out", Text: "You can close this page."})
+		e.pages.ShowMessage(w, r, http.StatusOK, page.Message{Title: page.T("You are signed out"), Text: page.T("You can close this page.")})
 		return
 	}
 	redirect(w, http.StatusFound, destination)
@@ -236,6 +237,11 @@ func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *lo
 		e.responses.showError(w, r, err)
 		return
 	}
-	page := signOutPage{sealed, e.pages.heading(req.client)}
-	e.pages.show(w, r, http.StatusOK, signOutPages, e.pages.formAction(req.redirectURI), page)
+	data := page.SignOut{Request: sealed}
+	if req.client != nil {
+		data.Client = req.client.Title()
+	}
+	e.pages.Show(w, r, page.View{
+		Template: "signout", Policy: page.Policy{FormAction: e.pages.formAction(req.redirectURI)}, Data: data,
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
 // responseParameters are those of an authorization response, in this order.
@@ -109,19 +110,19 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 // reflects no input.
 func (rs *responses) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	page := messagePage{
-		Title: "This link does not work", Detail: e.Description,
-		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
+	message := page.Message{
+		Title: page.T("This link does not work"), Detail: e.Description,
+		Text: page.T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:"),
 	}
 	rs.trail.RecordRefusal(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
 	var own *oauth2.Error
 	switch {
 	case e.Personal:
-		page = messagePage{Title: "Please start again", Text: e.Description}
+		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e)}
 	case !errors.As(err, &own):
-		page = messagePage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
+		message = page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
 	}
-	rs.pages.showMessage(w, r, e.HTTPStatus(), page)
+	rs.pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }
 
 // kindOf is the kind of audit event of an endpoint.

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -119,7 +120,7 @@ func (f *secondFactorStep) serve(w http.ResponseWriter, r *http.Request, p oauth
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
-		f.pages.showSecondFactor(w, r, http.StatusOK, pending.req, secondFactorPage{Factor: p.Get("factor")})
+		f.pages.showSecondFactor(w, r, http.StatusOK, pending.req, page.SecondFactor{Factor: p.Get("factor")})
 	}
 }
 
@@ -133,18 +134,19 @@ func (f *secondFactorStep) submit(w http.ResponseWriter, r *http.Request, pendin
 			return err
 		})
 	}
-	page := secondFactorPage{Factor: p.Get("factor")}
+	data := page.SecondFactor{Factor: p.Get("factor")}
 	event := audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: pending.Session.Provider, Err: err}
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, &wait):
 		f.trail.RecordLockout(r.Context(), event)
-		page.Wait = lockout.SetRetryAfter(w, wait.Wait)
-		f.pages.showSecondFactor(w, r, http.StatusTooManyRequests, req, page)
+		lockout.SetRetryAfter(w, wait.Wait)
+		data.Wait = wait.Wait
+		f.pages.showSecondFactor(w, r, http.StatusTooManyRequests, req, data)
 	case errors.Is(err, people.ErrWrongCode):
 		f.trail.Record(r.Context(), event)
-		page.Wrong = true
-		f.pages.showSecondFactor(w, r, http.StatusForbidden, req, page)
+		data.Wrong = true
+		f.pages.showSecondFactor(w, r, http.StatusForbidden, req, data)
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case err != nil:
 		f.responses.redirectError(w, r, req, err)

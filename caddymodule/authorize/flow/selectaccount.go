@@ -4,25 +4,16 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
-
-var selectAccountPages = parsePage("pages/selectaccount.html")
-
-// selectAccountPage is what pages/selectaccount.html shows.
-type selectAccountPage struct {
-	Request string // sealed, see signedinpages.go
-	heading
-	Person people.Label
-}
 
 // showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1). A browser
 // has only one account signed in, so the choice is between that and another.
 func (ps *pages) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	ps.show(w, r, http.StatusOK, selectAccountPages, ps.formAction(req.redirectURI), selectAccountPage{
-		p.Get("request"), ps.heading(req.client), signedIn.User.Label(),
-	})
+	ps.show(w, r, req, page.View{Template: "selectaccount", Data: page.SelectAccount{
+		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
+	}})
 }
 
 func (ps *signedInPages) submitSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {

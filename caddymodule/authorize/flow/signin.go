@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
@@ -63,7 +64,7 @@ func (e *signInEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:
-		e.pages.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.Get("request"), Username: e.requests.username(req)})
+		e.pages.showSignIn(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.requests.username(req)})
 	}
 }
 
@@ -91,7 +92,7 @@ func (e *signInEndpoint) submit(w http.ResponseWriter, r *http.Request, req *aut
 		return
 	}
 	user, err := e.checkPassword(r, ways, p)
-	page := signInPage{Request: p.Get("request"), Username: p.Get("username")}
+	data := page.SignIn{Request: p.Get("request"), Username: p.Get("username")}
 	event := audit.Event{
 		Kind: audit.SignIn, ClientID: req.client.ID, User: e.accounts.Directory.AccountNamed(p.Get("username")),
 		Err: err, Anonymous: true, // to name an account proves nothing
@@ -100,16 +101,18 @@ func (e *signInEndpoint) submit(w http.ResponseWriter, r *http.Request, req *aut
 	switch {
 	case errors.As(err, new(lockout.BusyError)):
 		e.trail.Record(r.Context(), event)
-		page.Busy = lockout.SetRetryAfter(w, lockout.BusyWait)
-		e.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, page)
+		lockout.SetRetryAfter(w, lockout.BusyWait)
+		data.Problem.Busy = lockout.BusyWait
+		e.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, data)
 	case errors.As(err, &wait):
 		e.trail.RecordLockout(r.Context(), event)
-		page.Wait = lockout.SetRetryAfter(w, wait.Wait)
-		e.pages.showSignIn(w, r, http.StatusTooManyRequests, req, page)
+		lockout.SetRetryAfter(w, wait.Wait)
+		data.Problem.Wait = wait.Wait
+		e.pages.showSignIn(w, r, http.StatusTooManyRequests, req, data)
 	case errors.Is(err, people.ErrWrongPassword):
 		e.trail.Record(r.Context(), event)
-		page.Wrong = true
-		e.pages.showSignIn(w, r, http.StatusForbidden, req, page)
+		data.Problem.Wrong = true
+		e.pages.showSignIn(w, r, http.StatusForbidden, req, data)
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case err != nil:
 		e.responses.redirectError(w, r, req, err)

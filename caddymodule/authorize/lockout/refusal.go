@@ -61,11 +61,9 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// SetRetryAfter tells the browser how long to wait (RFC 9110 §10.2.3), and returns it in
-// words for the person.
-func SetRetryAfter(w http.ResponseWriter, wait time.Duration) string {
+// SetRetryAfter tells the browser how long to wait (RFC 9110 §10.2.3).
+func SetRetryAfter(w http.ResponseWriter, wait time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
-	return inWords(wait)
 }
 
 func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }

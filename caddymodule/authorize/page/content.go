@@ -1,0 +1,101 @@
+package page
+
+import (
+	"net/http"
+	"time"
+)
+
+// SignIn is what templates/signin.html shows.
+type SignIn struct {
+	Client   string        // the client's title
+	Request  string        // sealed
+	Username string        // as typed last, or as the client suggests
+	Problem  SignInProblem // with the last attempt
+	Local    bool          // people can sign in by password
+	ByEmail  bool          // an e-mail address may lead to a provider
+	Ways     []SignInWay   // the providers
+}
+
+// SignInProblem is why the sign-in page is shown again. Each field may be zero.
+type SignInProblem struct {
+	Wrong bool          // the last attempt was
+	Wait  time.Duration // until the next attempt
+	Down  string        // the provider that cannot be reached
+	Busy  time.Duration // until the next attempt, because there are too many others
+}
+
+// SignInWay is a link to an identity provider.
+type SignInWay struct {
+	Name    string // the provider's
+	Address string // where the link leads
+}
+
+// SecondFactor is what templates/secondfactor.html shows.
+type SecondFactor struct {
+	Client string        // the client's title
+	Factor string        // the pending sign-in
+	Wrong  bool          // the last code was
+	Wait   time.Duration // until the next attempt
+}
+
+// SelectAccount is what templates/selectaccount.html shows.
+type SelectAccount struct {
+	Client  string // the client's title
+	Request string // sealed
+	Person  Person // who is signed in
+}
+
+// Person is whom pages speak of.
+type Person struct {
+	Name   string // the best that is known
+	Detail string // tells namesakes apart; may be ""
+}
+
+// Consent is what templates/consent.html shows.
+type Consent struct {
+	Client   string        // the client's title
+	Request  string        // sealed
+	To       string        // the host of the redirect URI
+	Person   Person        // who is asked
+	Unknown  bool          // the client registered itself
+	Fixed    []*Text       // what cannot be unticked
+	Optional []ConsentItem // what can
+}
+
+// ConsentItem is a checkbox.
+type ConsentItem struct {
+	Name string // of the form's field
+	Text *Text  // what is allowed
+}
+
+// SignOut is what templates/signout.html shows.
+type SignOut struct {
+	Client  string // the client's title; "" if the request names none
+	Request string // sealed
+}
+
+// FormPost is what templates/formpost.html shows: a form that the script "submit" sends, or
+// without scripts a button.
+type FormPost struct {
+	Client  string  // the client's title
+	Address string  // where the form leads
+	Fields  []Field // what it sends
+}
+
+// Field is a form's hidden field.
+type Field struct {
+	Name  string // of the parameter
+	Value string // of the parameter
+}
+
+// Message is what templates/message.html shows.
+type Message struct {
+	Title  *Text  // the heading
+	Text   *Text  // what happened, and what the person can do
+	Detail string // for the client's developer, in English
+}
+
+// ShowMessage shows a message.
+func (s *Site) ShowMessage(w http.ResponseWriter, r *http.Request, status int, message Message) {
+	s.Show(w, r, View{Template: "message", Status: status, Data: message})
+}

@@ -1,0 +1,38 @@
+// Package page is what people see: the look, the words and the languages of all pages, and
+// the policy by which browsers show them. It knows nothing of what the pages are for: flow
+// and others hand it data.
+//
+//	site.go        Site, and View: one page as it is to be shown
+//	content.go     what each template shows, and ShowMessage for what needs no form
+//	policy.go      the Content-Security-Policy
+//	text.go        texts made in Go: T, Plural, And, Problem
+//	language.go    the languages, and which of them a request is answered in
+//	translation.go a text in one of them
+//	templates.go   the parsed templates, in each language
+//
+// # A new page
+//
+// Its template is templates/<name>.html, which defines "title" and "body", each shown with
+// [View.Data], whose type is in content.go. Where "You are signing in at" does not suit, it
+// defines "footer" too, which is shown with the fields of the site, the view's in Data.
+//
+//	{{define "title"}}{{t "Choose a patient"}}{{end}}
+//	{{define "body"}}<h1>{{t "Choose a patient"}}</h1>
+//	<p>{{t "to continue to %s" (strong .Client)}}</p>{{end}}
+//
+// Every text in a template is an argument of t: an English text and what its verbs stand for,
+// which can be a string, a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds")
+// or what strong returns. What is counted is {{n "%d app" "%d apps" .Count}}. A text that was
+// made in Go ([T], [Plural], [And]) is {{t .Text}}; sentence begins it with a capital letter.
+// The argument of T is always a literal: that is how the texts are found.
+//
+// The page is then shown:
+//
+//	site.Show(w, r, page.View{
+//		Template: "selectpatient", Data: page.SelectPatient{…}, Locales: uiLocales,
+//		Policy: page.Policy{FormAction: page.FormAction(redirectURI)},
+//	})
+//
+// A script is scripts/<name>.js, put at the end of the page and allowed by its hash if
+// [View.Script] names it. Pages must work without.
+package page

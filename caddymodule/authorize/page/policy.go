@@ -1,0 +1,60 @@
+package page
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/url"
+	"strings"
+)
+
+// Policy is what a page may do beyond showing text, as sources of the
+// Content-Security-Policy. No page may load anything else, run an unknown script, or be
+// framed by another site (RFC 9700 §4.16).
+type Policy struct {
+	FormAction string // where forms may lead. Default: nowhere.
+	Images     string // such as "data:". Default: none.
+	Connect    string // what scripts may ask, such as "'self'". Default: nothing.
+}
+
+func (p Policy) header(style, script string) string {
+	header := "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src " + hashSource(style)
+	add := func(directive, sources string) {
+		if sources != "" {
+			header += "; " + directive + " " + sources
+		}
+	}
+	add("img-src", p.Images)
+	add("connect-src", p.Connect)
+	if p.FormAction == "" {
+		p.FormAction = "'none'"
+	}
+	add("form-action", p.FormAction)
+	if script != "" {
+		add("script-src", hashSource(script))
+	}
+	return header
+}
+
+func hashSource(text string) string {
+	hash := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
+}
+
+// FormAction returns the sources for forms that lead here and on to addresses. Chromium
+// applies the policy to every redirect that follows: to the client, to an identity provider,
+// and on to any https address. Plain http is for loopback alone, and listed; a policy can
+// name neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
+func FormAction(addresses ...string) string {
+	allowed := "'self' https:"
+	for _, address := range addresses {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil || u.Scheme == "https" || u.Scheme == "":
+		case u.Scheme == "http" && !strings.HasPrefix(u.Host, "["):
+			allowed += " http://" + u.Host
+		default:
+			allowed += " " + u.Scheme + ":"
+		}
+	}
+	return allowed
+}

@@ -1,0 +1,48 @@
+package page
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func showing(t *testing.T, r *http.Request, v View) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	New("https://sign-in.example", slog.New(slog.DiscardHandler)).Show(w, r, v)
+	return w.Result()
+}
+
+func TestShowSetsHeaders(t *testing.T) {
+	t.Parallel()
+	r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{
+		Template: "formpost", Status: http.StatusTeapot, Script: "submit", Data: FormPost{Client: "App", Address: "https://app.example/cb"},
+		Policy: Policy{FormAction: "https://app.example", Images: "data:", Connect: "'self'"},
+	})
+	if r.StatusCode != http.StatusTeapot {
+		t.Errorf("status %d", r.StatusCode)
+	}
+	for header, want := range map[string]string{
+		"Content-Language": "en", "Vary": "Accept-Language", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+		"Content-Type": "text/html; charset=utf-8",
+	} {
+		if got := r.Header.Get(header); got != want {
+			t.Errorf("%s %q, want %q", header, got, want)
+		}
+	}
+	policy := r.Header.Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "; img-src data:; connect-src 'self'; form-action https://app.example; script-src 'sha256-"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("no %q in %q", want, policy)
+		}
+	}
+}
+
+func TestShowWithoutTemplate(t *testing.T) {
+	t.Parallel()
+	if r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: 1}); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}
