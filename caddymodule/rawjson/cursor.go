@@ -23,7 +23,7 @@ type source struct{ text []byte }
 // NewCursor returns a cursor at the start of text, which must not be changed while it is in use.
 func NewCursor(text []byte) *Cursor { return &Cursor{source: source{text}} }
 
-// AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a quarter faster. Object still
+// AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a sixth faster. Object still
 // refuses them, in the object that it reads. AllowDuplicates returns the cursor itself.
 func (c *Cursor) AllowDuplicates() *Cursor {
 	c.allowsDuplicates = true
@@ -49,7 +49,7 @@ func (c *Cursor) Object(member func(name []byte) error) error {
 	if err := c.enter(Object); err != nil {
 		return err
 	}
-	seen := nameSet{from: len(c.names)}
+	seen := c.noNames()
 	at, more := c.open(c.at, '}')
 	var err error
 	for more && err == nil {

@@ -3,34 +3,53 @@ package rawjson
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 )
 
-// fewNames is how many names of an object are compared one by one. Those of larger objects go into a map, so that time
-// stays in proportion to the text.
+// fewNames is how many names of an object are kept in a list. Those of larger objects go into a map, so that time stays
+// in proportion to the text.
 const fewNames = 32
 
-// name is a name that an object has had.
-type name struct {
-	sum  uint64 // tells most names apart
-	text []byte
-}
+// name is where a name that an object has had is in the text, without the quotation marks. It has no pointers, so that
+// names cost the garbage collector nothing.
+type name struct{ start, end int }
 
 // nameSet is the names of one object: those in Cursor.names from an index on, or many.
 type nameSet struct {
-	from int
-	many map[string]struct{}
+	from, full int    // full is the length of Cursor.names at which there are too many for it
+	sums       uint64 // a bit for each name, by its sum: a name whose bit is not there is new
+	many       map[string]struct{}
 }
+
+// noSkippedNames is noNames for an object that is skipped.
+func (c *Cursor) noSkippedNames() nameSet {
+	if c.allowsDuplicates {
+		return nameSet{from: len(c.names)}
+	}
+	return c.noNames()
+}
+
+// noNames is the names of an object that is about to be read.
+func (c *Cursor) noNames() nameSet {
+	from := len(c.names)
+	if cap(c.names)-from < fewNames {
+		c.names = slices.Grow(c.names, 2*fewNames)
+	}
+	return nameSet{from: from, full: from + fewNames - 1}
+}
+
+// forget drops the names of an object that has been read.
+func (c *Cursor) forget(seen *nameSet) { c.names = c.names[:seen.from] }
 
 // skipName goes over the name at i to its value.
 func (c *Cursor) skipName(seen *nameSet, i int) (value int, err error) {
-	if !c.allowsDuplicates {
-		_, value, err = c.newName(seen, i)
-		return value, err
+	end := plainEnd(c.text, i)
+	switch {
+	case end == 0:
+		end, _, err = c.unusualName(seen, i, !c.allowsDuplicates)
+	case !c.allowsDuplicates && !c.isNew(seen, name{i + 1, end - 1}):
+		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
-	if c.peek(i) != '"' {
-		return i, c.syntaxError(i, "expected a name in quotation marks")
-	}
-	end, _, err := c.stringEnd(i + 1)
 	if err != nil {
 		return end, err
 	}
@@ -39,73 +58,99 @@ func (c *Cursor) skipName(seen *nameSet, i int) (value int, err error) {
 
 // newName reads the name at i, which the object must not have had, and goes on to its value.
 func (c *Cursor) newName(seen *nameSet, i int) (text []byte, value int, err error) {
-	if c.peek(i) != '"' {
-		return nil, i, c.syntaxError(i, "expected a name in quotation marks")
+	end, escapes := plainEnd(c.text, i), false
+	switch {
+	case end == 0:
+		end, escapes, err = c.unusualName(seen, i, true)
+	case !c.isNew(seen, name{i + 1, end - 1}):
+		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
-	end, escapes, err := c.stringEnd(i + 1)
 	if err != nil {
 		return nil, end, err
 	}
-	text = c.said(i+1, end-1, escapes)
-	if !c.remember(seen, text) {
-		return nil, i, &Error{Offset: i, Err: ErrDuplicate}
-	}
 	value, err = c.colon(end)
-	return text, value, err
+	return c.said(i+1, end-1, escapes), value, err
+}
+
+// unusualName goes over a name that may have escapes, or be none.
+func (c *Cursor) unusualName(seen *nameSet, i int, isNew bool) (end int, escapes bool, err error) {
+	if c.peek(i) != '"' {
+		return i, false, c.syntaxError(i, "expected a name in quotation marks")
+	}
+	end, escapes, err = c.stringEnd(i + 1)
+	if err == nil && isNew && !c.add(seen, name{i + 1, end - 1}, c.said(i+1, end-1, escapes)) {
+		err = &Error{Offset: i, Err: ErrDuplicate}
+	}
+	return end, escapes, err
 }
 
 // colon goes over the colon behind a name.
 func (s *source) colon(i int) (value int, err error) {
+	if follows(s.text, i, ':') {
+		return i + 1, nil
+	}
 	if i = s.next(i); s.peek(i) != ':' {
 		return i, s.syntaxError(i, "expected a colon")
 	}
 	return s.next(i + 1), nil
 }
 
-// remember adds a name, and reports whether it is new.
-func (c *Cursor) remember(seen *nameSet, text []byte) bool {
+// isNew adds a name without escapes, and reports whether it is new.
+func (c *Cursor) isNew(seen *nameSet, n name) bool {
+	text := c.text[n.start:n.end]
+	bit := bitOf(text)
+	if seen.sums&bit != 0 || len(c.names) >= seen.full {
+		return c.add(seen, n, text)
+	}
+	seen.sums |= bit
+	c.names = append(c.names, n)
+	return true
+}
+
+// add adds a name that says text, and reports whether it is new.
+func (c *Cursor) add(seen *nameSet, n name, text []byte) bool {
 	if seen.many != nil {
 		_, known := seen.many[string(text)]
 		seen.many[string(text)] = struct{}{}
 		return !known
 	}
-	sum := sumOf(text)
-	for n := seen.from; n < len(c.names); n++ {
-		if other := &c.names[n]; other.sum == sum && bytes.Equal(other.text, text) {
+	for _, other := range c.names[seen.from:] {
+		if bytes.Equal(c.nameAt(other), text) {
 			return false
 		}
 	}
-	if c.names == nil {
-		c.names = make([]name, 0, 2*fewNames)
-	}
-	c.names = append(c.names, name{sum, text})
-	if len(c.names)-seen.from == fewNames {
+	seen.sums |= bitOf(text)
+	if c.names = append(c.names, n); len(c.names) > seen.full {
 		c.manyNames(seen)
 	}
 	return true
 }
 
+// nameAt is what a name says.
+func (c *Cursor) nameAt(n name) []byte {
+	return c.said(n.start, n.end, bytes.IndexByte(c.text[n.start:n.end], '\\') >= 0)
+}
+
 // manyNames moves on to a map.
 func (c *Cursor) manyNames(seen *nameSet) {
 	seen.many = make(map[string]struct{}, 2*fewNames)
-	for _, name := range c.names[seen.from:] {
-		seen.many[string(name.text)] = struct{}{}
+	for _, n := range c.names[seen.from:] {
+		seen.many[string(c.nameAt(n))] = struct{}{}
 	}
+	seen.full = 0
 }
 
-// forget drops the names of an object that has been read.
-func (c *Cursor) forget(seen *nameSet) { c.names = c.names[:seen.from] }
-
-// sumOf returns a number made of the first and the last bytes of a name.
-func sumOf(text []byte) uint64 {
+// bitOf is one of 64 bits, chosen by the first and the last bytes of a name and by its length.
+func bitOf(text []byte) uint64 {
+	var sum uint64
 	switch n := len(text); {
 	case n >= 8:
-		return binary.LittleEndian.Uint64(text) + 31*binary.LittleEndian.Uint64(text[n-8:]) + uint64(n)
+		sum = binary.LittleEndian.Uint64(text) + 31*binary.LittleEndian.Uint64(text[n-8:])
 	case n >= 4:
-		return uint64(binary.LittleEndian.Uint32(text)) | uint64(binary.LittleEndian.Uint32(text[n-4:]))<<32
+		sum = uint64(binary.LittleEndian.Uint32(text)) | uint64(binary.LittleEndian.Uint32(text[n-4:]))<<32
 	case n > 0:
-		return uint64(text[0]) | uint64(text[n/2])<<8 | uint64(text[n-1])<<16
-	default:
-		return 0
+		sum = uint64(text[0]) | uint64(text[n/2])<<8 | uint64(text[n-1])<<16
 	}
+	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the product's highest bits depend on all others
+	return 1 << ((sum + uint64(len(text))) * odd >> 58)
 }

@@ -21,14 +21,36 @@ func special(w uint64) uint64 {
 	return ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs
 }
 
+// unusual is special that marks bytes that are not ASCII, too.
+func unusual(w uint64) uint64 {
+	return ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces) | w) & highs
+}
+
 // eight returns the eight bytes at i, with 0 for those behind the end of the text.
 func (s *source) eight(i int) uint64 {
 	if i+8 <= len(s.text) {
 		return binary.LittleEndian.Uint64(s.text[i:])
 	}
 	var last [8]byte
-	copy(last[:], s.text[i:])
+	copy(last[:], s.text[min(i, len(s.text)):])
 	return binary.LittleEndian.Uint64(last[:])
+}
+
+// plainEnd returns what is behind the string at i, if that has neither escapes nor bytes that are not ASCII, and does not
+// end with the text. Otherwise it returns 0.
+func plainEnd(text []byte, i int) int {
+	if i >= len(text) || text[i] != '"' {
+		return 0
+	}
+	for i++; i+8 <= len(text); i += 8 {
+		if found := unusual(binary.LittleEndian.Uint64(text[i:])); found != 0 {
+			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
+				return i + 1
+			}
+			return 0
+		}
+	}
+	return 0
 }
 
 // stringEnd checks the string whose first character is at i. It returns what is behind the quotation mark that ends it,
@@ -37,7 +59,7 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	start, all := i, uint64(0)
 	for {
 		var read uint64
-		i, read = s.plainEnd(i)
+		i, read = s.specialAt(i)
 		all |= read
 		switch s.peek(i) {
 		case '"':
@@ -56,9 +78,9 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	}
 }
 
-// plainEnd finds the next byte that is special in a string. It also returns the bytes before that, ORed: where none of
+// specialAt finds the next byte that is special in a string. It also returns the bytes before that, ORed: where none of
 // them has its highest bit set, they are ASCII.
-func (s *source) plainEnd(i int) (end int, all uint64) {
+func (s *source) specialAt(i int) (at int, all uint64) {
 	for {
 		w := s.eight(i)
 		if found := special(w); found != 0 {

@@ -43,36 +43,48 @@ func (c *Cursor) skipNested(i int, first byte) (end int, err error) {
 }
 
 func (c *Cursor) skipObject(i int) (int, error) {
-	seen := nameSet{from: len(c.names)}
-	i, more := c.open(i, '}')
+	seen := c.noSkippedNames()
+	at, more := c.open(i, '}')
 	for more {
-		value, err := c.skipName(&seen, i)
+		value, err := c.skipName(&seen, at)
 		if err != nil {
-			return i, err
+			return value, err
 		}
-		if i, err = c.skip(value); err != nil {
-			return i, err
+		end := plainEnd(c.text, value)
+		if end == 0 {
+			if end, err = c.skip(value); err != nil {
+				return end, err
+			}
 		}
-		if i, more, err = c.separate(i, '}'); err != nil {
-			return i, err
+		if at = end + 1; follows(c.text, end, ',') {
+			continue
+		}
+		if at, more, err = c.separate(end, '}'); err != nil {
+			return at, err
 		}
 	}
 	c.forget(&seen)
-	return i, nil
+	return at, nil
 }
 
 func (c *Cursor) skipArray(i int) (int, error) {
-	i, more := c.open(i, ']')
+	at, more := c.open(i, ']')
 	for more {
 		var err error
-		if i, err = c.skip(i); err != nil {
-			return i, err
+		end := plainEnd(c.text, at)
+		if end == 0 {
+			if end, err = c.skip(at); err != nil {
+				return end, err
+			}
 		}
-		if i, more, err = c.separate(i, ']'); err != nil {
-			return i, err
+		if at = end + 1; follows(c.text, end, ',') {
+			continue
+		}
+		if at, more, err = c.separate(end, ']'); err != nil {
+			return at, err
 		}
 	}
-	return i, nil
+	return at, nil
 }
 
 // open goes on behind an opening bracket: behind the closing one, if that is next, or to what is first in between.
@@ -95,6 +107,11 @@ func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
 	default:
 		return i, false, s.syntaxError(i, "expected a comma or "+string(closing))
 	}
+}
+
+// follows reports whether a character is at i, and no white space behind it.
+func follows(text []byte, i int, character byte) bool {
+	return i+1 < len(text) && text[i] == character && text[i+1] > ' '
 }
 
 // word checks that a literal is at i.
@@ -125,6 +142,9 @@ func (s *source) next(i int) int {
 // behindSpace is next where there is white space. Indentation is long, so it goes over eight spaces at a time.
 func (s *source) behindSpace(i int) int {
 	for ; ; i++ {
+		if s.peek(i) == '\n' {
+			i++
+		}
 		for w := s.eight(i); ; w = s.eight(i) {
 			if w != spaces {
 				i += bits.TrailingZeros64(w^spaces) / 8
