@@ -254,6 +254,7 @@ func (h *Bearer) checkApp() error {
 //		upsert
 //		allow|deny [<name>] <expression>
 //		max_answer <size>
+//		max_memory <size>
 //		audit_reads
 //		debug
 //	}

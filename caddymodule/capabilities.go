@@ -24,7 +24,7 @@ func (h *Bearer) newMetadata() *enforce.Metadata {
 	if h.app != nil {
 		changes.OAuth = h.app.oauthURIs()
 	}
-	return &enforce.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Answered: operationsBefore}
+	return &enforce.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Memory: h.enforced.Memory, Answered: operationsBefore}
 }
 
 // oauthURIs are the endpoints that the CapabilityStatement names.

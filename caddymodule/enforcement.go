@@ -51,6 +51,11 @@ type Enforcement struct {
 	// How large an answer may be that has to be judged, in bytes. A larger one is withheld. Default: 16 MiB.
 	MaxAnswer int64 `json:"max_answer,omitempty"`
 
+	// How much memory bodies and answers may take that are judged at the same time, all requests together, in bytes. Each
+	// byte of them counts twice. A request that has found none for 10 s is answered with 503. At least four times
+	// `max_answer`. Default: 256 MiB.
+	MaxMemory int64 `json:"max_memory,omitempty"`
+
 	// Record in the audit trail what was read and searched too. Default: refusals, and what may change something.
 	AuditReads bool `json:"audit_reads,omitempty"`
 
@@ -109,6 +114,9 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
 	}
 	if e.Policies, err = h.newPolicies(h.logger); err != nil {
+		return nil, err
+	}
+	if e.Memory, err = enforce.NewMemory(h.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
 	if h.Debug {
@@ -198,6 +206,7 @@ func (e *Enforcement) parseEnforcement() subdirectives {
 		"allow":              e.parsePolicy,
 		"deny":               e.parsePolicy,
 		"max_answer":         size(&e.MaxAnswer),
+		"max_memory":         size(&e.MaxMemory),
 		"audit_reads":        bareword(&e.AuditReads),
 		"debug":              bareword(&e.Debug),
 	}

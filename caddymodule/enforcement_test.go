@@ -141,3 +141,21 @@ func TestScopesOffWithRules(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Memory that is too small for one answer would refuse it for ever.
+func TestMemoryOptions(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		"max_memory 64MiB":                              "",
+		"max_memory 63MiB":                              "at least four times max_answer: 67108864 bytes",
+		"max_answer 1KiB\n\t\t\tmax_memory 4KiB":        "",
+		"max_answer 1MiB\n\t\t\tmax_memory 4000KiB":     "at least four times max_answer: 4194304 bytes",
+		"max_answer 1GiB":                               "",
+		"max_answer 128MiB\n\t\t\tmax_memory 500000000": "at least four times max_answer",
+	} {
+		_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, exampleWith(t, guarding(options)...)))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", options, err, want)
+		}
+	}
+}

@@ -26,6 +26,7 @@ var cores = map[string][]string{
 	"caddymodule/guard":        ground,
 	"caddymodule/smart":        {"caddymodule/rawjson"},
 	"caddymodule/boundedcache": nil,
+	"caddymodule/fairmemory":   nil,
 	"caddymodule/fairqueue":    nil,
 	"caddymodule/httporigin":   nil,
 	"caddymodule/strictjson":   nil,
@@ -35,8 +36,8 @@ var cores = map[string][]string{
 // ground is what all cores may import.
 var ground = []string{
 	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
-	"caddymodule/smart/searchparam", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/httporigin",
-	"caddymodule/strictjson", "caddymodule/rawjson",
+	"caddymodule/smart/searchparam", "caddymodule/boundedcache", "caddymodule/fairmemory", "caddymodule/fairqueue",
+	"caddymodule/httporigin", "caddymodule/strictjson", "caddymodule/rawjson",
 }
 
 // A goPackage is what go list says of a package.

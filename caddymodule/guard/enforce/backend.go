@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 )
 
 // backend is the FHIR server as one client's request reaches it, with all requests to it that this one causes.
@@ -17,12 +19,13 @@ type backend struct {
 	*Enforcer
 	limits Limits
 	next   NextHandler
-	r      *http.Request // the client's
-	asked  int           // requests to the server so far
+	r      *http.Request     // the client's
+	asked  int               // requests to the server so far
+	share  *fairmemory.Share // of the memory for what is judged
 }
 
 func newBackend(e *Enforcer, next NextHandler, r *http.Request) *backend {
-	return &backend{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r}
+	return &backend{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, share: e.Memory.Share()}
 }
 
 // ownHeaders are not passed on from the client's request, because they speak of the request as the client made it: its
@@ -51,15 +54,26 @@ func (x *backend) hold(ctx context.Context, c call) (*heldResponse, error) {
 	if x.asked++; x.asked > x.limits.Requests {
 		return nil, tooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.limits.Requests)
 	}
-	held := &heldResponse{header: http.Header{}, body: buffers.Get().(*bytes.Buffer), limit: x.limits.Answer}
+	held := &heldResponse{header: http.Header{}, body: buffers.Get().(*bytes.Buffer), admit: x.admitting(ctx)}
 	err := held.record(x.next, x.request(ctx, c))
 	switch {
-	case held.tooLong:
-		return held, withheld(fmt.Errorf("%w: more than %d bytes", errTooLong, x.limits.Answer))
+	case held.refused != nil:
+		return held, held.refused
 	case err == nil && held.status == 0:
 		return held, withheld(errNoAnswer)
 	}
 	return held, err
+}
+
+// admitting returns what admits each part of an answer before it is held: up to the limit, and if there is memory.
+func (x *backend) admitting(ctx context.Context) func(bytes int) error {
+	var held int64
+	return func(bytes int) error {
+		if held += int64(bytes); held > x.limits.Answer {
+			return withheld(fmt.Errorf("%w: more than %d bytes", errTooLong, x.limits.Answer))
+		}
+		return x.reserve(ctx, bytes)
+	}
 }
 
 // request makes a call of the client's request.
@@ -85,13 +99,13 @@ func (x *backend) request(ctx context.Context, c call) *http.Request {
 	return r
 }
 
-// heldResponse is a ResponseWriter that holds an answer up to a size.
+// heldResponse is a ResponseWriter that holds an answer, as far as it is admitted.
 type heldResponse struct {
 	header  http.Header
 	status  int
 	body    *bytes.Buffer
-	limit   int64
-	tooLong bool
+	admit   func(bytes int) error
+	refused error // by admit
 	done    bool
 }
 
@@ -135,9 +149,11 @@ func (h *heldResponse) WriteHeader(status int) {
 // Write implements http.ResponseWriter. Its error makes the next handler stop reading from the server.
 func (h *heldResponse) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
-	if int64(h.body.Len()+len(p)) > h.limit {
-		h.tooLong = true
-		return 0, errTooLong
+	if h.refused == nil {
+		h.refused = h.admit(len(p))
+	}
+	if h.refused != nil {
+		return 0, h.refused
 	}
 	return h.body.Write(p)
 }
@@ -147,14 +163,16 @@ var (
 	errNoAnswer = errors.New("the next handler gave no answer")
 )
 
+// forgiveAbort goes on with a panic, unless a proxy aborts because we have refused to take more of an answer.
+func forgiveAbort(cause any, refused error) {
+	if aborted, _ := cause.(error); cause != nil && (refused == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
+		panic(cause)
+	}
+}
+
 // record has the next handler answer. A proxy that aborts because writing failed has not failed itself.
 func (h *heldResponse) record(next NextHandler, r *http.Request) error {
-	defer func() {
-		cause := recover()
-		if aborted, _ := cause.(error); cause != nil && (!h.tooLong || !errors.Is(aborted, http.ErrAbortHandler)) {
-			panic(cause)
-		}
-	}()
+	defer func() { forgiveAbort(recover(), h.refused) }()
 	err := next.ServeHTTP(h, r)
 	h.done = true
 	return err

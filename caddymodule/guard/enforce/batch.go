@@ -63,7 +63,9 @@ func (x bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*an
 		return nil, err
 	}
 	x.begin(i)
+	before := x.share.Held()
 	a, err := x.answer(ctx, c, i)
+	x.keep(before, a)
 	x.decided(i, err)
 	return x.unlessModified(c, a, err)
 }

@@ -65,8 +65,12 @@ func (x *backend) readBody(c call) ([]byte, error) {
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: errBody}
 	}
-	body, err := io.ReadAll(io.LimitReader(x.r.Body, x.limits.Body+1))
+	reserve := func(bytes int) error { return x.reserve(x.r.Context(), bytes) }
+	body, err := io.ReadAll(&reservingReader{io.LimitReader(x.r.Body, x.limits.Body+1), reserve})
+	refusal, refused := errors.AsType[*guard.Error](err)
 	switch {
+	case refused:
+		return nil, refusal
 	case err != nil:
 		return nil, invalid(err, "The body could not be read.")
 	case int64(len(body)) > x.limits.Body:

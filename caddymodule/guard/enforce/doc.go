@@ -46,6 +46,7 @@
 //	capabilities.go    what is different once the server is guarded
 //	   ▼
 //	backend.go       the server is asked, in JSON without compression
+//	memory.go          and its answer is held, of which all requests share the memory
 //	   ▼
 //	judge.go         each resource of an answer is judged by the grants of package access
 //	bundle.go        and Bundles are written anew of what may be seen

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 )
 
@@ -48,6 +49,8 @@ type Enforcer struct {
 	Upsert bool
 	// Limits bound what one request may cost.
 	Limits Limits
+	// Memory bounds what all requests hold together that is judged: bodies and answers. Nil: nothing does.
+	Memory *fairmemory.Memory
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
 	DecisionHeader string
 	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
@@ -69,6 +72,7 @@ type Limits struct {
 
 const (
 	defaultSize     = 16 << 20
+	defaultMemory   = 256 << 20
 	defaultRequests = 64
 	defaultEntries  = 500
 )

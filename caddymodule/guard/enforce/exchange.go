@@ -40,6 +40,7 @@ func (x *exchange) exports() exports       { return exports{x} }
 // client, patient and scopes. Any error is a *guard.Error or the next handler's.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next NextHandler, rights *access.Rights, binding string) error {
 	x := &exchange{judging: &judging{backend: newBackend(e, next, r), rights: rights}, binding: binding}
+	defer x.share.Release()
 	i, err := x.serve(w)
 	if e.Decided != nil {
 		e.Decided(r, x.decision(i, err))
@@ -100,6 +101,7 @@ func (x *exchange) finish(w http.ResponseWriter, a *answer, err error) error {
 	if err != nil {
 		return err
 	}
+	x.share.ShrinkTo(int64(len(a.body)))
 	err = a.write(w, x.r)
 	if a.buffer != nil {
 		giveBack(a.buffer)

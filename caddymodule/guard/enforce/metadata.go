@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -26,6 +27,8 @@ type Metadata struct {
 	Answered func(r *http.Request) []AnsweredOperation
 	// Limit is the size up to which a statement is changed, in bytes. A longer one fails. Default: 16 MiB.
 	Limit int64
+	// Memory bounds what all requests hold together. Nil: nothing does.
+	Memory *fairmemory.Memory
 
 	mu   sync.Mutex
 	kept []keptStatement // the latest last
@@ -53,7 +56,8 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	if !acceptsJSON(r.Header.Get("Accept"), parameters) {
 		return next.ServeHTTP(w, r)
 	}
-	x := newBackend(&Enforcer{Base: m.Base, Limits: Limits{Answer: m.Limit}}, next, r)
+	x := newBackend(&Enforcer{Base: m.Base, Limits: Limits{Answer: m.Limit}, Memory: m.Memory}, next, r)
+	defer x.share.Release()
 	a, err := x.ask(r.Context(), get("metadata", r.URL.RawQuery))
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package enforce
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -69,7 +70,7 @@ func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction
 		x.r.Header.Set("Accept-Encoding", "identity")
 		p.mayHold = true
 	}
-	if err := x.next.ServeHTTP(p, x.r); err != nil {
+	if err := p.record(); err != nil {
 		return err
 	}
 	return p.flush(x.r.Context(), c, asked)
@@ -93,6 +94,7 @@ type passingWriter struct {
 	mayHold bool
 	began   bool
 	held    *bytes.Buffer
+	refused error // to hold more, for lack of memory
 	status  int
 }
 
@@ -121,7 +123,7 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 		return p.ResponseWriter.Write(b)
 	}
 	if int64(p.held.Len()+len(b)) <= p.x.limits.Answer {
-		return p.held.Write(b)
+		return p.hold(b)
 	}
 	if err := p.release(p.held.Bytes()); err != nil {
 		return 0, err
@@ -129,10 +131,35 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 	return p.ResponseWriter.Write(b)
 }
 
+// hold holds a part of an answer.
+func (p *passingWriter) hold(b []byte) (int, error) {
+	if p.refused == nil {
+		p.refused = p.x.reserve(p.x.r.Context(), len(b))
+	}
+	if p.refused != nil {
+		return 0, p.refused
+	}
+	return p.held.Write(b)
+}
+
+// record has the next handler answer. If the answer is refused on its way, nothing of it is left, not even its headers.
+func (p *passingWriter) record() (err error) {
+	before := p.Header().Clone()
+	defer func() {
+		if forgiveAbort(recover(), p.refused); p.refused != nil {
+			clear(p.Header())
+			maps.Copy(p.Header(), before)
+			err = p.refused
+		}
+	}()
+	return p.x.next.ServeHTTP(p, p.x.r)
+}
+
 // release writes what was held, in parts, and holds no more.
 func (p *passingWriter) release(parts ...[]byte) error {
 	held := p.held
 	p.held = nil
+	defer p.x.share.ShrinkTo(0)
 	defer giveBack(held)
 	p.ResponseWriter.WriteHeader(p.status)
 	for _, part := range parts {

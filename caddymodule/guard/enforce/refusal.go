@@ -25,6 +25,8 @@ var (
 	ErrRule = errors.New("denied by a rule")
 	// ErrCostly: the request would cost too much.
 	ErrCostly = errors.New("too costly")
+	// ErrBusy: other requests take the memory that it would need.
+	ErrBusy = errors.New("too much is held")
 )
 
 // forbidden refuses what no scope allows (RFC 6750 §3.1), or what could tell more than they do.

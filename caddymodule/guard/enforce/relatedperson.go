@@ -10,6 +10,7 @@ import (
 // has no such person.
 func (e *Enforcer) RelatedPatient(r *http.Request, next NextHandler, id string) (string, error) {
 	x := &judging{backend: newBackend(e, next, r)}
+	defer x.share.Release()
 	a, err := x.ask(r.Context(), get("RelatedPerson/"+id, ""))
 	if err != nil || a.status != http.StatusOK || !a.isJSON() {
 		return "", err

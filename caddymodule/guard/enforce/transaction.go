@@ -149,7 +149,9 @@ func (t *transaction) judgeRead(ctx context.Context, p *part) error {
 			return nil
 		}
 	}
+	before := t.share.Held()
 	_, err := t.answer(ctx, p.c, p.i)
+	t.keep(before, nil)
 	return err
 }
 

@@ -1,0 +1,141 @@
+package fairmemory
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Places is how many shares may wait for their first bytes.
+const Places = 1000
+
+var (
+	// ErrBusy is returned if others hold the memory, and may give it back later.
+	ErrBusy = errors.New("too much memory is in use")
+	// ErrTooMuch is returned if a share would be larger than the whole memory.
+	ErrTooMuch = errors.New("more memory than there is")
+)
+
+// Memory is a number of bytes that shares are taken of. Make one with [New]. It is safe for concurrent use. Of a nil
+// Memory, shares may grow without end.
+type Memory struct {
+	size     int64
+	patience time.Duration
+
+	mu      sync.Mutex
+	free    int64
+	begun   uint64    // shares, so far
+	holders int       // shares that hold some bytes
+	waiting []*waiter // the oldest share first
+}
+
+// waiter is a share that waits to grow.
+type waiter struct {
+	share *Share
+	bytes int64
+	done  chan error // takes the one result without blocking
+}
+
+// New returns a memory of a size in bytes. A share waits for more of it as long as the patience goes, in all.
+func New(size int64, patience time.Duration) *Memory {
+	return &Memory{size: size, free: size, patience: patience}
+}
+
+// Held is how many bytes all shares hold.
+func (m *Memory) Held() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.size - m.free
+}
+
+// take gives a share more bytes, or has it wait for them.
+func (m *Memory) take(s *Share, bytes int64) (*waiter, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.age == 0 {
+		m.begun++
+		s.age = m.begun
+	}
+	switch {
+	case s.released, s.held == 0 && len(m.waiting) >= Places:
+		return nil, ErrBusy
+	case bytes > m.size-s.held:
+		return nil, ErrTooMuch
+	case bytes <= m.free && (len(m.waiting) == 0 || s.age < m.waiting[0].share.age):
+		m.give(s, bytes)
+		return nil, nil
+	}
+	w := &waiter{share: s, bytes: bytes, done: make(chan error, 1)}
+	at, _ := slices.BinarySearchFunc(m.waiting, s.age, func(w *waiter, age uint64) int { return cmp.Compare(w.share.age, age) })
+	m.waiting = slices.Insert(m.waiting, at, w)
+	m.settle()
+	return w, nil
+}
+
+func (m *Memory) give(s *Share, bytes int64) {
+	if s.held == 0 && bytes > 0 {
+		m.holders++
+	}
+	s.held += bytes
+	m.free -= bytes
+}
+
+// shrink takes back what a share holds beyond a size.
+func (m *Memory) shrink(s *Share, to int64) {
+	if s.held <= to {
+		return
+	}
+	m.free += s.held - to
+	if s.held = to; to == 0 {
+		m.holders--
+	}
+	m.settle()
+}
+
+// settle lets those grow for whom enough is free, the oldest first. None overtakes another, or a large one would wait
+// for ever. If all who hold something wait, nothing would be given back: then the youngest of them is refused.
+func (m *Memory) settle() {
+	for len(m.waiting) > 0 && m.waiting[0].bytes <= m.free {
+		first := m.waiting[0]
+		m.give(first.share, first.bytes)
+		m.dismiss(0, nil)
+	}
+	holding, youngest := 0, 0
+	for at, w := range m.waiting {
+		if w.share.held > 0 {
+			holding, youngest = holding+1, at
+		}
+	}
+	if holding > 0 && holding == m.holders {
+		m.dismiss(youngest, ErrBusy)
+	}
+}
+
+// dismiss ends the waiting of one.
+func (m *Memory) dismiss(at int, result error) {
+	m.waiting[at].done <- result
+	m.waiting = slices.Delete(m.waiting, at, at+1)
+}
+
+// abandon ends the waiting of one that will not wait any longer, unless it has just ended.
+func (m *Memory) abandon(w *waiter, cause error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at := slices.Index(m.waiting, w); at >= 0 {
+		m.dismiss(at, cause)
+		m.settle()
+	}
+	return <-w.done
+}
+
+// release takes back all that a share holds, and ends its waiting.
+func (m *Memory) release(s *Share) {
+	s.released = true
+	if at := slices.IndexFunc(m.waiting, func(w *waiter) bool { return w.share == s }); at >= 0 {
+		m.dismiss(at, ErrBusy)
+		m.settle()
+	}
+	m.shrink(s, 0)
+}

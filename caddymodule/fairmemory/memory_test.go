@@ -1,0 +1,324 @@
+package fairmemory
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	size     = 100
+	patience = 10 * time.Second
+)
+
+// grown is a new share that holds some bytes.
+func grown(t *testing.T, m *Memory, bytes int64) *Share {
+	t.Helper()
+	s := m.Share()
+	if err := s.Grow(t.Context(), bytes); err != nil {
+		t.Fatalf("Grow(%d) = %v", bytes, err)
+	}
+	return s
+}
+
+// growing has a share grow, and returns what comes of it. It must be called in a bubble.
+func growing(ctx context.Context, s *Share, bytes int64) chan error {
+	result := make(chan error, 1)
+	go func() { result <- s.Grow(ctx, bytes) }()
+	synctest.Wait()
+	return result
+}
+
+// pending fails if there is a result already.
+func pending(t *testing.T, result chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-result:
+		t.Fatalf("Grow did not wait: %v", err)
+	default:
+	}
+}
+
+// wantResult fails unless the result is there, and right.
+func wantResult(t *testing.T, result chan error, want error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-result:
+		if !errors.Is(err, want) {
+			t.Fatalf("Grow = %v, want %v", err, want)
+		}
+	default:
+		t.Fatal("Grow waits")
+	}
+}
+
+func TestGrow(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		by   []int64
+		want error
+	}{
+		{"a part", []int64{60}, nil},
+		{"all", []int64{100}, nil},
+		{"all, in parts", []int64{60, 40}, nil},
+		{"more than there is", []int64{101}, ErrTooMuch},
+		{"more than there is, in parts", []int64{60, 41}, ErrTooMuch},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			m := New(size, patience)
+			s := m.Share()
+			var err error
+			for _, bytes := range test.by {
+				err = s.Grow(t.Context(), bytes)
+			}
+			if !errors.Is(err, test.want) {
+				t.Errorf("Grow = %v, want %v", err, test.want)
+			}
+			if m.Held() != s.Held() {
+				t.Errorf("%d bytes are held, %d by the only share", m.Held(), s.Held())
+			}
+		})
+	}
+}
+
+func TestNoBound(t *testing.T) {
+	t.Parallel()
+	var m *Memory
+	s := m.Share()
+	for range 3 {
+		if err := s.Grow(t.Context(), 1<<62); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.ShrinkTo(1)
+	s.Release()
+}
+
+func TestShrinkTo(t *testing.T) {
+	t.Parallel()
+	m := New(size, patience)
+	s := grown(t, m, 80)
+	s.ShrinkTo(90)
+	if s.Held() != 80 {
+		t.Errorf("holds %d after ShrinkTo(90), want 80", s.Held())
+	}
+	s.ShrinkTo(30)
+	grown(t, m, 70)
+	if s.Held() != 30 || m.Held() != 100 {
+		t.Errorf("holds %d of %d, want 30 of 100", s.Held(), m.Held())
+	}
+}
+
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		first, second := grown(t, m, 50), grown(t, m, 50)
+		result := growing(t.Context(), second, 30)
+		pending(t, result)
+		first.ShrinkTo(30)
+		pending(t, result)
+		first.Release()
+		wantResult(t, result, nil)
+		if m.Held() != 80 {
+			t.Errorf("%d bytes are held, want 80", m.Held())
+		}
+	})
+}
+
+func TestOldestFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		old, holder := grown(t, m, 10), grown(t, m, 90)
+		late := growing(t.Context(), m.Share(), 5)
+		first := growing(t.Context(), old, 60)
+		holder.ShrinkTo(60)
+		pending(t, first)
+		pending(t, late) // though there is enough for it
+		holder.ShrinkTo(30)
+		wantResult(t, first, nil)
+		pending(t, late)
+		holder.Release()
+		wantResult(t, late, nil)
+	})
+}
+
+func TestOlderOvertakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		old := grown(t, m, 80)
+		late := growing(t.Context(), m.Share(), 50)
+		if err := old.Grow(t.Context(), 20); err != nil {
+			t.Errorf("the older share's Grow = %v", err)
+		}
+		old.Release()
+		wantResult(t, late, nil)
+	})
+}
+
+func TestMutualWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		first, second := grown(t, m, 50), grown(t, m, 50)
+		late := growing(t.Context(), second, 10)
+		pending(t, late)
+		early := growing(t.Context(), first, 10)
+		wantResult(t, late, ErrBusy)
+		pending(t, early)
+		second.Release()
+		wantResult(t, early, nil)
+	})
+}
+
+func TestMutualWaitAfterRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		first, second, third := grown(t, m, 40), grown(t, m, 40), grown(t, m, 20)
+		early, late := growing(t.Context(), first, 50), growing(t.Context(), second, 50)
+		pending(t, early)
+		pending(t, late)
+		third.Release()
+		wantResult(t, late, ErrBusy)
+		second.Release()
+		wantResult(t, early, nil)
+	})
+}
+
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		grown(t, m, 100)
+		start := time.Now()
+		err := m.Share().Grow(t.Context(), 1)
+		if !errors.Is(err, ErrBusy) || time.Since(start) != patience {
+			t.Errorf("Grow = %v after %v, want %v after %v", err, time.Since(start), ErrBusy, patience)
+		}
+	})
+}
+
+// TestPatienceInAll checks that somebody who waits again and again does not wait longer than somebody who waits once.
+func TestPatienceInAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		holder, s := grown(t, m, 100), m.Share()
+		start := time.Now()
+		time.AfterFunc(patience/2, func() { holder.ShrinkTo(99) })
+		if err := s.Grow(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Grow(t.Context(), 1); !errors.Is(err, ErrBusy) || time.Since(start) != patience {
+			t.Errorf("Grow = %v after %v, want %v after %v", err, time.Since(start), ErrBusy, patience)
+		}
+	})
+}
+
+func TestGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		grown(t, m, 80)
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves := growing(ctx, m.Share(), 50)
+		behind := growing(t.Context(), m.Share(), 20)
+		pending(t, behind)
+		cancel()
+		wantResult(t, leaves, context.Canceled)
+		wantResult(t, behind, nil)
+	})
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		first, second := grown(t, m, 50), grown(t, m, 50)
+		left := growing(t.Context(), second, 10)
+		second.Release()
+		wantResult(t, left, ErrBusy)
+		if err := second.Grow(t.Context(), 1); !errors.Is(err, ErrBusy) {
+			t.Errorf("Grow after Release = %v, want %v", err, ErrBusy)
+		}
+		first.Release()
+		first.Release()
+		if m.Held() != 0 {
+			t.Errorf("%d bytes are held in the end", m.Held())
+		}
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		holder := grown(t, m, 50)
+		holder2 := grown(t, m, 50)
+		for range Places {
+			go m.Share().Grow(t.Context(), 1)
+		}
+		synctest.Wait()
+		if err := m.Share().Grow(t.Context(), 1); !errors.Is(err, ErrBusy) {
+			t.Errorf("Grow of one too many = %v, want %v", err, ErrBusy)
+		}
+		result := growing(t.Context(), holder, 1) // who holds something needs no place
+		pending(t, result)
+		holder2.Release()
+		wantResult(t, result, nil)
+	})
+}
+
+// TestThousand has a thousand grow to various sizes, each of which would take all there is if it came to the worst. It ends,
+// most often well, without anybody's patience being tried.
+func TestThousand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		var served atomic.Int64
+		var group sync.WaitGroup
+		start := time.Now()
+		for i := range Places {
+			group.Go(func() {
+				if fill(t.Context(), m, rand.New(rand.NewPCG(1, uint64(i)))) {
+					served.Add(1)
+				}
+				if held := m.Held(); held > size {
+					t.Errorf("%d bytes are held", held)
+				}
+			})
+		}
+		group.Wait()
+		if m.Held() != 0 {
+			t.Errorf("%d bytes are held in the end", m.Held())
+		}
+		if n := served.Load(); n < Places/2 || time.Since(start) != 0 {
+			t.Errorf("%d of %d grew, in %v", n, Places, time.Since(start))
+		}
+	})
+}
+
+// fill has a share grow by small steps, and tells whether it could.
+func fill(ctx context.Context, m *Memory, r *rand.Rand) bool {
+	s := m.Share()
+	defer s.Release()
+	for range 1 + r.IntN(10) {
+		if err := s.Grow(ctx, 1+r.Int64N(size/10)); err != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,296 @@
+package enforce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+)
+
+// padded is an own Observation of a length.
+func padded(length int) string {
+	text := `{"resourceType":"Observation","id":"a1","subject":{"reference":"Patient/a"},"note":[{"text":"`
+	return text + strings.Repeat("x", length-len(text)-4) + `"}]}`
+}
+
+// foundSet is a Bundle with resources.
+func foundSet(resources ...string) string {
+	return `{"resourceType":"Bundle","type":"searchset","total":1,"entry":[{"search":{"mode":"match"},"resource":` +
+		strings.Join(resources, `},{"search":{"mode":"match"},"resource":`) + `}]}`
+}
+
+// dripping answers with a text bit by bit, as a proxy does.
+func dripping(body string) handling {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		for rest := []byte(body); len(rest) > 0; {
+			n := min(1000, len(rest))
+			if _, err := w.Write(rest[:n]); err != nil {
+				panic(http.ErrAbortHandler) // as httputil.ReverseProxy does
+			}
+			rest = rest[n:]
+		}
+		return nil
+	}
+}
+
+// serve has a request answered by a handler, and is the status that comes of it.
+func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handling) (int, error) {
+	err := g.Serve(w, r, next, access.New(h, g.Shared), "")
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		return refusal.Status, err
+	}
+	if recorder, ok := w.(*httptest.ResponseRecorder); ok && err == nil {
+		return recorder.Code, nil
+	}
+	return 0, err
+}
+
+// TestMemory is over what one request takes, of which nothing is held in the end.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	const length = 10_000
+	body, found := padded(length), foundSet(padded(length))
+	entry := `{"request":{"method":"GET","url":"Observation/a1"}}`
+	batch := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 2) + entry + `]}`
+	transaction := strings.Replace(batch, "batch", "transaction", 1)
+	for _, tt := range []struct {
+		name, method, path, body string
+		holder                   access.Holder
+		answer                   string
+		takes                    int64 // the least memory for it
+	}{
+		{"read", http.MethodGet, "Observation/a1", "", patientA, body, 2 * length},
+		{"search by two parameters", http.MethodGet, "Observation", "", patientA, found, 4 * int64(len(found))},
+		{"search that passes", http.MethodGet, "Observation", "", clinician, found, 2 * int64(len(found))},
+		{"operation", http.MethodGet, "Observation/$lastn", "", patientA, found, 2 * int64(len(found))},
+		{"create", http.MethodPost, "Observation", body, patientA, body, 4 * length},
+		{"search of two types", http.MethodGet, "?_type=Observation,Condition", "", patientA, found, 8 * int64(len(found))},
+		{"transaction", http.MethodPost, "", transaction, patientA, body, 2*int64(len(transaction)) + 6*length},
+		{"batch", http.MethodPost, "", batch, patientA, body, 2*int64(len(batch)) + 6*length},
+	} {
+		for size, want := range map[int64]int{tt.takes: http.StatusOK, tt.takes - 1: http.StatusForbidden} {
+			t.Run(fmt.Sprintf("%s with %d", tt.name, size), func(t *testing.T) {
+				t.Parallel()
+				g := newGateway(t)
+				g.Memory = fairmemory.New(size, enforce.Patience)
+				r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.path, strings.NewReader(tt.body))
+				r.Header.Set("Content-Type", "application/fhir+json")
+				w := httptest.NewRecorder()
+				status, err := g.serve(w, tt.holder, r, dripping(tt.answer))
+				if strings.Contains(w.Body.String(), `"status":"403`) {
+					status = http.StatusForbidden
+				}
+				if status != want {
+					t.Errorf("status %d, want %d: %v", status, want, err)
+				}
+				if held := g.Memory.Held(); held != 0 {
+					t.Errorf("%d bytes are held in the end", held)
+				}
+			})
+		}
+	}
+}
+
+// TestBusy checks what is answered while others hold the memory.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]access.Holder{"judged": patientA, "passing": clinician} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGateway(t)
+				g.Memory = fairmemory.New(1<<20, enforce.Patience)
+				if err := g.Memory.Share().Grow(t.Context(), 1<<20-100); err != nil {
+					t.Fatal(err)
+				}
+				start, w := time.Now(), httptest.NewRecorder()
+				w.Header().Set("X-Request-Id", "1")
+				status, err := g.serve(w, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000))))
+				refusal, _ := errors.AsType[*guard.Error](err)
+				if status != http.StatusServiceUnavailable || !errors.Is(err, enforce.ErrBusy) || refusal.RetryAfter() != "10" {
+					t.Fatalf("status %d: %v", status, err)
+				}
+				if waited := time.Since(start); waited != enforce.Patience {
+					t.Errorf("answered after %v", waited)
+				}
+				if len(w.Header()) != 1 || w.Header().Get("X-Request-Id") != "1" {
+					t.Errorf("headers %v of an answer that was withdrawn", w.Header())
+				}
+			})
+		})
+	}
+}
+
+// TestMemoryIsGivenBack is over ends of requests other than the usual one.
+func TestMemoryIsGivenBack(t *testing.T) {
+	t.Parallel()
+	begin := func(w http.ResponseWriter) { _, _ = io.WriteString(w, strings.Repeat(" ", 1000)) }
+	for name, next := range map[string]func(cancel func()) handling{
+		"the handler panics": func(func()) handling {
+			return func(w http.ResponseWriter, _ *http.Request) error { begin(w); panic("a bug") }
+		},
+		"the handler fails": func(func()) handling {
+			return func(w http.ResponseWriter, _ *http.Request) error { begin(w); return io.ErrUnexpectedEOF }
+		},
+		"the answer is no JSON": func(func()) handling {
+			return func(w http.ResponseWriter, _ *http.Request) error { begin(w); return nil }
+		},
+		"the client leaves": func(cancel func()) handling {
+			return func(w http.ResponseWriter, r *http.Request) error {
+				begin(w)
+				cancel()
+				for {
+					if _, err := io.WriteString(w, strings.Repeat(" ", 1000)); err != nil {
+						return err
+					}
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t)
+			g.Memory = fairmemory.New(1<<20, enforce.Patience)
+			if err := g.Memory.Share().Grow(t.Context(), 1<<20-10_000); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			func() {
+				defer func() { _ = recover() }()
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/fhir/R4/Observation/a1", nil)
+				if status, _ := g.serve(httptest.NewRecorder(), patientA, r, next(cancel)); status == http.StatusOK {
+					t.Error("status 200")
+				}
+			}()
+			if held := g.Memory.Held(); held != 1<<20-10_000 {
+				t.Errorf("%d bytes are held in the end", held-(1<<20-10_000))
+			}
+		})
+	}
+}
+
+// heldWhileWritten notes what is held when the client gets its answer.
+type heldWhileWritten struct {
+	*httptest.ResponseRecorder
+	memory *fairmemory.Memory
+	held   int64
+}
+
+// Write implements http.ResponseWriter.
+func (w *heldWhileWritten) Write(p []byte) (int, error) {
+	w.held = w.memory.Held()
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestSlowClient checks that a client that reads slowly holds its answer, and nothing else.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.Memory = fairmemory.New(1<<20, enforce.Patience)
+	w := &heldWhileWritten{httptest.NewRecorder(), g.Memory, 0}
+	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000)))); err != nil {
+		t.Fatal(err)
+	}
+	if w.held != int64(w.Body.Len()) {
+		t.Errorf("%d bytes are held of an answer of %d", w.held, w.Body.Len())
+	}
+}
+
+// TestMemoryOfBatch checks that a batch holds its entries' answers, and not all that was read for them.
+func TestMemoryOfBatch(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.Memory = fairmemory.New(100_000, enforce.Patience)
+	entry := `{"request":{"method":"GET","url":"Observation?_id=none"}}`
+	body := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 19) + entry + `]}`
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	others := strings.Replace(padded(20_000), "Patient/a", "Patient/b", 1)
+	w := httptest.NewRecorder()
+	if _, err := g.serve(w, patientA, r, dripping(foundSet(others))); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(w.Body.String(), `"status":"200 OK"`); n != 20 {
+		t.Errorf("%d of 20 entries were answered: %s", n, w.Body)
+	}
+}
+
+// TestThousandAtOnce has a thousand requests at once answered, each with as much as an answer may be.
+func TestThousandAtOnce(t *testing.T) {
+	t.Parallel()
+	const length, memory = 10_000, 100_000
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(t)
+		g.Limits.Answer, g.Memory = length, fairmemory.New(memory, enforce.Patience)
+		answer := dripping(padded(length))
+		var served, refused atomic.Int64
+		var all, group sync.WaitGroup
+		all.Add(1000)
+		next := handling(func(w http.ResponseWriter, r *http.Request) error {
+			all.Done()
+			all.Wait() // until all are asked
+			return answer(w, r)
+		})
+		for range 1000 {
+			group.Go(func() {
+				status, err := g.serve(httptest.NewRecorder(), patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil), next)
+				switch status {
+				case http.StatusOK:
+					served.Add(1)
+				case http.StatusServiceUnavailable:
+					refused.Add(1)
+				default:
+					t.Errorf("status %d: %v", status, err)
+				}
+				if held := g.Memory.Held(); held > memory {
+					t.Errorf("%d bytes are held", held)
+				}
+			})
+		}
+		group.Wait()
+		if served.Load() < 500 || g.Memory.Held() != 0 {
+			t.Errorf("%d were served and %d refused, with %d bytes held in the end", served.Load(), refused.Load(), g.Memory.Held())
+		}
+	})
+}
+
+// TestMemoryBeforeScopes is over what is asked before scopes say anything.
+func TestMemoryBeforeScopes(t *testing.T) {
+	t.Parallel()
+	memory := fairmemory.New(1000, enforce.Patience)
+	metadata := &enforce.Metadata{Base: "/fhir/R4", Memory: memory}
+	g := newGateway(t)
+	g.Memory = memory
+	for name, ask := range map[string]func(r *http.Request) error{
+		"metadata": func(r *http.Request) error {
+			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripping(padded(501)))
+		},
+		"RelatedPerson": func(r *http.Request) error {
+			_, err := g.RelatedPatient(r, dripping(padded(501)), "r")
+			return err
+		},
+	} {
+		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, enforce.ErrCostly) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if held := memory.Held(); held != 0 {
+			t.Errorf("%s: %d bytes are held in the end", name, held)
+		}
+	}
+}
