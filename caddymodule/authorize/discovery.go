@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
@@ -41,6 +42,7 @@ type metadata struct {
 	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Claims                []string `json:"claims_supported"`
+	UILocales             []string `json:"ui_locales_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
 	RequestParameter      bool     `json:"request_parameter_supported"`     // never
 	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // never; the default is true
@@ -105,6 +107,7 @@ func (d *discovery) metadata() metadata {
 		BackchannelLogout:     true,
 		BackchannelSession:    true,
 		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"},
+		UILocales:             page.Languages(),
 		ClaimsParameter:       true,
 	}
 	if d.clients.Registrar != nil {

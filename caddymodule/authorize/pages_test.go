@@ -29,6 +29,27 @@ func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 	return pages
 }
 
+// The pages are in the request's language, and keep it after the redirect to them.
+func TestPagesInTheRequestsLanguage(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, server)
+	german := url.Values{"ui_locales": {"de-CH"}, "prompt": {"consent"}}
+	pages := map[string]*http.Response{
+		"sign-in": b.Get(servertest.Location(t, b.Authorize(servertest.Request(german))).String()),
+		"refused": b.SignIn(servertest.Request(german), "alice", "wrong"),
+		"error":   b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}, "ui_locales": {"de"}})),
+	}
+	b.Answer(servertest.Request(nil))
+	pages["consent"] = b.Get(servertest.Location(t, b.Authorize(servertest.Request(german))).String())
+	pages["sign-out"] = b.Get("/oauth2/logout?client_id=app&ui_locales=de")
+	for name, r := range pages {
+		if got := r.Header.Get("Content-Language"); got != "de" || !strings.Contains(servertest.Body(t, r), `<html lang="de">`) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // No page can be framed, kept, or made to run or load what is not its own; names
 // that hold markup are shown as text (RFC 9700 §4.16).
 func TestPagesWithstandMarkupAndFrames(t *testing.T) {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
@@ -22,6 +23,30 @@ var scopeWords = map[string]*page.Text{
 	"launch":           page.T("Know what you had open when you started it"),
 	"launch/patient":   page.T("Know which patient it is about"),
 	"launch/encounter": page.T("Know which visit it is about"),
+}
+
+var claimWords = map[string]*page.Text{
+	"name":                  page.T("Your name"),
+	"given_name":            page.T("Your given name"),
+	"middle_name":           page.T("Your middle name"),
+	"family_name":           page.T("Your family name"),
+	"nickname":              page.T("Your nickname"),
+	"preferred_username":    page.T("Your user name"),
+	"profile":               page.T("Your profile page"),
+	"picture":               page.T("Your picture"),
+	"website":               page.T("Your website"),
+	"gender":                page.T("Your gender"),
+	"birthdate":             page.T("Your date of birth"),
+	"zoneinfo":              page.T("Your time zone"),
+	"locale":                page.T("Your language"),
+	"updated_at":            page.T("When your profile was last changed"),
+	"email":                 page.T("Your e-mail address"),
+	"email_verified":        page.T("Whether your e-mail address was checked"),
+	"phone_number":          page.T("Your telephone number"),
+	"phone_number_verified": page.T("Whether your telephone number was checked"),
+	"address":               page.T("Your postal address"),
+	"groups":                page.T("Which groups you belong to"),
+	"fhirUser":              page.T("Which entry of the health records is you"),
 }
 
 var typeWords = map[string]*page.Text{
@@ -56,7 +81,7 @@ var permissionWords = []struct {
 // describe describes an item of a consent in plain words, to begin with a capital letter.
 func describe(item string, user *people.User) *page.Text {
 	if claim, ok := strings.CutPrefix(item, claimItem); ok {
-		return page.T("your %s", strings.ReplaceAll(claim, "_", " "))
+		return cmp.Or(claimWords[claim], page.T("your %s", strings.ReplaceAll(claim, "_", " ")))
 	}
 	if text := scopeWords[item]; text != nil {
 		return text

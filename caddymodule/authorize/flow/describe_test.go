@@ -22,7 +22,8 @@ func TestDescribe(t *testing.T) {
 		{"patient/SupplyDelivery.d", patient, "delete your records of type supply delivery"},
 		{"patient/Observation.r?category=vital-signs&status=final", patient, "read your observations, such as lab results and vital signs (only category=vital-signs, status=final)"},
 		{"offline_access", patient, "Keep this access while you are not using it"},
-		{"claim:given_name", patient, "your given name"},
+		{"claim:given_name", patient, "Your given name"},
+		{"claim:favourite_colour", patient, "your favourite colour"},
 		{"demo.read", patient, "the permission “demo.read”"},
 	}
 	for _, tt := range tests {

@@ -14,9 +14,18 @@ const maxLocales = 500
 // languages are those of the pages, the first for people who want none of them.
 var (
 	english   = &translation{tag: language.English}
-	languages = []*translation{english}
+	languages = append([]*translation{english}, readTranslations()...)
 	matcher   = newMatcher()
 )
+
+// Languages returns the pages' languages, for ui_locales_supported (OpenID Connect
+// Discovery §3).
+func Languages() (tags []string) {
+	for _, l := range languages {
+		tags = append(tags, l.tag.String())
+	}
+	return tags
+}
 
 func newMatcher() language.Matcher {
 	var tags []language.Tag
@@ -44,7 +53,7 @@ func parseLocales(locales string) (tags []language.Tag) {
 	if len(locales) > maxLocales {
 		return nil
 	}
-	for _, locale := range strings.Fields(locales) {
+	for locale := range strings.FieldsSeq(locales) {
 		if tag, err := language.Parse(locale); err == nil {
 			tags = append(tags, tag)
 		}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,15 @@ func showing(t *testing.T, r *http.Request, v View) *http.Response {
 	w := httptest.NewRecorder()
 	New("https://sign-in.example", slog.New(slog.DiscardHandler)).Show(w, r, v)
 	return w.Result()
+}
+
+func read(t *testing.T, r *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }
 
 func TestShowSetsHeaders(t *testing.T) {

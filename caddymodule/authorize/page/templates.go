@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-//go:embed style.css scripts templates
+//go:embed style.css scripts templates languages
 var files embed.FS
 
 // templateSets are the pages' templates in each language, by name.

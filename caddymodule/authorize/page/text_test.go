@@ -4,7 +4,19 @@ import (
 	"html/template"
 	"testing"
 	"time"
+
+	"golang.org/x/text/language"
 )
+
+func TestPluralsOfALanguage(t *testing.T) {
+	t.Parallel()
+	french := &translation{tag: language.French, texts: map[string]forms{"%d apps": {"%d application", "%d applications"}}}
+	for number, want := range map[int]string{0: "0 application", 1: "1 application", 2: "2 applications"} {
+		if got := french.translate(Plural("%d app", "%d apps", number)); got != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}
 
 func TestTranslate(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,13 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"math"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -13,11 +16,40 @@ import (
 	"golang.org/x/text/language"
 )
 
-// translation is a language and its texts.
+// translation is a language and its texts, by their English, plurals by that of the other
+// form.
 type translation struct {
 	tag   language.Tag
-	texts map[string]string // by their English, plurals by that of the other form
-	ones  map[string]string // the forms for one of plurals, by the English of the other form
+	texts map[string]forms
+}
+
+// forms are a text's: one form, or for plurals those for one and for others.
+type forms []string
+
+// UnmarshalJSON reads a string or a list.
+func (f *forms) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("[")) {
+		return json.Unmarshal(data, (*[]string)(f))
+	}
+	*f = forms{""}
+	return json.Unmarshal(data, &(*f)[0])
+}
+
+// readTranslations reads the folder languages. It panics only if an embedded file is wrong,
+// which no tested binary has.
+func readTranslations() (all []*translation) {
+	entries, err := files.ReadDir("languages")
+	if err != nil {
+		panic(err)
+	}
+	for _, entry := range entries {
+		l := &translation{tag: language.Make(strings.TrimSuffix(entry.Name(), ".json"))}
+		if err := json.Unmarshal([]byte(readFile("languages/"+entry.Name())), &l.texts); err != nil {
+			panic(err)
+		}
+		all = append(all, l)
+	}
+	return all
 }
 
 // functions are what the templates of this language use.
@@ -29,7 +61,9 @@ func (l *translation) functions() template.FuncMap {
 			}
 			return l.translate(&Text{format: text.(string), args: args})
 		},
-		"n":        func(one, other string, number int) any { return l.translate(Plural(one, other, number)) },
+		"n": func(one, other string, number int) any {
+			return l.translate(&Text{format: one, plural: other, number: number, args: []any{number}})
+		},
 		"sentence": func(x *Text) string { return capitalize(fmt.Sprint(l.translate(x))) },
 		"strong":   strong,
 	}
@@ -70,13 +104,14 @@ func (l *translation) translate(x *Text) any {
 // format returns a text's format in the language. Without one it is the English, which is
 // better than none.
 func (l *translation) format(x *Text) string {
-	if x.plural == "" {
-		return cmp.Or(l.texts[x.format], x.format)
+	forms, form := []string{x.format, x.plural}, 0
+	if x.plural != "" && !l.isOne(x.number) {
+		form = 1
 	}
-	if l.isOne(x.number) {
-		return cmp.Or(l.ones[x.plural], x.format)
+	if translated := l.texts[cmp.Or(x.plural, x.format)]; form < len(translated) {
+		return translated[form]
 	}
-	return cmp.Or(l.texts[x.plural], x.plural)
+	return forms[form]
 }
 
 func (l *translation) isOne(number int) bool {
