@@ -3,7 +3,7 @@
 //	Share.Grow ── more than there is in all ──► ErrTooMuch
 //	   │ at once, if it is free and nobody older waits
 //	   ▼
-//	waits ── too long, or as the youngest of requests that all wait for each other ──► ErrBusy
+//	waits for the most it may need ── too long, or as the youngest of requests that all wait for each other ──► ErrBusy
 //	   │ until others have given back
 //	   ▼
 //	more bytes ──► Share.ShrinkTo, Share.Release

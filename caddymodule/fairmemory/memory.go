@@ -35,6 +35,7 @@ type Memory struct {
 type waiter struct {
 	share *Share
 	bytes int64
+	ahead int64      // of these: needed only later
 	done  chan error // takes the one result without blocking
 }
 
@@ -50,45 +51,56 @@ func (m *Memory) Held() int64 {
 	return m.size - m.free
 }
 
-// take gives a share more bytes, or has it wait for them.
-func (m *Memory) take(s *Share, bytes int64) (*waiter, error) {
+// take gives a share more bytes, or has it wait for the most that it may need.
+func (m *Memory) take(s *Share, bytes, most int64) (*waiter, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s.age == 0 {
 		m.begun++
 		s.age = m.begun
 	}
+	missing := bytes - s.ahead
 	switch {
 	case s.released, s.held == 0 && len(m.waiting) >= Places:
 		return nil, ErrBusy
-	case bytes > m.size-s.held:
+	case missing > m.size-s.held:
 		return nil, ErrTooMuch
-	case bytes <= m.free && (len(m.waiting) == 0 || s.age < m.waiting[0].share.age):
-		m.give(s, bytes)
+	case missing <= 0:
+		s.ahead -= bytes
+		return nil, nil
+	case missing <= m.free && (len(m.waiting) == 0 || s.age < m.waiting[0].share.age):
+		m.give(s, missing, 0)
 		return nil, nil
 	}
-	w := &waiter{share: s, bytes: bytes, done: make(chan error, 1)}
-	at, _ := slices.BinarySearchFunc(m.waiting, s.age, func(w *waiter, age uint64) int { return cmp.Compare(w.share.age, age) })
-	m.waiting = slices.Insert(m.waiting, at, w)
-	m.settle()
-	return w, nil
+	ahead := max(0, min(most-bytes, m.size-s.held-missing))
+	return m.wait(&waiter{share: s, bytes: missing + ahead, ahead: ahead, done: make(chan error, 1)}), nil
 }
 
-func (m *Memory) give(s *Share, bytes int64) {
+// wait has somebody wait behind those who are older.
+func (m *Memory) wait(w *waiter) *waiter {
+	at, _ := slices.BinarySearchFunc(m.waiting, w.share.age, func(w *waiter, age uint64) int { return cmp.Compare(w.share.age, age) })
+	m.waiting = slices.Insert(m.waiting, at, w)
+	m.settle()
+	return w
+}
+
+// give gives a share bytes, some of which it will need only later.
+func (m *Memory) give(s *Share, bytes, ahead int64) {
 	if s.held == 0 && bytes > 0 {
 		m.holders++
 	}
 	s.held += bytes
+	s.ahead = ahead
 	m.free -= bytes
 }
 
-// shrink takes back what a share holds beyond a size.
+// shrink takes back what a share holds beyond a size, or does not use.
 func (m *Memory) shrink(s *Share, to int64) {
-	if s.held <= to {
+	if to = min(to, s.held-s.ahead); to == s.held {
 		return
 	}
 	m.free += s.held - to
-	if s.held = to; to == 0 {
+	if s.held, s.ahead = to, 0; to == 0 {
 		m.holders--
 	}
 	m.settle()
@@ -99,7 +111,7 @@ func (m *Memory) shrink(s *Share, to int64) {
 func (m *Memory) settle() {
 	for len(m.waiting) > 0 && m.waiting[0].bytes <= m.free {
 		first := m.waiting[0]
-		m.give(first.share, first.bytes)
+		m.give(first.share, first.bytes, first.ahead)
 		m.dismiss(0, nil)
 	}
 	holding, youngest := 0, 0

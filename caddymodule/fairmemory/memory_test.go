@@ -20,7 +20,7 @@ const (
 func grown(t *testing.T, m *Memory, bytes int64) *Share {
 	t.Helper()
 	s := m.Share()
-	if err := s.Grow(t.Context(), bytes); err != nil {
+	if err := s.Grow(t.Context(), bytes, bytes); err != nil {
 		t.Fatalf("Grow(%d) = %v", bytes, err)
 	}
 	return s
@@ -29,7 +29,7 @@ func grown(t *testing.T, m *Memory, bytes int64) *Share {
 // growing has a share grow, and returns what comes of it. It must be called in a bubble.
 func growing(ctx context.Context, s *Share, bytes int64) chan error {
 	result := make(chan error, 1)
-	go func() { result <- s.Grow(ctx, bytes) }()
+	go func() { result <- s.Grow(ctx, bytes, bytes) }()
 	synctest.Wait()
 	return result
 }
@@ -79,7 +79,7 @@ func TestGrow(t *testing.T) {
 			s := m.Share()
 			var err error
 			for _, bytes := range test.by {
-				err = s.Grow(t.Context(), bytes)
+				err = s.Grow(t.Context(), bytes, bytes)
 			}
 			if !errors.Is(err, test.want) {
 				t.Errorf("Grow = %v, want %v", err, test.want)
@@ -96,7 +96,7 @@ func TestNoBound(t *testing.T) {
 	var m *Memory
 	s := m.Share()
 	for range 3 {
-		if err := s.Grow(t.Context(), 1<<62); err != nil {
+		if err := s.Grow(t.Context(), 1<<62, 1<<62); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,7 +160,7 @@ func TestOlderOvertakes(t *testing.T) {
 		m := New(size, patience)
 		old := grown(t, m, 80)
 		late := growing(t.Context(), m.Share(), 50)
-		if err := old.Grow(t.Context(), 20); err != nil {
+		if err := old.Grow(t.Context(), 20, 20); err != nil {
 			t.Errorf("the older share's Grow = %v", err)
 		}
 		old.Release()
@@ -204,7 +204,7 @@ func TestPatience(t *testing.T) {
 		m := New(size, patience)
 		grown(t, m, 100)
 		start := time.Now()
-		err := m.Share().Grow(t.Context(), 1)
+		err := m.Share().Grow(t.Context(), 1, 1)
 		if !errors.Is(err, ErrBusy) || time.Since(start) != patience {
 			t.Errorf("Grow = %v after %v, want %v after %v", err, time.Since(start), ErrBusy, patience)
 		}
@@ -219,11 +219,58 @@ func TestPatienceInAll(t *testing.T) {
 		holder, s := grown(t, m, 100), m.Share()
 		start := time.Now()
 		time.AfterFunc(patience/2, func() { holder.ShrinkTo(99) })
-		if err := s.Grow(t.Context(), 1); err != nil {
+		if err := s.Grow(t.Context(), 1, 1); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Grow(t.Context(), 1); !errors.Is(err, ErrBusy) || time.Since(start) != patience {
+		if err := s.Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) || time.Since(start) != patience {
 			t.Errorf("Grow = %v after %v, want %v after %v", err, time.Since(start), ErrBusy, patience)
+		}
+	})
+}
+
+// TestAhead checks that who has to wait does so once, for the most that it may need, and gives back what it did not need.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		holder, s := grown(t, m, 60), m.Share()
+		for range 2 {
+			if err := s.Grow(t.Context(), 10, 50); err != nil { // at once, so no more than that
+				t.Fatal(err)
+			}
+		}
+		first := make(chan error, 1)
+		go func() { first <- s.Grow(t.Context(), 30, 60) }()
+		pending(t, first)
+		holder.ShrinkTo(30) // enough for now, but not for all that may come
+		pending(t, first)
+		holder.ShrinkTo(20)
+		wantResult(t, first, nil)
+		if s.Held() != 50 || m.Held() != 100 {
+			t.Errorf("%d in use of %d, want 50 of 100", s.Held(), m.Held())
+		}
+		if err := s.Grow(t.Context(), 20, 20); err != nil || s.Held() != 70 || m.Held() != 100 {
+			t.Errorf("%v, %d in use of %d, want 70 of 100", err, s.Held(), m.Held())
+		}
+		if s.ShrinkTo(size); m.Held() != 90 {
+			t.Errorf("%d are held when nothing is kept for later, want 90", m.Held())
+		}
+	})
+}
+
+// TestAheadIsBounded checks that the most that a share may need is not more than there is.
+func TestAheadIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := New(size, patience)
+		holder, s := grown(t, m, 100), m.Share()
+		result := make(chan error, 1)
+		go func() { result <- s.Grow(t.Context(), 10, 2*size) }()
+		pending(t, result)
+		holder.Release()
+		wantResult(t, result, nil)
+		if s.Held() != 10 || m.Held() != size {
+			t.Errorf("%d in use of %d, want 10 of %d", s.Held(), m.Held(), size)
 		}
 	})
 }
@@ -251,7 +298,7 @@ func TestRelease(t *testing.T) {
 		left := growing(t.Context(), second, 10)
 		second.Release()
 		wantResult(t, left, ErrBusy)
-		if err := second.Grow(t.Context(), 1); !errors.Is(err, ErrBusy) {
+		if err := second.Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
 			t.Errorf("Grow after Release = %v, want %v", err, ErrBusy)
 		}
 		first.Release()
@@ -269,10 +316,10 @@ func TestPlaces(t *testing.T) {
 		holder := grown(t, m, 50)
 		holder2 := grown(t, m, 50)
 		for range Places {
-			go m.Share().Grow(t.Context(), 1)
+			go m.Share().Grow(t.Context(), 1, 1)
 		}
 		synctest.Wait()
-		if err := m.Share().Grow(t.Context(), 1); !errors.Is(err, ErrBusy) {
+		if err := m.Share().Grow(t.Context(), 1, 1); !errors.Is(err, ErrBusy) {
 			t.Errorf("Grow of one too many = %v, want %v", err, ErrBusy)
 		}
 		result := growing(t.Context(), holder, 1) // who holds something needs no place
@@ -316,7 +363,7 @@ func fill(ctx context.Context, m *Memory, r *rand.Rand) bool {
 	s := m.Share()
 	defer s.Release()
 	for range 1 + r.IntN(10) {
-		if err := s.Grow(ctx, 1+r.Int64N(size/10)); err != nil {
+		if err := s.Grow(ctx, 1+r.Int64N(size/10), 0); err != nil {
 			return false
 		}
 	}

@@ -14,6 +14,7 @@ type Share struct {
 	// The memory's mutex guards what follows.
 	age      uint64 // 1 for the first that grew
 	held     int64
+	ahead    int64 // of what is held: not in use yet
 	released bool
 }
 
@@ -25,13 +26,14 @@ func (m *Memory) Share() *Share {
 	return &Share{of: m, patience: m.patience}
 }
 
-// Grow adds bytes, and waits until they are free: as long as ctx allows and, with all that the share has waited before, the
-// memory's patience. It fails with [ErrBusy], [ErrTooMuch] or the cause of ctx's end.
-func (s *Share) Grow(ctx context.Context, bytes int64) error {
+// Grow adds bytes. If it must wait for them, it waits for the most that the share may still need, so that it need not wait
+// again. It waits as long as ctx allows and, with all that the share has waited before, the memory's patience. It fails with
+// [ErrBusy], [ErrTooMuch] or the cause of ctx's end.
+func (s *Share) Grow(ctx context.Context, bytes, most int64) error {
 	if s.of == nil {
 		return nil
 	}
-	w, err := s.of.take(s, bytes)
+	w, err := s.of.take(s, bytes, most)
 	if w == nil {
 		return err
 	}
@@ -47,17 +49,17 @@ func (s *Share) Grow(ctx context.Context, bytes int64) error {
 	}
 }
 
-// Held is how many bytes the share holds; 0 if there is no bound.
+// Held is how many bytes the share has in use; 0 if there is no bound.
 func (s *Share) Held() int64 {
 	if s.of == nil {
 		return 0
 	}
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	return s.held
+	return s.held - s.ahead
 }
 
-// ShrinkTo gives back what the share holds beyond a number of bytes.
+// ShrinkTo gives back what the share holds beyond a number of bytes, and what is not in use.
 func (s *Share) ShrinkTo(bytes int64) {
 	if s.of == nil {
 		return

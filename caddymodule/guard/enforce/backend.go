@@ -67,12 +67,13 @@ func (x *backend) hold(ctx context.Context, c call) (*heldResponse, error) {
 
 // admitting returns what admits each part of an answer before it is held: up to the limit, and if there is memory.
 func (x *backend) admitting(ctx context.Context) func(bytes int) error {
-	var held int64
+	left := x.limits.Answer
 	return func(bytes int) error {
-		if held += int64(bytes); held > x.limits.Answer {
+		if int64(bytes) > left {
 			return withheld(fmt.Errorf("%w: more than %d bytes", errTooLong, x.limits.Answer))
 		}
-		return x.reserve(ctx, bytes)
+		defer func() { left -= int64(bytes) }()
+		return x.reserve(ctx, bytes, left)
 	}
 }
 

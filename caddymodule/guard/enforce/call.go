@@ -65,7 +65,11 @@ func (x *backend) readBody(c call) ([]byte, error) {
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: errBody}
 	}
-	reserve := func(bytes int) error { return x.reserve(x.r.Context(), bytes) }
+	left := x.limits.Body
+	reserve := func(bytes int) error {
+		defer func() { left -= int64(bytes) }()
+		return x.reserve(x.r.Context(), bytes, left)
+	}
 	body, err := io.ReadAll(&reservingReader{io.LimitReader(x.r.Body, x.limits.Body+1), reserve})
 	refusal, refused := errors.AsType[*guard.Error](err)
 	switch {

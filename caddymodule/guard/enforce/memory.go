@@ -34,9 +34,9 @@ func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	return fairmemory.New(size, Patience), nil
 }
 
-// reserve has the request hold bytes more that are to be judged. It waits for them if need be.
-func (x *backend) reserve(ctx context.Context, bytes int) error {
-	err := x.share.Grow(ctx, timesHeld*int64(bytes))
+// reserve has the request hold bytes more that are to be judged, the first of so many at most. It waits for them if need be.
+func (x *backend) reserve(ctx context.Context, bytes int, most int64) error {
+	err := x.share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
 	if errors.Is(err, fairmemory.ErrTooMuch) {
 		return tooCostly("What has to be judged is longer than the server's memory allows: ask for less at once.")
 	}

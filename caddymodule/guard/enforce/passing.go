@@ -134,7 +134,7 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 // hold holds a part of an answer.
 func (p *passingWriter) hold(b []byte) (int, error) {
 	if p.refused == nil {
-		p.refused = p.x.reserve(p.x.r.Context(), len(b))
+		p.refused = p.x.reserve(p.x.r.Context(), len(b), p.x.limits.Answer-int64(p.held.Len()))
 	}
 	if p.refused != nil {
 		return 0, p.refused
