@@ -3,6 +3,7 @@ package enforce
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 )
@@ -10,32 +11,63 @@ import (
 // span is a part of a text.
 type span struct{ from, to int }
 
-// findLinks finds the value of Bundle.link; nil if the text is no Bundle, or has none.
+// findLinks finds the value of Bundle.link; nil if the text is no Bundle, or has none. Entries are read only if it could
+// stand behind them.
 func findLinks(text []byte) (at span, links []link) {
-	c := rawjson.NewCursor(text).AllowDuplicates()
-	isBundle := false
-	err := c.Object(func(name []byte) (err error) {
-		switch {
-		case string(name) == "resourceType" && c.Kind() == rawjson.String:
-			var kind string
-			kind, err = c.Text()
-			isBundle = kind == "Bundle"
-		case string(name) == "link" && c.Kind() == rawjson.Array:
-			at.from = c.Offset()
-			var raw []byte
-			if raw, err = c.Raw(); err == nil {
-				at.to = c.Offset()
-				err = json.Unmarshal(raw, &links)
-			}
-		default:
-			err = c.Skip()
-		}
-		return err
-	})
-	if err != nil || !isBundle {
+	r := linkReader{c: rawjson.NewCursor(text).AllowDuplicates(), text: text}
+	if err := r.c.Object(r.member); err != nil && !errors.Is(err, errNoMore) || !r.isBundle {
 		return span{}, nil
 	}
-	return at, links
+	return r.at, r.links
+}
+
+// errNoMore ends the reading of a Bundle of which nothing else is wanted.
+var errNoMore = errors.New("no more links")
+
+// linkReader reads a Bundle for its links.
+type linkReader struct {
+	c        *rawjson.Cursor
+	text     []byte
+	isBundle bool
+	at       span
+	links    []link
+}
+
+func (r *linkReader) member(name []byte) error {
+	switch kind := r.c.Kind(); {
+	case string(name) == "resourceType" && kind == rawjson.String:
+		said, err := r.c.Bytes()
+		r.isBundle = string(said) == "Bundle"
+		return err
+	case string(name) == "link" && kind == rawjson.Array:
+		r.at.from = r.c.Offset()
+		raw, err := r.c.Raw()
+		if err != nil {
+			return err
+		}
+		r.at.to = r.c.Offset()
+		return json.Unmarshal(raw, &r.links)
+	case string(name) == "entry" && r.isBundle && !mayNameLink(r.text[r.c.Offset():]):
+		return errNoMore
+	}
+	return r.c.Skip()
+}
+
+// mayNameLink reports whether an object in a text could have a member with the name link, be it written with escapes.
+// What it looks for is rare, so it is far quicker than reading the text.
+func mayNameLink(text []byte) bool {
+	if bytes.Contains(text, []byte(`\u006`)) {
+		return true // as the escape of each of its letters begins
+	}
+	for at := 0; ; {
+		found := bytes.Index(text[at:], []byte(`k"`))
+		if found < 0 {
+			return false
+		}
+		if at += found + 2; bytes.HasSuffix(text[:at], []byte(`"link"`)) {
+			return true
+		}
+	}
 }
 
 // linked is the URL of the link with a relation; empty if there is none.
