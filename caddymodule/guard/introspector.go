@@ -123,12 +123,12 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
 
 // ask asks the server, once for all requests with the same token. They share the answer, but not the context of one of
 // them, whose client may go away.
-func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, error) {
+func (i *Introspector) ask(ctx context.Context, id remembranceID, raw string) (introspection, error) {
 	network := ""
 	if i.Network != nil { // asked here: the flight may outlive the request
 		network = i.Network(ctx)
 	}
-	flight := i.flights.DoChan(id, func() (any, error) {
+	flight := i.flights.DoChan(string(id[:]), func() (any, error) {
 		return i.fly(context.WithoutCancel(ctx), network, id, raw)
 	})
 	select {
@@ -143,7 +143,7 @@ func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, 
 }
 
 // fly waits for a turn, makes the request and remembers the response. It checks the pause again after the wait.
-func (i *Introspector) fly(ctx context.Context, network, id, raw string) (introspection, error) {
+func (i *Introspector) fly(ctx context.Context, network string, id remembranceID, raw string) (introspection, error) {
 	if known, ok := i.recall(id); ok {
 		return known, nil // another flight ended since we looked
 	}
@@ -177,7 +177,7 @@ func (i *Introspector) enter(ctx context.Context, network string, most time.Dura
 	return i.queue.Enter(ctx, network)
 }
 
-func (i *Introspector) recall(id string) (introspection, bool) {
+func (i *Introspector) recall(id remembranceID) (introspection, bool) {
 	if known, ok := recalled[introspection](i.Memory, id); ok {
 		return known, true
 	}
@@ -185,7 +185,7 @@ func (i *Introspector) recall(id string) (introspection, bool) {
 }
 
 // remember remembers the response to a request that was made at a time.
-func (i *Introspector) remember(id string, response introspection, asked time.Time) {
+func (i *Introspector) remember(id remembranceID, response introspection, asked time.Time) {
 	if _, err := i.judge(response); err != nil {
 		i.refusals.put(id, response, cmp.Or(i.RefusedLifetime, DefaultRefusedLifetime))
 		return
@@ -199,7 +199,7 @@ func (i *Introspector) remember(id string, response introspection, asked time.Ti
 
 // remembranceID is the key of a token in memory and in flight: two tokens that shared it would share the answer
 // (CVE-2026-71326).
-func (i *Introspector) remembranceID(raw string) string {
+func (i *Introspector) remembranceID(raw string) remembranceID {
 	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
 		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.ActiveLifetime.String()), raw)
 }

@@ -15,7 +15,7 @@ const DefaultMemorySize = 20_000
 // check or an introspection. All verifiers may share one: none sees the entries of another. It is safe for concurrent
 // use. A nil Memory remembers nothing.
 type Memory struct {
-	tokens boundedcache.Cache[string, lasting]
+	tokens boundedcache.Cache[remembranceID, lasting]
 }
 
 // lasting is what is known of a token, for a time.
@@ -29,7 +29,7 @@ func NewMemory(size int) *Memory {
 	if size < 2 {
 		size = DefaultMemorySize
 	}
-	return &Memory{boundedcache.Cache[string, lasting]{MaxEntries: size}}
+	return &Memory{boundedcache.Cache[remembranceID, lasting]{MaxEntries: size}}
 }
 
 // policyID identifies a policy by its parts, whose lengths keep them apart.
@@ -44,21 +44,23 @@ func policyID(parts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// tokenID is the key of a token in memory: a hash of the whole token, since a prefix or the jti could belong to others
+// remembranceID is the key of a token in memory.
+type remembranceID [sha256.Size]byte
+
+// tokenID is a hash of the whole token, since a prefix or the jti could belong to others
 // too, and of the policy, so that no verifier accepts what another one has verified (CVE-2026-33496).
-func tokenID(policy [sha256.Size]byte, raw string) string {
+func tokenID(policy [sha256.Size]byte, raw string) remembranceID {
 	var buffer [2048]byte // most tokens fit, and need no memory of their own
-	sum := sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
-	return string(sum[:])
+	return sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
 }
 
-func recalled[T any](m *Memory, id string) (T, bool) {
+func recalled[T any](m *Memory, id remembranceID) (T, bool) {
 	known, _ := m.get(id)
 	value, ok := known.(T)
 	return value, ok
 }
 
-func (m *Memory) get(id string) (any, bool) {
+func (m *Memory) get(id remembranceID) (any, bool) {
 	if m == nil {
 		return nil, false
 	}
@@ -69,7 +71,7 @@ func (m *Memory) get(id string) (any, bool) {
 }
 
 // put remembers a value under id for a lifetime.
-func (m *Memory) put(id string, known any, lifetime time.Duration) {
+func (m *Memory) put(id remembranceID, known any, lifetime time.Duration) {
 	if m != nil && lifetime > 0 {
 		m.tokens.Put(id, lasting{known, time.Now().Add(lifetime)}, 1)
 	}

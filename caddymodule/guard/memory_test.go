@@ -185,17 +185,16 @@ func TestMemoryBound(t *testing.T) {
 	t.Parallel()
 	const size = 10
 	m := NewMemory(size)
-	used := "0"
 	for i := range 1000 {
-		m.put(fmt.Sprint(i), fmt.Sprint(i), time.Hour)
+		m.put(remembranceID{byte(i), byte(i >> 8)}, i, time.Hour)
 		if n, _ := m.tokens.Held(); n > size {
 			t.Fatalf("%d are remembered", n)
 		}
-		if known, ok := m.get(used); !ok || known != used {
+		if known, ok := m.get(remembranceID{}); !ok || known != 0 {
 			t.Fatalf("after %d others, the one in use is %+v, %t", i, known, ok)
 		}
 	}
-	if _, ok := m.get("1"); ok {
+	if _, ok := m.get(remembranceID{1}); ok {
 		t.Error("one that is not in use is remembered")
 	}
 }
@@ -203,21 +202,21 @@ func TestMemoryBound(t *testing.T) {
 func TestMemoryLifetime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemory(2)
+		m, a := NewMemory(2), remembranceID{1}
 		for _, lifetime := range []time.Duration{0, -1, -time.Hour} {
-			m.put("a", remembrance{}, lifetime)
+			m.put(a, remembrance{}, lifetime)
 			if n, _ := m.tokens.Held(); n != 0 {
 				t.Errorf("remembered for %v", lifetime)
 			}
 		}
-		m.put("a", remembrance{}, time.Minute)
-		m.put("b", remembrance{}, time.Hour)
+		m.put(a, remembrance{}, time.Minute)
+		m.put(remembranceID{2}, remembrance{}, time.Hour)
 		time.Sleep(30 * time.Second)
-		if _, ok := m.get("a"); !ok {
+		if _, ok := m.get(a); !ok {
 			t.Error("a is forgotten")
 		}
 		time.Sleep(31 * time.Second)
-		if _, ok := m.get("a"); ok {
+		if _, ok := m.get(a); ok {
 			t.Error("a lives longer for its use")
 		}
 	})
@@ -226,8 +225,9 @@ func TestMemoryLifetime(t *testing.T) {
 func TestMemoryNil(t *testing.T) {
 	t.Parallel()
 	var m *Memory
-	m.put("a", remembrance{}, time.Hour)
-	if _, ok := m.get("a"); ok {
+	a := remembranceID{1}
+	m.put(a, remembrance{}, time.Hour)
+	if _, ok := m.get(a); ok {
 		t.Error("nothing remembers something")
 	}
 	if NewMemory(0).tokens.MaxEntries != DefaultMemorySize {

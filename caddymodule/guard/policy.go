@@ -96,9 +96,9 @@ func sameKey(a, b publicKey) bool {
 	return pointer && a == b || a.Equal(b)
 }
 
-func (p *policy) remembranceID(raw string) string {
+func (p *policy) remembranceID(raw string) remembranceID {
 	if p.memory == nil {
-		return ""
+		return remembranceID{}
 	}
 	return tokenID(p.id, raw)
 }

@@ -96,7 +96,11 @@ func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
 	}
-	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
+	named := func(key jose.JSONWebKey) bool { return key.KeyID == kid }
+	if i := slices.IndexFunc(s, named); i >= 0 && !slices.ContainsFunc(s[i+1:], named) {
+		return s[i : i+1 : i+1] // as almost always, and for each request
+	}
+	return s.filter(named)
 }
 
 // fit returns the keys for an algorithm: those that name it, or that name none and are of
