@@ -153,7 +153,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 		return nil
 	}
 	if err := errors.Join(guard.CheckPath(r, h.FHIRBase), h.headers.Check(r)); err != nil {
-		setIdentity(r, guard.Token{})
+		new(identity).set(r)
 		return h.refuse(w, err)
 	}
 	h.headers.Strip(r.Header, byTrustedProxy(r))
@@ -172,7 +172,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	if public {
 		return h.servePublic(w, r, next)
 	}
-	return h.serveAllowed(w, r, next, &token)
+	return h.serveAllowed(w, r, next, token)
 }
 
 // servePublic answers what needs no token.

@@ -4,20 +4,19 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
 // empties them, since an earlier handler may have set them.
-func (h *Bearer) authenticate(r *http.Request) (token guard.Token, err error) {
+func (h *Bearer) authenticate(r *http.Request) (_ *guard.Token, err error) {
+	i := new(identity)
 	if !h.isPublic(r) {
-		token, err = h.verify(r)
+		i.token, err = h.verify(r)
 	}
-	setIdentity(r, token)
-	return token, err
+	i.set(r)
+	return &i.token, err
 }
 
 // verify returns the verified token of a request, or an error and no token.
@@ -56,14 +55,4 @@ func accessToken(t *guard.Token) token.AccessToken {
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
 		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount,
 	}
-}
-
-func setIdentity(r *http.Request, t guard.Token) {
-	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	repl.Set("http.auth.user.id", t.Subject)
-	repl.Set("http.auth.user.client_id", t.ClientID)
-	repl.Set("http.auth.user.scope", t.Scope)
-	repl.Set("http.auth.user.patient", t.Patient)
-	repl.Set("http.auth.user.fhir_user", t.FHIRUser)
-	repl.Set("http.auth.user.issuer", t.Issuer)
 }
