@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -13,23 +12,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// tokenKey is where a request's context holds its verified token.
-type tokenKey struct{}
-
-// withToken has the request carry its verified token for the audit trail.
-func withToken(r *http.Request, t *guard.Token) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), tokenKey{}, t))
-}
-
 // recordAccess writes what was decided about a request to the audit trail. Reads and searches that were allowed are
 // written if the site asks for them: they are as many as the requests.
-func (e *enforcement) recordAccess(r *http.Request, d enforce.Decision) {
-	t, _ := r.Context().Value(tokenKey{}).(*guard.Token)
-	if t == nil || !d.Refused() && !d.Changes && !e.auditsReads {
+func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+	if !d.Refused() && !d.Changes && !e.auditsReads {
 		return
 	}
 	e.events.Record(r.Context(), audit.Event{
-		Kind: audit.Access, User: t.Subject, ClientID: t.ClientID, Scope: d.Scope, Address: clientAddress(r),
+		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: clientAddress(r),
 		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
 	})
 }

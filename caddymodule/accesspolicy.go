@@ -43,15 +43,14 @@ func (e *Enforcement) newPolicies(logger *slog.Logger) (enforce.Policies, error)
 }
 
 // policyInput is what rules are told of a request.
-func policyInput(r *http.Request) policy.Input {
-	in := policy.Input{Now: time.Now(), Request: policy.Request{ClientIP: clientAddress(r)}}
-	if t, _ := r.Context().Value(tokenKey{}).(*guard.Token); t != nil {
-		in.Token = policy.Token{
+func policyInput(r *http.Request, t *guard.Token) policy.Input {
+	return policy.Input{
+		Token: policy.Token{
 			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
 			FHIRUser: t.FHIRUser,
-		}
+		},
+		Request: policy.Request{ClientIP: clientAddress(r)}, Now: time.Now(),
 	}
-	return in
 }
 
 // policyFailed logs which rule failed. Why, the error may say in words of a record, which do not belong into a log.

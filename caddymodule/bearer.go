@@ -196,7 +196,7 @@ func (h *Bearer) serveAllowed(w http.ResponseWriter, r *http.Request, next caddy
 		metrics.decided(decisionAllowed)
 		return next.ServeHTTP(w, r)
 	}
-	err := h.enforced.serve(w, withToken(r, token), next, token)
+	err := h.enforced.serve(w, r, next, token)
 	if _, refused := errors.AsType[*guard.Error](err); refused {
 		return h.refuse(w, err)
 	}

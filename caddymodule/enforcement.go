@@ -70,17 +70,23 @@ type enforcement struct {
 	baseURL     string
 	events      *audit.Log
 	auditsReads bool
-	rights      boundedcache.Cache[holderKey, *access.Rights]
+	holders     boundedcache.Cache[holderKey, holder]
 }
 
-// holderKey is all that rights depend on.
-type holderKey struct{ scope, patient, fhirUser string }
+// holderKey is all that rights and links depend on.
+type holderKey struct{ issuer, subject, clientID, patient, fhirUser, scope string }
+
+// holder is what is kept for tokens of the same kind.
+type holder struct {
+	rights  *access.Rights
+	binding string
+}
 
 // decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
 const decisionHeader = "X-Guard-Decision"
 
-// maxRights is for how many kinds of token the rights are kept.
-const maxRights = 4096
+// maxHolders is for how many kinds of token the rights are kept.
+const maxHolders = 4096
 
 func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes) > 0 {
@@ -103,7 +109,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 		}
 	}
 	e = &enforcement{shared: access.NewShared(own), auditsReads: h.AuditReads, events: newEventLog(ctx)}
-	e.rights.MaxEntries = maxRights
+	e.holders.MaxEntries = maxHolders
 	var sealing enforce.Sealing = processSealing{}
 	if h.app != nil {
 		e.baseURL, e.events, sealing = h.app.fhirBaseURL(), h.app.events, h.app.keys
@@ -140,43 +146,52 @@ func checkShared(resourceType, rule string) error {
 
 // serve has the token's requests answered as far as its scopes allow.
 func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
-	rights, err := e.rightsOf(r, next, t)
+	of, err := e.holderOf(r, next, t)
 	if err != nil {
 		return err
 	}
-	return e.Serve(w, r, next, rights, bindingOf(t))
+	return e.Serve(w, r, next, enforce.Bearer{Rights: of.rights, Binding: of.binding, Token: t})
 }
 
-// bindingOf is what a sealed link is bound to: another token has other text here.
-func bindingOf(t *guard.Token) string {
-	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
-}
-
-// rightsOf are what the token may do. They are kept, because parsing scopes costs more than all the rest of a request
-// that passes. Those of a RelatedPerson depend on a record.
-func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*access.Rights, error) {
-	key := holderKey{t.Scope, t.Patient, t.FHIRUser}
-	if rights, ok := e.rights.Get(key); ok {
-		return rights, nil
+// holderOf is who holds a token. It is kept, because parsing scopes costs more than all the rest of a request that
+// passes. The rights of a RelatedPerson depend on a record.
+func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (holder, error) {
+	key := holderKey{t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}
+	if known, ok := e.holders.Get(key); ok {
+		return known, nil
 	}
+	rights, lasting, err := e.rightsOf(r, next, t)
+	if err != nil {
+		return holder{}, err
+	}
+	of := holder{rights, key.binding()}
+	if lasting {
+		e.holders.Put(key, of, 1)
+	}
+	return of, nil
+}
+
+// binding is what a sealed link is bound to: another token has other text here.
+func (k holderKey) binding() string {
+	return strings.Join([]string{"fhir", k.issuer, k.subject, k.clientID, k.patient, k.fhirUser, k.scope}, "\x00")
+}
+
+// rightsOf are what the token may do; lasting says that they depend on no record.
+func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *access.Rights, lasting bool, err error) {
 	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser)}
 	switch holder.User.Type {
 	case "Patient":
 		holder.UserPatient = holder.User.ID
 	case "RelatedPerson":
-		var err error
 		if holder.UserPatient, err = e.RelatedPatient(r, next, holder.User.ID); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	rights := access.New(holder, e.shared)
+	rights = access.New(holder, e.shared)
 	if len(e.ExpandScopes) == 0 || rights.HasOne(e.ExpandScopes) {
 		rights.Add(access.Terminology()...)
 	}
-	if holder.User.Type != "RelatedPerson" {
-		e.rights.Put(key, rights, 1)
-	}
-	return rights, nil
+	return rights, holder.User.Type != "RelatedPerson", nil
 }
 
 // userOf is the resource that fhirUser names on this server. One of another server's is a person without records

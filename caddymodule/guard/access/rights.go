@@ -87,12 +87,26 @@ func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
 // may be read and searched, and are not changed, under a grant that is bound to a patient.
 func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	var found []Grant
-	for _, g := range r.Grants {
-		if g.allows(resourceType, p) && (g.Patient == "" || r.Shared.bound(resourceType, p)) {
-			found = append(found, g)
+	for n := range r.Grants {
+		if g := &r.Grants[n]; r.isAbout(g, resourceType, p) {
+			found = append(found, *g)
 		}
 	}
 	return found
+}
+
+// Allow reports whether there are grants [Rights.For] it.
+func (r *Rights) Allow(resourceType string, p smart.Permission) bool {
+	for n := range r.Grants {
+		if r.isAbout(&r.Grants[n], resourceType, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool {
+	return g.allows(resourceType, p) && (g.Patient == "" || r.Shared.bound(resourceType, p))
 }
 
 // OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot be about it:

@@ -24,17 +24,25 @@ type backend struct {
 	share  *fairmemory.Share // of the memory for what is judged
 }
 
-func newBackend(e *Enforcer, next NextHandler, r *http.Request) *backend {
-	return &backend{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, share: e.Memory.Share()}
+func newBackend(e *Enforcer, next NextHandler, r *http.Request) backend {
+	return backend{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, share: e.Memory.Share()}
 }
 
-// ownHeaders are not passed on from the client's request, because they speak of the request as the client made it: its
-// conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
-var ownHeaders = []string{
+// ownHeaders, as net/http spells them, are not passed on from the client's request, because they speak of the request as
+// the client made it: its conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
+var ownHeaders = setOf(
 	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
 	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // so it is spelt
+)
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
@@ -77,27 +85,39 @@ func (x *backend) admitting(ctx context.Context) func(bytes int) error {
 	}
 }
 
-// request makes a call of the client's request.
+// request makes a call of the client's request. The two share nothing that a handler may change.
 func (x *backend) request(ctx context.Context, c call) *http.Request {
-	r := x.r.Clone(ctx)
+	r := x.r.WithContext(ctx)
 	r.Method = c.method
 	r.URL = &url.URL{Path: x.Base, RawQuery: c.query}
 	if c.path != "" {
 		r.URL.Path += "/" + c.path
 	}
 	r.RequestURI = r.URL.RequestURI()
-	for _, name := range ownHeaders {
-		r.Header.Del(name)
-	}
-	maps.Copy(r.Header, c.header)
-	r.Header.Set("Accept", typeJSON)
-	r.Header.Set("Accept-Encoding", "identity")
+	r.Header = x.header(c)
 	r.TransferEncoding, r.Trailer, r.Form, r.PostForm, r.MultipartForm = nil, nil, nil, nil, nil
 	r.Body, r.ContentLength = http.NoBody, 0
 	if len(c.body) > 0 {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.body)), int64(len(c.body))
 	}
 	return r
+}
+
+// header are the headers of a call: the client's, as far as they speak of who it is, and the call's own.
+func (x *backend) header(c call) http.Header {
+	header := make(http.Header, len(x.r.Header)+len(c.header))
+	values := make([]string, 0, len(x.r.Header)+2) // of all headers; most have one
+	for name, of := range x.r.Header {
+		if !ownHeaders[name] {
+			values = append(values, of...)
+			header[name] = values[len(values)-len(of) : len(values) : len(values)]
+		}
+	}
+	maps.Copy(header, c.header)
+	values = append(values, typeJSON, "identity")
+	header["Accept"] = values[len(values)-2 : len(values)-1 : len(values)-1]
+	header["Accept-Encoding"] = values[len(values)-1:]
+	return header
 }
 
 // heldResponse is a ResponseWriter that holds an answer, as far as it is admitted.
@@ -118,10 +138,22 @@ const maxBuffer = 1 << 20
 
 // release gives the buffer back, unless the next handler goes on with it: a panic may have left it writing.
 func (h *heldResponse) release() {
-	if h != nil && h.done {
-		h.done = false
-		giveBack(h.body)
+	if h == nil {
+		return
 	}
+	if b := h.kept(); b != nil {
+		giveBack(b)
+	}
+}
+
+// kept is the buffer for an answer that is still to be written, to be given back then; nil where the next handler goes
+// on with it.
+func (h *heldResponse) kept() *bytes.Buffer {
+	if !h.done {
+		return nil
+	}
+	h.done = false
+	return h.body
 }
 
 // giveBack keeps a buffer for another answer. Nothing of what is in it may be in use any more.

@@ -98,7 +98,7 @@ func (f handling) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, e
 	g.Limits = enforce.Limits{Answer: limit}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
-	return w, g.Serve(w, r, f, access.New(patientA, g.Shared), "")
+	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
 }
 
 // TestNextHandler is over handlers that do not answer as they should.

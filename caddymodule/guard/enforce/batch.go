@@ -79,7 +79,7 @@ func (x bundles) begin(i interaction.Interaction) {
 // decided tells of the decision about an entry.
 func (x bundles) decided(i interaction.Interaction, err error) {
 	if x.Decided != nil {
-		x.Decided(x.r, x.decision(i, err))
+		x.Decided(x.r, x.bearer, x.decision(i, err))
 	}
 }
 

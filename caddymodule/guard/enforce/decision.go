@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -12,13 +13,16 @@ import (
 type Decision struct {
 	// Interaction is what was asked for. Its Kind is 0 if it is no interaction of FHIR's.
 	Interaction interaction.Interaction
-	// Scope is the scope that allows it: the first, if several do. Empty if none does, or none is needed.
-	Scope string
 	// Changes says that the interaction may change something.
 	Changes bool
 	// Err is why it was refused, or why it failed; nil if it was answered.
 	Err error
+
+	rights *access.Rights
 }
+
+// Scope is the scope that allows it: the first, if several do. Empty if none does, or none is needed.
+func (d Decision) Scope() string { return allowing(d.rights, d.Interaction) }
 
 // Refused reports whether the request was refused, rather than answered or not possible at present.
 func (d Decision) Refused() bool {
@@ -28,7 +32,7 @@ func (d Decision) Refused() bool {
 
 // decision is the decision about an interaction.
 func (x *judging) decision(i interaction.Interaction, err error) Decision {
-	return Decision{Interaction: i, Scope: x.allowing(i), Changes: x.changes(i), Err: err}
+	return Decision{Interaction: i, rights: x.rights, Changes: x.changes(i), Err: err}
 }
 
 // changes reports whether an interaction may change something.
@@ -41,12 +45,12 @@ func (x *judging) changes(i interaction.Interaction) bool {
 }
 
 // allowing is the scope that allows an interaction.
-func (x *judging) allowing(i interaction.Interaction) string {
+func allowing(rights *access.Rights, i interaction.Interaction) string {
 	permission := i.Permission()
 	if permission == 0 {
 		return ""
 	}
-	for _, g := range x.rights.For(i.Type, permission) {
+	for _, g := range rights.For(i.Type, permission) {
 		return g.Scope
 	}
 	return ""
@@ -58,7 +62,7 @@ func (x *judging) tell(i interaction.Interaction) {
 		return
 	}
 	told := "interaction=" + i.Kind.String()
-	if scope := x.allowing(i); scope != "" {
+	if scope := allowing(x.rights, i); scope != "" {
 		told += "; scope=" + scope
 	}
 	x.r.Header.Set(x.DecisionHeader, told)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 var update = flag.Bool("update", false, "write the decision table of docs/guard.md anew")
@@ -189,7 +190,7 @@ func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Reques
 	w := httptest.NewRecorder()
 	rights := access.New(h, g.Shared)
 	rights.Add(access.Terminology()...)
-	err := g.Serve(w, r, server, rights, h.Scope+" "+h.Patient+" "+h.User.String())
+	err := g.Serve(w, r, server, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
 	if refused, ok := errors.AsType[*guard.Error](err); ok {
 		w = httptest.NewRecorder()
 		w.WriteHeader(refused.Status)

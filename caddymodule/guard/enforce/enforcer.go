@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 )
 
@@ -54,7 +55,17 @@ type Enforcer struct {
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
 	DecisionHeader string
 	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
-	Decided func(r *http.Request, d Decision)
+	Decided func(r *http.Request, b Bearer, d Decision)
+}
+
+// Bearer is who asks.
+type Bearer struct {
+	// Rights are what the token may do. Required.
+	Rights *access.Rights
+	// Binding names all that a page link is bound to: subject, client, patient and scopes.
+	Binding string
+	// Token is the token, for rules and decisions. May be nil.
+	Token *guard.Token
 }
 
 // Limits bound what one request may cost. The zero value means the defaults.

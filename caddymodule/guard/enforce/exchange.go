@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -14,7 +13,7 @@ import (
 // is asked.
 type exchange struct {
 	*judging
-	binding string                                  // of links: whose they are
+	bearer  Bearer
 	collect func(w *write, c call) (*answer, error) // takes what writes come to in a transaction; nil: they are sent
 }
 
@@ -36,16 +35,28 @@ func (x *exchange) bundles() bundles       { return bundles{x} }
 func (x *exchange) operations() operations { return operations{x} }
 func (x *exchange) exports() exports       { return exports{x} }
 
-// Serve answers a request as far as the rights go. The binding names all that a page link is bound to: subject,
-// client, patient and scopes. Any error is a *guard.Error or the next handler's.
-func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next NextHandler, rights *access.Rights, binding string) error {
-	x := &exchange{judging: &judging{backend: newBackend(e, next, r), rights: rights}, binding: binding}
+// Serve answers a request as far as the bearer's rights go. Any error is a *guard.Error or the next handler's.
+func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next NextHandler, b Bearer) error {
+	x := newExchange(e, r, next, b)
 	defer x.share.Release()
 	i, err := x.serve(w)
 	if e.Decided != nil {
-		e.Decided(r, x.decision(i, err))
+		e.Decided(r, b, x.decision(i, err))
 	}
 	return err
+}
+
+// newExchange makes an exchange and what is below it in one piece, since there is one for each request.
+func newExchange(e *Enforcer, r *http.Request, next NextHandler, b Bearer) *exchange {
+	whole := &struct {
+		exchange
+		judging
+		backend
+	}{}
+	whole.backend = newBackend(e, next, r)
+	whole.judging = judging{backend: &whole.backend, rights: b.Rights, token: b.Token}
+	whole.exchange = exchange{judging: &whole.judging, bearer: b}
+	return &whole.exchange
 }
 
 // serve answers the client's request, and tells which interaction it is.
@@ -76,8 +87,10 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 	if c.body, err = x.readBody(c); err != nil {
 		return i, err
 	}
-	if i, err = c.interaction(); err != nil {
-		return i, err
+	if c.body != nil { // which may be the form of a search
+		if i, err = c.interaction(); err != nil {
+			return i, err
+		}
 	}
 	a, err := x.answer(x.r.Context(), c, i)
 	return i, x.finish(w, a, err)
@@ -89,7 +102,7 @@ func (x *judging) isHopeless(i interaction.Interaction) bool {
 		return false
 	}
 	for p := smart.Create; p <= smart.Search; p <<= 1 {
-		if i.Permission()&p != 0 && len(x.rights.For(i.Type, p)) == 0 {
+		if i.Permission()&p != 0 && !x.rights.Allow(i.Type, p) {
 			return true
 		}
 	}

@@ -70,7 +70,7 @@ func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
 	rights := access.New(h, g.Shared)
-	err := g.Serve(w, r, g.server, rights, h.Scope+" "+h.Patient+" "+h.User.String())
+	err := g.Serve(w, r, g.server, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
 	if err == nil {
 		return w.Result()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // moved is an observation that was patient b's first, then a's, then b's, then a's again.
@@ -102,7 +103,7 @@ func TestHistoryOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	next := sent([]byte(`{"resourceType":"Bundle","type":"history","entry":[{"resource":{"resourceType":"Observation","id":"other","subject":{"reference":"Patient/a"}}}]}`))
-	err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/o/_history", nil), next, access.New(patientA, g.Shared), "")
+	err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/o/_history", nil), next, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
 	if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusNotFound {
 		t.Errorf("got %v", err)
 	}

@@ -45,7 +45,7 @@ func (x exports) sealed(ctx context.Context, path string, j job) (string, error)
 }
 
 // bindingOf keeps links apart by what they lead to.
-func (x exports) bindingOf(path string) string { return path + x.binding }
+func (x exports) bindingOf(path string) string { return path + x.bearer.Binding }
 
 // unsealed is what a link to a job or file carries, with the kick-off that it came from. Another token's is not there.
 func (x exports) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {

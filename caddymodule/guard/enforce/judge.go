@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -16,6 +17,7 @@ import (
 type judging struct {
 	*backend
 	rights    *access.Rights
+	token     *guard.Token
 	known     map[known]bool   // resources that were looked up for others: are they covered?
 	promised  map[known]bool   // as known, of what the transaction will write
 	judgement policy.Judgement // by the site's rules, of the call that is being answered

@@ -50,7 +50,7 @@ func dripping(body string) handling {
 
 // serve has a request answered by a handler, and is the status that comes of it.
 func (g *gateway) serve(w http.ResponseWriter, h access.Holder, r *http.Request, next handling) (int, error) {
-	err := g.Serve(w, r, next, access.New(h, g.Shared), "")
+	err := g.Serve(w, r, next, enforce.Bearer{Rights: access.New(h, g.Shared)})
 	if refusal, ok := errors.AsType[*guard.Error](err); ok {
 		return refusal.Status, err
 	}

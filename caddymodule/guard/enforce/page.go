@@ -83,7 +83,7 @@ func (x *exchange) seal(ctx context.Context, p page) (string, error) {
 	if len(text) > maxState {
 		return "", tooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
 	}
-	sealed, err := x.Sealing.Seal(ctx, string(text), x.binding)
+	sealed, err := x.Sealing.Seal(ctx, string(text), x.bearer.Binding)
 	if err != nil {
 		return "", fmt.Errorf("sealing a page link: %w", err)
 	}
@@ -105,7 +105,7 @@ func (x *exchange) opened(sealed string) (c call, i interaction.Interaction, at 
 	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 		return c, i, at, notFound()
 	}
-	text, err := x.Sealing.Unseal(x.r.Context(), sealed, x.binding, pageLifetime)
+	text, err := x.Sealing.Unseal(x.r.Context(), sealed, x.bearer.Binding, pageLifetime)
 	if err != nil {
 		return c, i, at, notFound()
 	}

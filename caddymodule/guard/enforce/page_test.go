@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // TestLinks checks that nothing in an answer leads past the gateway, and that no link is another token's.
@@ -150,7 +151,7 @@ func TestServerLinks(t *testing.T) {
 				asked = append(asked, strings.TrimPrefix(r.URL.RequestURI(), "/fhir/R4"))
 				return server.ServeHTTP(w, r)
 			})
-			err := g.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?_count=1", nil), next, access.New(patientA, g.Shared), "")
+			err := g.Serve(w, httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient?_count=1", nil), next, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
 			if (err == nil) != (tt.want != "") {
 				t.Fatalf("got %v", err)
 			}
@@ -163,7 +164,7 @@ func TestServerLinks(t *testing.T) {
 			var b bundle
 			_ = json.Unmarshal(w.Body.Bytes(), &b)
 			u, _ := url.Parse(b.next())
-			if err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, u.Path, nil), next, access.New(patientA, g.Shared), ""); err != nil {
+			if err := g.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, u.Path, nil), next, enforce.Bearer{Rights: access.New(patientA, g.Shared)}); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Contains(asked, tt.want) {

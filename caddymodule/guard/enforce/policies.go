@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -16,9 +17,9 @@ import (
 type Policies struct {
 	// Rules are the rules. Nil: none.
 	Rules *policy.Set
-	// Input is what rules are told of a client's request: the token, the time, and of the request the client's address.
-	// Required if there are rules.
-	Input func(r *http.Request) policy.Input
+	// Input is what rules are told of a client's request: the token, which may be nil, the time, and of the request the
+	// client's address. Required if there are rules.
+	Input func(r *http.Request, t *guard.Token) policy.Input
 	// Failed is called with the error of a rule that could not be evaluated, which names the rule. Nil if nobody wants
 	// to know.
 	Failed func(r *http.Request, err error)
@@ -29,7 +30,7 @@ func (x *judging) judge(ctx context.Context, c call, i interaction.Interaction) 
 	if x.Policies.Rules == nil || i.Kind == interaction.Capabilities {
 		return policy.Judgement{}
 	}
-	in := x.Policies.Input(x.r)
+	in := x.Policies.Input(x.r, x.token)
 	in.Request = policy.Request{
 		Interaction: i.Kind.String(), Type: i.Type, ID: i.ID, Operation: i.Operation, Method: c.method,
 		Parameters: map[string][]string{}, ClientIP: in.Request.ClientIP,

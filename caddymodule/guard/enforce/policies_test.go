@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
@@ -28,7 +29,7 @@ func (g *gateway) withRules(rules ...string) *gateway {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.Policies = enforce.Policies{Rules: set, Input: func(r *http.Request) policy.Input {
+	g.Policies = enforce.Policies{Rules: set, Input: func(r *http.Request, _ *guard.Token) policy.Input {
 		return policy.Input{
 			Token:   policy.Token{ClientID: "app", FHIRUser: "Practitioner/alice"},
 			Request: policy.Request{ClientIP: r.Header.Get("Client-IP")}, Now: time.Unix(0, 0),
@@ -144,7 +145,7 @@ func TestPoliciesPassing(t *testing.T) {
 			r.Header.Set("Accept", "application/fhir+xml")
 			r.Header.Set("Client-IP", tt.address)
 			next := accepted{}
-			if err := g.Serve(httptest.NewRecorder(), r, &next, access.New(reader, g.Shared), ""); (err == nil) != tt.passes {
+			if err := g.Serve(httptest.NewRecorder(), r, &next, enforce.Bearer{Rights: access.New(reader, g.Shared)}); (err == nil) != tt.passes {
 				t.Errorf("got %v", err)
 			}
 			if passed := next.accept == "application/fhir+xml"; passed != tt.passes {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
@@ -86,7 +87,7 @@ func TestDocumentedRules(t *testing.T) {
 			g := newGateway(t, labelled...)
 			g.Policies = enforce.Policies{
 				Rules:  sets[tt.rule],
-				Input:  func(*http.Request) policy.Input { return policy.Input{Token: tt.token, Now: tt.now} },
+				Input:  func(*http.Request, *guard.Token) policy.Input { return policy.Input{Token: tt.token, Now: tt.now} },
 				Failed: func(_ *http.Request, err error) { t.Error(err) },
 			}
 			if g.Policies.Rules == nil {
@@ -103,7 +104,7 @@ func TestDocumentedRules(t *testing.T) {
 func TestDocumentedResearch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, labelled...)
-	g.Policies = enforce.Policies{Rules: documentedRules(t)["research"], Input: func(*http.Request) policy.Input {
+	g.Policies = enforce.Policies{Rules: documentedRules(t)["research"], Input: func(*http.Request, *guard.Token) policy.Input {
 		return policy.Input{Token: policy.Token{ClientID: "research"}}
 	}}
 	for target, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 func TestPoliciesSearch(t *testing.T) {
@@ -111,7 +112,7 @@ func TestPoliciesWholeResources(t *testing.T) {
 			return g.server.ServeHTTP(w, r)
 		})
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
-		_ = g.Serve(httptest.NewRecorder(), r, next, access.New(reader, g.Shared), "")
+		_ = g.Serve(httptest.NewRecorder(), r, next, enforce.Bearer{Rights: access.New(reader, g.Shared)})
 		for _, query := range asked {
 			if strings.Contains(query, "_elements") || strings.Contains(query, "_summary") {
 				t.Errorf("%s: asked with %s", target, query)

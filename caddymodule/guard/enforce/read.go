@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -15,10 +16,22 @@ func (x *exchange) read(ctx context.Context, c call, i interaction.Interaction) 
 	if len(grants) == 0 {
 		return nil, x.refused(i)
 	}
-	a, err := x.ask(ctx, get(c.path, ""))
+	held, err := x.hold(ctx, get(c.path, ""))
 	if err != nil {
+		held.release()
 		return nil, err
 	}
+	a, err := x.judgeRead(ctx, i, grants, held.answer())
+	if err != nil {
+		held.release()
+		return nil, err
+	}
+	a.buffer = held.kept()
+	return a, nil
+}
+
+// judgeRead is the answer to a read, if one of the grants covers the resource in it.
+func (x *exchange) judgeRead(ctx context.Context, i interaction.Interaction, grants []access.Grant, a *answer) (*answer, error) {
 	if a.status != http.StatusOK {
 		return nil, notRead(a)
 	}

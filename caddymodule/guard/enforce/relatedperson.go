@@ -9,7 +9,8 @@ import (
 // RelatedPatient is the id of the patient to whom a RelatedPerson is related, as the FHIR server has it. Empty if it
 // has no such person.
 func (e *Enforcer) RelatedPatient(r *http.Request, next NextHandler, id string) (string, error) {
-	x := &judging{backend: newBackend(e, next, r)}
+	b := newBackend(e, next, r)
+	x := &judging{backend: &b}
 	defer x.share.Release()
 	a, err := x.ask(r.Context(), get("RelatedPerson/"+id, ""))
 	if err != nil || a.status != http.StatusOK || !a.isJSON() {

@@ -77,7 +77,7 @@ func BenchmarkSearch50(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w := &discarded{header: http.Header{}}
-				if err := e.Serve(w, r, next, rights, ""); err != nil || w.n < 90_000 {
+				if err := e.Serve(w, r, next, enforce.Bearer{Rights: rights}); err != nil || w.n < 90_000 {
 					b.Fatal(w.n, err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // writing is a case of a write.
@@ -171,7 +172,7 @@ func TestUnfitVersion(t *testing.T) {
 	} {
 		g := newGateway(t)
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/Observation/a1", nil)
-		if got := statusOf(g.Serve(httptest.NewRecorder(), r, tt.server, access.New(patientA, g.Shared), "")); got == nil || got.Status != tt.status {
+		if got := statusOf(g.Serve(httptest.NewRecorder(), r, tt.server, enforce.Bearer{Rights: access.New(patientA, g.Shared)})); got == nil || got.Status != tt.status {
 			t.Errorf("%s: got %v, want %d", tt.name, got, tt.status)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // TestWrittenAnswer checks what clients are told of what they have written.
@@ -71,7 +72,7 @@ func TestRefusedByServer(t *testing.T) {
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
 			r := httptest.NewRequest(method, "/fhir/R4/Observation/a1", strings.NewReader(observation("a1", "Patient/a", "")))
 			r.Header.Set("Content-Type", "application/fhir+json")
-			got := statusOf(g.Serve(httptest.NewRecorder(), r, refusing{from}, access.New(patientA, g.Shared), ""))
+			got := statusOf(g.Serve(httptest.NewRecorder(), r, refusing{from}, enforce.Bearer{Rights: access.New(patientA, g.Shared)}))
 			if got.Status != status || strings.Contains(got.Description, "Patient/b") {
 				t.Errorf("%s, %d: %d %s", method, from, got.Status, got.Description)
 			}
@@ -102,7 +103,7 @@ func TestInvalidBody(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
 		r.Header.Set("Content-Type", "application/fhir+json")
-		err := g.Serve(w, r, constant{tt.status, "", tt.body}, access.New(tt.holder, g.Shared), "")
+		err := g.Serve(w, r, constant{tt.status, "", tt.body}, enforce.Bearer{Rights: access.New(tt.holder, g.Shared)})
 		got := w.Body.String()
 		if refused := statusOf(err); refused != nil {
 			got = refused.Description
