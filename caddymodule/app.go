@@ -72,6 +72,9 @@ type App struct {
 	// negative: off. Default: `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
 
+	// The organization that apps show to people (SMART App Launch 2.2, User-access Brands). Default: none.
+	UserAccessBrands *UserAccessBrands `json:"user_access_brands,omitempty"`
+
 	// Accept authorization requests by POST as well as GET (SMART App Launch 2.2, capability `authorize-post`).
 	// Default: GET only.
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
@@ -172,6 +175,9 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
 	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage()); err != nil {
+		return c, err
+	}
+	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.fhirBaseURL()); err != nil {
 		return c, err
 	}
 	return c, a.resolve(&c)

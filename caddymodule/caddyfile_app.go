@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		idp <name> [oidc|google] { … }
 //		client <id> { … }
 //		registration { … }
+//		user_access_brands [<file>] { … }
 //		access_token_lifetime <duration>
 //		code_lifetime <duration>
 //		session_lifetime <duration>
@@ -56,6 +58,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
 		"registration":          parseRegistration(&a.Registration),
+		"user_access_brands":    parseBrands(&a.UserAccessBrands),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
 		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
@@ -89,6 +92,11 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 			if !slices.Contains(idps, key) {
 				return c.idps.wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, didYouMean(key, idps)))
 			}
+		}
+	}
+	if b := a.UserAccessBrands; b != nil {
+		if _, err := b.bundle(a.Issuer + cmp.Or(a.FHIRBase, DefaultFHIRBase)); err != nil {
+			return b.at.wrap(err)
 		}
 	}
 	_, err := authorize.New(a.unresolved())

@@ -77,6 +77,18 @@ func TestCaddyfileErrors(t *testing.T) {
 		line            int
 		word            string
 	}{
+		{"brands without a name", app("user_access_brands {\n\t\t\twebsite https://x.example\n\t\t}"), 6, "name"},
+		{"brands without a website", app("user_access_brands {\n\t\t\tname x\n\t\t}"), 6, "website"},
+		{"brands without developers", app("user_access_brands {\n\t\t\tname x\n\t\t\twebsite asked-unknown\n\t\t}"), 7, "developers"},
+		{"a brand's website that is none", app("user_access_brands {\n\t\t\twebsite x.example\n\t\t}"), 5, "x.example"},
+		{"a brand's category", app("user_access_brands {\n\t\t\tcategory clinical\n\t\t}"), 5, "clinical"},
+		{"a brand's logo by http", app("user_access_brands {\n\t\t\tlogo http://x.example/a.png\n\t\t}"), 5, "http://x.example/a.png"},
+		{"a brand's address in words", app("user_access_brands {\n\t\t\taddress Springfield\n\t\t}"), 5, "Springfield"},
+		{"brands in a file that is not there", app("user_access_brands missing.json"), 4, "missing.json"},
+		{"brands that are no JSON", app("user_access_brands caddyfile_test.go"), 4, "caddyfile_test.go"},
+		{"brands that are no Bundle", app("fhir_base /r4\n\t\tuser_access_brands testdata/brands.json"), 5, "Bundle.timestamp: is missing"},
+		{"brands of no such brand", app("user_access_brands authorize/brands/testdata/network.json {\n\t\t\tprimary https://x.example\n\t\t}"), 4, "https://x.example"},
+		{"brands of another server", app("user_access_brands authorize/brands/testdata/network.json"), 4, "https://x.example/fhir/R4"},
 		{"cors of no origin", site("fhir_bearer {\n\t\tcors https://app.example.org/\n\t}"), 3, "https://app.example.org/"},
 		{"cors of nobody", site("fhir_expand {\n\t\tcors\n\t}"), 3, "cors"},
 		{"log format with a wrong word", "{\n\tlog {\n\t\tformat fhir {\n\t\t\twarp json\n\t\t}\n\t}\n}\n", 4, "warp"},

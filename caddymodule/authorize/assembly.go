@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
@@ -141,7 +142,10 @@ func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 }
 
 func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error {
-	discovery := &discovery{Responder: a.responder, omitIssuer: c.OmitIssuer, authorizePOST: c.AuthorizePOST, clients: a.clients, keys: c.Keys}
+	discovery := &discovery{
+		Responder: a.responder, omitIssuer: c.OmitIssuer, authorizePOST: c.AuthorizePOST, clients: a.clients, keys: c.Keys,
+		fhirBase: c.fhirBase(), brands: c.UserAccessBrands,
+	}
 	openid, err1 := discovery.document(discovery.metadata())
 	smart, err2 := discovery.document(discovery.smartConfiguration())
 	for path, document := range map[string]http.HandlerFunc{
@@ -151,6 +155,10 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error
 		c.FHIRBasePath + "/.well-known/smart-configuration": smart,
 	} {
 		routes[path] = a.responder.Handler(document, http.MethodGet, http.MethodHead)
+	}
+	if c.UserAccessBrands != nil {
+		publication := discovery.publication(c.Durable)
+		routes[c.FHIRBasePath+brands.Path] = a.responder.Handler(publication, http.MethodGet, http.MethodHead)
 	}
 	return errors.Join(err1, err2)
 }

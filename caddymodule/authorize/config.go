@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -109,6 +110,10 @@ type Config struct {
 	// Started is when this process began to serve. For tokens of an earlier process,
 	// RefreshTokenGrace counts from then. Default: the zero time.
 	Started func() time.Time
+
+	// UserAccessBrands are published with the SMART configuration (SMART App Launch 2.2,
+	// User-access Brands). Default: none.
+	UserAccessBrands *brands.Bundle
 
 	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
 	// §3.1.2.1, SMART's capability authorize-post).

@@ -42,6 +42,7 @@ func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *c
 			options.ExposedHeaders = []string{"WWW-Authenticate"}
 		case isDocument(path):
 			options.AllowedMethods = []string{http.MethodGet, http.MethodHead}
+			options.AllowedHeaders = append(options.AllowedHeaders, "If-None-Match")
 		default:
 			continue
 		}

@@ -8,12 +8,14 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // metadata is the discovery document of OpenID Connect Discovery §3 and RFC 8414 §2.
@@ -68,6 +70,9 @@ type SMARTConfiguration struct {
 	ResponseTypes         []string `json:"response_types_supported,omitempty"`                         // of the authorization endpoint
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                           // of PKCE (RFC 7636): S256 alone
 	Capabilities          []string `json:"capabilities"`                                               // by their names in SMART App Launch 2.2
+
+	UserAccessBrandBundle     string             `json:"user_access_brand_bundle,omitempty"`     // the URL of the Bundle
+	UserAccessBrandIdentifier *brands.Identifier `json:"user_access_brand_identifier,omitempty"` // of this server's brand in it
 }
 
 // discovery serves the documents that describe this server.
@@ -76,6 +81,8 @@ type discovery struct {
 	omitIssuer, authorizePOST bool
 	clients                   *client.Registry
 	keys                      keyring.Keys
+	fhirBase                  string
+	brands                    *brands.Bundle // nil: none are published
 }
 
 func (d *discovery) metadata() metadata {
@@ -170,10 +177,24 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 	if slices.Contains(m.Scopes, client.OnlineAccess) {
 		c.Capabilities = append(c.Capabilities, "permission-online")
 	}
+	if d.brands != nil {
+		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, d.brands.Primary()
+	}
 	if d.authorizePOST {
 		c.Capabilities = append(c.Capabilities, "authorize-post")
 	}
 	return c
+}
+
+// publication serves the brands. Scripts may see their ETag, by which they cache them.
+func (d *discovery) publication(durable store.Store) http.HandlerFunc {
+	publication := brands.NewPublication(d.brands, durable)
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Expose-Headers", "ETag")
+		if err := publication.Serve(w, r); err != nil {
+			d.WriteError(w, r, err)
+		}
+	}
 }
 
 // document serves a JSON document that never changes.

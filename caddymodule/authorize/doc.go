@@ -12,6 +12,7 @@
 //	consent      what people allow clients
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void
+//	brands       the organization that apps show to people
 //	client       registered clients and their authentication
 //	endpoint     what all endpoints have in common: https, JSON, errors
 //	page         what people see: look, words, languages
@@ -39,6 +40,7 @@
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
 //	GET  {fhir_base}/.well-known/smart-configuration
+//	GET  {fhir_base}/.well-known/user-access-brands  brands/publication.go
 //
 // Scripts of other origins may read some of the answers; see cors.go.
 //

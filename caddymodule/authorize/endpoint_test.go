@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -15,6 +16,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
+		UserAccessBrands:  new(brands.Bundle),
 		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.Storage }{}},
 	})
 	if err != nil {

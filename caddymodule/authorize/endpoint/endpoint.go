@@ -6,7 +6,7 @@ import "strings"
 var Names = []string{
 	"authorize", "login", "callback", "select_account", "consent", "par", "register",
 	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
-	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration",
+	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "user-access-brands",
 }
 
 // Name is the name of a path's endpoint in metrics: the word after /oauth2/, or a document's

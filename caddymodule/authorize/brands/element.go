@@ -1,0 +1,156 @@
+package brands
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxProblems are told of one Bundle.
+const maxProblems = 20
+
+// problems are what is wrong with a Bundle, and where.
+type problems struct {
+	told []error
+	more int
+}
+
+func (p *problems) add(path, format string, arguments ...any) {
+	problem := fmt.Errorf("%s: %s", path, fmt.Sprintf(format, arguments...))
+	switch {
+	case slices.ContainsFunc(p.told, func(told error) bool { return told.Error() == problem.Error() }):
+	case len(p.told) == maxProblems:
+		p.more++
+	default:
+		p.told = append(p.told, problem)
+	}
+}
+
+func (p *problems) err() error {
+	if p.more > 0 {
+		return errors.Join(append(p.told, fmt.Errorf("and %d more", p.more))...)
+	}
+	return errors.Join(p.told...)
+}
+
+// element is a part of a Bundle. Its value is nil if it is not there.
+type element struct {
+	path  string
+	value any
+	found *problems
+}
+
+func (e element) exists() bool { return e.value != nil }
+
+func (e element) fail(format string, arguments ...any) { e.found.add(e.path, format, arguments...) }
+
+// member returns a member of an object.
+func (e element) member(name string) element {
+	member := element{e.path + "." + name, nil, e.found}
+	object, ok := e.value.(map[string]any)
+	if e.exists() && !ok {
+		e.fail("must be an object")
+		return member
+	}
+	member.value = object[name]
+	return member
+}
+
+// each returns the items of a member that may repeat.
+func (e element) each(name string) []element {
+	list := e.member(name)
+	values, ok := list.value.([]any)
+	if list.exists() && !ok {
+		list.fail("must be an array")
+	}
+	items := make([]element, len(values))
+	for i, value := range values {
+		items[i] = element{fmt.Sprintf("%s[%d]", list.path, i), value, e.found}
+	}
+	return items
+}
+
+// text returns a string, or "" if there is none.
+func (e element) text() string {
+	text, ok := e.value.(string)
+	if e.exists() && !ok {
+		e.fail("must be a string")
+	}
+	return text
+}
+
+// required is text that must be there.
+func (e element) required() string {
+	text := e.text()
+	if !e.exists() {
+		e.fail("is missing")
+	}
+	return text
+}
+
+// oneOf checks a code that must be there.
+func (e element) oneOf(codes ...string) {
+	if code := e.required(); e.exists() && !slices.Contains(codes, code) {
+		e.fail("%.50q is not one of %s", code, strings.Join(codes, ", "))
+	}
+}
+
+// walk checks what holds for all of FHIR's JSON, and the reasons for what is absent.
+func (e element) walk() {
+	switch value := e.value.(type) {
+	case nil:
+		e.fail("must not be null")
+	case string:
+		if strings.TrimSpace(value) == "" {
+			e.fail("must not be empty")
+		}
+	case []any:
+		e.walkArray(value)
+	case map[string]any:
+		e.walkObject(value)
+	}
+}
+
+// walkArray allows null in arrays: it stands for a primitive of which only the extensions
+// are there.
+func (e element) walkArray(items []any) {
+	if len(items) == 0 {
+		e.fail("must not be empty")
+	}
+	for i, item := range items {
+		if item != nil {
+			element{fmt.Sprintf("%s[%d]", e.path, i), item, e.found}.walk()
+		}
+	}
+}
+
+func (e element) walkObject(members map[string]any) {
+	if len(members) == 0 {
+		e.fail("must not be empty")
+	}
+	if members["url"] == absentReason {
+		e.member("valueCode").oneOf(AskedDeclined, AskedUnknown)
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		element{e.path + "." + name, members[name], e.found}.walk()
+	}
+}
+
+// absentReason is the extension that says why something is absent.
+const absentReason = "http://hl7.org/fhir/StructureDefinition/data-absent-reason"
+
+// The reasons that a Bundle may give for what is absent.
+const (
+	AskedDeclined = "asked-declined" // was asked for, and not given
+	AskedUnknown  = "asked-unknown"  // was asked for, and is not known
+)
+
+// isAbsent reports whether an object gives a reason why its primitive member is absent.
+func (e element) isAbsent(name string) bool {
+	primitive := element{value: e.member("_" + name).value, found: new(problems)}
+	return slices.ContainsFunc(primitive.each("extension"), func(extension element) bool {
+		return extension.member("url").text() == absentReason
+	})
+}
