@@ -222,7 +222,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
 		Started:                  processStart,
 
-		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
+		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
 	}

@@ -50,8 +50,8 @@ type IdentityProvider struct {
 	// Default: none.
 	Domains []string `json:"domains,omitempty"`
 
-	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser` and
-	// `groups`. `fhirUser` is used only if it is mapped. Where `email` or `phone_number` is mapped, `email_verified`
+	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser`,
+	// `patient` (the ids of those whom the person may choose among) and `groups`. `fhirUser` and `patient` are used only if they are mapped. Where `email` or `phone_number` is mapped, `email_verified`
 	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
 	Claims map[string]string `json:"claims,omitempty"`
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
@@ -41,6 +42,10 @@ type User struct {
 	// `fhirUser`). Its type is Patient, Practitioner, PractitionerRole, RelatedPerson or Person. Default: none.
 	FHIRUser string `json:"fhir_user,omitempty"`
 
+	// The ids of the patients whom the user may choose among when an app asks for one (`launch/patient`), beside those
+	// that the FHIR resource leads to. Default: none.
+	Patients []string `json:"patients,omitempty"`
+
 	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, of an address,
 	// `address.locality`. Clients get them by the scopes `profile`, `phone` and `address`. Default: none.
 	Claims map[string]string `json:"claims,omitempty"`
@@ -69,7 +74,7 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 	return people.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
-		Claims: u.Claims,
+		Claims: u.Claims, Patients: u.Patients,
 	}
 }
 
@@ -82,6 +87,7 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 //		email <address> [verified]
 //		phone <number>
 //		fhir_user <Type/id>
+//		patient <ids...>
 //		claim <name> <value>
 //		disabled
 //	}
@@ -100,6 +106,7 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 		"email":         upToTwo(u.setEmail, u.setEmailVerified),
 		"phone":         word(&u.Phone, nil),
 		"fhir_user":     word(&u.FHIRUser, people.CheckFHIRUser),
+		"patient":       words(&u.Patients, checkPatient),
 		"claim":         pair(&u.Claims, people.CheckClaim),
 		"disabled":      bareword(&u.Disabled),
 	}.parse(d, "claim")
@@ -108,6 +115,13 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	}
 	a.Users = append(a.Users, u)
 	return err
+}
+
+func checkPatient(id string) error {
+	if !launch.IsID(id) {
+		return fmt.Errorf("%q is not the id of a Patient", id)
+	}
+	return nil
 }
 
 func (u *User) setEmail(address string) error {

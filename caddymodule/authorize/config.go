@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -79,6 +80,10 @@ type Config struct {
 	// ClientAddress is the IP address that a request is counted and recorded under.
 	// Default: that of the peer.
 	ClientAddress func(*http.Request) string
+
+	// Records asks the FHIR server in a person's name, for the pages on which they choose a
+	// patient. Default: none can be chosen there.
+	Records launch.Records
 
 	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
 

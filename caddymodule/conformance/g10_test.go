@@ -117,7 +117,8 @@ func moduleLimitedScope(p *relyingParty) {
 	q.Set("scope", "openid patient/Patient.rs patient/Condition.rs patient/Observation.rs")
 	p.flowOf(q, p.ask(q)) // signs in
 	q.Set("prompt", "consent")
-	page := p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), "")
+	picker := p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location") // there is one patient to pick
+	page := p.Get(p.Get(picker, "").Header.Get("Location"), "")
 	form := servertest.ReadForm(gatewaytest.Read(p.t, page))
 	boxes := len(form.Fields)
 	for name := range form.Fields {

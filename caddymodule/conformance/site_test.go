@@ -59,6 +59,7 @@ const siteCaddyfile = `{
 			email alice@example.org verified
 			phone +15550100
 			fhir_user Practitioner/alice
+			patient 85
 			claim family_name Adams
 			claim given_name Alice
 			claim middle_name B
@@ -159,7 +160,7 @@ func newSite(t *testing.T) *site {
 // passwordHash is bcrypt's of the password "right", at its lowest cost.
 const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
 
-// fhirServer is a FHIR server with one practitioner.
+// fhirServer is a FHIR server with one practitioner and one patient.
 func fhirServer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	switch r.URL.Path {
@@ -167,6 +168,8 @@ func fhirServer(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"resourceType":"CapabilityStatement","status":"active","kind":"instance","fhirVersion":"4.0.1","format":["json"]}`)
 	case "/fhir/R4/Practitioner/alice":
 		fmt.Fprint(w, `{"resourceType":"Practitioner","id":"alice"}`)
+	case "/fhir/R4/Patient/85":
+		fmt.Fprint(w, `{"resourceType":"Patient","id":"85","name":[{"text":"Adelaide Aster"}]}`)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprint(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)

@@ -15,6 +15,8 @@ const (
 	BackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
 
 	SelectAccount       = "/oauth2/select_account"
+	SelectPatient       = "/oauth2/select_patient"
+	SelectEncounter     = "/oauth2/select_encounter"
 	Consent             = "/oauth2/consent"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"

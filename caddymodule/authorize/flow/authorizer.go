@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
@@ -21,23 +22,43 @@ type authorizer struct {
 	*step
 	accounts     *people.Accounts
 	consents     *consent.Consents
+	launches     *launch.Launches
 	grants       *token.Grants
 	codes        *token.Codes
 	tokens       *token.Issuer
 	participants *session.Participants
 }
 
-// authorize sends the response to the client, or first asks the person: for consent, or,
+// authorize goes on with a person who has signed in: to a page for what the client is to be
+// launched with, if that has to be asked, and then to the consent.
+func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	person := signedIn.User.Person()
+	page := req.missing(person)
+	switch {
+	case !req.launch.isFor(person):
+		a.responses.redirectError(w, r, req, launch.ErrOtherPerson)
+	case !req.isFor(signedIn.User.ID):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+	case page != "" && req.prompts("none"):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or a visit"})
+	case page != "":
+		a.redirectToSignedInPage(w, r, page, req, signedIn)
+	case !req.dropUnmet(person):
+		a.responses.redirectError(w, r, req, errNoContext)
+	default:
+		a.confirm(w, r, req, signedIn)
+	}
+}
+
+// confirm sends the response to the client, or first asks the person: for consent, or,
 // unless they have just posted one of our forms, to confirm a redirect URI that another app
 // may have taken (RFC 8252 §8.6).
-func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
 	unseen := req.isInterceptable() && r.Method != http.MethodPost
 	switch {
 	case err != nil:
 		a.responses.redirectError(w, r, req, err)
-	case !req.isFor(signedIn.User.ID):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
 	case ask && req.prompts("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required"})
 	case unseen && req.prompts("none"):
@@ -59,6 +80,9 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 	}
 	if err == nil {
 		err = a.participants.Add(r.Context(), g.Session, g.ClientID, g.Has("openid"))
+	}
+	if err == nil {
+		err = a.launches.Use(r.Context(), req.launch.handle)
 	}
 	if err == nil {
 		err = req.markUsed(r.Context())
@@ -101,6 +125,8 @@ func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
 		Credential:     credential[:],
 		CodeChallenge:  req.codeChallenge,
 		Nonce:          req.nonce,
+		Launch:         req.context(by.User.Person()),
+		Launcher:       req.launch.launcher(),
 
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,
@@ -122,6 +148,10 @@ func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationReques
 	p.add("id_token", t.ID)
 	p.add("access_token", t.Access)
 	p.add("token_type", "bearer")
+	if g.Launch != nil {
+		p.add("patient", g.Launch.Patient)
+		p.add("encounter", g.Launch.Encounter)
+	}
 	p.add("expires_in", strconv.FormatInt(int64(t.Lifetime.Seconds()), 10))
 	if g.ScopeText() != req.asked {
 		p.add("scope", g.ScopeText())

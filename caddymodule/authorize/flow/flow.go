@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -30,13 +31,15 @@ type Config struct {
 	Consents       *consent.Consents     // what people allow clients
 	Sessions       *session.Sessions     // who is signed in
 	Tokens         *token.Tokens         // issues codes and tokens
+	Launches       *launch.Launches      // knows what EHRs launch
+	Patients       *launch.Patients      // finds whom a person may choose
 }
 
 // Endpoints returns the endpoints that browsers are sent to, by path.
 func Endpoints(c Config) map[string]http.Handler {
 	step := newStep(&c)
 	authorizer := &authorizer{
-		step: step, accounts: c.Accounts, consents: c.Consents, grants: c.Tokens.Grants,
+		step: step, accounts: c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer, participants: c.Sessions.Participants,
 	}
 	secondFactor := &secondFactorStep{
@@ -55,6 +58,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	signedIn := &signedInPages{
 		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, signIn: signIn, authorizer: authorizer, logger: c.Logger,
 	}
+	picker := &picker{step: step, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
 	logout := &logoutEndpoint{
 		step: step, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
 		verifier: c.Tokens.Verifier, logger: c.Logger,
@@ -70,7 +74,9 @@ func Endpoints(c Config) map[string]http.Handler {
 		endpoint.Login:               c.Handler(signIn.serve, form...),
 		endpoint.Logout:              c.Handler(logout.serve, form...),
 		endpoint.SelectAccount:       c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
-		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, step.pages.showConsent, signedIn.submitConsent), form...),
+		endpoint.SelectPatient:       c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),
+		endpoint.SelectEncounter:     c.Handler(signedIn.page(endpoint.SelectEncounter, picker.showEncounters, picker.submitEncounter), form...),
+		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(step.pages.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
 	}
 	for key, p := range c.Accounts.Providers {
 		endpoints[endpoint.Login+"/"+key] = c.Handler(federation.start(p), http.MethodGet)
@@ -86,6 +92,7 @@ func newStep(c *Config) *step {
 		sealer: &browser.Sealer{Keys: c.Keys}, pages: pages, trail: c.Trail,
 		requests: &requests{
 			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: c.Authenticator.Clients, verifier: c.Tokens.Verifier,
+			launches: c.Launches,
 		},
 		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, pages: pages, trail: c.Trail},
 	}

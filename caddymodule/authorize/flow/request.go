@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
@@ -27,6 +28,8 @@ type authorizationRequest struct {
 	nonce         string
 
 	userinfoClaims, idTokenClaims []string // claims requested by name
+
+	launch launchContext // what the client is launched with
 
 	query string // as received, to be checked again after signing in
 
@@ -47,6 +50,7 @@ type requests struct {
 	accounts *people.Accounts
 	clients  *client.Registry
 	verifier *token.Verifier
+	launches *launch.Launches
 }
 
 // check reads a request from its query. If it returns no request, the error must be shown,
@@ -100,7 +104,10 @@ func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2
 			return err
 		}
 	}
-	return q.checkHint(ctx, req, p)
+	if err := q.checkHint(ctx, req, p); err != nil {
+		return err
+	}
+	return q.checkLaunch(ctx, req, p)
 }
 
 func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {

@@ -20,7 +20,7 @@ const answerTime = 5 * time.Minute
 // redirectToSignedInPage sends the browser to a page for the person who is signed in. The page
 // is bound to the session too, so that nobody who signs in later can answer for them.
 func (s *step) redirectToSignedInPage(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *session.SignedIn) {
-	s.redirectToPage(w, r, req, page, page, signedIn.SID+" "+req.query)
+	s.redirectToPage(w, r, req, page, page, signedIn.SID+" "+req.launch.picked.encode()+" "+req.query)
 }
 
 type signedInPages struct {
@@ -40,7 +40,8 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 	if err != nil {
 		return nil, nil, err
 	}
-	sid, query, _ := strings.Cut(text, " ")
+	sid, text, _ := strings.Cut(text, " ")
+	picked, query, _ := strings.Cut(text, " ")
 	signedIn, err := ps.sessions.Current(r)
 	switch {
 	case err != nil:
@@ -49,10 +50,25 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 		return nil, nil, errPageExpired
 	}
 	req, err := ps.requests.check(r.Context(), query)
+	if req != nil {
+		req.launch.picked = readPicked(picked)
+	}
 	if err == nil && !ps.accounts.Ways(req.client.IdentityProviders).Has(signedIn.Provider) {
 		err = people.ErrNotAllowed
 	}
 	return req, signedIn, err
+}
+
+// settled serves a page that comes after those for the launch context.
+func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
+	return func(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+		person := signedIn.User.Person()
+		if req.missing(person) != "" || !req.launch.isFor(person) || !req.dropUnmet(person) {
+			ps.responses.showError(w, r, errPageExpired)
+			return
+		}
+		next(w, r, req, signedIn, p)
+	}
 }
 
 type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)

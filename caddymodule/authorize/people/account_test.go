@@ -10,7 +10,7 @@ import (
 // What versions before have stored must be read, and what this one stores by them.
 func TestStoredAccountMembers(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(storedAccount{User: User{ID: "x", TokensBoundTo: "x", username: "x", groups: []string{"x"}}})
+	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokensBoundTo: "x", username: "x", groups: []string{"x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestStoredAccountMembers(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(account)), []string{"issuer", "provider", "subject", "user"}; !slices.Equal(got, want) {
 		t.Errorf("account: %q, want %q", got, want)
 	}
-	want := []string{"Claims", "Disabled", "Email", "EmailVerified", "FHIRUser", "ID", "Name", "PasswordHash", "Phone", "TOTPSecret"}
+	want := []string{"Claims", "Disabled", "Email", "EmailVerified", "FHIRUser", "ID", "Name", "PasswordHash", "Patients", "Phone", "TOTPSecret"}
 	if got := slices.Sorted(maps.Keys(user)); !slices.Equal(got, want) {
 		t.Errorf("user: %q, want %q", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -33,6 +34,10 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 	if p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")
 	}
+	if p.Claims["patient"] != "" {
+		ids := slices.DeleteFunc(Strings(p.claim(from, "patient")), func(id string) bool { return !launch.IsID(id) })
+		id.user.Patients = ids[:min(len(ids), maxPatients)]
+	}
 	return id
 }
 
@@ -49,7 +54,10 @@ func (p *Provider) claim(from *upstream.Identity, name string) any {
 	return from.Claims[name]
 }
 
-const maxClaim = 1 << 10 // bytes
+const (
+	maxClaim    = 1 << 10 // bytes
+	maxPatients = 50      // that one person may choose among
+)
 
 // claimText is a claim as a text; "" if it is too long, or not of its type in OpenID Connect
 // Core §5.1.

@@ -65,7 +65,7 @@ var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // mappedClaims are the claims that can be mapped to a provider's.
 var mappedClaims = append([]string{
-	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "groups", "address",
+	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "patient", "groups", "address",
 }, plainClaims...)
 
 // plainClaims are the furtherClaims without the parts of an address.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
@@ -30,6 +31,10 @@ type User struct {
 	// Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
 
+	// Patients are the ids of the patients whom the person may choose among when they start an
+	// app, beside those that FHIRUser leads to. Default: none.
+	Patients []string `json:",omitempty"`
+
 	// Claims are further claims of OpenID Connect Core §5.1, by name; those of an address
 	// have names such as address.locality. See [CheckClaim].
 	Claims map[string]string
@@ -51,6 +56,11 @@ func (u *User) check() error {
 	if u.TOTPSecret != "" {
 		if err := totp.CheckSecret(u.TOTPSecret); err != nil {
 			return err
+		}
+	}
+	for _, id := range u.Patients {
+		if !launch.IsID(id) {
+			return fmt.Errorf("patient %q is not the id of a Patient", id)
 		}
 	}
 	for name, value := range u.Claims {
@@ -98,4 +108,16 @@ func (u *User) Label() Label {
 	known := slices.DeleteFunc([]string{u.Name, u.username, u.Email}, func(word string) bool { return word == "" })
 	known = append(known, "", "") // at least two
 	return Label{cmp.Or(known[0], "your account"), known[1]}
+}
+
+// MayBe reports whether a patient may still be the user's own, as far as the configuration
+// and the identity provider say.
+func (u *User) MayBe(patient string) bool {
+	own := u.Person().Own()
+	return own == "" || patient == "" || own == patient
+}
+
+// Person is who chooses a patient.
+func (u *User) Person() launch.Person {
+	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients}
 }

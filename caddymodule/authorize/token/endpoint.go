@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
@@ -19,6 +20,8 @@ type tokenResponse struct {
 	Scope       string `json:"scope"`
 	IDToken     string `json:"id_token,omitempty"`
 	Refresh     string `json:"refresh_token,omitempty"`
+
+	*launch.Context // SMART App Launch 2.2; nil without one
 }
 
 type tokenEndpoint struct {
@@ -92,7 +95,7 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	if t.refresh != "" {
 		e.families.enforceLimit(ctx, g)
 	}
-	return t.response(g.ScopeText()), nil
+	return t.response(g.ScopeText(), g.Launch), nil
 }
 
 // exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Without a user, it
@@ -106,13 +109,13 @@ func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.
 	if err != nil {
 		return nil, err
 	}
-	return t.response(strings.Join(scope, " ")), nil
+	return t.response(strings.Join(scope, " "), nil), nil
 }
 
-func (t *Issued) response(scope string) *tokenResponse {
+func (t *Issued) response(scope string, context *launch.Context) *tokenResponse {
 	return &tokenResponse{
 		AccessToken: t.Access, TokenType: "Bearer", ExpiresIn: int64(t.Lifetime.Seconds()),
-		Scope: scope, IDToken: t.ID, Refresh: t.refresh,
+		Scope: scope, IDToken: t.ID, Refresh: t.refresh, Context: context,
 	}
 }
 

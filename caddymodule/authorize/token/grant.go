@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
@@ -35,6 +36,10 @@ type Grant struct {
 	Credential     []byte    `json:"credential"`               // a hash of the user's at the time
 	CodeChallenge  string    `json:"code_challenge,omitempty"` // RFC 7636
 	Nonce          string    `json:"nonce,omitempty"`          // of the authorization request
+
+	// Launch is the context that the client was launched with; nil without one.
+	Launch   *launch.Context `json:"launch,omitempty"`
+	Launcher string          `json:"launcher,omitempty"` // the client that registered it, if one did
 
 	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
@@ -128,7 +133,10 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	if err := gs.checkConsent(ctx, g, client); err != nil {
 		return err
 	}
-	_, err := gs.user(ctx, g)
+	user, err := gs.user(ctx, g)
+	if err == nil && g.Launch != nil && g.Launcher == "" && !user.MayBe(g.Launch.Patient) {
+		err = oauth2.InvalidGrant("the user is another patient now")
+	}
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
@@ -30,6 +31,8 @@ type refreshIntrospection struct {
 	IssuedAt *jwt.NumericDate `json:"iat"`
 	ClientID string           `json:"client_id"`
 	Scope    string           `json:"scope"`
+
+	*launch.Context // nil without one
 }
 
 type introspectionEndpoint struct {
@@ -104,7 +107,7 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 		return new(introspection), nil
 	}
 	return &refreshIntrospection{
-		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeText(),
+		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Context: g.Launch,
 		Expiry:   jwt.NewNumericDate(t.family.expires(e.families.RefreshIdle)),
 		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
 	}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
@@ -32,6 +33,8 @@ type accessTokenClaims struct {
 	Scope    string           `json:"scope"`
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
+
+	*launch.Context // that the client was launched with; nil without one
 
 	// UserinfoClaims are given by userinfo beside the scope's claims.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
@@ -96,7 +99,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: revocation.NewTokenID(g.Family, revocation.DateAfter(cutoff)), ClientID: g.ClientID, Scope: g.ScopeText(),
-		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
 		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: user.TokensBoundTo,
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
 	})

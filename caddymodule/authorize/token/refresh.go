@@ -48,7 +48,7 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	if t.refresh, err = e.families.rotate(ctx, f, stored, token); err != nil {
 		return nil, err
 	}
-	return t.response(g.ScopeText()), nil
+	return t.response(g.ScopeText(), g.Launch), nil
 }
 
 // narrowScope returns the requested part of a granted scope, or all of it if asked is empty

@@ -1,0 +1,152 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// launchContext is what is known so far of what a client is launched with.
+type launchContext struct {
+	handle     string             // the parameter launch, if any
+	registered *launch.Registered // what it stands for
+	picked     picked             // on our pages
+}
+
+// isFor reports whether the person may use the launch, if there is one.
+func (l *launchContext) isFor(person launch.Person) bool {
+	return l.registered == nil || l.registered.IsFor(person.Subject, person.FHIRUser)
+}
+
+// launcher is the client that registered the launch, or "".
+func (l *launchContext) launcher() string {
+	if l.registered == nil {
+		return ""
+	}
+	return l.registered.Launcher
+}
+
+// picked is what a person chose on the pages, which carry it on sealed.
+type picked struct {
+	patient, name string // the id, and the name to show
+	encounter     string
+	noPatient     bool // there is none to choose
+	noEncounter   bool // there is none, or they do not want to say which
+}
+
+// encode writes a text without spaces.
+func (p picked) encode() string {
+	flag := func(set bool) string { return map[bool]string{true: "1"}[set] }
+	return url.Values{
+		"patient": {p.patient}, "name": {p.name}, "encounter": {p.encounter},
+		"no_patient": {flag(p.noPatient)}, "no_encounter": {flag(p.noEncounter)},
+	}.Encode()
+}
+
+// readPicked reads what encode wrote.
+func readPicked(text string) picked {
+	v, err := url.ParseQuery(text)
+	if err != nil {
+		return picked{}
+	}
+	return picked{
+		patient: v.Get("patient"), name: v.Get("name"), encounter: v.Get("encounter"),
+		noPatient: v.Get("no_patient") != "", noEncounter: v.Get("no_encounter") != "",
+	}
+}
+
+// checkLaunch finds what the parameter launch stands for. It is used up with the response.
+func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.launch.handle = p.Get("launch"); req.launch.handle == "" {
+		return nil
+	}
+	req.launch.registered, err = q.launches.Find(ctx, req.launch.handle, req.client.ID)
+	if err == nil && req.launch.registered.User != "" && req.subjects == nil {
+		err = req.restrictTo([]any{req.launch.registered.User})
+	}
+	return err
+}
+
+// wants reports whether the client asks for a part of the context. A scope for a patient's
+// records needs the patient, even if launch/patient was not asked for.
+func (req *authorizationRequest) wantsPatient() bool {
+	return slices.ContainsFunc(req.scope, needsPatient)
+}
+
+func needsPatient(scope string) bool {
+	return scope == "launch/patient" || strings.HasPrefix(scope, "patient/")
+}
+
+// patient is the patient that the client is launched for, as far as is known.
+func (req *authorizationRequest) patient(person launch.Person) string {
+	if req.launch.registered != nil && req.launch.registered.Patient != "" {
+		return req.launch.registered.Patient
+	}
+	if !req.wantsPatient() {
+		return ""
+	}
+	return cmp.Or(req.launch.picked.patient, person.Own())
+}
+
+func (req *authorizationRequest) encounter() string {
+	if req.launch.registered != nil {
+		return req.launch.registered.Encounter
+	}
+	return req.launch.picked.encounter
+}
+
+// missing is the page on which the person chooses what is still unknown, or "". An EHR that
+// launches a client without an encounter knows of none.
+func (req *authorizationRequest) missing(person launch.Person) string {
+	patient := req.patient(person)
+	switch {
+	case patient == "" && req.wantsPatient() && !req.launch.picked.noPatient && person.MayChoose():
+		return endpoint.SelectPatient
+	case patient != "" && slices.Contains(req.scope, "launch/encounter") && req.encounter() == "" &&
+		req.launch.registered == nil && !req.launch.picked.noEncounter:
+		return endpoint.SelectEncounter
+	}
+	return ""
+}
+
+// dropUnmet removes the scopes whose context is missing. It reports whether any is left.
+func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
+	patient, encounter := req.patient(person), req.encounter()
+	req.scope = slices.DeleteFunc(slices.Clone(req.scope), func(scope string) bool {
+		switch {
+		case scope == "launch":
+			return req.launch.registered == nil
+		case scope == "launch/encounter":
+			return patient == "" || encounter == ""
+		}
+		return needsPatient(scope) && patient == ""
+	})
+	return len(req.scope) > 0
+}
+
+var errNoContext = &oauth2.Error{
+	Code: "invalid_scope", Shown: true,
+	Description: "the scope is for the records of a patient, and there is none that this person could choose",
+}
+
+// context is what goes into the grant; nil if that is nothing.
+func (req *authorizationRequest) context(person launch.Person) *launch.Context {
+	c := new(launch.Context)
+	if req.launch.registered != nil {
+		*c = req.launch.registered.Context
+	}
+	c.Patient = req.patient(person)
+	if c.Patient != "" {
+		c.Encounter = req.encounter()
+	}
+	if c.IsEmpty() {
+		return nil
+	}
+	return c
+}

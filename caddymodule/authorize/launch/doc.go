@@ -1,0 +1,15 @@
+// Package launch knows what an app is launched with (SMART App Launch 2.2, "Scopes for
+// requesting context data"): the patient, the encounter, and what else an EHR says.
+//
+// A context comes from one of two places. An EHR registers it before it opens the app, and
+// the app hands its handle back as the parameter launch. Otherwise it is found from who has
+// signed in: a patient's own record, or one that is picked.
+//
+//	context.go     Context, and what may be in it
+//	reference.go   one entry of fhirContext
+//	registered.go  Launches: contexts that an EHR registered, used once
+//	records.go     Records: how the FHIR server is asked with a person's own rights
+//	patients.go    Patients: whose records a person may choose among
+//	patient.go     what a page shows of a patient
+//	encounters.go  Encounters: the visits of a patient
+package launch

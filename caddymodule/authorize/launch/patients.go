@@ -1,0 +1,196 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Person is who chooses a patient.
+type Person struct {
+	Subject  string   // the sub
+	FHIRUser string   // their own resource, as Type/id; may be empty
+	Patients []string // ids that their identity provider names; may be empty
+}
+
+// isClinician reports whether a person searches for patients, instead of choosing among their
+// own.
+func (p Person) isClinician() bool {
+	return len(p.Patients) == 0 && strings.HasPrefix(p.FHIRUser, "Practitioner") // or a PractitionerRole
+}
+
+// MaxShown is how many patients or encounters a page shows.
+const MaxShown = 20
+
+// Patients finds the patients that a person may choose among.
+type Patients struct {
+	Records  Records // asks the FHIR server
+	FHIRBase string  // the address of the FHIR API
+}
+
+// Own returns the one patient that a person is, without asking the FHIR server; "" if there
+// is none, or more to choose among.
+func (p Person) Own() string {
+	own, is := strings.CutPrefix(p.FHIRUser, "Patient/")
+	if is && !slices.ContainsFunc(p.Patients, func(id string) bool { return id != own }) {
+		return own
+	}
+	return ""
+}
+
+// MayChoose reports whether there may be a patient to choose.
+func (p Person) MayChoose() bool { return p.FHIRUser != "" || len(p.Patients) > 0 }
+
+// Choice is what a page offers.
+type Choice struct {
+	Searchable bool      // more can be found by other criteria
+	Patients   []Patient // at most [MaxShown]
+	More       bool      // there are others that match
+}
+
+// Criteria are what a clinician knows of the patient. All that are given must match.
+type Criteria struct {
+	Name       string // words that begin parts of the name
+	BirthDate  string // YYYY-MM-DD
+	Identifier string // such as a medical record number
+}
+
+// Choices returns whom a person may choose; nobody if no patient may be seen.
+func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*Choice, error) {
+	if person.isClinician() {
+		return ps.search(ctx, person, by)
+	}
+	ids, err := ps.related(ctx, person)
+	if err != nil {
+		return nil, err
+	}
+	choice := new(Choice)
+	for _, id := range ids {
+		if len(choice.Patients) == MaxShown {
+			choice.More = true
+			break
+		}
+		patient, err := ps.Find(ctx, person, id)
+		switch {
+		case errors.Is(err, ErrNoRecord): // gone, or merged
+		case err != nil:
+			return nil, err
+		default:
+			choice.Patients = append(choice.Patients, *patient)
+		}
+	}
+	return choice, nil
+}
+
+// search asks with the rights of the clinician.
+func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Choice, error) {
+	query := url.Values{"_count": {strconv.Itoa(MaxShown)}, "_sort": {"family,given"}}
+	if words := strings.Fields(by.Name); len(words) > 0 {
+		query["name"] = words[:min(len(words), maxWords)]
+	}
+	for name, value := range map[string]string{"birthdate": by.BirthDate, "identifier": by.Identifier} {
+		if value != "" {
+			query.Set(name, escape(value))
+		}
+	}
+	for n, word := range query["name"] {
+		query["name"][n] = escape(word)
+	}
+	var found bundle[patientResource]
+	err := read(ctx, ps.Records, ps.readerOf(person, ""), "Patient", query, &found)
+	if err != nil && !errors.Is(err, ErrNoRecord) {
+		return nil, err
+	}
+	resources, more := found.resources(MaxShown)
+	choice := &Choice{Searchable: true, More: more}
+	for _, r := range resources {
+		if patient, ok := r.patient(); ok {
+			choice.Patients = append(choice.Patients, patient)
+		}
+	}
+	return choice, nil
+}
+
+// maxWords is how many words of a name are searched for.
+const maxWords = 5
+
+// escape keeps what separates values in a search from doing so (FHIR R4 §3.1.1.4.2).
+var escape = strings.NewReplacer(`\`, `\\`, ",", `\,`, "|", `\|`, "$", `\$`).Replace
+
+// Find returns a patient if the person may choose them, and otherwise [ErrNoRecord].
+func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patient, error) {
+	if !IsID(id) {
+		return nil, ErrNoRecord
+	}
+	if !person.isClinician() {
+		ids, err := ps.related(ctx, person)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ids, id) {
+			return nil, ErrNoRecord
+		}
+	}
+	var found patientResource
+	if err := read(ctx, ps.Records, ps.readerOf(person, id), "Patient/"+id, nil, &found); err != nil {
+		return nil, err
+	}
+	patient, ok := found.patient()
+	if !ok || patient.ID != id {
+		return nil, ErrNoRecord
+	}
+	return &patient, nil
+}
+
+// readerOf is a person who asks for the records of one patient: a clinician with their own
+// rights, and others with those of an app that was launched for the patient.
+func (ps *Patients) readerOf(person Person, patient string) Reader {
+	if person.isClinician() {
+		return Reader{Subject: person.Subject, FHIRUser: ps.FHIRBase + "/" + person.FHIRUser, Scope: "user/Patient.rs user/Encounter.rs"}
+	}
+	return Reader{Subject: person.Subject, Scope: "patient/Patient.rs patient/Encounter.rs", Patient: patient}
+}
+
+// actor is what is read of a RelatedPerson or a Person: whom they act for.
+type actor struct {
+	Patient struct {
+		Reference string `json:"reference"`
+	} `json:"patient"`
+	Link []struct {
+		Target struct {
+			Reference string `json:"reference"`
+		} `json:"target"`
+	} `json:"link"`
+}
+
+// related returns the ids of a person's patients.
+func (ps *Patients) related(ctx context.Context, person Person) (ids []string, err error) {
+	resourceType, own, _ := strings.Cut(person.FHIRUser, "/")
+	add := func(reference string) {
+		id, is := strings.CutPrefix(strings.TrimPrefix(reference, ps.FHIRBase+"/"), "Patient/")
+		if is && IsID(id) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range person.Patients {
+		add("Patient/" + id)
+	}
+	switch resourceType {
+	case "Patient":
+		add("Patient/" + own)
+	case "RelatedPerson", "Person":
+		var found actor
+		by := Reader{Subject: person.Subject, FHIRUser: ps.FHIRBase + "/" + person.FHIRUser, Scope: "openid fhirUser"}
+		if err := read(ctx, ps.Records, by, person.FHIRUser, nil, &found); err != nil && !errors.Is(err, ErrNoRecord) {
+			return nil, err
+		}
+		add(found.Patient.Reference)
+		for _, l := range found.Link[:min(len(found.Link), 5*MaxShown)] {
+			add(l.Target.Reference)
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,70 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+)
+
+// Records asks the FHIR server, as a gateway does for a client: nothing comes out that the
+// scopes of who asks do not cover.
+type Records interface {
+	// Get returns the body of a read or search, such as Patient?name=ada. Its error is
+	// [ErrNoRecord] if the answer is that there is no such resource, or that it may not be
+	// seen.
+	Get(ctx context.Context, by Reader, path string, query url.Values) ([]byte, error)
+}
+
+// Reader is in whose name records are asked for, as in an access token.
+type Reader struct {
+	Subject  string // the sub
+	FHIRUser string // the person's own resource, absolute
+	Scope    string // SMART scopes
+	Patient  string // the patient that patient/ scopes are bound to
+}
+
+// ErrNoRecord says that a resource does not exist, or may not be seen: nobody can tell which.
+var ErrNoRecord = errors.New("no such record, or none that the person may see")
+
+// read reads a resource or a Bundle into value.
+func read(ctx context.Context, records Records, by Reader, path string, query url.Values, value any) error {
+	if records == nil {
+		return errors.New("no FHIR server to ask")
+	}
+	body, err := records.Get(ctx, by, path, query)
+	if err != nil {
+		return fmt.Errorf("asking for %s: %w", path, err)
+	}
+	if err := json.Unmarshal(body, value); err != nil {
+		return fmt.Errorf("reading the answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+// bundle is a searchset of resources of one kind.
+type bundle[T any] struct {
+	ResourceType string `json:"resourceType"`
+	Entry        []struct {
+		Resource T `json:"resource"`
+	} `json:"entry"`
+	Link []struct {
+		Relation string `json:"relation"`
+	} `json:"link"`
+}
+
+// resources returns those of a bundle, at most as many as a page shows, and whether there are
+// more.
+func (b *bundle[T]) resources(most int) (found []T, more bool) {
+	for _, e := range b.Entry {
+		if len(found) == most {
+			return found, true
+		}
+		found = append(found, e.Resource)
+	}
+	for _, l := range b.Link {
+		more = more || l.Relation == "next"
+	}
+	return found, more
+}

@@ -1,0 +1,86 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// Lifetime is how long a registered launch can be used: the time that an app takes to open,
+// and a person to sign in.
+const Lifetime = 10 * time.Minute
+
+// Registered is a context that an EHR registered, for one app and one person.
+type Registered struct {
+	Context
+	Launcher string `json:"launcher"`            // the client that registered it
+	ClientID string `json:"client_id"`           // the app that it is for
+	User     string `json:"user,omitempty"`      // the sub of the person, or
+	FHIRUser string `json:"fhir_user,omitempty"` // the reference to them
+}
+
+// IsFor reports whether a person may use a launch.
+func (l *Registered) IsFor(sub, fhirUser string) bool {
+	return (l.User == "" || l.User == sub) && (l.FHIRUser == "" || l.FHIRUser == fhirUser)
+}
+
+// ErrUnknown says that a launch is wrong, was used, is too old, or belongs to another app:
+// which of these, nobody but its owner should learn.
+var ErrUnknown = &oauth2.Error{
+	Code:        "invalid_request",
+	Description: "launch is unknown: it was used already, is older than ten minutes, or is for another app. Launch the app from the EHR again.",
+	Shown:       true,
+}
+
+// ErrOtherPerson says that a launch is for another person than the one who signed in.
+var ErrOtherPerson = &oauth2.Error{
+	Code:        "invalid_request",
+	Description: "launch is for another person than the one who is signed in. Launch the app from the EHR again.",
+	Shown:       true,
+}
+
+// Launches keeps what EHRs registered.
+type Launches struct {
+	Store store.Store // for [Lifetime]
+}
+
+func key(handle string) string { return store.Key("launch", handle) }
+
+// Register stores a launch, and returns the handle that the app is to send as launch.
+func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error) {
+	value, err := json.Marshal(l)
+	if err != nil {
+		return "", err
+	}
+	handle := oauth2.RandomToken()
+	return handle, ls.Store.Add(ctx, key(handle), value, Lifetime)
+}
+
+// Find returns the launch of a handle for an app. Its error is [ErrUnknown].
+func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registered, error) {
+	l, err := store.GetJSON[Registered](ctx, ls.Store, key(handle))
+	switch {
+	case err != nil:
+		return nil, err
+	case l == nil || l.ClientID != clientID:
+		return nil, ErrUnknown
+	}
+	return l, nil
+}
+
+// Use uses a launch up, if there is one. Of several at once exactly one succeeds; the others
+// get [ErrUnknown].
+func (ls *Launches) Use(ctx context.Context, handle string) error {
+	if handle == "" {
+		return nil
+	}
+	_, err := ls.Store.Take(ctx, key(handle))
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrUnknown
+	}
+	return err
+}

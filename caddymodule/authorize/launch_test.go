@@ -1,0 +1,358 @@
+package authorize_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// hospital is a FHIR server with the patients ada and bob, of whom ada has two visits.
+type hospital struct {
+	down bool
+	last launch.Reader
+}
+
+var errDown = errors.New("connection refused")
+
+var hospitalRecords = map[string]string{
+	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
+	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
+
+	"Encounter/v1": `{"resourceType":"Encounter","id":"v1","status":"finished","subject":{"reference":"Patient/ada"}}`,
+	"Encounter/v2": `{"resourceType":"Encounter","id":"v2","status":"finished","subject":{"reference":"Patient/bob"}}`,
+
+	"RelatedPerson/mum": `{"resourceType":"RelatedPerson","id":"mum","patient":{"reference":"Patient/bob"}}`,
+	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
+}
+
+func (h *hospital) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
+	h.last = by
+	if h.down {
+		return nil, errDown
+	}
+	if record := hospitalRecords[path]; record != "" {
+		return []byte(record), nil
+	}
+	var entries []string
+	for _, key := range []string{"Patient/ada", "Patient/bob", "Encounter/v1"} {
+		if strings.HasPrefix(key, path+"/") && strings.Contains(strings.ToLower(hospitalRecords[key]), strings.ToLower(query.Get("name"))) {
+			entries = append(entries, `{"resource":`+hospitalRecords[key]+`}`)
+		}
+	}
+	if path != "Patient" && path != "Encounter" {
+		return nil, launch.ErrNoRecord
+	}
+	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
+}
+
+var launchScopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
+
+// launchServer has one user, alice, who is fhirUser.
+func launchServer(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *servertest.Browser {
+	t.Helper()
+	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		c.Users[0].FHIRUser, c.Records = fhirUser, records
+		c.Clients[0].Scopes = launchScopes
+		if change != nil {
+			change(c)
+		}
+	}))
+}
+
+type launchResponse struct {
+	launch.Context
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token"`
+	Scope   string `json:"scope"`
+}
+
+// exchanged are the tokens of the code that an answer has.
+func exchanged(t *testing.T, b *servertest.Browser, answer *url.URL) (r launchResponse) {
+	t.Helper()
+	if answer.Query().Get("code") == "" {
+		t.Fatalf("no code: %s", answer)
+	}
+	response := b.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"},
+	})
+	if err := json.Unmarshal([]byte(servertest.Body(t, response)), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// follow follows redirects to our pages, as a browser does.
+func follow(t *testing.T, b *servertest.Browser, r *http.Response) *http.Response {
+	t.Helper()
+	for range 5 {
+		location := r.Header.Get("Location")
+		if location == "" || !strings.HasPrefix(location, "/oauth2/") {
+			return r
+		}
+		r = b.Get(location)
+	}
+	t.Fatal("redirected in a circle")
+	return nil
+}
+
+func TestPatientOfPerson(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fhirUser string
+		patients []string
+		scope    string
+		patient  string
+		granted  string
+	}{
+		"a patient":                           {"Patient/ada", nil, "launch/patient patient/*.rs", "ada", "launch/patient patient/*.rs"},
+		"a patient, by patient scopes alone":  {"Patient/ada", nil, "patient/*.rs", "ada", "patient/*.rs"},
+		"a patient, by user scopes alone":     {"Patient/ada", nil, "user/*.rs", "", "user/*.rs"},
+		"a related person":                    {"RelatedPerson/mum", nil, "launch/patient patient/*.rs", "bob", "launch/patient patient/*.rs"},
+		"a related person who is gone":        {"RelatedPerson/dad", nil, "openid launch/patient patient/*.rs", "", "openid"},
+		"a patient that the provider names":   {"", []string{"bob"}, "launch/patient patient/*.rs", "bob", "launch/patient patient/*.rs"},
+		"nobody's record":                     {"", nil, "openid launch/patient patient/*.rs user/*.rs", "", "openid user/*.rs"},
+		"launch without a launch":             {"Patient/ada", nil, "openid launch launch/patient", "ada", "openid launch/patient"},
+		"launch/encounter without encounters": {"Patient/bob", nil, "openid launch/patient launch/encounter", "bob", "openid launch/patient"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			records := launch.Records(new(hospital))
+			if c.patient == "bob" && strings.Contains(c.scope, "encounter") {
+				records = emptyEncounters{new(hospital)}
+			}
+			b := launchServer(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
+			answer := servertest.Location(t, follow(t, b, b.SignIn(servertest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
+			if got := exchanged(t, b, answer); got.Patient != c.patient || got.Scope != c.granted {
+				t.Errorf("patient %q, scope %q", got.Patient, got.Scope)
+			}
+		})
+	}
+}
+
+// emptyEncounters is a hospital without visits.
+type emptyEncounters struct{ *hospital }
+
+func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
+	if path == "Encounter" {
+		return []byte(`{"resourceType":"Bundle"}`), nil
+	}
+	return e.hospital.Get(ctx, by, path, query)
+}
+
+func TestNobodyToChoose(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "", nil)
+	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
+	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Get("error_description") == "" {
+		t.Errorf("%s", answer)
+	}
+}
+
+func TestPickPatient(t *testing.T) {
+	t.Parallel()
+	h := new(hospital)
+	b := launchServer(t, h, "Practitioner/alice", nil)
+	q := servertest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
+	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "1815-12-10") {
+		t.Errorf("%s", page)
+	}
+	if h.last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.last.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.last)
+	}
+	found := servertest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
+	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
+		t.Errorf("searched: %s", found)
+	}
+	visits, sealed := b.OpenForm(b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}))
+	if !strings.Contains(visits, `value="v1"`) || !strings.Contains(visits, "Ada Lovelace") {
+		t.Errorf("%s", visits)
+	}
+	if r := b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v2"}}); r.StatusCode != http.StatusForbidden {
+		t.Errorf("another patient's visit: %d", r.StatusCode)
+	}
+	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
+	got := exchanged(t, b, answer)
+	if got.Patient != "ada" || got.Encounter != "v1" || got.Scope != "openid launch/patient launch/encounter patient/*.rs offline_access" {
+		t.Errorf("%+v", got)
+	}
+	refreshed := servertest.Body(t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
+	}))
+	if !strings.Contains(refreshed, `"patient":"ada"`) || !strings.Contains(refreshed, `"encounter":"v1"`) {
+		t.Errorf("refreshed: %s", refreshed)
+	}
+	introspected := servertest.Body(t, b.Post("/oauth2/introspect", url.Values{
+		"token": {got.Access}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
+	}))
+	if !strings.Contains(introspected, `"active":false`) { // another client's
+		t.Errorf("introspected: %s", introspected)
+	}
+}
+
+func TestPickEncounterNone(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "Patient/ada", nil)
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
+	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", servertest.Decision(sealed, "none")))
+	if got := exchanged(t, b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPickRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fhirUser, patient string
+		status            int
+	}{
+		"no such patient":      {"Practitioner/alice", "nobody", http.StatusForbidden},
+		"no id":                {"Practitioner/alice", "", http.StatusForbidden},
+		"a path":               {"Practitioner/alice", "../Observation/1", http.StatusForbidden},
+		"a patient's other":    {"Person/carer", "carol", http.StatusForbidden},
+		"one of their own":     {"Person/carer", "bob", http.StatusFound},
+		"the clinician's pick": {"Practitioner/alice", "bob", http.StatusFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := launchServer(t, new(hospital), c.fhirUser, nil)
+			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
+			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
+			if r.StatusCode != c.status {
+				t.Errorf("status %d", r.StatusCode)
+			}
+		})
+	}
+}
+
+func TestPickCancelled(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "Practitioner/alice", nil)
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	answer := servertest.Location(t, b.Post("/oauth2/select_patient", servertest.Decision(sealed, "deny")))
+	if answer.Query().Get("error") != "access_denied" {
+		t.Errorf("%s", answer)
+	}
+}
+
+func TestPickWithoutPrompt(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "Practitioner/alice", nil)
+	b.SignIn(servertest.Request(nil), "alice", "right")
+	r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
+	if got := servertest.Location(t, r).Query().Get("error"); got != "interaction_required" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPickWhileDown(t *testing.T) {
+	t.Parallel()
+	h := &hospital{down: true}
+	b := launchServer(t, h, "Practitioner/alice", nil)
+	r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
+	page := b.Get(servertest.Location(t, r).String())
+	if text := servertest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
+		t.Errorf("%d %s", page.StatusCode, text)
+	}
+	h.down = false
+	_, sealed := b.OpenForm(r) // the same page again
+	if got := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}); got.StatusCode != http.StatusFound {
+		t.Errorf("status %d", got.StatusCode)
+	}
+}
+
+// registeredLaunch is a launch of the app for ada's record, as an EHR registers it.
+func registeredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registered)) string {
+	t.Helper()
+	l := &launch.Registered{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
+	if change != nil {
+		change(l)
+	}
+	handle, err := (&launch.Launches{Store: c.Store}).Register(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handle
+}
+
+func TestEHRLaunch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*launch.Registered)
+		err    string
+	}{
+		"for anybody":              {nil, ""},
+		"for the person":           {func(l *launch.Registered) { l.User = "alice" }, ""},
+		"for the person's record":  {func(l *launch.Registered) { l.FHIRUser = "Practitioner/alice" }, ""},
+		"for another app":          {func(l *launch.Registered) { l.ClientID = "strict" }, "invalid_request"},
+		"for another's record":     {func(l *launch.Registered) { l.FHIRUser = "Practitioner/bob" }, "invalid_request"},
+		"for another person":       {func(l *launch.Registered) { l.User = "bob" }, "invalid_request"},
+		"for a person who is gone": {func(l *launch.Registered) { l.User = "carol" }, "invalid_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var config *authorize.Config
+			b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) { config = c })
+			handle := registeredLaunch(t, config, c.change)
+			q := servertest.Request(url.Values{"scope": {"launch openid patient/*.rs"}, "launch": {handle}})
+			r := b.Authorize(q)
+			if r.Header.Get("Location") != "" && strings.HasPrefix(r.Header.Get("Location"), "/oauth2/") {
+				_, sealed := b.OpenForm(r)
+				r = b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			}
+			answer := servertest.Location(t, r)
+			if c.err != "" {
+				if answer.Query().Get("error") != c.err || answer.Query().Get("error_description") == "" {
+					t.Errorf("%s", answer)
+				}
+				return
+			}
+			got := exchanged(t, b, answer)
+			if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.Tenant != "north" ||
+				!slices.Contains(strings.Fields(got.Scope), "launch") {
+				t.Errorf("%+v", got)
+			}
+			again := servertest.Location(t, b.Authorize(q))
+			if again.Query().Get("error") != "invalid_request" {
+				t.Errorf("used twice: %s", again)
+			}
+		})
+	}
+}
+
+func TestUnknownLaunch(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "Practitioner/alice", nil)
+	answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"launch": {"guessed"}})))
+	if answer.Query().Get("error") != "invalid_request" {
+		t.Errorf("%s", answer)
+	}
+}
+
+func TestRefreshAsAnotherPatient(t *testing.T) {
+	t.Parallel()
+	var config authorize.Config
+	b := launchServer(t, new(hospital), "Patient/ada", func(c *authorize.Config) { config = *c })
+	got := exchanged(t, b, b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
+	config.Users = slices.Clone(config.Users)
+	config.Users[0].FHIRUser = "Patient/bob"
+	s, err := authorize.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := servertest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
+		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
+	})
+	if text := servertest.Body(t, r); !strings.Contains(text, "invalid_grant") {
+		t.Errorf("%s", text)
+	}
+}
