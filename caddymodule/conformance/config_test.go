@@ -39,6 +39,7 @@ var metadataKinds = map[string]string{
 	"grant_types_supported":                                    "list",
 	"subject_types_supported":                                  "list",
 	"claims_supported":                                         "list",
+	"ui_locales_supported":                                     "list",
 	"code_challenge_methods_supported":                         "list",
 	"id_token_signing_alg_values_supported":                    "list",
 	"token_endpoint_auth_methods_supported":                    "list",
