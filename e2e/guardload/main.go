@@ -2,6 +2,9 @@
 // reverse_proxy in the same process, for a repeated token. From e2e, with the binary built:
 //
 //	go run ./guardload [-caddy ../caddy] [-requests 4000] [-rounds 5]
+//	go run ./guardload [-caddy ../caddy] -atonce 1000 [-memory 256MiB]
+//
+// The latter measures its memory while so many requests are answered at once, with a max_memory.
 //
 // Backend, issuer and client are in this process; all of it stays on loopback.
 package main
@@ -35,8 +38,14 @@ func main() {
 	caddy := flag.String("caddy", "../caddy", "the `binary`")
 	requests := flag.Int("requests", 4000, "how many requests a round of a scenario has")
 	rounds := flag.Int("rounds", 5, "how many rounds; the median counts")
+	atOnce := flag.Int("atonce", 0, "measure the memory for so `many` requests at once, and not the CPU")
+	memory := flag.String("memory", "256MiB", "max_memory of fhir_bearer when -atonce is set")
 	flag.Parse()
-	if err := run(*caddy, *requests, *rounds); err != nil {
+	measure := func() error { return run(*caddy, *requests, *rounds) }
+	if *atOnce > 0 {
+		measure = func() error { return runCrowds(*caddy, *atOnce, *memory) }
+	}
+	if err := measure(); err != nil {
 		fmt.Fprintln(os.Stderr, "guardload:", err)
 		os.Exit(1)
 	}
@@ -106,18 +115,19 @@ func report(scenarios []*scenario) {
 // patient is a record of some 2 KB, and encounters a searchset of 50 entries and some 100 KB.
 var (
 	patient    = `{"resourceType":"Patient","id":"1","meta":{"versionId":"1"},"text":{"status":"generated","div":"` + strings.Repeat("Narrative of the record. ", 60) + `"},"name":[{"family":"Adams","given":["Eve"]}],"gender":"female","birthDate":"1980-01-01"}`
-	encounters = searchset()
+	encounters = searchset(50, 11)
 )
 
-func searchset() string {
+// searchset is a Bundle of some entries, each with some codings of 180 bytes.
+func searchset(entries, codings int) string {
 	var b strings.Builder
 	b.WriteString(`{"resourceType":"Bundle","type":"searchset","total":50,"link":[{"relation":"self","url":"http://backend/fhir/R4/Encounter"}],"entry":[`)
-	for i := range 50 {
+	for i := range entries {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, `{"fullUrl":"http://backend/fhir/R4/Encounter/%d","resource":{"resourceType":"Encounter","id":"%d","meta":{"versionId":"1","lastUpdated":"2026-01-01T00:00:00Z"},"status":"finished","class":{"system":"http://terminology.hl7.org/CodeSystem/v3-ActCode","code":"AMB"},"type":[%s],"subject":{"reference":"Patient/1"},"period":{"start":"2026-01-01T08:00:00Z","end":"2026-01-01T09:00:00Z"}},"search":{"mode":"match"}}`,
-			i, i, strings.TrimSuffix(strings.Repeat(`{"coding":[{"system":"http://snomed.info/sct","code":"185345009","display":"Encounter for symptom"}],"text":"Encounter for symptom"},`, 11), ","))
+			i, i, strings.TrimSuffix(strings.Repeat(`{"coding":[{"system":"http://snomed.info/sct","code":"185345009","display":"Encounter for symptom"}],"text":"Encounter for symptom"},`, codings), ","))
 	}
 	return b.String() + "]}"
 }
@@ -180,15 +190,16 @@ type gateway struct {
 	client         *http.Client
 }
 
-func startGateway(binary, backend, issuer string) (*gateway, error) {
+// startGateway starts it with options of fhir_bearer, each in a line.
+func startGateway(binary, backend, issuer string, options ...string) (*gateway, error) {
 	g := &gateway{plain: freeAddress(), guarded: freeAddress(), client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}}}
 	var err error
 	if g.folder, err = os.MkdirTemp("", "guardload"); err != nil {
 		return nil, err
 	}
 	caddyfile := filepath.Join(g.folder, "Caddyfile")
-	text := fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\n\nhttp://%s {\n\treverse_proxy %s\n}\n\nhttp://%s {\n\tfhir_bearer {\n\t\ttrust %s fhir\n\t}\n\treverse_proxy %s\n}\n",
-		g.plain, backend, g.guarded, issuer, backend)
+	text := fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\n\nhttp://%s {\n\treverse_proxy %s\n}\n\nhttp://%s {\n\tfhir_bearer {\n\t\ttrust %s fhir\n%s\n\t}\n\treverse_proxy %s\n}\n",
+		g.plain, backend, g.guarded, issuer, strings.Join(options, "\n"), backend)
 	if err := os.WriteFile(caddyfile, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -251,16 +262,9 @@ func (g *gateway) measure(s *scenario, requests int) (float64, error) {
 }
 
 func (g *gateway) send(s *scenario) error {
-	address := g.plain
-	if s.guarded {
-		address = g.guarded
-	}
-	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/fhir/R4/"+s.path, nil)
+	r, err := g.request(s.path, s.token, s.guarded)
 	if err != nil {
 		return err
-	}
-	if s.guarded {
-		r.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	response, err := g.client.Do(r)
 	if err != nil {
@@ -272,6 +276,19 @@ func (g *gateway) send(s *scenario) error {
 		return fmt.Errorf("status %d, %d bytes", response.StatusCode, n)
 	}
 	return err
+}
+
+// request is a GET with a token, or one that is not guarded.
+func (g *gateway) request(path, token string, guarded bool) (*http.Request, error) {
+	address := g.plain
+	if guarded {
+		address = g.guarded
+	}
+	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/fhir/R4/"+path, nil)
+	if err == nil && guarded {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r, err
 }
 
 // cpu is the time that the gateway has computed, in seconds (proc(5): utime and stime, in ticks of 10 ms).
