@@ -50,18 +50,18 @@ func parseBundle(text []byte) (*bundle, error) {
 func (x *judging) parseJudged(text []byte) (*bundle, error) {
 	r := bundleReader{
 		bundle: &bundle{total: -1, entries: make([]entry, 0, defaultCount)},
-		c:      rawjson.NewCursor(text), text: text, bases: []string{x.BaseURL}, judged: true,
+		c:      rawjson.NewCursor(text), judged: true,
 	}
+	r.resources = resource.NewReader(r.c, text, x.BaseURL)
 	return r.read()
 }
 
 // bundleReader reads a Bundle in one pass.
 type bundleReader struct {
 	*bundle
-	c      *rawjson.Cursor
-	text   []byte
-	bases  []string
-	judged bool
+	c         *rawjson.Cursor
+	resources *resource.Reader // if they are judged
+	judged    bool
 }
 
 func (r *bundleReader) read() (*bundle, error) {
@@ -147,7 +147,7 @@ func (r *bundleReader) fullURL(e *entry) (err error) {
 
 func (r *bundleReader) resource(e *entry) (err error) {
 	if r.judged {
-		e.parsed, e.resource, err = resource.Read(r.c, r.text, r.bases...)
+		e.parsed, e.resource, err = r.resources.Read()
 	} else {
 		e.resource, err = r.c.Raw()
 	}

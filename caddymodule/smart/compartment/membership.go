@@ -53,6 +53,11 @@ func InPatient(r resource.Resource, patientID string) bool {
 			return true
 		}
 	}
+	return refersToPatient(r, patientID)
+}
+
+// refersToPatient is the rest of InPatient, by itself because the iterator puts the resource on the heap.
+func refersToPatient(r resource.Resource, patientID string) bool {
 	for element := range membershipReferences(r) {
 		to, _, ok := r.Refers(element)
 		if ok && to.Type == "Patient" && to.Base == "" && to.ID == patientID {

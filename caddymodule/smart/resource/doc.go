@@ -2,6 +2,7 @@
 // asked of it is looked up only where it stands.
 //
 //	resource.go     Resource: type, id, version, members, contained resources
+//	reader.go       Reader: reads one after the other
 //	path.go         Path: the way from a resource to some of its elements, and Values, which goes it
 //	reference.go    Reference: what a literal reference names
 //	scan.go         Field, Elements: what lies in a part of a resource

@@ -3,7 +3,6 @@ package resource
 import (
 	"errors"
 	"iter"
-	"math"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 )
@@ -24,7 +23,7 @@ type Resource struct {
 	VersionID string
 
 	text    []byte
-	names   string // of all members, one behind the other
+	names   []byte // of all members, one behind the other
 	members []member
 	bases   []string
 }
@@ -38,7 +37,7 @@ type member struct{ name, nameEnd, value, end int32 }
 // server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
 func Parse(text []byte, bases ...string) (Resource, error) {
 	c := rawjson.NewCursor(text)
-	r, _, err := Read(c, text, bases...)
+	r, _, err := NewReader(c, text, bases...).Read()
 	if err == nil {
 		err = c.End()
 	}
@@ -48,59 +47,31 @@ func Parse(text []byte, bases ...string) (Resource, error) {
 	return r, nil
 }
 
-// Read is Parse for a resource that is the next value of a cursor over a text. Part is where it stands in the text.
-func Read(c *rawjson.Cursor, text []byte, bases ...string) (r Resource, part []byte, err error) {
-	if len(text) > math.MaxInt32 {
-		return r, nil, ErrTooLong
-	}
-	r = Resource{text: text, members: make([]member, 0, 24), bases: bases}
-	var buffer [512]byte
-	names := buffer[:0]
-	c.Kind() // goes to its first byte
-	start := c.Offset()
-	err = c.Object(func(name []byte) error {
-		m := member{name: int32(len(names)), value: int32(c.Offset())}
-		names = append(names, name...)
-		err := c.Skip()
-		m.nameEnd, m.end = int32(len(names)), int32(c.Offset())
-		r.members = append(r.members, m)
-		return err
-	})
-	if err == nil {
-		err = r.identify(names)
-	}
-	if err != nil {
-		return Resource{}, nil, err
-	}
-	return r, text[start:c.Offset():c.Offset()], nil
-}
-
-// identify reads which resource it is. What it reads goes behind the names, so that all is one string.
-func (r *Resource) identify(names []byte) error {
-	var parts [3][]byte
+// identify reads which resource it is. Most are of the type that the one before was.
+func (r *Resource) identify(typeBefore string) error {
+	var typ, id, version []byte
 	for _, m := range r.members {
 		var err error
-		switch value := r.text[m.value:m.end]; string(names[m.name:m.nameEnd]) {
+		switch value := r.text[m.value:m.end]; string(r.names[m.name:m.nameEnd]) {
 		case "resourceType":
-			parts[0], err = text(value)
+			typ, err = text(value)
 		case "id":
-			parts[1], err = text(value)
+			id, err = text(value)
 		case "meta":
-			parts[2], err = versionID(value)
+			version, err = versionID(value)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(parts[0]) == 0 {
+	if len(typ) == 0 {
 		return ErrNoType
 	}
-	at := len(names)
-	r.names = string(append(append(append(names, parts[0]...), parts[1]...), parts[2]...))
-	for i, s := range [...]*string{&r.Type, &r.ID, &r.VersionID} {
-		*s = r.names[at : at+len(parts[i])]
-		at += len(parts[i])
+	if r.Type = typeBefore; string(typ) != typeBefore {
+		r.Type = string(typ)
 	}
+	both := string(id) + string(version) // one allocation
+	r.ID, r.VersionID = both[:len(id)], both[len(id):]
 	return nil
 }
 
@@ -116,7 +87,7 @@ func versionID(meta []byte) ([]byte, error) {
 // Member returns the text of a member's value; ok is false if there is none.
 func (r Resource) Member(name string) (value []byte, ok bool) {
 	for _, m := range r.members {
-		if r.names[m.name:m.nameEnd] == name {
+		if string(r.names[m.name:m.nameEnd]) == name {
 			return r.text[m.value:m.end:m.end], true
 		}
 	}

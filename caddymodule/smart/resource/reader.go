@@ -1,0 +1,75 @@
+package resource
+
+import (
+	"math"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+)
+
+const (
+	// usualMembers is how many members there is room for in the usual resource, and usualNames how long their names are.
+	usualMembers = 24
+	usualNames   = 10 * usualMembers
+
+	// further is how many resources there is room for at once, once it is clear that they are several.
+	further = 16
+)
+
+// Reader reads resources that are values in one text, such as those in the entries of a Bundle. What it keeps of them
+// is in a few pieces of memory for all.
+type Reader struct {
+	c          *rawjson.Cursor
+	text       []byte
+	bases      []string
+	typeBefore string
+	names      []byte   // no names, with room for those of further resources
+	members    []member // likewise
+	room       int      // for how many resources there will be room next time
+}
+
+// NewReader returns a reader of the resources that come up at a cursor over a text. The rest is as for Parse.
+func NewReader(c *rawjson.Cursor, text []byte, bases ...string) *Reader {
+	return &Reader{c: c, text: text, bases: bases, room: 1}
+}
+
+// Read reads the cursor's next value, a resource. Part is where it stands in the text.
+func (r *Reader) Read() (res Resource, part []byte, err error) {
+	if len(r.text) > math.MaxInt32 {
+		return res, nil, ErrTooLong
+	}
+	r.makeRoom()
+	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}
+	r.c.Kind() // goes to its first byte
+	start := r.c.Offset()
+	err = r.c.Object(func(name []byte) error { return r.member(&res, name) })
+	if err == nil {
+		err = res.identify(r.typeBefore)
+	}
+	if err != nil {
+		return Resource{}, nil, err
+	}
+	r.typeBefore = res.Type
+	r.names, r.members = res.names[len(res.names):], res.members[len(res.members):]
+	return res, r.text[start:r.c.Offset():r.c.Offset()], nil
+}
+
+// member reads the value of a member, and notes where it is.
+func (r *Reader) member(res *Resource, name []byte) error {
+	m := member{name: int32(len(res.names)), value: int32(r.c.Offset())}
+	res.names = append(res.names, name...)
+	err := r.c.Skip()
+	m.nameEnd, m.end = int32(len(res.names)), int32(r.c.Offset())
+	res.members = append(res.members, m)
+	return err
+}
+
+// makeRoom makes room for further resources, unless there is enough for the usual one.
+func (r *Reader) makeRoom() {
+	if cap(r.members) < usualMembers {
+		r.members = make([]member, 0, r.room*usualMembers)
+	}
+	if cap(r.names) < usualNames {
+		r.names = make([]byte, 0, r.room*usualNames)
+	}
+	r.room = further
+}
