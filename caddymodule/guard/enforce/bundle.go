@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -39,6 +41,22 @@ type entry struct {
 	response []byte
 }
 
+// entryLists are lists of entries, of which a few are kept, and no long ones.
+var entryLists = sync.Pool{New: func() any { return new([]entry) }}
+
+// newEntries is an empty list with room for the entries of the usual page.
+func newEntries() []entry {
+	return slices.Grow(*entryLists.Get().(*[]entry), defaultCount)
+}
+
+// giveBackEntries keeps a list for others. Nothing of what is in it may be in use any more.
+func giveBackEntries(list []entry) {
+	if clear(list); cap(list) <= maxCount {
+		list = list[:0]
+		entryLists.Put(&list)
+	}
+}
+
 // parseBundle reads a Bundle of the FHIR server's, or what else it answered with instead. Members that say nothing to
 // us are left out: what is not understood is not passed on.
 func parseBundle(text []byte) (*bundle, error) {
@@ -46,10 +64,10 @@ func parseBundle(text []byte) (*bundle, error) {
 	return r.read()
 }
 
-// parseJudged is parseBundle with all resources read, and no name twice in an object.
+// parseJudged is parseBundle with all resources read, and no name twice in an object. The entries can be given back.
 func (x *judging) parseJudged(text []byte) (*bundle, error) {
 	r := bundleReader{
-		bundle: &bundle{total: -1, entries: make([]entry, 0, defaultCount)},
+		bundle: &bundle{total: -1, entries: newEntries()},
 		c:      rawjson.NewCursor(text), judged: true,
 	}
 	r.resources = resource.NewReader(r.c, text, x.BaseURL)

@@ -53,6 +53,7 @@ type merge struct {
 	matches []entry
 	others  []entry // the other entries of the pages that were read
 	held    []*heldResponse
+	lists   [][]entry                      // of entries, that are given back
 	seen    map[interaction.Reference]bool // that are on the page, if there are several branches
 }
 
@@ -81,7 +82,7 @@ func (s *search) merged(at position) (*merge, error) {
 
 // fill takes matches for a page of a size. Without a size a page is as long as the FHIR server's.
 func (m *merge) fill(ctx context.Context, size int) error {
-	m.matches = make([]entry, 0, min(size, defaultCount))
+	m.matches = newEntries()
 	for size == 0 || len(m.matches) < size {
 		from, err := m.least(ctx)
 		if err != nil {
@@ -152,6 +153,7 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
+	m.lists = append(m.lists, got.entries)
 	m.fetched++
 	m.told = got.total
 	from.next = place{Done: true}
@@ -165,8 +167,11 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 	return nil
 }
 
-// release gives back what the pages arrived in: all entries are parts of it.
+// release gives back what the pages arrived in, of which all entries are parts, and the entries.
 func (m *merge) release() {
+	for _, list := range append(m.lists, m.matches) {
+		giveBackEntries(list)
+	}
 	for _, held := range m.held {
 		held.release()
 	}
