@@ -10,14 +10,16 @@ import (
 // in proportion to the text.
 const fewNames = 32
 
-// name is where a name that an object has had is in the text, without the quotation marks. It has no pointers, so that
-// names cost the garbage collector nothing.
-type name struct{ start, end int }
+// name is a name that an object has had. It has no pointers, so that names cost the garbage collector nothing.
+type name struct {
+	start, end int    // in the text, without the quotation marks
+	sum        uint64 // of what it says: tells most names apart
+}
 
 // nameSet is the names of one object: those in Cursor.names from an index on, or many.
 type nameSet struct {
 	from, full int    // full is the length of Cursor.names at which there are too many for it
-	sums       uint64 // a bit for each name, by its sum: a name whose bit is not there is new
+	bits       uint64 // one for each name, by its sum: a name whose bit is not there is new
 	many       map[string]struct{}
 }
 
@@ -47,7 +49,7 @@ func (c *Cursor) skipName(seen *nameSet, i int) (value int, err error) {
 	switch {
 	case end == 0:
 		end, _, err = c.unusualName(seen, i, !c.allowsDuplicates)
-	case !c.allowsDuplicates && !c.isNew(seen, name{i + 1, end - 1}):
+	case !c.allowsDuplicates && !c.isNew(seen, i+1, end-1):
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	if err != nil {
@@ -62,7 +64,7 @@ func (c *Cursor) newName(seen *nameSet, i int) (text []byte, value int, err erro
 	switch {
 	case end == 0:
 		end, escapes, err = c.unusualName(seen, i, true)
-	case !c.isNew(seen, name{i + 1, end - 1}):
+	case !c.isNew(seen, i+1, end-1):
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	if err != nil {
@@ -78,7 +80,7 @@ func (c *Cursor) unusualName(seen *nameSet, i int, isNew bool) (end int, escapes
 		return i, false, c.syntaxError(i, "expected a name in quotation marks")
 	}
 	end, escapes, err = c.stringEnd(i + 1)
-	if err == nil && isNew && !c.add(seen, name{i + 1, end - 1}, c.said(i+1, end-1, escapes)) {
+	if err == nil && isNew && !c.addEscaped(seen, i+1, end-1, escapes) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	return end, escapes, err
@@ -96,15 +98,21 @@ func (s *source) colon(i int) (value int, err error) {
 }
 
 // isNew adds a name without escapes, and reports whether it is new.
-func (c *Cursor) isNew(seen *nameSet, n name) bool {
-	text := c.text[n.start:n.end]
-	bit := bitOf(text)
-	if seen.sums&bit != 0 || len(c.names) >= seen.full {
+func (c *Cursor) isNew(seen *nameSet, start, end int) bool {
+	text := c.text[start:end]
+	n := name{start, end, sumOf(text)}
+	if seen.bits&n.bit() != 0 || len(c.names) >= seen.full {
 		return c.add(seen, n, text)
 	}
-	seen.sums |= bit
+	seen.bits |= n.bit()
 	c.names = append(c.names, n)
 	return true
+}
+
+// addEscaped is isNew for a name that may have escapes.
+func (c *Cursor) addEscaped(seen *nameSet, start, end int, escapes bool) bool {
+	said := c.said(start, end, escapes)
+	return c.add(seen, name{start, end, sumOf(said)}, said)
 }
 
 // add adds a name that says text, and reports whether it is new.
@@ -115,11 +123,11 @@ func (c *Cursor) add(seen *nameSet, n name, text []byte) bool {
 		return !known
 	}
 	for _, other := range c.names[seen.from:] {
-		if bytes.Equal(c.nameAt(other), text) {
+		if other.sum == n.sum && bytes.Equal(c.nameAt(other), text) {
 			return false
 		}
 	}
-	seen.sums |= bitOf(text)
+	seen.bits |= n.bit()
 	if c.names = append(c.names, n); len(c.names) > seen.full {
 		c.manyNames(seen)
 	}
@@ -140,8 +148,11 @@ func (c *Cursor) manyNames(seen *nameSet) {
 	seen.full = 0
 }
 
-// bitOf is one of 64 bits, chosen by the first and the last bytes of a name and by its length.
-func bitOf(text []byte) uint64 {
+// bit is one of 64, as the highest bits of the sum say.
+func (n name) bit() uint64 { return 1 << (n.sum >> 58) }
+
+// sumOf returns a number made of the first and the last bytes of a name, and of its length.
+func sumOf(text []byte) uint64 {
 	var sum uint64
 	switch n := len(text); {
 	case n >= 8:
@@ -151,6 +162,6 @@ func bitOf(text []byte) uint64 {
 	case n > 0:
 		sum = uint64(text[0]) | uint64(text[n/2])<<8 | uint64(text[n-1])<<16
 	}
-	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the product's highest bits depend on all others
-	return 1 << ((sum + uint64(len(text))) * odd >> 58)
+	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the highest bits depend on all others
+	return (sum + uint64(len(text))) * odd
 }
