@@ -2,6 +2,7 @@
 // constraints of SMART scopes, such as patient/Observation.rs?category=laboratory, so it knows no modifiers and no chains.
 //
 //	parameter.go    Parameter, Lookup
+//	list.go         Parameters: those of a type
 //	table.go        the table r4.tsv, read at first use (see ../generate/SOURCE.md)
 //	match.go        Matches: alternatives, escapes, and which kind compares how
 //	token.go        token
