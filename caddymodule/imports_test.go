@@ -24,6 +24,7 @@ var cores = map[string][]string{
 	"terminology":              ground,
 	"caddymodule/authorize":    append(ground, "caddymodule/josetest"), // its support of tests
 	"caddymodule/guard":        ground,
+	"caddymodule/sample":       ground,
 	"caddymodule/smart":        {"caddymodule/rawjson"},
 	"caddymodule/boundedcache": nil,
 	"caddymodule/fairmemory":   nil,

@@ -1,0 +1,21 @@
+// Package sample is a small FHIR R4 server in memory, for trying out. It checks nobody's rights, and forgets what was
+// written when the process ends.
+//
+//	server.go       Server: one request, and its answer
+//	store.go        Store: resources and their versions, within bounds
+//	read.go         read, vread and history
+//	query.go        what a search asks for
+//	search.go       searches of a type, a compartment and the system; $everything
+//	include.go      _include and _revinclude
+//	bundle.go       Bundles of search results and versions, in pages
+//	write.go        create, update and delete, also conditional ones
+//	transaction.go  batches and transactions
+//	capability.go   the CapabilityStatement
+//	reply.go        answers, errors as OperationOutcomes
+//
+// Searches go by the parameters and the matching of package searchparam, so they find what the guard's scopes and
+// constraints mean. There are no chained parameters, no _has, no PATCH, no XML and no history of a type, and references
+// are not checked. The records to begin with are those of package records.
+//
+// Reference: FHIR R4, RESTful API and Search (https://hl7.org/fhir/R4/http.html, https://hl7.org/fhir/R4/search.html).
+package sample

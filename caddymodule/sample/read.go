@@ -1,0 +1,95 @@
+package sample
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// readVersion answers read and vread.
+func (s *Server) readVersion(q request) (reply, error) {
+	v, err := s.Store.find(q.reference(), q.VersionID)
+	if err != nil {
+		return reply{}, err
+	}
+	if q.header.Get("If-None-Match") == v.etag() {
+		return reply{status: http.StatusNotModified, header: http.Header{"Etag": {v.etag()}}}, nil
+	}
+	if v.of.Type == "Binary" && !strings.Contains(q.header.Get("Accept")+value(q.Parameters, "_format"), "json") {
+		return v.content()
+	}
+	return v.reply(http.StatusOK), nil
+}
+
+// find returns a version of a resource, or the latest.
+func (s *Store) find(of interaction.Reference, id string) (*version, error) {
+	all := s.versions[of]
+	n := len(all)
+	if id != "" {
+		var err error
+		if n, err = strconv.Atoi(id); err != nil || strconv.Itoa(n) != id {
+			n = 0
+		}
+	}
+	if n < 1 || n > len(all) {
+		return nil, failure{http.StatusNotFound, "not-found", "There is no such resource, or no such version of it."}
+	}
+	if all[n-1].text == nil {
+		return nil, failure{http.StatusGone, "deleted", "The resource was deleted."}
+	}
+	return all[n-1], nil
+}
+
+// reply is an answer with the version.
+func (v *version) reply(status int) reply {
+	answer := answerWith(status, v.text)
+	answer.header.Set("Etag", v.etag())
+	answer.header.Set("Last-Modified", v.updated.UTC().Format(http.TimeFormat))
+	return answer
+}
+
+// content is what a Binary holds (R4 binary.html#rest). It may be of any type, so no browser may run it here.
+func (v *version) content() (reply, error) {
+	contentType, _ := v.Member("contentType")
+	data, _ := v.Member("data")
+	content, err := base64.StdEncoding.DecodeString(resource.Text(data))
+	if err != nil {
+		return reply{}, failure{http.StatusInternalServerError, "structure", "The data of the Binary is not base64."}
+	}
+	answer := v.reply(http.StatusOK)
+	answer.header.Set("Content-Type", resource.Text(contentType))
+	answer.header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	answer.body = content
+	return answer, nil
+}
+
+// history answers with the versions of a resource, the latest first.
+func (s *Server) history(q request) (reply, error) {
+	if err := q.takes("_count"); err != nil {
+		return reply{}, err
+	}
+	all := s.Store.versions[q.reference()]
+	if len(all) == 0 {
+		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such resource."}
+	}
+	b := bundle{Type: "history", path: q.Path()}
+	for _, v := range slices.Backward(all) {
+		b.entries = append(b.entries, entry{version: v})
+	}
+	return b.page(q, q.Parameters)
+}
+
+// takes refuses parameters but those that are named, and those of every answer.
+func (q request) takes(names ...string) error {
+	for _, p := range q.Parameters {
+		if !isForm(p.Name) && !slices.Contains(names, p.Name) {
+			return unsupported("The parameter " + p.Name + " is not supported here.")
+		}
+	}
+	return nil
+}

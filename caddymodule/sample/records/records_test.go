@@ -1,0 +1,255 @@
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// required are the elements that each type has: those that R4 requires, and those by which apps find and show it.
+var required = map[string][]string{
+	"AllergyIntolerance": {"clinicalStatus", "verificationStatus", "code", "patient"},
+	"Appointment":        {"status", "start", "end", "participant"},
+	"Binary":             {"contentType", "securityContext", "data"},
+	"CarePlan":           {"text", "status", "intent", "category", "subject", "goal"},
+	"CareTeam":           {"status", "subject", "participant"},
+	"Condition":          {"clinicalStatus", "verificationStatus", "category", "code", "subject", "onsetDateTime", "recordedDate"},
+	"Coverage":           {"status", "type", "subscriberId", "beneficiary", "relationship", "period", "payor"},
+	"DiagnosticReport":   {"status", "category", "code", "subject", "effectiveDateTime", "issued", "result"},
+	"DocumentReference":  {"status", "type", "category", "subject", "date", "author", "content", "context"},
+	"Encounter":          {"status", "class", "type", "subject", "period", "location", "serviceProvider"},
+	"Goal":               {"lifecycleStatus", "description", "subject", "startDate", "target"},
+	"Immunization":       {"status", "vaccineCode", "patient", "occurrenceDateTime", "primarySource"},
+	"Location":           {"status", "name", "address", "managingOrganization"},
+	"MedicationRequest":  {"status", "intent", "medicationCodeableConcept", "subject", "authoredOn", "requester", "dosageInstruction"},
+	"Observation":        {"status", "category", "code", "subject", "effectiveDateTime", "performer"},
+	"Organization":       {"identifier", "active", "name", "telecom", "address"},
+	"Patient":            {"identifier", "name", "telecom", "gender", "birthDate", "address", "communication", "generalPractitioner"},
+	"Practitioner":       {"identifier", "name", "telecom", "gender"},
+	"Procedure":          {"status", "code", "subject", "performedPeriod"},
+	"Provenance":         {"target", "recorded", "agent"},
+	"RelatedPerson":      {"active", "patient", "relationship", "name"},
+}
+
+// parsed are all records by reference, such as Patient/p01.
+func parsed(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for _, text := range All() {
+		var r map[string]any
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		name := r["resourceType"].(string) + "/" + r["id"].(string)
+		if all[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		all[name] = r
+	}
+	return all
+}
+
+// visit calls a function with each object within a value.
+func visit(value any, do func(map[string]any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		do(v)
+		for _, member := range v {
+			visit(member, do)
+		}
+	case []any:
+		for _, element := range v {
+			visit(element, do)
+		}
+	}
+}
+
+// Each type is there, with what is required; and references lead to a record.
+func TestRecordsAreConsistent(t *testing.T) {
+	t.Parallel()
+	all, seen := parsed(t), map[string]int{}
+	for name, r := range all {
+		resourceType := r["resourceType"].(string)
+		seen[resourceType]++
+		for _, element := range append([]string{"meta"}, required[resourceType]...) {
+			if r[element] == nil {
+				t.Errorf("%s has no %s", name, element)
+			}
+		}
+		visit(r, func(o map[string]any) {
+			if to, ok := o["reference"].(string); ok && all[to] == nil {
+				t.Errorf("%s refers to %s, which is not there", name, to)
+			}
+			if to, ok := o["url"].(string); ok && all[to] == nil {
+				t.Errorf("%s has an attachment %s, which is not there", name, to)
+			}
+		})
+	}
+	if types := slices.Sorted(maps.Keys(seen)); !slices.Equal(types, slices.Sorted(maps.Keys(required))) {
+		t.Errorf("types %q", types)
+	}
+	if seen["Patient"] != 30 || all["Practitioner/alice"] == nil {
+		t.Errorf("%d patients, Practitioner/alice %v", seen["Patient"], all["Practitioner/alice"])
+	}
+}
+
+// A code has a system and a display, and a measured value a unit of UCUM.
+func TestCodesAreWhole(t *testing.T) {
+	t.Parallel()
+	for name, r := range parsed(t) {
+		visit(r, func(o map[string]any) {
+			codings, _ := o["coding"].([]any)
+			for _, c := range codings {
+				coding := c.(map[string]any)
+				system, _ := coding["system"].(string)
+				if !strings.HasPrefix(system, "http://") && system != "urn:ietf:bcp:47" || coding["code"] == nil || coding["display"] == nil {
+					t.Errorf("%s: coding %v", name, coding)
+				}
+			}
+			if o["unit"] != nil && (o["system"] != ucum || o["code"] == nil || o["value"] == nil) {
+				t.Errorf("%s: quantity %v", name, o)
+			}
+		})
+	}
+}
+
+// What a record says of somebody happened in their life, and nothing but appointments and plans lies ahead.
+func TestTimesAreOfALife(t *testing.T) {
+	t.Parallel()
+	all := parsed(t)
+	for name, r := range all {
+		about, _ := r["subject"].(map[string]any)
+		if about == nil {
+			continue
+		}
+		born := all[about["reference"].(string)]["birthDate"].(string)
+		for _, element := range []string{"onsetDateTime", "recordedDate", "authoredOn", "effectiveDateTime", "issued", "date"} {
+			if at, ok := r[element].(string); ok && (at < born || at[:10] > date(Today)) {
+				t.Errorf("%s: %s is %s, of somebody born on %s", name, element, at, born)
+			}
+		}
+		if reasons, ok := r["reasonReference"].([]any); ok && r["authoredOn"] != nil {
+			reason := all[reasons[0].(map[string]any)["reference"].(string)]
+			if reason["onsetDateTime"].(string) > r["authoredOn"].(string) {
+				t.Errorf("%s was ordered before the problem began", name)
+			}
+		}
+		if meta := r["meta"].(map[string]any); meta["lastUpdated"].(string) > Today.AddDate(0, 0, 1).Format(time.RFC3339) {
+			t.Errorf("%s was updated at %v", name, meta["lastUpdated"])
+		}
+	}
+}
+
+// Nobody gets what they are allergic to, or an analgesic that does not go with warfarin.
+func TestMedicinesAreSafe(t *testing.T) {
+	t.Parallel()
+	has, everybody := map[string]bool{}, readPeople()
+	for _, text := range All() {
+		for _, substance := range []string{"penicillin", "amoxicillin", "warfarin", "ibuprofen"} {
+			if !bytes.Contains(text, []byte(substance)) {
+				continue
+			}
+			for _, p := range everybody {
+				if bytes.Contains(text, []byte(p.name())) {
+					has[p.name()+" "+substance] = true
+				}
+			}
+		}
+	}
+	if len(has) < 5 {
+		t.Errorf("only %v", has)
+	}
+	for _, p := range everybody {
+		for a, b := range map[string]string{"penicillin": "amoxicillin", "warfarin": "ibuprofen"} {
+			if has[p.name()+" "+a] && has[p.name()+" "+b] {
+				t.Errorf("%s has %s and %s", p.name(), a, b)
+			}
+		}
+	}
+}
+
+// What is measured is plausible for people who walk into a clinic.
+func TestMeasuredValues(t *testing.T) {
+	t.Parallel()
+	bounds := map[string][2]float64{
+		"8302-2": {55, 200}, "29463-7": {4, 130}, "39156-5": {12, 33}, "8867-4": {60, 90}, "8310-5": {36, 38.5},
+		"2708-6": {95, 100}, "8480-6": {90, 150}, "8462-4": {50, 96}, "4548-4": {4, 9}, "718-7": {12, 16}, "6301-6": {0, 4},
+	}
+	checked := map[string]int{}
+	for name, r := range parsed(t) {
+		visit(r, func(o map[string]any) {
+			concept, _ := o["code"].(map[string]any)
+			value, _ := o["valueQuantity"].(map[string]any)
+			if concept == nil || value == nil {
+				return
+			}
+			code := concept["coding"].([]any)[0].(map[string]any)["code"].(string)
+			if b, ok := bounds[code]; ok {
+				checked[code]++
+				if v := value["value"].(float64); v < b[0] || v > b[1] {
+					t.Errorf("%s: %s is %v", name, code, v)
+				}
+			}
+		})
+	}
+	if len(checked) != len(bounds) {
+		t.Errorf("values only for %v", checked)
+	}
+}
+
+// All kinds of data that scopes tell apart are there.
+func TestCategories(t *testing.T) {
+	t.Parallel()
+	var all bytes.Buffer
+	for _, text := range All() {
+		all.Write(text)
+	}
+	for _, category := range []string{"problem-list-item", "encounter-diagnosis", "health-concern", "laboratory", "vital-signs", "social-history", "clinical-note", "assess-plan"} {
+		if !bytes.Contains(all.Bytes(), []byte(`"code":"`+category+`"`)) {
+			t.Errorf("no %s", category)
+		}
+	}
+}
+
+// The records are the same each time, and not large.
+func TestRecordsAreTheSame(t *testing.T) {
+	t.Parallel()
+	first, second := bytes.Join(All(), nil), bytes.Join(All(), nil)
+	if !bytes.Equal(first, second) {
+		t.Error("they differ from time to time")
+	}
+	if len(first) > 3<<20 {
+		t.Errorf("%d bytes", len(first))
+	}
+}
+
+// Dates of birth are dates, and nobody shares a name.
+func TestPeople(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, p := range readPeople() {
+		if seen[p.name()] || p.born.IsZero() || p.born.After(Today) || !slices.Contains([]string{"female", "male", "other"}, p.gender) {
+			t.Errorf("%+v", p)
+		}
+		seen[p.name()] = true
+	}
+}
+
+// What is empty is left out, and what needs it is escaped.
+func TestObject(t *testing.T) {
+	t.Parallel()
+	o := object{{"a", ""}, {"b", object{}}, {"c", []object{}}, {"d", nil}, {"e", "\"\n°"}, {"f", 1}, {"g", false}, {"h", decimal("1.0")}, {"i", []string{"x"}}, {"j", []string{}}}
+	if got, want := string(o.json()), `{"e":"\"\n°","f":1,"g":false,"h":1.0,"i":["x"]}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func BenchmarkAll(b *testing.B) {
+	for b.Loop() {
+		All()
+	}
+}
