@@ -8,6 +8,7 @@
 //	http.handlers.fhir_bearer     bearer.go       package guard: whose token is this, and is it valid
 //	http.handlers.fhir_expand     expand.go       package terminology/front: ValueSet/$expand
 //	http.handlers.fhir_outcome    outcome.go      errors as FHIR OperationOutcomes
+//	http.handlers.fhir_sample     sample.go       package sample: a FHIR server in memory, for trying out
 //	fhir_sites                    sites.go        warnings about handlers that have no effect
 //	admin.api.fhir                admin.go        status, sessions, grants, cached expansions
 //	caddy.logging.encoders.fhir   accesslog.go    logs without codes and tokens

@@ -32,7 +32,7 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 		t.Cleanup(server.Close)
 		address = strings.TrimPrefix(server.URL, "http://")
 	}
-	return newGateway(t, exampleWith(t, append(oldnew, "{$FHIR_BACKEND:localhost:8080}", address)...))
+	return newGateway(t, exampleWith(t, append(oldnew, "{$FHIR_BACKEND}", address)...))
 }
 
 // exampleWith is Caddyfile.example with pieces of its text replaced, each once.

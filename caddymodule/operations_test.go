@@ -140,8 +140,8 @@ func TestAnsweredByNobody(t *testing.T) {
 // The CapabilityStatement says how to be let in, where that is ours to say.
 func TestSecurityInMetadata(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, exampleWith(t, "fhir_expand\n\t\treverse_proxy {$FHIR_BACKEND:localhost:8080}",
-		"fhir_expand {\n\t\t\toperations all\n\t\t}\n\t\treverse_proxy /elsewhere localhost"))
+	g := newGateway(t, exampleWith(t, "fhir_expand\n",
+		"fhir_expand {\n\t\t\toperations all\n\t\t}\n", "reverse_proxy @backend {$FHIR_BACKEND}", "reverse_proxy /elsewhere localhost", "\n\t\tfhir_sample", ""))
 	got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", ""))
 	if service := memberOf(t, got, "rest.0.security.service.0.coding.0.code"); service != "SMART-on-FHIR" {
 		t.Errorf("security service %v: %s", service, got)

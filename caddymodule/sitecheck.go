@@ -179,6 +179,6 @@ func answers(route *caddyhttp.Route, path string) bool {
 			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return answers(&r, path) })
 		}
 		module, ok := handler.(caddy.Module)
-		return ok && slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server"}, module.CaddyModule().ID)
+		return ok && slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server", "http.handlers.fhir_sample"}, module.CaddyModule().ID)
 	})
 }
