@@ -83,6 +83,9 @@ type App struct {
 	// is included.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
 
+	// How the pages look that people see. Default: the issuer's host as the name, no logo.
+	Branding Branding `json:"branding,omitzero"`
+
 	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
 	Lockout Lockout `json:"lockout,omitzero"`
 
@@ -178,6 +181,9 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 		return c, err
 	}
 	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.fhirBaseURL()); err != nil {
+		return c, err
+	}
+	if c.Branding, err = a.Branding.resolved(); err != nil {
 		return c, err
 	}
 	return c, a.resolve(&c)

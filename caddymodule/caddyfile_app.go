@@ -46,6 +46,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		refresh_token_grace <duration>|off
 //		authorize_post
 //		omit_issuer
+//		branding { … }
 //		lockout { … } | lockout off
 //		store <module> { … }
 //		durable_store <module> { … }
@@ -64,6 +65,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"authorize_post":        bareword(&a.AuthorizePOST),
 		"omit_issuer":           bareword(&a.OmitIssuer),
+		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
 		"store":                 parseStore(&a.StoreRaw),
 		"durable_store":         parseStore(&a.DurableRaw),

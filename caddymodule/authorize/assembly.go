@@ -35,6 +35,7 @@ type assembly struct {
 	consents      *consent.Consents
 	sessions      *session.Sessions
 	tokens        *token.Tokens
+	site          *page.Site
 }
 
 func newAssembly(c *Config) (*assembly, error) {
@@ -53,7 +54,9 @@ func newAssembly(c *Config) (*assembly, error) {
 	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations}
 	a.addSessions(c)
 	a.addTokens(c)
-	return a, nil
+	var err error
+	a.site, err = page.New(c.Issuer, c.Branding, c.Logger)
+	return a, err
 }
 
 func (a *assembly) addPeople(c *Config) (err error) {
@@ -126,6 +129,9 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 		registration := &client.RegistrationEndpoint{Responder: a.responder, Registrar: a.clients.Registrar, Limiter: a.limiter}
 		routes[endpoint.Register] = a.responder.Handler(registration.Serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 	}
+	if logo := a.site.Logo(); logo != nil {
+		routes[endpoint.Logo] = a.responder.Handler(logo.ServeHTTP, http.MethodGet, http.MethodHead)
+	}
 	a.addFlow(c, routes)
 	return routes, a.addDocuments(c, routes)
 }
@@ -133,7 +139,7 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 	maps.Copy(routes, flow.Endpoints(flow.Config{
 		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer,
-		Pages: page.New(c.Issuer, c.Logger), Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.limiter, Authenticator: a.authenticator,
+		Pages: a.site, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.limiter, Authenticator: a.authenticator,
 		Accounts: a.accounts, Consents: a.consents, Sessions: a.sessions, Tokens: a.tokens,
 		Launches: &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 	}))

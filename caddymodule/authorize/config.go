@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
@@ -86,6 +87,8 @@ type Config struct {
 	Records launch.Records
 
 	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
+
+	Branding page.Branding // makes the pages look like a site's own
 
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].

@@ -30,6 +30,7 @@
 //	GET, POST /oauth2/select_account                flow/selectaccount.go
 //	GET, POST /oauth2/consent                       flow/consent.go
 //	GET, POST /oauth2/logout                        flow/logout.go
+//	GET  /oauth2/logo                               page/logo.go        where there is one
 //	POST /oauth2/token                              token/endpoint.go
 //	POST /oauth2/revoke                             token/revocationendpoint.go
 //	POST /oauth2/introspect                         token/introspection.go

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
@@ -27,6 +28,25 @@ func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 	pages["form_post"] = b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}}))
 	pages["sign-out"] = b.Get("/oauth2/logout?client_id=app")
 	return pages
+}
+
+// A site's logo is at its own address, and only where there is one.
+func TestLogo(t *testing.T) {
+	t.Parallel()
+	logo, err := page.NewLogo([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Branding.Logo = logo }))
+	shown := servertest.Body(t, b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}})))
+	_, address, _ := strings.Cut(shown, `<img src="`)
+	address, _, _ = strings.Cut(address, `"`)
+	if r := b.Get(address); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/svg+xml" || r.Header.Get("Referrer-Policy") != "no-referrer" {
+		t.Errorf("%q: %d %v", address, r.StatusCode, r.Header)
+	}
+	if r := servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/logo"); r.StatusCode != http.StatusNotFound {
+		t.Errorf("without a logo: %d", r.StatusCode)
+	}
 }
 
 // The pages are in the request's language, and keep it after the redirect to them.

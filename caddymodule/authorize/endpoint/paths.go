@@ -18,6 +18,7 @@ const (
 	SelectPatient       = "/oauth2/select_patient"
 	SelectEncounter     = "/oauth2/select_encounter"
 	Consent             = "/oauth2/consent"
+	Logo                = "/oauth2/logo"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"
 )

@@ -23,7 +23,7 @@ func (p Policy) header(style, script string) string {
 			header += "; " + directive + " " + sources
 		}
 	}
-	add("img-src", p.Images)
+	add("img-src", strings.TrimSpace(p.Images))
 	add("connect-src", p.Connect)
 	if p.FormAction == "" {
 		p.FormAction = "'none'"

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -11,15 +12,23 @@ import (
 
 // Site shows the pages of an issuer.
 type Site struct {
-	host   string
-	style  string
+	name   string
+	logo   *Logo
+	style  template.CSS
 	logger *slog.Logger
 }
 
-// New returns the site of an issuer.
-func New(issuer string, logger *slog.Logger) *Site {
-	return &Site{host: strings.TrimPrefix(issuer, "https://"), style: readFile("style.css"), logger: logger}
+// New returns the site of an issuer, or an error if the branding is invalid.
+func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
+	if err := branding.check(); err != nil {
+		return nil, fmt.Errorf("branding: %w", err)
+	}
+	name := cmp.Or(branding.Name, strings.TrimPrefix(issuer, "https://"))
+	return &Site{name: name, logo: branding.Logo, style: branding.style(), logger: logger}, nil
 }
+
+// Logo is the site's image, to be served at [endpoint.Logo], or nil.
+func (s *Site) Logo() *Logo { return s.logo }
 
 // View is a page to be shown.
 type View struct {
@@ -34,7 +43,8 @@ type View struct {
 // layout is what templates/layout.html shows.
 type layout struct {
 	Language string
-	Host     string
+	Name     string // of the site
+	Logo     string // its address
 	Style    template.CSS
 	Script   template.JS
 	Data     any
@@ -47,10 +57,13 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 		script = readFile("scripts/" + v.Script + ".js")
 	}
 	h := w.Header()
-	h.Set("Content-Security-Policy", v.Policy.header(s.style, script))
+	if s.logo != nil {
+		v.Policy.Images += " 'self'"
+	}
+	h.Set("Content-Security-Policy", v.Policy.header(string(s.style), script))
 	l := languageOf(r, v.Locales)
 	var body bytes.Buffer
-	shown := layout{l.tag.String(), s.host, template.CSS(s.style), template.JS(script), v.Data}
+	shown := layout{l.tag.String(), s.name, s.logo.address(), s.style, template.JS(script), v.Data}
 	if err := templateSets()[l][v.Template].Execute(&body, shown); err != nil {
 		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
 		http.Error(w, "Something went wrong here.", http.StatusServiceUnavailable)

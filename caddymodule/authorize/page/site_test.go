@@ -9,10 +9,19 @@ import (
 	"testing"
 )
 
+func newSite(t *testing.T, b Branding) *Site {
+	t.Helper()
+	site, err := New("https://sign-in.example", b, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return site
+}
+
 func showing(t *testing.T, r *http.Request, v View) *http.Response {
 	t.Helper()
 	w := httptest.NewRecorder()
-	New("https://sign-in.example", slog.New(slog.DiscardHandler)).Show(w, r, v)
+	newSite(t, Branding{}).Show(w, r, v)
 	return w.Result()
 }
 

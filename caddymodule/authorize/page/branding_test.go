@@ -1,0 +1,102 @@
+package page
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><script>alert(1)</script></svg>`
+
+func onePixel(t *testing.T) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	if err := png.Encode(&file, image.NewGray(image.Rect(0, 0, 1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func TestNewLogo(t *testing.T) {
+	t.Parallel()
+	pixel := onePixel(t)
+	tests := []struct{ name, image, contentType, err string }{
+		{"PNG", string(pixel), "image/png", ""},
+		{"WebP", "RIFF\x24\x00\x00\x00WEBPVP8 ", "image/webp", ""},
+		{"SVG", svg, "image/svg+xml", ""},
+		{"SVG after a declaration", `<?xml version="1.0" encoding="UTF-8"?><!-- x -->` + svg, "image/svg+xml", ""},
+		{"PNG cut off", string(pixel[:12]), "", "cannot be read"},
+		{"SVG cut off", svg[:60], "", "cannot be read"},
+		{"SVG without a namespace", `<svg/>`, "", errNoLogo.Error()},
+		{"page", `<!doctype html><title>x</title>`, "", errNoLogo.Error()},
+		{"GIF", "GIF89a", "", errNoLogo.Error()},
+		{"nothing", "", "", errNoLogo.Error()},
+		{"large", strings.Repeat(" ", MaxLogo+1), "", "256 KiB"},
+	}
+	for _, tt := range tests {
+		logo, err := NewLogo([]byte(tt.image))
+		switch {
+		case tt.err != "":
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+		case err != nil || logo.contentType != tt.contentType:
+			t.Errorf("%s: %v, %v", tt.name, logo, err)
+		}
+	}
+}
+
+// Nothing in an SVG image runs, wherever it is shown.
+func TestLogoIsServedWithoutScripts(t *testing.T) {
+	t.Parallel()
+	logo, err := NewLogo([]byte(svg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, cached := range map[string]bool{logo.address(): true, "/oauth2/logo": false} {
+		w := httptest.NewRecorder()
+		logo.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
+		h := w.Header()
+		if h.Get("Content-Security-Policy") != "default-src 'none'; style-src 'unsafe-inline'; sandbox" || h.Get("X-Content-Type-Options") != "nosniff" ||
+			h.Get("Content-Type") != "image/svg+xml" || strings.Contains(h.Get("Cache-Control"), "immutable") != cached || w.Body.String() != svg {
+			t.Errorf("%s: %v", address, h)
+		}
+	}
+	w := httptest.NewRecorder()
+	newSite(t, Branding{Logo: logo}).Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "message", Data: Message{Title: T("A"), Text: T("B")}})
+	if body := w.Body.String(); !strings.Contains(body, `<img src="`+logo.address()+`" alt="">`) || strings.Contains(body, "<svg") ||
+		!strings.Contains(w.Header().Get("Content-Security-Policy"), "; img-src 'self';") {
+		t.Errorf("%v %s", w.Header(), body)
+	}
+}
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
+	if body := read(t, r); !strings.Contains(body, "<title>Sign out · sign-in.example</title>") || strings.Contains(body, "<img") {
+		t.Error(body)
+	}
+	w := httptest.NewRecorder()
+	newSite(t, Branding{Name: "St. Mary's <b>"}).Show(w, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signout", Data: SignOut{}})
+	for _, want := range []string{"<title>Sign out · St. Mary&#39;s &lt;b&gt;</title>", "</header>", "You are signed in at St. Mary&#39;s &lt;b&gt;."} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in %s", want, w.Body)
+		}
+	}
+}
+
+func TestBrandingErrors(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]Branding{
+		"control character": {Name: "a\nb"}, "blank": {Name: " "}, "long": {Name: strings.Repeat("a", 81)}, "not UTF-8": {Name: "\xff"},
+		"named colour": {Color: "blue"}, "short": {Color: "#fff"}, "no hexadecimal": {Color: "#12345g"}, "style": {Color: "#000000;}"},
+	} {
+		if _, err := New("https://sign-in.example", b, nil); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
