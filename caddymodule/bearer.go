@@ -183,11 +183,7 @@ func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyh
 	if h.metadata == nil {
 		return next.ServeHTTP(w, r)
 	}
-	err := h.metadata.ServeHTTP(w, r, next)
-	if _, refused := errors.AsType[*guard.Error](err); refused {
-		return h.refuse(w, err)
-	}
-	return err
+	return h.refuse(w, h.metadata.ServeHTTP(w, r, next))
 }
 
 // serveAllowed answers a valid token's request, as far as its scopes allow.

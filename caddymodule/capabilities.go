@@ -19,7 +19,7 @@ func (h *Bearer) newMetadata() *enforce.Metadata {
 		return nil
 	}
 	changes := enforce.CapabilityChanges{
-		BaseURL: h.enforced.baseURL, CORS: h.cors != nil, Operations: h.enforced.Operations,
+		BaseURL: h.enforced.BaseURL, CORS: h.cors != nil, Operations: h.enforced.Operations,
 	}
 	if h.app != nil {
 		changes.OAuth = h.app.oauthURIs()

@@ -66,8 +66,6 @@ type Enforcement struct {
 // enforcement is the [Enforcement] in use.
 type enforcement struct {
 	*enforce.Enforcer
-	shared      access.Shared
-	baseURL     string
 	events      *audit.Log
 	auditsReads bool
 	holders     boundedcache.Cache[holderKey, holder]
@@ -108,16 +106,15 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 			return nil, fmt.Errorf("operation: %w", err)
 		}
 	}
-	e = &enforcement{shared: access.NewShared(own), auditsReads: h.AuditReads, events: newEventLog(ctx)}
+	e = &enforcement{auditsReads: h.AuditReads, events: newEventLog(ctx)}
 	e.holders.MaxEntries = maxHolders
-	var sealing enforce.Sealing = processSealing{}
-	if h.app != nil {
-		e.baseURL, e.events, sealing = h.app.fhirBaseURL(), h.app.events, h.app.keys
-	}
 	e.Enforcer = &enforce.Enforcer{
-		Base: h.FHIRBase, BaseURL: e.baseURL, Shared: e.shared, Sealing: sealing, CompartmentSearch: h.CompartmentSearch,
+		Base: h.FHIRBase, Shared: access.NewShared(own), Sealing: processSealing{}, CompartmentSearch: h.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
 		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
+	}
+	if h.app != nil {
+		e.BaseURL, e.events, e.Sealing = h.app.fhirBaseURL(), h.app.events, h.app.keys
 	}
 	if e.Policies, err = h.newPolicies(h.logger); err != nil {
 		return nil, err
@@ -187,7 +184,7 @@ func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard
 			return nil, false, err
 		}
 	}
-	rights = access.New(holder, e.shared)
+	rights = access.New(holder, e.Shared)
 	if len(e.ExpandScopes) == 0 || rights.HasOne(e.ExpandScopes) {
 		rights.Add(access.Terminology()...)
 	}
@@ -197,7 +194,7 @@ func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard
 // userOf is the resource that fhirUser names on this server. One of another server's is a person without records
 // here, but a practitioner in any case.
 func (e *enforcement) userOf(fhirUser string) interaction.Reference {
-	local := strings.TrimPrefix(fhirUser, e.baseURL+"/")
+	local := strings.TrimPrefix(fhirUser, e.BaseURL+"/")
 	resourceType, id, ok := strings.Cut(local, "/")
 	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {
 		return interaction.Reference{Type: resourceType, ID: id}

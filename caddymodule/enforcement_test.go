@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // guarding are the arguments that give fhir_bearer of the example an option.
@@ -117,7 +118,7 @@ func TestBearerOptionErrors(t *testing.T) {
 // fhirUser may be of this server, of another, or of a kind that scopes cannot be about.
 func TestUserOf(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{baseURL: "https://fhir.example.org/fhir/R4"}
+	e := &enforcement{Enforcer: &enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
 	for fhirUser, want := range map[string]string{
 		"Patient/1": "Patient/1",
 		"https://fhir.example.org/fhir/R4/Patient/1": "Patient/1",
