@@ -4,5 +4,6 @@
 //	keyring.go   the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
 //	keys.go      one set of keys: which signs, which is only published
 //	signing.go   signing and sealing, as others need it
-//	seal.go      sealing and MACs
+//	seal.go      sealing and MACs, by the key that is in use
+//	sealer.go    sealing by one key, whosever it is
 package keyring

@@ -2,12 +2,8 @@ package keyring
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,17 +20,12 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 	if err != nil {
 		return "", err
 	}
-	aead, err := newAEAD(key)
+	sealer, err := key.sealer()
 	if err != nil {
 		return "", err
 	}
-	dated := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Unix()))
-	box := aead.Seal(nil, nil, append(dated, text...), []byte(binding))
-	return key.JWK.KeyID + "." + base64.RawURLEncoding.EncodeToString(box), nil
+	return key.JWK.KeyID + "." + sealer.Seal(text, binding), nil
 }
-
-// sealSkew is how far ahead the clock of the gateway that sealed a text may be.
-const sealSkew = time.Minute
 
 // Unseal implements [Sealing].
 func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
@@ -42,28 +33,16 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 	if err != nil {
 		return "", err
 	}
-	kid, encoded, _ := strings.Cut(sealed, ".")
+	kid, box, _ := strings.Cut(sealed, ".")
 	key, ok := set.byID(kid)
 	if !ok || key.JWK.Algorithm != string(sealAlgorithm) {
 		return "", ErrUnsealed
 	}
-	box, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err != nil {
-		return "", ErrUnsealed
-	}
-	aead, err := newAEAD(key)
+	sealer, err := key.sealer()
 	if err != nil {
 		return "", err
 	}
-	dated, err := aead.Open(nil, nil, box, []byte(binding))
-	if err != nil {
-		return "", ErrUnsealed
-	}
-	at := time.Unix(int64(binary.BigEndian.Uint64(dated)), 0)
-	if age := time.Since(at); age > maxAge || age < -sealSkew {
-		return "", ErrUnsealed
-	}
-	return string(dated[8:]), nil
+	return sealer.Unseal(box, binding, maxAge)
 }
 
 const macSize = 16 // bytes of an HMAC-SHA256
@@ -103,14 +82,14 @@ func (k storedKey) secret() ([]byte, error) {
 	return secret, nil
 }
 
-func newAEAD(key storedKey) (cipher.AEAD, error) {
-	secret, err := key.secret()
+func (k storedKey) sealer() (*Sealer, error) {
+	secret, err := k.secret()
 	if err != nil {
 		return nil, err
 	}
-	block, err := aes.NewCipher(secret)
+	s, err := NewSealer(secret)
 	if err != nil {
-		return nil, fmt.Errorf("key %q: %w", key.JWK.KeyID, err)
+		return nil, fmt.Errorf("key %q: %w", k.JWK.KeyID, err)
 	}
-	return cipher.NewGCMWithRandomNonce(block)
+	return s, nil
 }
