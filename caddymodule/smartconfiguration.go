@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
@@ -73,9 +74,27 @@ func without(list []string, word string) []string {
 	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
 }
 
+// resourceScopes returns the levels of the resource scopes in a list, and the versions of SMART that they are written in.
+func resourceScopes(scopes []string) (levels, versions []string) {
+	for _, scope := range scopes {
+		resource, ok := smart.ParseResourceScope(scope)
+		switch {
+		case !ok:
+			continue
+		case resource.V1:
+			versions = append(versions, "v1")
+		default:
+			versions = append(versions, "v2")
+		}
+		levels = append(levels, resource.Level)
+	}
+	return levels, versions
+}
+
 // capabilities are those that a discovery document lists, as some do, and those that it implies.
 func capabilities(c *authorize.SMARTConfiguration) []string {
 	shown := append([]string{}, c.Capabilities...)
+	levels, versions := resourceScopes(c.Scopes)
 	for _, of := range []struct {
 		capability string
 		list       []string
@@ -88,6 +107,10 @@ func capabilities(c *authorize.SMARTConfiguration) []string {
 		{"sso-openid-connect", c.Scopes, "openid"},
 		{"permission-offline", c.Scopes, "offline_access"},
 		{"permission-online", c.Scopes, "online_access"},
+		{"permission-patient", levels, "patient"},
+		{"permission-user", levels, "user"},
+		{"permission-v1", versions, "v1"},
+		{"permission-v2", versions, "v2"},
 		{"client-public", c.ClientAuthentication, "none"},
 		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_basic"},
 		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_post"},

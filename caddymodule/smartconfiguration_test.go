@@ -123,6 +123,8 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 		"another issuer's":           strings.Replace(discoveryDocument, `"ISSUER"`, `"https://evil.example"`, 1),
 		"no token endpoint":          strings.Replace(discoveryDocument, "token_endpoint\"", "tokens\"", 1),
 		"plain HTTP for revocations": strings.Replace(discoveryDocument, "ISSUER/revoke", "http://evil.example/revoke", 1),
+		"plain HTTP for management":  strings.Replace(discoveryDocument, `"userinfo_endpoint": "ISSUER/me"`, `"management_endpoint": "http://evil.example/me"`, 1),
+		"plain HTTP for brands":      strings.Replace(discoveryDocument, `"userinfo_endpoint": "ISSUER/me"`, `"user_access_brand_bundle": "http://evil.example/me"`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			issuer, _ := issuerSaying(t, document)
@@ -149,9 +151,13 @@ func TestSMARTConfigurationOf(t *testing.T) {
 		{
 			"much", discoveryDocument,
 			[]string{"authorization_code", "refresh_token"}, []string{"S256"},
-			[]string{"launch-standalone", "context-standalone-patient", "sso-openid-connect", "permission-offline", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric"},
+			[]string{"launch-standalone", "context-standalone-patient", "sso-openid-connect", "permission-offline", "permission-patient", "permission-v2", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric"},
 		},
 		{"little", `{"issuer":"x"}`, []string{"authorization_code"}, []string{}, []string{"client-confidential-symmetric"}},
+		{
+			"scopes of both versions", `{"scopes_supported":["user/*.read","system/Patient.rs","launch/encounter","launch","online_access"]}`, []string{"authorization_code"}, []string{},
+			[]string{"context-standalone-encounter", "launch-ehr", "permission-online", "permission-user", "permission-v1", "permission-v2", "client-confidential-symmetric"},
+		},
 		{"its own capabilities", `{"capabilities":["launch-ehr","client-confidential-symmetric"]}`, []string{"authorization_code"}, []string{}, []string{"launch-ehr", "client-confidential-symmetric"}},
 	}
 	for _, tt := range tests {

@@ -152,7 +152,9 @@ func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error {
 	discovery := &discovery{
 		Responder: a.responder, omitIssuer: c.OmitIssuer, authorizePOST: c.AuthorizePOST, clients: a.clients, keys: c.Keys,
-		fhirBase: c.fhirBase(), brands: c.UserAccessBrands,
+		hasRecords: c.Records != nil,
+		serves:     func(path string) bool { return routes[path] != nil },
+		fhirBase:   c.fhirBase(), brands: c.UserAccessBrands,
 	}
 	openid, err1 := discovery.document(discovery.metadata())
 	smart, err2 := discovery.document(discovery.smartConfiguration())

@@ -63,6 +63,7 @@ type SMARTConfiguration struct {
 	RevocationEndpoint    string   `json:"revocation_endpoint,omitempty"`                              // RFC 7009
 	IntrospectionEndpoint string   `json:"introspection_endpoint,omitempty"`                           // RFC 7662
 	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                            // RFC 7591
+	ManagementEndpoint    string   `json:"management_endpoint,omitempty"`                              // where people see which clients have access
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // RFC 8414 §2
 	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // of client assertions (RFC 7523)
 	GrantTypes            []string `json:"grant_types_supported"`                                      // of the token endpoint
@@ -79,8 +80,10 @@ type SMARTConfiguration struct {
 type discovery struct {
 	*endpoint.Responder
 	omitIssuer, authorizePOST bool
+	hasRecords                bool // the FHIR server can be asked
 	clients                   *client.Registry
 	keys                      keyring.Keys
+	serves                    func(path string) bool // reports whether there is an endpoint
 	fhirBase                  string
 	brands                    *brands.Bundle // nil: none are published
 }
@@ -97,7 +100,7 @@ func (d *discovery) metadata() metadata {
 		EndSessionEndpoint:    d.Issuer + endpoint.Logout,
 		PushedEndpoint:        d.Issuer + endpoint.PushedAuthorization,
 		JWKSURI:               d.Issuer + endpoint.JWKS,
-		Scopes:                append(slices.Clone(client.ReservedScopes), "fhirUser"),
+		Scopes:                d.supportedScopes(),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
 		GrantTypes:            []string{"authorization_code"},
@@ -132,9 +135,6 @@ func (d *discovery) addClients(m *metadata) {
 			*list = append(*list, name)
 		}
 	}
-	for _, scope := range []string{"address", "groups"} {
-		addIf(&m.Scopes, scope, func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
-	}
 	for _, t := range client.ResponseTypes[1:] {
 		addIf(&m.ResponseTypes, t, func(c *client.Client) bool { return c.AllowsResponseType(t) })
 	}
@@ -144,9 +144,6 @@ func (d *discovery) addClients(m *metadata) {
 	}
 	addIf(&m.GrantTypes, "client_credentials", func(c *client.Client) bool { return c.AllowsGrantType("client_credentials") })
 	addIf(&m.GrantTypes, "refresh_token", (*client.Client).CanRefresh)
-	for _, scope := range []string{client.OfflineAccess, client.OnlineAccess} {
-		addIf(&m.Scopes, scope, func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
-	}
 	addIf(&m.IDTokenAlgorithms, string(jose.ES256), func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 })
 }
 
@@ -169,19 +166,13 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
 		GrantTypes: slices.DeleteFunc(m.GrantTypes, isImplicit), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
-		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric", "sso-openid-connect"},
+		Capabilities: d.capabilityNames(),
 	}
-	if slices.Contains(m.Scopes, client.OfflineAccess) {
-		c.Capabilities = append(c.Capabilities, "permission-offline")
-	}
-	if slices.Contains(m.Scopes, client.OnlineAccess) {
-		c.Capabilities = append(c.Capabilities, "permission-online")
+	if d.serves(accountPath) {
+		c.ManagementEndpoint = m.Issuer + accountPath
 	}
 	if d.brands != nil {
 		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, d.brands.Primary()
-	}
-	if d.authorizePOST {
-		c.Capabilities = append(c.Capabilities, "authorize-post")
 	}
 	return c
 }

@@ -50,6 +50,8 @@ func checkDiscovery(body []byte, issuer string) error {
 		Revocation    string `json:"revocation_endpoint"`
 		Introspection string `json:"introspection_endpoint"`
 		Registration  string `json:"registration_endpoint"`
+		Management    string `json:"management_endpoint"`
+		Brands        string `json:"user_access_brand_bundle"`
 	}
 	if err := json.Unmarshal(body, &further); err != nil {
 		return fmt.Errorf("%w: %w", ErrMetadata, err)
@@ -58,5 +60,7 @@ func checkDiscovery(body []byte, issuer string) error {
 		named{"revocation_endpoint", further.Revocation},
 		named{"introspection_endpoint", further.Introspection},
 		named{"registration_endpoint", further.Registration},
+		named{"management_endpoint", further.Management},
+		named{"user_access_brand_bundle", further.Brands},
 	)
 }

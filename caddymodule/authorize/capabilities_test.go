@@ -1,0 +1,173 @@
+package authorize_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+const smartConfiguration = "/fhir/R4/.well-known/smart-configuration"
+
+// capable is what the server of a test is made with, beside [servertest.Config].
+type capable struct {
+	scopes        []string // of the client app
+	authorizePOST bool
+}
+
+func (c capable) browser(t *testing.T) *servertest.Browser {
+	t.Helper()
+	return servertest.NewBrowser(t, servertest.New(t, func(config *authorize.Config) {
+		config.AuthorizePOST, config.Records, config.Users[0].FHIRUser = c.authorizePOST, new(hospital), "Patient/ada"
+		app := config.Clients[0]
+		app.Scopes = c.scopes
+		app.ResponseTypes = []string{"code"}
+		config.Clients = []client.Client{
+			app, {ID: "confidential", Secret: "s3cret", GrantTypes: []string{"client_credentials"}, Scopes: []string{"demo.read"}},
+			{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}},
+		}
+	}))
+}
+
+// answerTo signs alice in to the client app, and returns nil if that is refused its scope.
+func answerTo(b *servertest.Browser, scope string) *url.URL {
+	request := servertest.Request(url.Values{"scope": {scope}})
+	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
+		return nil
+	}
+	return b.Answer(request)
+}
+
+// granted reports whether the client app is granted a scope.
+func granted(scope string) func(*servertest.Browser) bool {
+	return func(b *servertest.Browser) bool {
+		answer := answerTo(b, scope)
+		return answer != nil && slices.Contains(strings.Fields(b.Redeem(answer).Scope), scope)
+	}
+}
+
+// refreshes reports whether a scope gets a refresh token.
+func refreshes(scope string) func(*servertest.Browser) bool {
+	return func(b *servertest.Browser) bool {
+		answer := answerTo(b, scope)
+		return answer != nil && b.Redeem(answer).Refresh != ""
+	}
+}
+
+// choosesEncounter reports whether a person is asked for an encounter, which the client gets.
+func choosesEncounter(b *servertest.Browser) bool {
+	request := servertest.Request(url.Values{"scope": {"launch/patient launch/encounter"}})
+	if asked := b.Authorize(request); strings.Contains(asked.Header.Get("Location"), "error=invalid_scope") {
+		return false
+	}
+	_, sealed := b.OpenForm(b.SignIn(request, "alice", "right"))
+	answer := servertest.Location(b.T, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
+	tokens := b.Post("/oauth2/token", servertest.CodeForm(answer.Query().Get("code"), nil))
+	return servertest.Decode[launchResponse](b.T, tokens).Encounter == "v1"
+}
+
+// served reports whether a path is there, by any method.
+func served(path string) func(*servertest.Browser) bool {
+	return func(b *servertest.Browser) bool { return b.Get(path).StatusCode != http.StatusNotFound }
+}
+
+var resourceScopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs", "user/*.rs", "offline_access", "online_access"}
+
+// Each capability is announced if, and only if, it works: on a server with much, and on one
+// with nothing.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		works func(*servertest.Browser) bool
+	}{
+		{"launch-standalone", granted("openid")},
+		{"launch-ehr", served("/oauth2/launch")},
+		{"authorize-post", func(b *servertest.Browser) bool {
+			return b.Post("/oauth2/authorize", servertest.Request(nil)).StatusCode < http.StatusBadRequest
+		}},
+		{"client-public", granted("openid")},
+		{"client-confidential-symmetric", func(b *servertest.Browser) bool {
+			return b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"confidential"}, "client_secret": {"s3cret"}}).Error == "invalid_scope"
+		}},
+		{"client-confidential-asymmetric", func(b *servertest.Browser) bool {
+			return b.TryAssertion("backend", jose.ES384) != "invalid_client"
+		}},
+		{"sso-openid-connect", func(b *servertest.Browser) bool {
+			return b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid"}}))).IDToken != ""
+		}},
+		{"context-banner", served("/oauth2/launch")},
+		{"context-style", served("/oauth2/launch")},
+		{"context-ehr-patient", served("/oauth2/launch")},
+		{"context-ehr-encounter", served("/oauth2/launch")},
+		{"context-standalone-patient", granted("launch/patient")},
+		{"context-standalone-encounter", choosesEncounter},
+		{"permission-offline", refreshes("offline_access")},
+		{"permission-online", refreshes("online_access")},
+		{"permission-patient", granted("patient/Observation.rs")},
+		{"permission-user", granted("user/Observation.rs")},
+		{"permission-v1", granted("user/Observation.read")},
+		{"permission-v2", granted("user/Observation.rs?category=laboratory")},
+		{"smart-app-state", served("/fhir/R4/Basic")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true}, {}} {
+				b := c.browser(t)
+				m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+				announced, works := slices.Contains(m.Capabilities, tt.name), tt.works(c.browser(t))
+				if announced != works {
+					t.Errorf("with scopes %q: announced %t, works %t", c.scopes, announced, works)
+				}
+			}
+		})
+	}
+}
+
+// Each scope for resources that is announced is granted.
+func TestScopesSupported(t *testing.T) {
+	t.Parallel()
+	c := capable{scopes: []string{"user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "patient/*.rs", "launch/patient"}}
+	b := c.browser(t)
+	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+	for _, want := range []string{"user/*.rs", "user/*.read", "user/Observation.rs?category=laboratory", "user/Patient.read", "demo.read", "offline_access", "fhirUser", "openid", "launch/patient", "patient/*.rs"} {
+		if !slices.Contains(m.Scopes, want) {
+			t.Errorf("%s is missing in %q", want, m.Scopes)
+		}
+	}
+	for _, scope := range m.Scopes {
+		if strings.Contains(scope, "/") && answerTo(c.browser(t), scope) == nil {
+			t.Errorf("%s is not granted", scope)
+		}
+	}
+}
+
+func TestScopesSupportedAreBounded(t *testing.T) {
+	t.Parallel()
+	c := capable{}
+	for i := range 5000 {
+		c.scopes = append(c.scopes, fmt.Sprintf("user/Observation.rs?code=%d", i), fmt.Sprintf("demo.%d", i))
+	}
+	m := servertest.Decode[authorize.SMARTConfiguration](t, c.browser(t).Get(smartConfiguration))
+	if len(m.Scopes) != 200 || !slices.Contains(m.Scopes, "user/*.rs") {
+		t.Errorf("%d scopes: %q", len(m.Scopes), m.Scopes)
+	}
+}
+
+// People's own page is announced where it is served.
+func TestManagementEndpoint(t *testing.T) {
+	t.Parallel()
+	b := capable{}.browser(t)
+	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+	if want := served("/oauth2/account")(b); (m.ManagementEndpoint == servertest.Issuer+"/oauth2/account") != want {
+		t.Errorf("management_endpoint %q, served %t", m.ManagementEndpoint, want)
+	}
+}
