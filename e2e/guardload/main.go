@@ -1,10 +1,11 @@
 // Command guardload measures what the guard costs: the CPU of the gateway per request, beside that of a plain
 // reverse_proxy in the same process, for a repeated token. From e2e, with the binary built:
 //
-//	go run ./guardload [-caddy ../caddy] [-requests 4000] [-rounds 5]
+//	go run ./guardload [-caddy ../caddy] [-requests 4000] [-rounds 5] [-match text]
 //	go run ./guardload [-caddy ../caddy] -atonce 1000 [-memory 256MiB]
 //
-// The latter measures its memory while so many requests are answered at once, with a max_memory.
+// The former tells more by many short rounds than by few long ones where the machine has other work to do. The latter
+// measures its memory while so many requests are answered at once, with a max_memory.
 //
 // Backend, issuer and client are in this process; all of it stays on loopback.
 package main
@@ -38,10 +39,11 @@ func main() {
 	caddy := flag.String("caddy", "../caddy", "the `binary`")
 	requests := flag.Int("requests", 4000, "how many requests a round of a scenario has")
 	rounds := flag.Int("rounds", 5, "how many rounds; the median counts")
+	match := flag.String("match", "", "measure only the requests with this `text` in their names")
 	atOnce := flag.Int("atonce", 0, "measure the memory for so `many` requests at once, and not the CPU")
 	memory := flag.String("memory", "256MiB", "max_memory of fhir_bearer when -atonce is set")
 	flag.Parse()
-	measure := func() error { return run(*caddy, *requests, *rounds) }
+	measure := func() error { return run(*caddy, *match, *requests, *rounds) }
 	if *atOnce > 0 {
 		measure = func() error { return runCrowds(*caddy, *atOnce, *memory) }
 	}
@@ -59,7 +61,7 @@ type scenario struct {
 	perRequest        []float64
 }
 
-func run(binary string, requests, rounds int) error {
+func run(binary, match string, requests, rounds int) error {
 	backend := httptest.NewServer(http.HandlerFunc(serveFHIR))
 	defer backend.Close()
 	issuer, err := newIssuer()
@@ -75,12 +77,14 @@ func run(binary string, requests, rounds int) error {
 	whole, bound := issuer.token("user/*.rs", ""), issuer.token("patient/*.rs", "1")
 	scenarios := []*scenario{
 		{name: "read, plain reverse_proxy", path: "Patient/1"},
+		{name: "read, plain reverse_proxy, with a token", path: "Patient/1", token: whole},
 		{name: "read, user/*.rs", path: "Patient/1", token: whole, guarded: true, limit: 1.10},
 		{name: "read, patient/*.rs", path: "Patient/1", token: bound, guarded: true, limit: 1.25},
 		{name: "search of 50, plain reverse_proxy", path: "Encounter?_count=50"},
 		{name: "search of 50, user/*.rs", path: "Encounter?_count=50", token: whole, guarded: true},
 		{name: "search of 50, patient/*.rs", path: "Encounter?_count=50", token: bound, guarded: true, limit: 1.5},
 	}
+	scenarios = slices.DeleteFunc(scenarios, func(s *scenario) bool { return !strings.Contains(s.name, match) })
 	for range rounds + 1 {
 		for _, s := range scenarios {
 			cost, err := g.measure(s, requests)
@@ -94,23 +98,29 @@ func run(binary string, requests, rounds int) error {
 	return nil
 }
 
-// report prints the medians of the rounds after the first, which warms up, and the ratios to the plain proxy.
+// report prints the medians of the rounds after the first, which warms up: of the costs, and of their ratios to the plain
+// proxy's in the same round.
 func report(scenarios []*scenario) {
-	var plain float64
+	var plain []float64
 	fmt.Println("| request | CPU per request | × plain | wanted |\n|---|--:|--:|--:|")
 	for _, s := range scenarios {
-		costs := slices.Sorted(slices.Values(s.perRequest[1:]))
-		median := costs[len(costs)/2]
-		if !s.guarded {
-			plain = median
+		costs := s.perRequest[1:]
+		if s.token == "" {
+			plain = costs
+		}
+		ratios := slices.Clone(costs)
+		for n := range min(len(ratios), len(plain)) {
+			ratios[n] /= plain[n]
 		}
 		wanted := ""
 		if s.limit > 0 {
 			wanted = fmt.Sprintf("%.2f", s.limit)
 		}
-		fmt.Printf("| %s | %.0f µs | %.2f | %s |\n", s.name, median*1e6, median/plain, wanted)
+		fmt.Printf("| %s | %.0f µs | %.2f | %s |\n", s.name, median(costs)*1e6, median(ratios), wanted)
 	}
 }
+
+func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
 // patient is a record of some 2 KB, and encounters a searchset of 50 entries and some 100 KB.
 var (
@@ -285,20 +295,27 @@ func (g *gateway) request(path, token string, guarded bool) (*http.Request, erro
 		address = g.guarded
 	}
 	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/fhir/R4/"+path, nil)
-	if err == nil && guarded {
+	if err == nil && token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return r, err
 }
 
-// cpu is the time that the gateway has computed, in seconds (proc(5): utime and stime, in ticks of 10 ms).
-func (g *gateway) cpu() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.command.Process.Pid))
-	if err != nil {
-		return 0, err
+// cpu is the time that the gateway's threads have computed, in seconds. Their schedstat has it in nanoseconds, where stat
+// (proc(5)) has ticks of 10 ms.
+func (g *gateway) cpu() (seconds float64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", g.command.Process.Pid))
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			return 0, err
+		}
+		nanoseconds, _, _ := strings.Cut(string(text), " ")
+		n, err := strconv.ParseFloat(nanoseconds, 64)
+		if err != nil {
+			return 0, err
+		}
+		seconds += n / 1e9
 	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	user, err := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	return float64(user+system) / 100, errors.Join(err, err2)
+	return seconds, err
 }
