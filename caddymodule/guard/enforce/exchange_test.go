@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -201,14 +202,38 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// searchCase is a search, and what it finds: references, or the status of a refusal.
+type searchCase struct {
+	name   string
+	holder access.Holder
+	target string
+	want   string
+}
+
+// testSearches runs searches over resources, of a server that searches in compartments, and of one that does not.
+func testSearches(t *testing.T, resources []string, tests []searchCase) {
+	t.Helper()
+	for _, tt := range tests {
+		for _, byCompartment := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, compartment_search %v", tt.name, byCompartment), func(t *testing.T) {
+				g := newGateway(t, resources...)
+				g.CompartmentSearch = byCompartment
+				g.server.Seen = func(r *http.Request) {
+					if !byCompartment && strings.Count(r.URL.Path, "/") > strings.Count("/fhir/R4/Type/id", "/") {
+						t.Errorf("asked %s of a server without searches in compartments", r.URL.Path)
+					}
+				}
+				if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		holder access.Holder
-		target string
-		want   string
-	}{
+	testSearches(t, records, []searchCase{
 		{"own records", patientA, "Observation", "Observation/a1 Observation/a2"},
 		{"own patient", patientA, "Patient", "Patient/a"},
 		{"another's", patientA, "Observation?subject=Patient/b", ""},
@@ -225,15 +250,5 @@ func TestSearch(t *testing.T) {
 		{"compartment", patientA, "Patient/a/Observation", "Observation/a1 Observation/a2"},
 		{"a clinician", clinician, "Observation", "Observation/a1 Observation/a2 Observation/b1"},
 		{"a clinician's pages", clinician, "Observation?_count=1", "Observation/a1 Observation/a2 Observation/b1"},
-	} {
-		for _, byCompartment := range []bool{false, true} {
-			t.Run(tt.name, func(t *testing.T) {
-				g := newGateway(t, records...)
-				g.CompartmentSearch = byCompartment
-				if got := strings.Join(g.found(tt.holder, tt.target), " "); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			})
-		}
-	}
+	})
 }

@@ -235,12 +235,7 @@ func TestIncludeByRead(t *testing.T) {
 
 func TestCompartmentSearch(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		holder access.Holder
-		target string
-		want   string
-	}{
+	testSearches(t, chart, []searchCase{
 		{"own", patientA, "Patient/a/Observation", "Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2"},
 		{"own, with a parameter", patientA, "Patient/a/Observation?status=final", "Observation/a1 Observation/a2"},
 		{"own patient", patientA, "Patient/a/Patient", "Patient/a"},
@@ -260,22 +255,7 @@ func TestCompartmentSearch(t *testing.T) {
 		{"a clinician, by practitioner", clinician, "Practitioner/bob/Encounter", "Encounter/eb"},
 		{"a clinician, named types", clinician, "Patient/b/*?_type=Encounter", "Encounter/eb"},
 		{"a clinician of one type", access.Holder{Scope: "user/Observation.rs", User: clinician.User}, "Patient/b/Observation", "Observation/b1 Observation/b2"},
-	} {
-		for _, byCompartment := range []bool{false, true} {
-			t.Run(tt.name, func(t *testing.T) {
-				g := newGateway(t, chart...)
-				g.CompartmentSearch = byCompartment
-				g.server.Seen = func(r *http.Request) {
-					if !byCompartment && strings.Count(r.URL.Path, "/") > 3 && r.URL.Path != "/fhir/R4/Patient/a" {
-						t.Errorf("asked %s of a server without searches in compartments", r.URL.Path)
-					}
-				}
-				if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			})
-		}
-	}
+	})
 }
 
 // TestPostedSearch checks that what came in a body goes on in a body, on every page.

@@ -25,12 +25,7 @@ func TestChain(t *testing.T) {
 	t.Parallel()
 	observations := access.Holder{Scope: "patient/Observation.rs", Patient: "a"}
 	wholeObservations := access.Holder{Scope: "user/Observation.rs patient/Patient.rs", Patient: "a", User: clinician.User}
-	for _, tt := range []struct {
-		name   string
-		holder access.Holder
-		target string
-		want   string
-	}{
+	testSearches(t, chart, []searchCase{
 		{"own patient", patientA, "Observation?subject:Patient.name=adams", "Observation/a1 Observation/a2 Observation/a3 Observation/a4"},
 		{"another patient", patientA, "Observation?subject:Patient.name=brown", ""},
 		{"without a type", patientA, "Encounter?patient.name=adams", "Encounter/ea"},
@@ -65,17 +60,7 @@ func TestChain(t *testing.T) {
 		{"list in a whole chain", access.Holder{Scope: "user/Observation.rs user/Patient.rs", User: clinician.User}, "Observation?subject:Patient._text=1", "403"},
 		{"malformed has", patientA, "Patient?_has:Observation:subject=1", "400"},
 		{"has of nothing", patientA, "Patient?_has:Observation:status:code=1", "400"},
-	} {
-		for _, byCompartment := range []bool{false, true} {
-			t.Run(tt.name, func(t *testing.T) {
-				g := newGateway(t, chart...)
-				g.CompartmentSearch = byCompartment
-				if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
-				}
-			})
-		}
-	}
+	})
 }
 
 // foundOrStatus is found, or the status of a refusal.

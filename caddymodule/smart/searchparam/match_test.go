@@ -25,13 +25,34 @@ const (
 		"address":[{"line":["1 High Street"],"city":"Ørsted"}]}`
 )
 
+// matching is a resource and a search, and whether they match.
+type matching struct {
+	name, resource, parameter, value string
+	want                             bool
+}
+
+// testMatching runs a table of these.
+func testMatching(t *testing.T, tests []matching) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := parse(t, tt.resource)
+			p, ok := Lookup(r.Type, tt.parameter)
+			if !ok {
+				t.Fatal("no such parameter")
+			}
+			if got, err := p.Matches(r, tt.value); got != tt.want || err != nil {
+				t.Errorf("got %v %v", got, err)
+			}
+		})
+	}
+}
+
 // TestMatches goes by the kinds of https://hl7.org/fhir/R4/search.html.
 func TestMatches(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name, resource, parameter, value string
-		want                             bool
-	}{
+	testMatching(t, []matching{
 		{"token, code", observation, "category", "laboratory", true},
 		{"token, other code", observation, "category", "vital-signs", false},
 		{"token, part of a code", observation, "category", "lab", false},
@@ -140,28 +161,12 @@ func TestMatches(t *testing.T) {
 		{"quantity, ap", observation, "value-quantity", "ap5", true},
 		{"quantity, not ap", observation, "value-quantity", "ap4", false},
 		{"quantity, a bound", observation, "component-value-quantity", "7", false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			r := parse(t, tt.resource)
-			p, ok := Lookup(r.Type, tt.parameter)
-			if !ok {
-				t.Fatal("no such parameter")
-			}
-			if got, err := p.Matches(r, tt.value); got != tt.want || err != nil {
-				t.Errorf("got %v %v", got, err)
-			}
-		})
-	}
+	})
 }
 
 func TestMatchesMore(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name, resource, parameter, value string
-		want                             bool
-	}{
+	testMatching(t, []matching{
 		{"integer", `{"resourceType":"MolecularSequence","variant":[{"start":3}],"referenceSeq":{"windowStart":10}}`, "window-start", "10", true},
 		{"decimal", `{"resourceType":"RiskAssessment","prediction":[{"probabilityDecimal":0.25}]}`, "probability", "gt0.2", true},
 		{"decimal, too small", `{"resourceType":"RiskAssessment","prediction":[{"probabilityDecimal":0.25}]}`, "probability", "gt0.3", false},
@@ -179,20 +184,7 @@ func TestMatchesMore(t *testing.T) {
 		{"canonical", `{"resourceType":"Measure","library":["http://x/l|1"]}`, "depends-on", "http://x/l", true},
 		{"text of a concept", `{"resourceType":"Observation","valueCodeableConcept":{"text":"Positive"}}`, "value-string", "pos", true},
 		{"time without a zone", `{"resourceType":"Encounter","period":{"start":"2024-01-01T10:00:00Z","end":"2024-01-01T10:00:30Z"}}`, "date", "2024-01-01T10:00", true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			r := parse(t, tt.resource)
-			p, ok := Lookup(r.Type, tt.parameter)
-			if !ok {
-				t.Fatal("no such parameter")
-			}
-			if got, err := p.Matches(r, tt.value); got != tt.want || err != nil {
-				t.Errorf("got %v %v", got, err)
-			}
-		})
-	}
+	})
 }
 
 func TestMatchesErrors(t *testing.T) {
