@@ -46,7 +46,7 @@ func readQuery(q request) (query, error) {
 	}
 	lenient := strings.Contains(q.header.Get("Prefer"), "handling=lenient")
 	for _, p := range q.Parameters {
-		switch err := s.read(p); {
+		switch err := s.read(p, q.base); {
 		case err == nil:
 			s.heeded = append(s.heeded, p)
 		case !lenient:
@@ -56,8 +56,8 @@ func readQuery(q request) (query, error) {
 	return s, nil
 }
 
-// read reads one parameter.
-func (s *query) read(p smart.Parameter) error {
+// read reads one parameter. Base is the address of the server.
+func (s *query) read(p smart.Parameter, base string) error {
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
 	case isForm(name), name == "_count", name == "_total", name == "_type":
@@ -73,7 +73,7 @@ func (s *query) read(p smart.Parameter) error {
 		}
 		return err
 	}
-	return s.readCriterion(criterion{name, modifier, p.Value})
+	return s.readCriterion(criterion{name, modifier, p.Value}, base)
 }
 
 func readSummary(value string) error {
@@ -100,13 +100,17 @@ func (s *query) anyType(is func(resourceType string) bool) bool {
 	return slices.ContainsFunc(s.types, is)
 }
 
-// readCriterion checks a criterion by asking it of a resource that has nothing.
-func (s *query) readCriterion(c criterion) error {
+// readCriterion checks a criterion by asking it of a resource that has nothing. An absolute reference to a resource of
+// this server is as good as a relative one.
+func (s *query) readCriterion(c criterion, base string) error {
 	var problem error
 	known := s.anyType(func(t string) bool {
 		p, ok := searchparam.Lookup(t, c.name)
 		if !ok || len(p.Paths) == 0 {
 			return false
+		}
+		if p.Kind == searchparam.Reference {
+			c.value = strings.TrimPrefix(c.value, base+"/")
 		}
 		if _, err := c.holds(resource.Resource{Type: t}); err != nil {
 			problem = invalid("The parameter " + c.name + " has a value or a modifier that is not supported: " + err.Error() + ".")

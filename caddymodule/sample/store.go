@@ -110,14 +110,14 @@ func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
 	return v, v.text != nil
 }
 
-// put adds a version with a text.
-func (s *Store) put(method string, of interaction.Reference, text []byte) (*version, error) {
+// put adds a version with a text. Bases are the addresses of the server, below which references may be written.
+func (s *Store) put(method string, of interaction.Reference, text []byte, bases ...string) (*version, error) {
 	v := &version{of: of, number: len(s.versions[of]) + 1, method: method, updated: now()}
 	text, err := v.stamped(text)
 	if err != nil {
 		return nil, err
 	}
-	if v.Resource, err = resource.Parse(text); err != nil {
+	if v.Resource, err = resource.Parse(text, bases...); err != nil {
 		return nil, err
 	}
 	v.text = text

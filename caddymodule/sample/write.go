@@ -71,7 +71,7 @@ func (s *Server) put(q request, method string) (reply, error) {
 	if _, ok := s.Store.current(q.reference()); ok {
 		status = http.StatusOK
 	}
-	v, err := s.Store.put(method, q.reference(), q.body)
+	v, err := s.Store.put(method, q.reference(), q.body, q.base)
 	if err != nil {
 		return reply{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,6 +87,18 @@ func TestConditional(t *testing.T) {
 				t.Errorf("Patient/2 is there: %v", there)
 			}
 		})
+	}
+}
+
+// A reference below the address of the server is one to its resources, where it is stored and where it is searched by.
+func TestAbsoluteReference(t *testing.T) {
+	t.Parallel()
+	s := people(t)
+	send(s, http.MethodPut, "Observation/3", `{"resourceType":"Observation","id":"3","subject":{"reference":"`+base+`/Patient/1"}}`)
+	for _, target := range []string{"Observation?patient=1", "Patient/1/Observation", "Observation?subject=" + base + "/Patient/1"} {
+		if got := found(t, send(s, http.MethodGet, target, "")); !slices.Equal(got, []string{"Observation/1", "Observation/3"}) {
+			t.Errorf("%s: %q", target, got)
+		}
 	}
 }
 
