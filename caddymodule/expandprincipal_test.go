@@ -125,7 +125,7 @@ func TestAnswersAreTheUsers(t *testing.T) {
 		t.Run(vary, func(t *testing.T) {
 			asked.Store(0)
 			config := strings.Replace(exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tvary_by "+vary+"\n\t\t}\n"),
-				"reverse_proxy @backend {$FHIR_BACKEND} {", "reverse_proxy @backend "+address+" {\n\t\t\theader_up X-Who {http.auth.user.id}", 1)
+				"reverse_proxy @backend {env.FHIR_BACKEND} {", "reverse_proxy @backend "+address+" {\n\t\t\theader_up X-Who {http.auth.user.id}", 1)
 			g := newGateway(t, config)
 			service := g.serviceToken()
 			alice := g.token()

@@ -32,7 +32,7 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 		t.Cleanup(server.Close)
 		address = strings.TrimPrefix(server.URL, "http://")
 	}
-	return newGateway(t, exampleWith(t, append(oldnew, "{$FHIR_BACKEND}", address)...))
+	return newGateway(t, exampleWith(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
 
 // exampleWith is Caddyfile.example with pieces of its text replaced, each once.

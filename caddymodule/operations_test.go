@@ -141,7 +141,7 @@ func TestAnsweredByNobody(t *testing.T) {
 func TestSecurityInMetadata(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_expand\n",
-		"fhir_expand {\n\t\t\toperations all\n\t\t}\n", "reverse_proxy @backend {$FHIR_BACKEND}", "reverse_proxy /elsewhere localhost", "\n\t\tfhir_sample", ""))
+		"fhir_expand {\n\t\t\toperations all\n\t\t}\n", "reverse_proxy @backend {env.FHIR_BACKEND}", "reverse_proxy /elsewhere localhost", "\n\t\tfhir_sample", ""))
 	got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", ""))
 	if service := memberOf(t, got, "rest.0.security.service.0.coding.0.code"); service != "SMART-on-FHIR" {
 		t.Errorf("security service %v: %s", service, got)
