@@ -149,7 +149,7 @@ func wholeCaddyfile(part string) string {
 		return by + strings.ReplaceAll(strings.TrimSpace(part), "\n", "\n"+by)
 	}
 	switch first, _, _ := strings.Cut(part, " "); first {
-	case "user", "client", "idp":
+	case "user", "client", "idp", "user_access_brands", "branding":
 		return "{\n\tfhir {\n\t\tissuer https://fhir.example\n" + indent("\t\t") + "\n\t}\n}\n"
 	case "log", "encode", "fhir_bearer", "fhir_expand", "reverse_proxy":
 		return "fhir.example {\n" + indent("\t") + "\n}\n"
