@@ -19,14 +19,8 @@ type bundle struct {
 	resourceType string
 	kind         string // Bundle.type
 	total        int    // -1 if it is not told
-	links        []link
+	links        links
 	entries      []entry
-}
-
-// link is a Bundle.link.
-type link struct {
-	Relation string `json:"relation"`
-	URL      string `json:"url"`
 }
 
 // entry is a Bundle.entry.
@@ -203,16 +197,6 @@ func modeNamed(mode []byte) string {
 	return string(mode)
 }
 
-// linked is the URL of the link with a relation; empty if there is none.
-func (b *bundle) linked(relation string) string {
-	for _, l := range b.links {
-		if l.Relation == relation {
-			return l.URL
-		}
-	}
-	return ""
-}
-
 // answer is the Bundle as an answer, in a buffer that is given back when it is written.
 func (b *bundle) answer() *answer {
 	buffer := buffers.Get().(*bytes.Buffer)
@@ -232,13 +216,9 @@ func (b *bundle) append(out []byte) []byte {
 	if b.total >= 0 {
 		out = strconv.AppendInt(append(out, `,"total":`...), int64(b.total), 10)
 	}
-	for i, l := range b.links {
-		out = append(out, opening(i, `,"link":[`)...)
-		out = appendQuoted(append(out, `{"relation":`...), l.Relation)
-		out = appendQuoted(append(out, `,"url":`...), l.URL)
-		out = append(out, '}')
+	if len(b.links) > 0 {
+		out = b.links.append(append(out, `,"link":`...))
 	}
-	out = append(out, closing(len(b.links))...)
 	for i := range b.entries {
 		out = append(out, opening(i, `,"entry":[`)...)
 		out = b.entries[i].append(out)

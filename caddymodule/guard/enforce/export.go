@@ -95,7 +95,7 @@ func (x exports) serverBase(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if b, err := x.bundleOf(a, false); err == nil {
-		if base, ok := baseOf(b.linked("self"), "Patient"); ok {
+		if base, ok := baseOf(b.links.to("self"), "Patient"); ok {
 			return base, nil
 		}
 	}

@@ -104,8 +104,8 @@ func (x histories) fetchHistory(ctx context.Context, first call, from place) (*b
 		return nil, place{}, err
 	}
 	next := place{Done: true}
-	if to := got.linked("next"); to != "" {
-		next, err = x.local(to, got.linked("self"), c.path, from)
+	if to := got.links.to("next"); to != "" {
+		next, err = x.local(to, got.links.to("self"), c.path, from)
 	}
 	return got, next, err
 }

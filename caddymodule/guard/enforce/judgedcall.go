@@ -47,9 +47,9 @@ func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 		}
 		out.entries = append(out.entries, kept...)
 		size += int64(len(a.body))
-		if next := got.linked("next"); next == "" {
+		if next := got.links.to("next"); next == "" {
 			return j.finish(ctx, out, nil)
-		} else if at, err = j.after(next, got.linked("self"), at); err != nil {
+		} else if at, err = j.after(next, got.links.to("self"), at); err != nil {
 			return nil, err
 		}
 	}

@@ -8,12 +8,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 )
 
+// links is the value of Bundle.link.
+type links []link
+
+// link is a Bundle.link.
+type link struct {
+	Relation string `json:"relation"`
+	URL      string `json:"url"`
+}
+
 // span is a part of a text.
 type span struct{ from, to int }
 
 // findLinks finds the value of Bundle.link; nil if the text is no Bundle, or has none. Entries are read only if it could
 // stand behind them.
-func findLinks(text []byte) (at span, links []link) {
+func findLinks(text []byte) (span, links) {
 	r := linkReader{c: rawjson.NewCursor(text).AllowDuplicates(), text: text}
 	if err := r.c.Object(r.member); err != nil && !errors.Is(err, errNoMore) || !r.isBundle {
 		return span{}, nil
@@ -30,7 +39,7 @@ type linkReader struct {
 	text     []byte
 	isBundle bool
 	at       span
-	links    []link
+	links    links
 }
 
 func (r *linkReader) member(name []byte) error {
@@ -70,9 +79,9 @@ func mayNameLink(text []byte) bool {
 	}
 }
 
-// linked is the URL of the link with a relation; empty if there is none.
-func linked(links []link, relation string) string {
-	for _, l := range links {
+// to is the URL of the link with a relation; empty if there is none.
+func (all links) to(relation string) string {
+	for _, l := range all {
 		if l.Relation == relation {
 			return l.URL
 		}
@@ -80,15 +89,16 @@ func linked(links []link, relation string) string {
 	return ""
 }
 
-// writeLinks writes the value of Bundle.link. FHIR has no empty arrays, and a Bundle without links has no member for
-// them; here the member is there already, so it keeps one.
-func writeLinks(out *bytes.Buffer, links []link) {
-	out.WriteByte('[')
-	for i, l := range links {
+// append writes the value of Bundle.link. FHIR has no empty arrays: a Bundle that has none has no such member.
+func (all links) append(out []byte) []byte {
+	out = append(out, '[')
+	for i, l := range all {
 		if i > 0 {
-			out.WriteByte(',')
+			out = append(out, ',')
 		}
-		out.WriteString(`{"relation":` + quoted(l.Relation) + `,"url":` + quoted(l.URL) + `}`)
+		out = appendQuoted(append(out, `{"relation":`...), l.Relation)
+		out = appendQuoted(append(out, `,"url":`...), l.URL)
+		out = append(out, '}')
 	}
-	out.WriteByte(']')
+	return append(out, ']')
 }

@@ -157,8 +157,8 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 	m.fetched++
 	m.told = got.total
 	from.next = place{Done: true}
-	if next := got.linked("next"); next != "" {
-		if from.next, err = m.s.place(next, got.linked("self"), n, from.at); err != nil {
+	if next := got.links.to("next"); next != "" {
+		if from.next, err = m.s.place(next, got.links.to("self"), n, from.at); err != nil {
 			return err
 		}
 	}

@@ -203,13 +203,13 @@ func (p *passingWriter) flush(ctx context.Context, c call, asked string) error {
 // page of it, for which the server was asked at another path. What is no Bundle, or has no link that can be read, stays
 // as it is: nothing in it had to be judged.
 func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []byte) (at span, sealed []byte, err error) {
-	at, links := findLinks(body)
-	if links == nil {
+	at, found := findLinks(body)
+	if found == nil {
 		return at, nil, nil
 	}
-	self := linked(links, "self")
-	kept := []link{{"self", x.url(c.path, c.query)}}
-	for _, l := range links {
+	self := found.to("self")
+	kept := links{{"self", x.url(c.path, c.query)}}
+	for _, l := range found {
 		to, ok := localTo(l.URL, self, asked)
 		if ok && l.Relation != "self" {
 			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, to)
@@ -219,7 +219,5 @@ func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []b
 			kept = append(kept, link{l.Relation, address})
 		}
 	}
-	var out bytes.Buffer
-	writeLinks(&out, kept)
-	return at, out.Bytes(), nil
+	return at, kept.append(nil), nil
 }
