@@ -72,6 +72,13 @@ type Client struct {
 	// own.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
+	// Where an EHR opens the app (SMART App Launch 2.2, EHR launch): https, or http://localhost. Default: none.
+	LaunchURI string `json:"launch_uri,omitempty"`
+
+	// Let the client, an EHR, register at `/oauth2/launch` what it launches apps with: a patient, an encounter and more.
+	// Whom it names there, the app gets. Needs a secret or keys. Default: false.
+	LaunchContext bool `json:"launch_context,omitempty"`
+
 	// Refuse authorization requests that were not pushed to `/oauth2/par` (RFC 9126). Default: false.
 	RequirePushed bool `json:"require_pushed,omitempty"`
 
@@ -109,7 +116,7 @@ func (c *Client) withSecret(secret string) client.Client {
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
-		Consent: c.Consent, RequirePushed: c.RequirePushed,
+		Consent: c.Consent, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
 		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
 	}
 }
@@ -153,6 +160,8 @@ func checkAddress(option string) func(uri string) error {
 //		post_logout_redirect_uri <uri...>
 //		backchannel_logout_uri <uri>
 //		introspect all
+//		launch_uri <uri>
+//		launch_context
 //		jwks <file|JSON>
 //		jwks_uri <url>
 //		tls_ca <file>
@@ -183,6 +192,8 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"introspect":      only("all", &c.IntrospectAll),
 		"jwks":            c.parseJWKS,
 		"jwks_uri":        word(&c.JWKSURI, nil),
+		"launch_uri":      word(&c.LaunchURI, checkAddress("launch_uri")),
+		"launch_context":  bareword(&c.LaunchContext),
 		"id_token_claims": bareword(&c.IDTokenClaims),
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 

@@ -5,14 +5,12 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// Endpoints that are served where a capability is there.
-const (
-	launchPath  = "/oauth2/launch"  // where an EHR registers launch contexts
-	accountPath = "/oauth2/account" // where people see which clients have access
-)
+// accountPath is where people see which clients have access.
+const accountPath = "/oauth2/account"
 
 // capabilities are those of SMART App Launch 2.2, Conformance, each with what it takes. What
 // a client would be registered for is there even if none is registered yet.
@@ -53,7 +51,7 @@ func (d *discovery) capabilityNames() (names []string) {
 	return names
 }
 
-func (d *discovery) launchesFromEHR() bool { return d.serves(launchPath) && d.allows("launch") }
+func (d *discovery) launchesFromEHR() bool { return d.serves(endpoint.Launch) }
 
 // allows reports whether some client may be granted a scope.
 func (d *discovery) allows(scope string) bool {

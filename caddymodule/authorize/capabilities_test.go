@@ -21,6 +21,7 @@ const smartConfiguration = "/fhir/R4/.well-known/smart-configuration"
 type capable struct {
 	scopes        []string // of the client app
 	authorizePOST bool
+	ehr           bool // there is an EHR that may launch
 }
 
 func (c capable) browser(t *testing.T) *servertest.Browser {
@@ -33,6 +34,7 @@ func (c capable) browser(t *testing.T) *servertest.Browser {
 		config.Clients = []client.Client{
 			app, {ID: "confidential", Secret: "s3cret", GrantTypes: []string{"client_credentials"}, Scopes: []string{"demo.read"}},
 			{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}},
+			{ID: "ehr", Secret: "s3cret", LaunchContext: c.ehr},
 		}
 	}))
 }
@@ -120,7 +122,7 @@ func TestCapabilities(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true}, {}} {
+			for _, c := range []capable{{scopes: resourceScopes, authorizePOST: true, ehr: true}, {}} {
 				b := c.browser(t)
 				m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
 				announced, works := slices.Contains(m.Capabilities, tt.name), tt.works(c.browser(t))

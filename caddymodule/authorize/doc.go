@@ -23,6 +23,7 @@
 // Each has a doc.go that names its files.
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
+//	POST /oauth2/launch                             flow/launchendpoint.go
 //	POST /oauth2/par                                flow/pushed.go
 //	GET, POST /oauth2/login                         flow/signin.go, flow/secondfactor.go
 //	GET  /oauth2/login/{idp}                        flow/federation.go  to an identity provider

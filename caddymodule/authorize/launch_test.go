@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
@@ -324,6 +325,93 @@ func TestEHRLaunch(t *testing.T) {
 			again := servertest.Location(t, b.Authorize(q))
 			if again.Query().Get("error") != "invalid_request" {
 				t.Errorf("used twice: %s", again)
+			}
+		})
+	}
+}
+
+// launchForm is a form that an EHR sends; change alters it as [servertest.Request] does.
+func launchForm(change url.Values) url.Values {
+	form := url.Values{
+		"client_id": {"ehr"}, "client_secret": {"ehr-secret-0123456789"}, "app": {"app"}, "user": {"alice"}, "patient": {"ada"}, "encounter": {"v1"},
+		"intent": {"reconcile"}, "need_patient_banner": {"false"}, "smart_style_url": {"https://ehr.example/style.json"}, "tenant": {"north"},
+		"fhirContext": {`[{"reference":"ImagingStudy/7"},{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}]`},
+	}
+	for name, values := range change {
+		form[name] = values
+	}
+	return form
+}
+
+func withEHR(c *authorize.Config) {
+	c.Clients[0].LaunchURI = "https://app.example.org/launch?x=1"
+	c.Clients = append(c.Clients, client.Client{
+		ID: "ehr", Secret: "ehr-secret-0123456789", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}, LaunchContext: true,
+	})
+}
+
+func TestLaunchEndpoint(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "Practitioner/alice", withEHR)
+	r := b.Post("/oauth2/launch", launchForm(nil))
+	var response struct {
+		Launch    string
+		ExpiresIn int    `json:"expires_in"`
+		LaunchURL string `json:"launch_url"`
+	}
+	if err := json.Unmarshal([]byte(servertest.Body(t, r)), &response); err != nil || r.StatusCode != http.StatusCreated || response.ExpiresIn != 600 {
+		t.Fatalf("%d %+v %v", r.StatusCode, response, err)
+	}
+	opened, err := url.Parse(response.LaunchURL)
+	if err != nil || opened.Query().Get("launch") != response.Launch || opened.Query().Get("iss") != servertest.FHIRBase || opened.Query().Get("x") != "1" {
+		t.Errorf("%s, %v", response.LaunchURL, err)
+	}
+	q := servertest.Request(url.Values{"scope": {"launch openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
+	got := exchanged(t, b, servertest.Location(t, b.SignIn(q, "alice", "right")))
+	text, err := json.Marshal(got.Context)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"patient":"ada","encounter":"v1","fhirContext":[{"reference":"ImagingStudy/7"},` +
+		`{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}],` +
+		`"need_patient_banner":false,"intent":"reconcile","smart_style_url":"https://ehr.example/style.json","tenant":"north"}`
+	if string(text) != want {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestLaunchEndpointRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change url.Values
+		err    string
+	}{
+		"wrong secret":               {url.Values{"client_secret": {"wrong"}}, "invalid_client"},
+		"a client that may not":      {url.Values{"client_id": {"service"}, "client_secret": {"hush"}}, "unauthorized_client"},
+		"a public client":            {url.Values{"client_id": {"app"}, "client_secret": nil}, "unauthorized_client"},
+		"no app":                     {url.Values{"app": nil}, "invalid_request"},
+		"an unknown app":             {url.Values{"app": {"nobody"}}, "invalid_request"},
+		"a service":                  {url.Values{"app": {"service"}}, "invalid_request"},
+		"nobody":                     {url.Values{"user": nil}, "invalid_request"},
+		"a fhirUser that is none":    {url.Values{"fhirUser": {"Observation/1"}}, "invalid_request"},
+		"a patient that is no id":    {url.Values{"patient": {"Patient/ada"}}, "invalid_request"},
+		"an encounter of nobody":     {url.Values{"patient": nil}, "invalid_request"},
+		"a banner that is none":      {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
+		"a style over http":          {url.Values{"smart_style_url": {"http://ehr.example/style.json"}}, "invalid_request"},
+		"a long intent":              {url.Values{"intent": {strings.Repeat("x", 257)}}, "invalid_request"},
+		"a context that is no list":  {url.Values{"fhirContext": {`{}`}}, "invalid_request"},
+		"an empty reference":         {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
+		"a reference to the patient": {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
+		"an absolute reference":      {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},
+		"a role of nobody's":         {url.Values{"fhirContext": {`[{"reference":"Observation/1","role":"mine"}]`}}, "invalid_request"},
+		"an identifier of nothing":   {url.Values{"fhirContext": {`[{"identifier":{"system":"https://a"}}]`}}, "invalid_request"},
+		"too many references":        {url.Values{"fhirContext": {"[" + strings.Repeat(`{"reference":"Observation/1"},`, 20) + `{"reference":"Observation/1"}]`}}, "invalid_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := launchServer(t, new(hospital), "Practitioner/alice", withEHR)
+			if text := servertest.Body(t, b.Post("/oauth2/launch", launchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) {
+				t.Errorf("%s", text)
 			}
 		})
 	}

@@ -21,6 +21,7 @@ const (
 	SignOut       = "sign-out"
 	Registration  = "registration" // a client registered, changed or deleted itself
 	Access        = "access"       // a request to the FHIR API
+	Launch        = "launch"       // an EHR registered what it launches an app with
 )
 
 // Event is one entry of the audit trail: who did what, by which client, from where, and with

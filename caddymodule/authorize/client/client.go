@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/go-jose/go-jose/v4"
@@ -62,6 +63,14 @@ type Client struct {
 	// the ID tokens of the code flow. Default: only userinfo has them.
 	ScopeClaimsInIDToken bool
 
+	// LaunchURI is where an EHR opens the app (SMART App Launch 2.2, EHR launch): https, or
+	// http on loopback. Default: none.
+	LaunchURI string `json:",omitempty"`
+
+	// LaunchContext lets the client, an EHR, register what it launches apps with. Only a
+	// confidential client may. Default: it may not.
+	LaunchContext bool `json:",omitempty"`
+
 	RequirePushed bool   // refuse authorization requests that were not pushed (RFC 9126 §6)
 	Consent       string // [ConsentRequired], [ConsentSkip], or empty to ask only for prompt=consent
 
@@ -97,6 +106,19 @@ func (c *Client) Public() bool {
 
 // Title returns the name to show to people.
 func (c *Client) Title() string { return cmp.Or(c.Name, c.ID) }
+
+// LaunchURL returns the app's launch URL for a launch of a FHIR API, or "" if it has none.
+func (c *Client) LaunchURL(fhirBase, handle string) string {
+	u, err := url.Parse(c.LaunchURI)
+	if c.LaunchURI == "" || err != nil {
+		return ""
+	}
+	q := u.Query()
+	q.Set("iss", fhirBase)
+	q.Set("launch", handle)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
 
 // RequiresConsent reports whether people must consent before the client gets anything.
 func (c *Client) RequiresConsent() bool { return c.Consent == ConsentRequired }
@@ -164,6 +186,11 @@ func (c *Client) checkRedirectURIs() error {
 			return fmt.Errorf("post_logout_redirect_uri %w", err)
 		}
 	}
+	if c.LaunchURI != "" {
+		if err := check(c.LaunchURI); err != nil {
+			return fmt.Errorf("launch_uri %w", err)
+		}
+	}
 	if c.BackchannelLogoutURI != "" {
 		return CheckBackchannelLogoutURI(c.BackchannelLogoutURI)
 	}
@@ -209,6 +236,8 @@ func (c *Client) checkFlows() error {
 	case !c.Public():
 	case c.IntrospectAll:
 		return errors.New("introspect needs a secret, jwks or jwks_uri")
+	case c.LaunchContext:
+		return errors.New("launch_context needs a secret, jwks or jwks_uri")
 	case c.AllowsGrantType("client_credentials"):
 		return errors.New("grant_type client_credentials needs a secret, jwks or jwks_uri")
 	}

@@ -19,6 +19,7 @@ const (
 	SelectEncounter     = "/oauth2/select_encounter"
 	Consent             = "/oauth2/consent"
 	Logo                = "/oauth2/logo"
+	Launch              = "/oauth2/launch"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"
 )

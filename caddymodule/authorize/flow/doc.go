@@ -7,12 +7,15 @@
 //	    │  │                                          ▲  ▲ │                          ▲
 //	    │  └─prompt=select_account─▶ account page ────┘  │ └─to be asked─▶ consent ───┘
 //	    │                               │ another        │                  page, allow or deny
-//	    ▼ not signed in                 ▼                │ session started
+//	    ▼ not signed in                 ▼                │ session started, launch context known
 //	login page ──POST user name, password──▶ right ──┬───┤ no second factor
 //	    │   ▲                                 │      ▼   │
 //	    │   └─────────wrong, or must wait─────┘ login?factor ──right
 //	    │                                            ▲   └──wrong, used, or must wait: once more
 //	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
+//
+// Between sign-in and consent, "authorized" finds what the client is launched with. Where
+// that has to be asked, pages for the patient and the encounter come before the consent's.
 //
 // Until both factors were right there is no session, nor anything that could pass for one.
 //
@@ -29,6 +32,9 @@
 //	secondfactor.go     the second factor, and the start of the session
 //	signedinpages.go    pages for a person who is signed in: selectaccount.go, and
 //	                    consent.go (in words: describe.go)
+//	launchcontext.go    what the client is launched with, and which scopes that allows
+//	picker.go           the pages on which a patient and an encounter are chosen
+//	launchendpoint.go   EHRs register what they launch an app with
 //	authorizer.go       makes the authorization response, or asks the person first
 //	responses.go        sends it, or an error: by query, fragment or form (formpost.go)
 //	pages.go            shows the pages, which are in the room page

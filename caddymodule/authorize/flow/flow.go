@@ -52,6 +52,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		step: step, pushed: pushed, accounts: c.Accounts, sessions: c.Sessions, authorizer: authorizer, signIn: signIn,
 	}
 	push := &pushEndpoint{Responder: c.Responder, authenticator: c.Authenticator, requests: step.requests, pushed: pushed}
+	launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches}
 	federation := &federation{
 		step: step, accounts: c.Accounts, secondFactor: secondFactor, usedStates: store.NewMemory(0, 0), identities: newIdentities(),
 	}
@@ -77,6 +78,9 @@ func Endpoints(c Config) map[string]http.Handler {
 		endpoint.SelectPatient:       c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),
 		endpoint.SelectEncounter:     c.Handler(signedIn.page(endpoint.SelectEncounter, picker.showEncounters, picker.submitEncounter), form...),
 		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(step.pages.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
+	}
+	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
+		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
 	}
 	for key, p := range c.Accounts.Providers {
 		endpoints[endpoint.Login+"/"+key] = c.Handler(federation.start(p), http.MethodGet)

@@ -1,0 +1,129 @@
+package flow
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+// launchEndpoint lets EHRs register what they launch an app with. SMART App Launch 2.2 leaves
+// to each EHR how its parts tell one another; this is how one outside tells the gateway.
+type launchEndpoint struct {
+	*endpoint.Responder
+	authenticator *client.Authenticator
+	accounts      *people.Accounts
+	launches      *launch.Launches
+}
+
+// launchResponse is the answer: what to open the app with.
+type launchResponse struct {
+	Launch    string `json:"launch"`
+	ExpiresIn int64  `json:"expires_in"`
+
+	// LaunchURL is the app's launch URL with the parameters iss and launch; "" if the app has
+	// none.
+	LaunchURL string `json:"launch_url,omitempty"`
+}
+
+func (e *launchEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := oauth2.FormParameters(w, r)
+	var response *launchResponse
+	if err == nil {
+		response, err = e.register(r, p)
+	}
+	event := audit.Event{Kind: audit.Launch, Err: err}
+	if err != nil {
+		e.Trail.RecordRefusal(r, event)
+		e.WriteError(w, r, err)
+		return
+	}
+	e.Trail.Record(r.Context(), event)
+	e.WriteJSON(w, http.StatusCreated, response)
+}
+
+func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launchResponse, error) {
+	ehr, err := e.authenticator.Authenticate(r, p)
+	if err != nil {
+		return nil, err
+	}
+	audit.NoteGrant(r.Context(), ehr.ID, p.Get("user"), nil)
+	if !ehr.LaunchContext || ehr.Public() {
+		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not launch apps"}
+	}
+	app, err := e.app(r, p)
+	if err != nil {
+		return nil, err
+	}
+	l, err := readLaunch(p)
+	if err != nil {
+		return nil, err
+	}
+	l.Launcher, l.ClientID = ehr.ID, app.ID
+	handle, err := e.launches.Register(r.Context(), l)
+	if err != nil {
+		return nil, err
+	}
+	return &launchResponse{handle, int64(launch.Lifetime.Seconds()), app.LaunchURL(e.accounts.FHIRBase, handle)}, nil
+}
+
+// app is the client to launch.
+func (e *launchEndpoint) app(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+	app, err := e.authenticator.Clients.Find(r.Context(), p.Get("app"))
+	if err == nil && (app == nil || len(app.RedirectURIs) == 0) {
+		err = oauth2.InvalidRequest("app must be the client_id of an app that people sign in to")
+	}
+	return app, err
+}
+
+// readLaunch reads the context, and whom it is for.
+func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
+	l := &launch.Registered{User: p.Get("user"), FHIRUser: p.Get("fhirUser"), Context: launch.Context{
+		Patient: p.Get("patient"), Encounter: p.Get("encounter"), Intent: p.Get("intent"), Tenant: p.Get("tenant"),
+		SMARTStyleURL: p.Get("smart_style_url"),
+	}}
+	err := checkWhom(l)
+	if banner := p.Get("need_patient_banner"); err == nil && banner != "" {
+		var needed bool
+		needed, err = strconv.ParseBool(banner)
+		l.NeedPatientBanner = &needed
+	}
+	if list := p.Get("fhirContext"); err == nil && list != "" {
+		err = json.Unmarshal([]byte(list), &l.FHIRContext)
+	}
+	if err == nil {
+		err = l.Check()
+	}
+	if err != nil {
+		return nil, &oauth2.Error{Code: "invalid_request", Description: "the launch context: " + printable(err.Error()), Err: err}
+	}
+	return l, nil
+}
+
+// printable replaces what an error_description may not hold (RFC 6749 §5.2).
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return '\''
+		}
+		return r
+	}, text)
+}
+
+func checkWhom(l *launch.Registered) error {
+	switch {
+	case l.User == "" && l.FHIRUser == "":
+		return errors.New("user or fhirUser must say whom the launch is for")
+	case l.FHIRUser != "":
+		return people.CheckFHIRUser(l.FHIRUser)
+	}
+	return nil
+}
