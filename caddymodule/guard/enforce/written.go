@@ -83,6 +83,7 @@ func (w *write) told(ctx context.Context, a *answer) (*answer, error) {
 	}
 	if !w.isShown(ctx, a) {
 		a = a.with(nil)
+		a.header.Del("X-Security-Context") // an element of a Binary
 	}
 	return w.localize(a), nil
 }
