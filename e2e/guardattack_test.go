@@ -25,6 +25,7 @@ type attackedAs struct {
 	attacker *guardattack.Attacker
 	allowed  references
 	tokens   map[string]bool // of all texts that are allowed
+	writes   bool            // whether the scopes let anything be changed
 }
 
 // attackers are the principals as attackers, each with attacks of its own.
@@ -185,35 +186,54 @@ func (r *attackRun) pair(as *attackedAs, a guardattack.Attack) {
 		return
 	}
 	r.check(as, b, absent)
+	if as.writes && hasSucceeded(got) {
+		if hasSucceeded(absent) {
+			return // the versions differ
+		}
+		if got, ok = r.send(as, a); !ok { // what comes after it has been done
+			return
+		}
+	}
 	if is, would := toCompare(got, a.Victim), toCompare(absent, a.Victim); is != would {
 		r.fault(as, a, "tells that a record is there", firstDifference(is, would))
 	}
 }
 
+// hasSucceeded reports whether a write, or one of a batch, has.
+func hasSucceeded(a answer) bool {
+	return a.status < 300 && (!bytes.Contains(a.body, []byte(`"batch-response"`)) || bytes.Contains(a.body, []byte(`"status":"2`)))
+}
+
 // check looks for what must not be in an answer.
 func (r *attackRun) check(as *attackedAs, a guardattack.Attack, got answer) {
-	if got.status >= http.StatusInternalServerError {
+	byServer := as.writes && bytes.Contains(got.body, []byte("The FHIR server could not answer")) // at what is no FHIR
+	if got.status > http.StatusInternalServerError || got.status == http.StatusInternalServerError && !byServer {
 		r.fault(as, a, fmt.Sprintf("answered with %d", got.status), string(got.body))
 	}
-	if reading := a.Method == http.MethodGet || a.Method == http.MethodHead || a.Method == http.MethodPost; !reading && got.status < 300 {
+	if reading := a.Method == http.MethodGet || a.Method == http.MethodHead || a.Method == http.MethodPost; !reading && !as.writes && got.status < 300 {
 		r.fault(as, a, "changed something", string(got.body))
 	}
 	asked, _ := url.PathUnescape(a.String())
 	named := guardattack.Tokens([]byte(asked))
-	for token := range guardattack.Tokens([]byte(textOf(got))) {
+	text := textOf(got)
+	shown := resourcesIn(got.body)
+	if as.writes && len(as.allowed) > 0 { // what is shown has what the writer has put there
+		text = textOf(answer{header: got.header, body: withoutResources(got.body)})
+	}
+	for token := range guardattack.Tokens([]byte(text)) {
 		if !as.tokens[token] && !named[token] {
-			r.fault(as, a, "names what is not the patient's", token+" in "+around(textOf(got), token))
+			r.fault(as, a, "names what is not the patient's", token+" in "+around(text, token))
 			break
 		}
 	}
-	shown := resourcesIn(got.body)
 	if len(shown) > 0 {
 		r.mu.Lock()
 		r.shown++
 		r.mu.Unlock()
 	}
 	for _, reference := range shown {
-		if !as.allowed[reference] {
+		isNew := as.writes && len(guardattack.Tokens([]byte(reference))) == 0
+		if !as.allowed[reference] && !(isNew && len(as.allowed) > 0) {
 			r.fault(as, a, "shows what is not the patient's", reference+" in "+string(got.body))
 			break
 		}
@@ -257,6 +277,25 @@ func resourcesIn(body []byte) []string {
 		found = append(found, resourcesIn(p.Resource)...)
 	}
 	return found
+}
+
+// withoutResources is an answer without the resources in it that [resourcesIn] finds.
+func withoutResources(body []byte) []byte {
+	var members map[string]any
+	if json.Unmarshal(body, &members) != nil || members["resourceType"] == "OperationOutcome" {
+		return body
+	}
+	if members["resourceType"] != "Bundle" || members["type"] == "document" {
+		return nil
+	}
+	entries, _ := members["entry"].([]any)
+	for _, e := range entries {
+		if one, ok := e.(map[string]any); ok {
+			delete(one, "resource")
+		}
+	}
+	text, _ := json.Marshal(members)
+	return text
 }
 
 var (

@@ -36,6 +36,7 @@ func TestGuard(t *testing.T) {
 	t.Run("paths", g.testPaths)
 	t.Run("attacks", g.testAttacks)
 	t.Run("unmoved", g.testUnmoved)
+	t.Run("writes", g.testWrites)
 }
 
 // searchPage is what the tests read of a page.

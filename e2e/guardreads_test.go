@@ -21,8 +21,8 @@ func (g *guardTest) testReads(t *testing.T) {
 			absent := map[string]string{}
 			for _, r := range records {
 				got := g.send(t, p.holder, http.MethodGet, r.Reference(), "")
-				if readable := allowed[r.Reference()]; readable || r.Type == "Bundle" {
-					if readable && got.status != http.StatusOK {
+				if allowed[r.Reference()] {
+					if got.status != http.StatusOK {
 						t.Errorf("%s: %d, want 200: %.300s", r.Reference(), got.status, got.body)
 					}
 					continue

@@ -129,7 +129,7 @@ func (o *guardOracle) ofPatient(t *testing.T, id string) references {
 	maps.Copy(own, o.search(t, "Device?patient=Patient/"+id))
 	maps.Copy(own, o.search(t, "Device?patient:missing=true"))
 	maps.DeleteFunc(own, func(reference string, _ bool) bool { return !o.isAlone(reference, id) })
-	o.addDependent(own)
+	o.addDependent(own, id)
 	o.own[id] = own
 	return own
 }
@@ -150,8 +150,8 @@ func (o *guardOracle) isAlone(reference, id string) bool {
 }
 
 // addDependent adds what belongs to a patient because what it names does: Binary by its security context, Provenance by
-// all its targets.
-func (o *guardOracle) addDependent(own references) {
+// all its targets, a document by its one Composition.
+func (o *guardOracle) addDependent(own references, id string) {
 	for reference, text := range o.texts {
 		var r struct {
 			SecurityContext *struct{ Reference string }
@@ -170,6 +170,10 @@ func (o *guardOracle) addDependent(own references) {
 				inside = inside && own[target.Reference]
 			}
 			if inside {
+				own[reference] = true
+			}
+		case "Bundle":
+			if strings.Contains(text, `"Patient/`+id+`"`) && !strings.Contains(strings.ReplaceAll(text, `"Patient/`+id+`"`, ""), `"Patient/`) {
 				own[reference] = true
 			}
 		}

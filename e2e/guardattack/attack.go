@@ -79,6 +79,8 @@ type Attacker struct {
 
 	// Types are those that the token's scopes name, which most attacks are about. Empty if they name none.
 	Types []string
+	// Bases are addresses of the FHIR API by which a server could know itself.
+	Bases []string
 
 	*rand.Rand
 }

@@ -7,6 +7,9 @@
 //	search.go    searches: parameters, modifiers, chains, includes, what comes back and in which order
 //	instance.go  reads, histories, operations and writes of one record
 //	bundle.go    attacks in a batch or transaction
+//	writing.go   writes of somebody who may write: to move, touch, tell or delete what is another's (DrawWrite)
+//	moving.go    records that name another patient, by every element and in every spelling
+//	submission.go  transactions and batches of them, with links among the entries
 //	disguise.go  the same requests in other spellings and formats
 //
 // It asks nobody. Tests of package e2e send the requests.

@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
+)
+
+// guardWriter is a holder who may write, each about a patient of the own.
+type guardWriter struct {
+	guardPrincipal
+	letter   byte
+	readable bool // by any of the scopes
+}
+
+// writers are holders of all kinds of scopes that let something be changed.
+func writers(w *guardattack.World) []guardWriter {
+	writer := func(name, scope string, letter byte, grants ...guardGrant) guardWriter {
+		id := w.Find(letter, "Patient.self").ID
+		holder, readable := guardHolder{scope: scope, patient: id}, false
+		if strings.HasPrefix(scope, "user/") {
+			holder = guardHolder{scope: scope, fhirUser: "Patient/" + id}
+		}
+		for i := range grants {
+			grants[i].patient = id
+			readable = readable || strings.ContainsAny(grants[i].permissions, "rs")
+		}
+		return guardWriter{guardPrincipal{name, holder, grants}, letter, readable}
+	}
+	all := func(permissions string) guardGrant { return guardGrant{permissions: permissions} }
+	granular := guardGrant{types: []string{"Observation"}, permissions: "cruds", constraint: queryOf("category", laboratory)}
+	return []guardWriter{
+		writer("everything", "patient/*.cruds", w.Patients[3], all("cruds")),
+		writer("user who is the patient", "user/*.cruds", w.Patients[4], all("cruds")),
+		writer("one category", "patient/Observation.cruds?category="+laboratory, w.Patients[5], granular),
+		writer("without reading", "patient/*.cud", w.Patients[6], all("cud")),
+		writer("write of v1", "patient/*.write patient/Patient.read", w.Patients[7], all("cud"), guardGrant{types: []string{"Patient"}, permissions: "rs"}),
+	}
+}
+
+// testWrites has each writer write what may be written, and then attack. HAPI tells what was changed.
+func (g *guardTest) testWrites(t *testing.T) {
+	for i, w := range writers(g.world) {
+		t.Run(w.name, func(t *testing.T) {
+			written := g.changesOf(t, w, func(writable references) {
+				g.testWritable(t, w, writable)
+				g.attackByWrites(t, w, uint64(i))
+			})
+			if written < 20 {
+				t.Errorf("%d versions were written", written)
+			}
+		})
+	}
+}
+
+// attackByWrites draws attacks, each followed by the same on what is not there.
+func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
+	attacks := 900
+	if *guardMore {
+		attacks *= 10
+	}
+	as := g.attackers(t, []guardPrincipal{w.guardPrincipal})[0]
+	as.writes = true
+	as.attacker = guardattack.NewAttacker(g.world, as.attacker.Capabilities, w.letter, 100+seed)
+	as.attacker.Bases = []string{g.base, g.hapi.base}
+	if len(w.grants[0].types) > 0 {
+		as.attacker.Types = w.grants[0].types
+	}
+	r := &attackRun{g: g, t: t, statuses: map[int]int{}, faults: map[string]int{}}
+	began := time.Now()
+	ids := references{}
+	for reference := range g.oracle.ofPatient(t, w.patientID()) {
+		_, id, _ := strings.Cut(reference, "/")
+		ids[id] = true
+	}
+	for range attacks {
+		a := as.attacker.DrawWrite()
+		if ids[a.Victim] { // a record of two patients
+			a.Victim = ""
+		}
+		r.pair(as, a)
+	}
+	t.Logf("%d requests in %v: %v, %d answers with resources", r.sent, time.Since(began).Round(time.Second), r.statuses, r.shown)
+	for kind, n := range r.faults {
+		t.Logf("%d × %s", n, kind)
+	}
+}
+
+// writtenVersion is a version of a resource that HAPI stored; without text if that was deleted.
+type writtenVersion struct{ reference, id, text string }
+
+// changesOf runs what a writer does, checks each version that HAPI has stored meanwhile, and returns how many there are.
+func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable references)) int {
+	t.Helper()
+	g.oracle = newGuardOracle(t, g.hapi, g.world.Types())
+	before := g.oracle
+	others := g.inOthers(t, w.letter)
+	writable := before.allowed(t, w.grants, "cud")
+	maps.DeleteFunc(writable, func(reference string, _ bool) bool {
+		resourceType, _, _ := strings.Cut(reference, "/")
+		unassigned := resourceType == "Device" && !strings.Contains(before.texts[reference], `"Patient/`)
+		return others[reference] != "" || unassigned || slices.Contains(everybodys, resourceType)
+	})
+	last := g.lastVersion(t)
+	do(writable)
+	versions := g.versionsSince(t, last)
+	texts := maps.Clone(before.texts)
+	for _, v := range slices.Backward(versions) {
+		if before.texts[v.reference] != "" && !writable[v.reference] {
+			t.Errorf("%s was changed, and is not the writer's: %.500s", v.reference, v.text)
+		}
+		g.checkVersion(t, w, v, texts[v.reference])
+		texts[v.reference] = v.text
+	}
+	if after := g.inOthers(t, w.letter); !maps.Equal(others, after) {
+		t.Errorf("the records of other patients are not what they were:\n%s", differences(others, after))
+	}
+	t.Logf("%d versions written", len(versions))
+	return len(versions)
+}
+
+// inOthers are the records in all other patients' compartments as HAPI has them, with their versions.
+func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
+	t.Helper()
+	var others []string
+	found := map[string]string{}
+	for _, other := range []byte(g.world.Patients) {
+		if other != letter {
+			others = append(others, g.world.Patient(other))
+			maps.Copy(found, g.hapi.all(t, "Patient?_id="+strings.TrimPrefix(g.world.Patient(other), "Patient/")))
+		}
+	}
+	for _, resourceType := range g.world.Types() {
+		parameters, _ := compartment.Patient(resourceType)
+		if resourceType == "Device" {
+			parameters = []string{"patient"}
+		}
+		for _, p := range parameters {
+			if resourceType != "Patient" {
+				maps.Copy(found, g.hapi.all(t, resourceType+"?"+p+"="+strings.Join(others, ",")))
+			}
+		}
+	}
+	return found
+}
+
+// lastVersion is the last change that HAPI knows of.
+func (g *guardTest) lastVersion(t *testing.T) writtenVersion {
+	t.Helper()
+	versions, _ := g.historyPage(t, g.hapi.base+"/_history?_count=1")
+	return versions[0]
+}
+
+// versionsSince are the changes after one, the last first.
+func (g *guardTest) versionsSince(t *testing.T, last writtenVersion) []writtenVersion {
+	t.Helper()
+	var all []writtenVersion
+	for address := g.hapi.base + "/_history?_count=500"; address != ""; {
+		var versions []writtenVersion
+		versions, address = g.historyPage(t, address)
+		if at := slices.Index(versions, last); at >= 0 {
+			versions, address = versions[:at], ""
+		}
+		all = append(all, versions...)
+	}
+	return all
+}
+
+// historyPage are the changes on a page of HAPI's history, and the address of the next.
+func (g *guardTest) historyPage(t *testing.T, address string) ([]writtenVersion, string) {
+	t.Helper()
+	var page struct {
+		Link  []struct{ Relation, URL string }
+		Entry []struct {
+			FullURL  string
+			Resource json.RawMessage
+			Request  struct{ URL string }
+			Response struct{ ETag string }
+		}
+	}
+	send(t, http.DefaultClient, newRequest(t, http.MethodGet, address, "")).is(t, http.StatusOK).decode(t, &page)
+	var versions []writtenVersion
+	for _, e := range page.Entry {
+		reference := referenceOf(e.Resource)
+		if len(e.Resource) == 0 {
+			reference, _, _ = strings.Cut(e.Request.URL, "/_history")
+		}
+		versions = append(versions, writtenVersion{reference, e.Response.ETag, string(e.Resource)})
+	}
+	next := ""
+	for _, l := range page.Link {
+		if l.Relation == "next" {
+			next = l.URL
+		}
+	}
+	return versions, next
+}
+
+// checkVersion checks a version that a writer caused: it refers to nothing of others that the version before did not
+// refer to, but for types that are nobody's, and matches the scope's constraint before and after.
+func (g *guardTest) checkVersion(t *testing.T, w guardWriter, v writtenVersion, before string) {
+	t.Helper()
+	old, own := referencesIn(t, before), g.oracle.ofPatient(t, w.patientID())
+	for literal := range referencesIn(t, v.text) {
+		resourceType, _, _ := strings.Cut(literal, "/")
+		if _, ok := compartment.Patient(resourceType); own[literal] || !ok && interaction.IsType(resourceType) && resourceType != "Device" && resourceType != "Binary" || strings.HasPrefix(literal, "urn:") {
+			continue
+		}
+		for token := range guardattack.Tokens([]byte(literal)) {
+			if owner := token[2]; owner != w.letter && owner != guardattack.Everybody && !old[literal] {
+				t.Errorf("%s was made to refer to %s: %.1000s", v.reference, literal, v.text)
+			}
+		}
+	}
+	if w.grants[0].constraint == "" {
+		return
+	}
+	for _, text := range []string{before, v.text} {
+		if text != "" && !hasCoding(t, text, "category", laboratory) {
+			t.Errorf("%s is, or was, without the category of the scope: %.500s", v.reference, text)
+		}
+	}
+}
+
+// referencesIn are the literal references in a resource.
+func referencesIn(t *testing.T, text string) references {
+	t.Helper()
+	found := references{}
+	if text == "" {
+		return found
+	}
+	var visit func(value any)
+	visit = func(value any) {
+		switch v := value.(type) {
+		case []any:
+			for _, one := range v {
+				visit(one)
+			}
+		case map[string]any:
+			for name, one := range v {
+				if literal, ok := one.(string); ok && name == "reference" {
+					found[literal] = true
+				}
+				visit(one)
+			}
+		}
+	}
+	var whole any
+	if err := json.Unmarshal([]byte(text), &whole); err != nil {
+		t.Fatal(err)
+	}
+	visit(whole)
+	return found
+}
+
+// hasCoding reports whether an element of a resource has a coding.
+func hasCoding(t *testing.T, text, element, systemAndCode string) bool {
+	t.Helper()
+	var members map[string]json.RawMessage
+	var concepts []struct {
+		Coding []struct{ System, Code string }
+	}
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		t.Fatal(err)
+	}
+	_ = json.Unmarshal(members[element], &concepts)
+	for _, concept := range concepts {
+		for _, coding := range concept.Coding {
+			if coding.System+"|"+coding.Code == systemAndCode {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// identified is a search for the record that has an identifier.
+func identified(value string) string {
+	return "identifier=" + url.QueryEscape("http://zq.example/ids|"+value)
+}
+
+// tagged is a resource with a language, which is what harmless changes change.
+func tagged(text, language string) string {
+	return strings.Replace(text, `"meta":{`, fmt.Sprintf(`"language":%q,"meta":{`, language), 1)
+}
