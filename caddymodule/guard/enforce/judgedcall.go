@@ -3,8 +3,10 @@ package enforce
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 )
 
@@ -19,10 +21,12 @@ type judgedCall struct {
 }
 
 // page answers with the entries from a position on. A page has as many as were asked for, taken from several pages of
-// the server if need be: a shorter one would tell how many are withheld.
+// the server if need be: a shorter one would tell how many are withheld. If nobody asked for pages, those of the server
+// are judged as one, for what names a resource may be on another page.
 func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 	var out *bundle
 	var size int64
+	all := judgedEntries{hidden: !at.isFirst()}
 	for fetched := 0; fetched < maxFetches && size < j.x.limits.Answer; fetched++ {
 		a, err := j.fetch(ctx, at)
 		if err != nil {
@@ -32,13 +36,20 @@ func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 		if err != nil || got.kind == "document" || got.kind == "message" {
 			return j.single(ctx, a, got)
 		}
-		kept, err := j.kept(ctx, got)
+		judged, err := j.judged(ctx, got)
 		if err != nil {
 			return nil, err
 		}
 		if out == nil {
 			out = &bundle{kind: got.kind, total: -1}
 		}
+		next := got.links.to("next")
+		if j.count == math.MaxInt {
+			all, judged = all.with(judged), judgedEntries{}
+		} else {
+			judged.hidden = judged.hidden || !at.isFirst() || next != ""
+		}
+		kept := j.kept(judged)
 		kept = kept[min(at.Taken, len(kept)):]
 		if room := j.count - len(out.entries); room < len(kept) {
 			out.entries = append(out.entries, kept[:room]...)
@@ -47,12 +58,15 @@ func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 		}
 		out.entries = append(out.entries, kept...)
 		size += int64(len(a.body))
-		if next := got.links.to("next"); next == "" {
+		if next == "" {
+			out.entries = append(out.entries, j.kept(all)...)
 			return j.finish(ctx, out, nil)
 		} else if at, err = j.after(next, got.links.to("self"), at); err != nil {
 			return nil, err
 		}
 	}
+	all.hidden = true // perhaps, on the pages that follow
+	out.entries = append(out.entries, j.kept(all)...)
 	return j.finish(ctx, out, &at)
 }
 
@@ -111,40 +125,54 @@ func (j *judgedCall) single(ctx context.Context, a *answer, got *bundle) (*answe
 
 var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
 
-// kept are the entries of a page that may be seen.
-func (j *judgedCall) kept(ctx context.Context, got *bundle) ([]entry, error) {
-	var matches []entry
-	var others []candidate
-	hidden := false
+// judgedEntries are the entries of some pages, without what is not covered.
+type judgedEntries struct {
+	matches []entry
+	others  []candidate
+	hidden  bool // whether there is, or could be on other pages, something that is not covered
+}
+
+// with are the entries of further pages, too.
+func (e judgedEntries) with(more judgedEntries) judgedEntries {
+	return judgedEntries{append(e.matches, more.matches...), append(e.others, more.others...), e.hidden || more.hidden}
+}
+
+// judged are the entries of a page that are covered.
+func (j *judgedCall) judged(ctx context.Context, got *bundle) (judged judgedEntries, err error) {
 	for _, e := range got.entries {
 		if e.mode == "outcome" || e.resource == nil {
 			continue
 		}
-		var err error
 		if e.parsed, err = j.x.parse(e.resource); err != nil {
-			return nil, err
+			return judged, err
 		}
 		ok, err := j.x.covered(ctx, e.parsed, j.x.operations().answerGrants(j.op, e.parsed.Type))
 		switch {
 		case err != nil:
-			return nil, err
+			return judged, err
 		case !ok:
-			hidden = true
+			judged.hidden = true
 		case isOwn(e):
-			matches = append(matches, e)
+			judged.matches = append(judged.matches, e)
 		default:
-			others = append(others, candidate{entry: e, node: nodeOf(e), searched: true})
+			judged.others = append(judged.others, candidate{entry: e, node: nodeOf(e), searched: true})
 		}
 	}
-	kept := append(matches, j.reached(matches, others, hidden)...)
-	j.x.localizeEntries(kept)
-	return kept, nil
+	return judged, nil
 }
 
-// isOwn reports whether a resource is of a type that is in the answer for itself: it belongs to a patient.
+// kept are the entries that may be seen.
+func (j *judgedCall) kept(judged judgedEntries) []entry {
+	kept := append(judged.matches, j.reached(judged.matches, judged.others, judged.hidden)...)
+	j.x.localizeEntries(kept)
+	return kept
+}
+
+// isOwn reports whether a resource is in the answer for itself: it belongs to a patient, as its type has it, or a Device
+// that is assigned.
 func isOwn(e entry) bool {
 	_, ok := compartment.Patient(e.parsed.Type)
-	return ok
+	return ok || e.parsed.Type == "Device" && access.OfPatients(e.parsed)
 }
 
 // reached are those of the others that the client could have come to by what it sees. The rest may be in the answer

@@ -53,7 +53,8 @@ func (x operations) judgedOperation(ctx context.Context, c call, i interaction.I
 	return j.answerKnown(ctx, i, rules, at)
 }
 
-// answer has the FHIR server called with parameters in the query.
+// answer has the FHIR server called with parameters in the query. If the client asks for no pages, the server's are as
+// long as those of searches.
 func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.Parameter, at place) (*answer, error) {
 	for _, p := range parameters {
 		if p.Name != "_count" {
@@ -64,6 +65,9 @@ func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.
 			return nil, invalid(errParameters, "_count is no number above 0.")
 		}
 		j.count = n
+	}
+	if j.count == math.MaxInt && slices.Contains(knownOperations[j.op.Name].parameters, "_count") {
+		parameters = append(slices.Clip(parameters), smart.Parameter{Name: "_count", Value: strconv.Itoa(defaultCount)})
 	}
 	j.asked = asked
 	j.asked.query = smart.EncodeParameters(parameters)
