@@ -33,9 +33,12 @@ func TestGuard(t *testing.T) {
 	t.Run("pages", g.testPages)
 	t.Run("Inferno", g.testInferno)
 	t.Run("others", g.testOthers)
+	t.Run("everything", g.testEverything)
+	t.Run("export", g.testExport)
 	t.Run("paths", g.testPaths)
 	t.Run("attacks", g.testAttacks)
 	t.Run("unmoved", g.testUnmoved)
+	t.Run("devices", g.testDevices)
 	t.Run("writes", g.testWrites)
 }
 

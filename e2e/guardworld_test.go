@@ -223,6 +223,13 @@ func (o *guardOracle) covers(t *testing.T, g guardGrant, reference string) bool 
 // ids are references sorted, one a line, for messages.
 func (r references) String() string { return strings.Join(slices.Sorted(maps.Keys(r)), " ") }
 
+// without are the references that are not among others.
+func (r references) without(others references) references {
+	left := maps.Clone(r)
+	maps.DeleteFunc(left, func(reference string, _ bool) bool { return others[reference] })
+	return left
+}
+
 // queryOf makes a query of names and values.
 func queryOf(namesAndValues ...string) string {
 	var parts []string

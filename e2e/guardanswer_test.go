@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
+)
+
+// textOf is an answer as a whole.
+func textOf(a answer) string {
+	var text strings.Builder
+	_ = a.header.Write(&text)
+	return text.String() + "\n" + string(a.body)
+}
+
+// around is what stands around a word.
+func around(text, word string) string {
+	at := strings.Index(text, word)
+	return text[max(0, at-300):min(len(text), at+300)]
+}
+
+// resourcesIn are the resources in an answer, at any depth of Bundles, as Type/id.
+func resourcesIn(body []byte) []string {
+	var r struct {
+		ResourceType, ID string
+		Type             string
+		Entry            []struct{ Resource json.RawMessage }
+		Parameter        []struct{ Resource json.RawMessage }
+	}
+	if json.Unmarshal(body, &r) != nil || r.ResourceType == "" || r.ResourceType == "OperationOutcome" || r.ResourceType == "CapabilityStatement" {
+		return nil
+	}
+	var found []string
+	if r.ID != "" && (r.ResourceType != "Bundle" || r.Type == "document") { // other Bundles are answers
+		found = append(found, r.ResourceType+"/"+r.ID)
+	}
+	if r.Type != "document" {
+		for _, e := range r.Entry {
+			found = append(found, resourcesIn(e.Resource)...)
+		}
+	}
+	for _, p := range r.Parameter {
+		found = append(found, resourcesIn(p.Resource)...)
+	}
+	return found
+}
+
+// withoutResources is an answer without the resources in it that [resourcesIn] finds.
+func withoutResources(body []byte) []byte {
+	var members map[string]any
+	if json.Unmarshal(body, &members) != nil || members["resourceType"] == "OperationOutcome" {
+		return body
+	}
+	if members["resourceType"] != "Bundle" || members["type"] == "document" {
+		return nil
+	}
+	entries, _ := members["entry"].([]any)
+	for _, e := range entries {
+		if one, ok := e.(map[string]any); ok {
+			delete(one, "resource")
+		}
+	}
+	text, _ := json.Marshal(members)
+	return text
+}
+
+var (
+	sealedPage = regexp.MustCompile(`_page/[A-Za-z0-9_.-]+`)
+	bundleID   = regexp.MustCompile(`^(\{"resourceType":"Bundle"),"id":"[^"]+","meta":\{"lastUpdated":"[^"]+"\}`)
+	// what differs between any two answers
+	passingHeaders = []string{"Date", "Content-Length", "X-Request-Id", "Traceparent"}
+)
+
+// toCompare is an answer as text, without what differs between any two.
+func toCompare(a answer, victim string) string {
+	header := a.header.Clone()
+	for _, name := range passingHeaders {
+		header.Del(name)
+	}
+	text := textOf(answer{a.status, header, bundleID.ReplaceAll(a.body, []byte("$1"))})
+	text = sealedPage.ReplaceAllString(text, "_page/x")
+	return fmt.Sprint(a.status) + "\n" + guardattack.Absent(text, victim)
+}
+
+// firstDifference shows where two texts part.
+func firstDifference(a, b string) string {
+	at := 0
+	for at < min(len(a), len(b)) && a[at] == b[at] {
+		at++
+	}
+	from := max(0, at-100)
+	return fmt.Sprintf("there: …%.400s\nabsent: …%.400s", a[from:], b[from:])
+}
