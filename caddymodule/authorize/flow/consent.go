@@ -100,8 +100,6 @@ func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, r
 	switch p.Get("decision") {
 	case "allow":
 		ps.allow(w, r, req, signedIn, p)
-	case "deny":
-		ps.responses.redirectError(w, r, req, errDenied)
 	default:
 		ps.responses.showError(w, r, errNoDecision)
 	}

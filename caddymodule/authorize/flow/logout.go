@@ -29,6 +29,7 @@ type logoutRequest struct {
 	sid         string         // of the hint's session; "" without one
 	redirectURI string
 	state       string
+	locales     string
 	query       string
 }
 
@@ -108,7 +109,7 @@ func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, e
 	if err != nil {
 		return nil, err
 	}
-	l := &logoutRequest{query: query, state: p.Get("state")}
+	l := &logoutRequest{query: query, state: p.Get("state"), locales: p.Get("ui_locales")}
 	if l.client, err = e.clients.Find(r.Context(), p.Get("client_id")); err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 		return
 	}
 	browser.RemoveCookie(w, browser.SessionCookie)
-	e.finish(w, r, cmp.Or(target, req.destination()))
+	e.finish(w, r, cmp.Or(target, req.destination()), req.locales)
 }
 
 // endSessions ends the browser's session and that of the hint, which may be the same or
@@ -219,12 +220,15 @@ func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		destination = "" // signed out all the same
 	}
-	e.finish(w, r, destination)
+	e.finish(w, r, destination, "")
 }
 
-func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination string) {
+func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination, locales string) {
 	if destination == "" {
-		e.pages.ShowMessage(w, r, http.StatusOK, page.Message{Title: page.T("You are signed out"), Text: page.T("You can close this page.")})
+		e.pages.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
+			Title: page.T("You are signed out"), Text: page.T("You can close this page."),
+			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.pages.Name())},
+		}})
 		return
 	}
 	redirect(w, http.StatusFound, destination)
@@ -242,6 +246,6 @@ func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *lo
 		data.Client = req.client.Title()
 	}
 	e.pages.Show(w, r, page.View{
-		Template: "signout", Policy: page.Policy{FormAction: e.pages.formAction(req.redirectURI)}, Data: data,
+		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.pages.formAction(req.redirectURI)}, Data: data,
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
@@ -23,16 +24,30 @@ func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 		data.Ways = append(data.Ways, page.SignInWay{Name: p.Name, Address: endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(data.Request)})
 		data.ByEmail = data.ByEmail || len(p.Domains) > 0
 	}
-	ps.show(w, r, req, page.View{Template: "signin", Status: status, Data: data})
+	ps.show(w, r, req, page.View{
+		Template: "signin", Status: status, Data: data,
+		Back: &page.Back{Path: endpoint.Login, Field: page.Field{Name: "request", Value: data.Request}},
+	})
 }
 
 func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, data page.SecondFactor) {
 	data.Client = req.client.Title()
-	ps.show(w, r, req, page.View{Template: "secondfactor", Status: status, Data: data})
+	ps.show(w, r, req, page.View{
+		Template: "secondfactor", Status: status, Data: data,
+		Back: &page.Back{Path: endpoint.Login, Field: page.Field{Name: "factor", Value: data.Factor}},
+	})
+}
+
+// back is the form by which a person leaves a page for one who is signed in.
+func back(path string, p oauth2.Parameters) *page.Back {
+	return &page.Back{Path: path, Field: page.Field{Name: "request", Value: p.Get("request")}}
 }
 
 // show shows a page for a request. Its forms may lead on to the client or to a provider.
 func (ps *pages) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, v page.View) {
+	if v.Back != nil {
+		v.Back.Client = req.client.Title()
+	}
 	v.Locales, v.Policy.FormAction = req.uiLocales, ps.formAction(req.redirectURI)
 	ps.Show(w, r, v)
 }

@@ -117,11 +117,22 @@ func (f *secondFactorStep) serve(w http.ResponseWriter, r *http.Request, p oauth
 	case pending == nil:
 		f.responses.showError(w, r, err)
 	case f.responses.failed(w, r, pending.req, err):
+	case r.Method == http.MethodPost && p.Get("decision") == "deny":
+		f.deny(w, r, pending, p)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
 		f.pages.showSecondFactor(w, r, http.StatusOK, pending.req, page.SecondFactor{Factor: p.Get("factor")})
 	}
+}
+
+// deny ends the sign-in.
+func (f *secondFactorStep) deny(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
+	if err := f.store.Delete(r.Context(), store.Key("factor", p.Get("factor"))); err != nil {
+		f.responses.redirectError(w, r, pending.req, err)
+		return
+	}
+	f.responses.redirectError(w, r, pending.req, errDenied)
 }
 
 func (f *secondFactorStep) submit(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {

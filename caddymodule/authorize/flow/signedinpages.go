@@ -86,7 +86,9 @@ func (ps *signedInPages) page(path string, show, submit signedInHandler) http.Ha
 		case ps.responses.failed(w, r, req, err):
 		case r.Method != http.MethodPost:
 			show(w, r, req, signedIn, p)
-		case p.Get("decision") != "deny" && req.tooOld(signedIn.At, answerTime):
+		case p.Get("decision") == "deny":
+			ps.responses.redirectError(w, r, req, errDenied)
+		case req.tooOld(signedIn.At, answerTime):
 			ps.signIn.redirectTo(w, r, req)
 		default:
 			submit(w, r, req, signedIn, p)

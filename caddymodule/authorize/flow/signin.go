@@ -61,6 +61,8 @@ func (e *signInEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	req, err := e.pending(r, p.Get("request"))
 	switch {
 	case e.responses.failed(w, r, req, err):
+	case r.Method == http.MethodPost && p.Get("decision") == "deny":
+		e.responses.redirectError(w, r, req, errDenied)
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:

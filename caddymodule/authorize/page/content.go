@@ -24,6 +24,9 @@ type SignInProblem struct {
 	Busy  time.Duration // until the next attempt, because there are too many others
 }
 
+// Any reports whether there is a problem.
+func (p SignInProblem) Any() bool { return p != SignInProblem{} }
+
 // SignInWay is a link to an identity provider.
 type SignInWay struct {
 	Name    string // the provider's
@@ -93,6 +96,13 @@ type Message struct {
 	Title  *Text  // the heading
 	Text   *Text  // what happened, and what the person can do
 	Detail string // for the client's developer, in English
+	Next   *Link  // where to go from here; may be nil
+}
+
+// Link leads to another page.
+type Link struct {
+	Address string // where
+	Text    *Text  // what it is called
 }
 
 // ShowMessage shows a message.

@@ -34,8 +34,11 @@
 //
 //	site.Show(w, r, page.View{
 //		Template: "selectpatient", Data: page.SelectPatient{…}, Locales: uiLocales,
-//		Policy: page.Policy{FormAction: page.FormAction(redirectURI)},
+//		Policy: page.Policy{FormAction: page.FormAction(redirectURI)}, Back: &page.Back{…},
 //	})
+//
+// A page that belongs to an authorization request has a [Back], unless it has a button of its
+// own that denies what is asked for.
 //
 // A script is scripts/<name>.js, put at the end of the page and allowed by its hash if
 // [View.Script] names it. Pages must work without.
