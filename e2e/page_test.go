@@ -57,7 +57,7 @@ const measure = `(() => {
 	};
 })()`
 
-// The pages in Chromium, on a small telephone and on a desk, light and dark.
+// The pages in Chromium, on two telephones and on a desk, light and dark.
 // The screenshots in out/ are there to be looked at.
 func TestPages(t *testing.T) {
 	ctx := newBrowser(t)
@@ -69,12 +69,13 @@ func TestPages(t *testing.T) {
 	}{
 		{"signin", signIn, chromedp.WaitVisible(chromedp.CSS("form")), checkSignInPage},
 		{"signin-wrong", signIn, mistype(), checkSignInPage},
+		{"signin-german", signIn + "&ui_locales=de", chromedp.WaitVisible("//h1[text()='Anmelden']"), checkSignInPage},
 		{"start", example.issuer + "/", chromedp.WaitVisible(chromedp.CSS("h1")), checkStartPage},
 		{"error", example.issuer + "/oauth2/authorize?client_id=nobody", chromedp.WaitVisible(chromedp.CSS("h1")), checkErrorPage},
 	}
 	for _, test := range tests {
 		backgrounds := map[string]string{}
-		for _, width := range []int64{320, 1280} {
+		for _, width := range []int64{320, 390, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
 				name := fmt.Sprintf("%s-%d-%s", test.name, width, scheme)
 				t.Run(name, func(t *testing.T) {
@@ -82,6 +83,7 @@ func TestPages(t *testing.T) {
 					screenshot(t, ctx, name)
 					page := read(t, ctx, chromedp.Evaluate[measured](measure))
 					checkLayout(t, page, int(width))
+					checkAccessible(t, ctx)
 					test.check(t, page)
 					backgrounds[scheme] = page.Background
 				})

@@ -13,7 +13,7 @@ import (
 func pageLooks(t *testing.T, ctx context.Context, name, address, there string, check func(*testing.T, measured)) {
 	t.Helper()
 	backgrounds := map[string]string{}
-	for _, width := range []int64{320, 1280} {
+	for _, width := range []int64{320, 390, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := fmt.Sprintf("%s-%d-%s", name, width, scheme)
 			t.Run(name, func(t *testing.T) {
@@ -21,6 +21,7 @@ func pageLooks(t *testing.T, ctx context.Context, name, address, there string, c
 				screenshot(t, ctx, name)
 				page := read(t, ctx, chromedp.Evaluate[measured](measure))
 				checkLayout(t, page, int(width))
+				checkAccessible(t, ctx)
 				if low := read(t, ctx, chromedp.Evaluate[[]string](lowLinks)); len(low) != 0 {
 					t.Errorf("links less than 44 px high: %q", low)
 				}

@@ -8,6 +8,8 @@
 //	text.go        texts made in Go: T, Plural, And, Problem
 //	language.go    the languages, and which of them a request is answered in
 //	translation.go a text in one of them
+//	date.go        dates in one of them
+//	branding.go    a site's name, logo (logo.go) and color (color.go)
 //	templates.go   the parsed templates, in each language
 //
 // # A new page
@@ -22,7 +24,7 @@
 //
 // Every text in a template is an argument of t: an English text and what its verbs stand for,
 // which can be a string, a number, a [Text], a [time.Duration] (shown as a wait: "30 seconds")
-// or what strong returns. What is counted is {{n "%d app" "%d apps" .Count}}. A text that was
+// or what strong or date returns. What is counted is {{n "%d app" "%d apps" .Count}}. A text that was
 // made in Go ([T], [Plural], [And]) is {{t .Text}}; sentence begins it with a capital letter.
 // The argument of T is always a literal: that is how the texts are found. A test fails for
 // one that languages/*.json do not have, for each that they have and nobody uses, and where

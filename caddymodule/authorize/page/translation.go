@@ -66,6 +66,7 @@ func (l *translation) functions() template.FuncMap {
 		},
 		"sentence": func(x *Text) string { return capitalize(fmt.Sprint(l.translate(x))) },
 		"strong":   strong,
+		"date":     l.date,
 	}
 }
 
