@@ -65,7 +65,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 		{"typ is that of an access token", jose.ES384, nil, object{"typ": "at+jwt"}, nil, "invalid_client"},
 		{"kid is unknown", jose.ES384, nil, object{"kid": "unknown"}, nil, "invalid_client"},
 		{"kid is that of another key", jose.ES384, nil, object{"kid": "RS384"}, nil, "invalid_client"},
-		{"no kid, one key that fits", jose.ES384, nil, object{"kid": nil}, nil, ""},
+		{"no kid, though the keys have some", jose.ES384, nil, object{"kid": nil}, nil, "invalid_client"},
 		{"jku where none is registered", jose.ES384, nil, object{"jku": "https://evil.example/jwks"}, nil, "invalid_client"},
 		{"an unknown critical header", jose.ES384, nil, object{"crit": []string{"x"}, "x": 1}, nil, "invalid_client"},
 		{"no type", jose.ES384, nil, nil, url.Values{"client_assertion_type": {""}}, "invalid_request"},

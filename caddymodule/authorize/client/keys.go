@@ -17,7 +17,7 @@ import (
 func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*upstream.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
-		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Logger: logger})
+		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Exact: true, Logger: logger})
 	case len(c.JWKS) > 0:
 		return upstream.NewInlineKeySet(c.JWKS)
 	}

@@ -28,6 +28,7 @@ type document[T any] struct {
 	fetch  func(context.Context) (T, time.Duration, error) // also returns how long it stays fresh
 	pause  time.Duration                                   // between two requests while there is a version
 	failed func(error)                                     // gets errors hidden from callers by an older version
+	exact  bool                                            // a stale version is never used, and can always be renewed
 
 	flight   singleflight.Group
 	latest   atomic.Pointer[version[T]]
@@ -51,7 +52,7 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	switch now := time.Now(); {
 	case now.Before(v.fresh):
 		return v.value, nil
-	case now.Before(v.fresh.Add(grace)), v.err != nil && now.Before(v.usable):
+	case !d.exact && now.Before(v.fresh.Add(grace)), v.err != nil && now.Before(v.usable):
 		d.renewInBackground(ctx, v)
 		return v.value, nil
 	}
@@ -95,13 +96,19 @@ func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return d.flight.DoChan("", func() (any, error) {
 		v := d.version()
-		if time.Now().Before(v.retry) {
+		if d.isEarly(v) {
 			return v, nil
 		}
 		v = d.next(ctx, v)
 		d.latest.Store(v)
 		return v, nil
 	})
+}
+
+// isEarly reports whether a version must not be replaced yet.
+func (d *document[T]) isEarly(v *version[T]) bool {
+	now := time.Now()
+	return now.Before(v.retry) && (!d.exact || v.err != nil || now.Before(v.fresh))
 }
 
 func (d *document[T]) renewInBackground(ctx context.Context, v *version[T]) {
@@ -118,9 +125,11 @@ func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
 	value, fresh, err := d.fetch(ctx)
 	now := time.Now()
 	if err == nil {
-		return &version[T]{
-			value: value, fresh: now.Add(fresh), usable: now.Add(fresh + maxStale), retry: now.Add(d.pause),
+		v := &version[T]{value: value, fresh: now.Add(fresh), usable: now.Add(fresh), retry: now.Add(d.pause)}
+		if !d.exact {
+			v.usable = v.usable.Add(maxStale)
 		}
+		return v
 	}
 	v := *old
 	v.err = err

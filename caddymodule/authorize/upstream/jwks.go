@@ -103,6 +103,11 @@ func (s jwks) candidates(kid string) jwks {
 	return s.filter(named)
 }
 
+// named returns the keys with a kid.
+func (s jwks) named(kid string) jwks {
+	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
+}
+
 // fit returns the keys for an algorithm: those that name it, or that name none and are of
 // its kind.
 func (s jwks) fit(alg string) jwks {

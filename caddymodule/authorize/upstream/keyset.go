@@ -40,6 +40,11 @@ type KeySetConfig struct {
 	// Transport makes the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
+	// Exact is for the keys of clients (SMART App Launch 2.2, Asymmetric Authentication):
+	// they are kept no longer than the response's Cache-Control says, and a token's kid must
+	// be that of exactly one key that fits.
+	Exact bool
+
 	// Logger gets failures that older keys hide from callers (Warn). Default: none.
 	Logger *slog.Logger
 }
@@ -51,7 +56,8 @@ type KeySetConfig struct {
 // wrong signature causes none. Keys stay fresh for the response's max-age, between a minute
 // and a day. While fetching fails, the old ones are used for another day.
 type KeySet struct {
-	keys *document[jwks]
+	keys  *document[jwks]
+	exact bool
 }
 
 // NewKeySet returns the KeySet of a configuration, without I/O.
@@ -66,10 +72,13 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	if err := checkEndpoint("jwks_uri", c.URI, c.URI); err != nil {
 		return nil, err
 	}
-	return newKeySet(client, minInterval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil }), nil
+	k := newKeySet(client, minInterval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil })
+	k.exact, k.keys.exact = c.Exact, c.Exact
+	return k, nil
 }
 
-// NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key.
+// NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key. It is a
+// client's; see [KeySetConfig].Exact.
 func NewInlineKeySet(body []byte) (*KeySet, error) {
 	set, err := parseJWKS(body)
 	if err != nil {
@@ -78,7 +87,7 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 	if len(set) == 0 {
 		return nil, fmt.Errorf("%w: no public key for signatures that is understood", ErrKeys)
 	}
-	return &KeySet{&document[jwks]{
+	return &KeySet{exact: true, keys: &document[jwks]{
 		pause: inlineLifetime,
 		fetch: func(context.Context) (jwks, time.Duration, error) { return set, inlineLifetime, nil },
 	}}, nil
@@ -86,7 +95,8 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 
 // newKeySet reads the jwks_uri before each request, because discovery may change it.
 func newKeySet(client client, interval time.Duration, failed func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
-	return &KeySet{&document[jwks]{
+	k := new(KeySet)
+	k.keys = &document[jwks]{
 		pause: interval, failed: failed,
 		fetch: func(ctx context.Context) (jwks, time.Duration, error) {
 			m, err := discovered(ctx)
@@ -98,26 +108,38 @@ func newKeySet(client client, interval time.Duration, failed func(error), discov
 				return nil, 0, err
 			}
 			set, err := parseJWKS(body)
-			return set, keysFreshness(header), err
+			return set, keysFreshness(header, k.exact), err
 		},
-	}}
+	}
+	return k
 }
 
-// keysFreshness is the max-age (RFC 9111 §5.2.2.1), within bounds.
-func keysFreshness(header http.Header) time.Duration {
+// keysFreshness is the max-age (RFC 9111 §5.2.2.1), within bounds. If it must be exact, it
+// has no lower one, and is less by what other caches used up (§5.1).
+func keysFreshness(header http.Header, exact bool) time.Duration {
+	least, age := minKeysLifetime, time.Duration(0)
+	if exact {
+		seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31)
+		least, age = 0, time.Duration(seconds)*time.Second
+	}
+	return max(maxAge(header)-age, least)
+}
+
+// maxAge is that of a response, or the default, at most maxKeysLifetime.
+func maxAge(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
 		switch name {
 		case "no-store", "no-cache":
-			return minKeysLifetime
+			return 0
 		case "max-age":
 			if seconds, err := strconv.Atoi(strings.Trim(value, `"`)); err == nil {
 				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
 			}
 		}
 	}
-	return max(lifetime, minKeysLifetime)
+	return lifetime
 }
 
 // warner logs failures while older documents stay in use.
@@ -159,7 +181,10 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 		return nil, err
 	}
 	fit := keys.fit(header.Algorithm)
-	if len(fit) == 0 || header.KeyID == "" && len(fit) > 1 {
+	if k.exact {
+		fit = fit.named(header.KeyID)
+	}
+	if len(fit) == 0 || (header.KeyID == "" || k.exact) && len(fit) > 1 {
 		return nil, fmt.Errorf("%w: %d keys for kid %.100q and %s", ErrSignature, len(fit), header.KeyID, header.Algorithm)
 	}
 	payload, err := jws.Verify(fit[0].Key)
