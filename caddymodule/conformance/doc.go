@@ -14,7 +14,8 @@
 //	  dynamic_test.go          dynamic registration, client assertions, and the plans that are not ported
 //	Inferno's SMART App Launch test kit
 //	  standalonelaunch_test.go discovery, standalone launch, OpenID Connect, token refresh
-//	  backendservices_test.go  backend services, token introspection
+//	  backendservices_test.go  backend services, bulk data, token introspection
+//	  brands_test.go           user-access brands
 //	Inferno's (g)(10) test kit
 //	  g10_test.go              invalid requests, scopes, revocation, and what is not built
 //

@@ -50,7 +50,7 @@ func alone(become func(*relyingParty)) []variant { return []variant{{"result", b
 func testPlans() []testPlan {
 	return slices.Concat([]testPlan{basicPlan()}, implicitPlan(), formPostPlans(), []testPlan{
 		configPlan(), logoutPlan(), backchannelPlan(), dynamicPlan(), assertionPlan(), otherPlans(),
-		smartDiscoveryPlan(), standalonePlan(), backendServicesPlan(), introspectionPlan(), g10Plan(), notBuiltPlan(),
+		smartDiscoveryPlan(), standalonePlan(), backendServicesPlan(), bulkDataPlan(), introspectionPlan(), brandsPlan(), g10Plan(), notBuiltPlan(),
 	})
 }
 

@@ -53,6 +53,14 @@ const siteCaddyfile = `{
 			initial_access_token sesame
 			scope offline_access
 		}
+		user_access_brands {
+			name "Example Hospital"
+			website https://www.hospital.example
+			portal "My Records" {
+				url https://my.hospital.example
+			}
+			developers https://developers.hospital.example
+		}
 		user alice {
 			password_hash $2a$04$HASH
 			name "Alice Adams"
