@@ -173,3 +173,19 @@ func TestManagementEndpoint(t *testing.T) {
 		t.Errorf("management_endpoint %q, served %t", m.ManagementEndpoint, want)
 	}
 }
+
+// What SMART App Launch 2.2, Asymmetric Authentication, wants to be announced.
+func TestAsymmetricDiscovery(t *testing.T) {
+	t.Parallel()
+	b := capable{}.browser(t)
+	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get(smartConfiguration))
+	if m.TokenEndpoint == "" || len(m.Scopes) == 0 || !slices.Contains(m.Capabilities, "client-confidential-asymmetric") ||
+		!slices.Contains(m.ClientAuthentication, client.PrivateKeyJWT) {
+		t.Errorf("%+v", m)
+	}
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.ES384} {
+		if !slices.Contains(m.ClientAlgorithms, string(alg)) {
+			t.Errorf("%s is missing in %q", alg, m.ClientAlgorithms)
+		}
+	}
+}
