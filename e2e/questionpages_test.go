@@ -13,7 +13,7 @@ import (
 // itself. The screenshots in out/ are there to be looked at.
 func TestQuestionPages(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
-	app, verifier := example.demoApp(t, "openid", "email", "patient/Observation.rs", "patient/*.r", "user/Condition.rs", "offline_access", "demo.read"), oauth2.GenerateVerifier()
+	app, verifier := example.demoApp(t, "openid", "email", "user/Observation.rs", "user/*.r", "user/Condition.rs", "offline_access", "demo.read"), oauth2.GenerateVerifier()
 	app.RedirectURL = callback
 	address := func(prompt string) string {
 		return app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("prompt", prompt), oauth2.SetAuthURLParam("response_mode", "form_post"))
@@ -46,7 +46,7 @@ func TestQuestionPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := token.Extra("scope"); got != "openid email patient/Observation.rs patient/*.r user/Condition.rs offline_access" {
+	if got := token.Extra("scope"); got != "openid email user/Observation.rs user/*.r user/Condition.rs offline_access" {
 		t.Errorf("scope %q", got)
 	}
 }
