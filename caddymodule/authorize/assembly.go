@@ -129,6 +129,7 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 		registration := &client.RegistrationEndpoint{Responder: a.responder, Registrar: a.clients.Registrar, Limiter: a.limiter}
 		routes[endpoint.Register] = a.responder.Handler(registration.Serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 	}
+	routes[endpoint.SMARTStyle] = a.responder.Handler(a.site.SMARTStyle().ServeHTTP, http.MethodGet, http.MethodHead)
 	if logo := a.site.Logo(); logo != nil {
 		routes[endpoint.Logo] = a.responder.Handler(logo.ServeHTTP, http.MethodGet, http.MethodHead)
 	}

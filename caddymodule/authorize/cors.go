@@ -66,7 +66,9 @@ func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
 	return httporigin.IsPreflight(r)
 }
 
-func isDocument(path string) bool { return strings.Contains(path, "/.well-known/") }
+func isDocument(path string) bool {
+	return strings.Contains(path, "/.well-known/") || path == endpoint.SMARTStyle
+}
 
 // AllowsOrigin is [Server.AllowsOrigin].
 func (o *crossOrigins) AllowsOrigin(origin string) bool { return o.origins[origin] }

@@ -417,6 +417,26 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	}
 }
 
+// An EHR that names no style has the site's, which scripts of any origin can read.
+func TestSMARTStyle(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
+		withEHR(c)
+		c.Branding.Color = "#7a1fa2"
+	})
+	launched := servertest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", launchForm(url.Values{"smart_style_url": nil})))
+	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {launched.Launch}})
+	address, err := url.Parse(exchanged(t, b, servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
+	if err != nil || address.Host != "fhir.example.org" {
+		t.Fatalf("%s, %v", address, err)
+	}
+	r := b.Get(address.RequestURI())
+	style := servertest.Decode[map[string]string](t, r)
+	if style["color_highlight"] != "#7a1fa2" || len(style) != 11 || r.Header.Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("%v, %v", style, r.Header)
+	}
+}
+
 func TestUnknownLaunch(t *testing.T) {
 	t.Parallel()
 	b := launchServer(t, new(hospital), "Practitioner/alice", nil)

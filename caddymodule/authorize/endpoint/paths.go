@@ -20,6 +20,7 @@ const (
 	Consent             = "/oauth2/consent"
 	Logo                = "/oauth2/logo"
 	Launch              = "/oauth2/launch"
+	SMARTStyle          = "/oauth2/style.json"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"
 )

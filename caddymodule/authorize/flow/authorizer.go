@@ -72,7 +72,7 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 
 // respond sends the authorization response (RFC 6749 §4.1.2).
 func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	g := req.grant(signedIn)
+	g := req.grant(signedIn, a.pages.SMARTStyle().URL())
 	err := a.grants.Confirm(r.Context(), g)
 	var p responseParameters
 	if err == nil {
@@ -108,7 +108,7 @@ func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, 
 	return a.idTokenResponse(ctx, g)
 }
 
-func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
+func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *token.Grant {
 	credential := by.User.Credential()
 	return &token.Grant{
 		Family:         revocation.RandomID(),
@@ -125,7 +125,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
 		Credential:     credential[:],
 		CodeChallenge:  req.codeChallenge,
 		Nonce:          req.nonce,
-		Launch:         req.context(by.User.Person()),
+		Launch:         req.context(by.User.Person(), styleURL),
 		Launcher:       req.launch.launcher(),
 
 		UserinfoClaims: req.userinfoClaims,

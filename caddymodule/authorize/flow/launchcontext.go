@@ -135,11 +135,13 @@ var errNoContext = &oauth2.Error{
 	Description: "the scope is for the records of a patient, and there is none that this person could choose",
 }
 
-// context is what goes into the grant; nil if that is nothing.
-func (req *authorizationRequest) context(person launch.Person) *launch.Context {
+// context is what goes into the grant; nil if that is nothing. An EHR that names no style has
+// the site's.
+func (req *authorizationRequest) context(person launch.Person, styleURL string) *launch.Context {
 	c := new(launch.Context)
 	if req.launch.registered != nil {
 		*c = req.launch.registered.Context
+		c.SMARTStyleURL = cmp.Or(c.SMARTStyleURL, styleURL)
 	}
 	c.Patient = req.patient(person)
 	if c.Patient != "" {

@@ -5,6 +5,7 @@
 //	site.go        Site, and View: one page as it is to be shown
 //	content.go     what each template shows, and ShowMessage for what needs no form
 //	policy.go      the Content-Security-Policy
+//	smartstyle.go  the look, for the apps that an EHR launches
 //	text.go        texts made in Go: T, Plural, And, Problem
 //	language.go    the languages, and which of them a request is answered in
 //	translation.go a text in one of them

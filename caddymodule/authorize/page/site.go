@@ -15,6 +15,7 @@ type Site struct {
 	name   string
 	logo   *Logo
 	style  template.CSS
+	smart  *SMARTStyle
 	logger *slog.Logger
 }
 
@@ -23,8 +24,12 @@ func New(issuer string, branding Branding, logger *slog.Logger) (*Site, error) {
 	if err := branding.check(); err != nil {
 		return nil, fmt.Errorf("branding: %w", err)
 	}
+	smart, err := newSMARTStyle(issuer, &branding)
+	if err != nil {
+		return nil, fmt.Errorf("branding: %w", err)
+	}
 	name := cmp.Or(branding.Name, strings.TrimPrefix(issuer, "https://"))
-	return &Site{name: name, logo: branding.Logo, style: branding.style(), logger: logger}, nil
+	return &Site{name: name, logo: branding.Logo, style: branding.style(), smart: smart, logger: logger}, nil
 }
 
 // Name is the site's, which is its host unless it has another.
@@ -32,6 +37,9 @@ func (s *Site) Name() string { return s.name }
 
 // Logo is the site's image, to be served at [endpoint.Logo], or nil.
 func (s *Site) Logo() *Logo { return s.logo }
+
+// SMARTStyle is the look of the pages, for apps.
+func (s *Site) SMARTStyle() *SMARTStyle { return s.smart }
 
 // View is a page to be shown.
 type View struct {
