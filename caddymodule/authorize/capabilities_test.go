@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func (c capable) browser(t *testing.T) *servertest.Browser {
 		config.Clients = []client.Client{
 			app, {ID: "confidential", Secret: "s3cret", GrantTypes: []string{"client_credentials"}, Scopes: []string{"demo.read"}},
 			{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}},
-			{ID: "ehr", Secret: "s3cret", LaunchContext: c.ehr},
+			{ID: "ehr", Secret: "ehr-secret-0123456789", LaunchContext: c.ehr},
 		}
 	}))
 }
@@ -76,6 +77,22 @@ func choosesEncounter(b *servertest.Browser) bool {
 	return servertest.Decode[launchResponse](b.T, tokens).Encounter == "v1"
 }
 
+// launchedTokens are those of an app that an EHR launches, or nil if no EHR can.
+func launchedTokens(b *servertest.Browser) map[string]any {
+	r := b.Post("/oauth2/launch", launchForm(nil))
+	if r.StatusCode != http.StatusCreated {
+		return nil
+	}
+	launch, _ := servertest.Decode[map[string]any](b.T, r)["launch"].(string)
+	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch"}, "launch": {launch}}))
+	return servertest.Decode[map[string]any](b.T, b.Post("/oauth2/token", servertest.CodeForm(answer.Query().Get("code"), nil)))
+}
+
+// launched reports whether a launched app is told a part of its context.
+func launched(member string) func(*servertest.Browser) bool {
+	return func(b *servertest.Browser) bool { return launchedTokens(b)[member] != nil }
+}
+
 // served reports whether a path is there, by any method.
 func served(path string) func(*servertest.Browser) bool {
 	return func(b *servertest.Browser) bool { return b.Get(path).StatusCode != http.StatusNotFound }
@@ -92,7 +109,7 @@ func TestCapabilities(t *testing.T) {
 		works func(*servertest.Browser) bool
 	}{
 		{"launch-standalone", granted("openid")},
-		{"launch-ehr", served("/oauth2/launch")},
+		{"launch-ehr", launched("patient")},
 		{"authorize-post", func(b *servertest.Browser) bool {
 			return b.Post("/oauth2/authorize", servertest.Request(nil)).StatusCode < http.StatusBadRequest
 		}},
@@ -106,10 +123,10 @@ func TestCapabilities(t *testing.T) {
 		{"sso-openid-connect", func(b *servertest.Browser) bool {
 			return b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid"}}))).IDToken != ""
 		}},
-		{"context-banner", served("/oauth2/launch")},
-		{"context-style", served("/oauth2/launch")},
-		{"context-ehr-patient", served("/oauth2/launch")},
-		{"context-ehr-encounter", served("/oauth2/launch")},
+		{"context-banner", launched("need_patient_banner")},
+		{"context-style", launched("smart_style_url")},
+		{"context-ehr-patient", launched("patient")},
+		{"context-ehr-encounter", launched("encounter")},
 		{"context-standalone-patient", granted("launch/patient")},
 		{"context-standalone-encounter", choosesEncounter},
 		{"permission-offline", refreshes("offline_access")},
@@ -186,6 +203,23 @@ func TestAsymmetricDiscovery(t *testing.T) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.ES384} {
 		if !slices.Contains(m.ClientAlgorithms, string(alg)) {
 			t.Errorf("%s is missing in %q", alg, m.ClientAlgorithms)
+		}
+	}
+}
+
+// Launch context is in introspection as in the token response (SMART App Launch 2.2, Token
+// Introspection).
+func TestIntrospectionOfLaunchedToken(t *testing.T) {
+	t.Parallel()
+	b := capable{scopes: resourceScopes, ehr: true}.browser(t)
+	tokens := launchedTokens(b)
+	access, _ := tokens["access_token"].(string)
+	r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {access}})
+	r.Header.Set("Authorization", "Bearer "+access)
+	got := servertest.Decode[map[string]any](t, b.Send(r))
+	for _, name := range []string{"patient", "encounter", "fhirContext", "need_patient_banner", "intent", "smart_style_url", "tenant"} {
+		if got[name] == nil || !reflect.DeepEqual(got[name], tokens[name]) {
+			t.Errorf("%s = %v, in the response %v", name, got[name], tokens[name])
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (d *discovery) supportedScopes() []string {
 		scope string
 		known bool
 	}{
-		{"launch", d.launchesFromEHR()},
+		{"launch", d.launchesFromEHR() && d.allows("launch")},
 		{"launch/encounter", d.allows("launch/encounter") && (d.hasRecords || d.launchesFromEHR())},
 		{client.OfflineAccess, d.allowsRefresh(client.OfflineAccess)},
 		{client.OnlineAccess, d.allowsRefresh(client.OnlineAccess)},
