@@ -1,9 +1,10 @@
 // Package keyring makes, keeps and replaces the keys that sign tokens and seal what browsers
 // keep for us.
 //
-//	keyring.go   the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
-//	keys.go      one set of keys: which signs, which is only published
-//	signing.go   signing and sealing, as others need it
-//	seal.go      sealing and MACs, by the key that is in use
-//	sealer.go    sealing by one key, whosever it is
+//	keyring.go     the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
+//	keys.go        one set of keys: which signs, which is only published
+//	signing.go     signing and sealing, as others need it
+//	seal.go        sealing and MACs, by the key that is in use
+//	sealer.go      sealing by one key, whosever it is
+//	storagekey.go  the key that seals what is stored for years
 package keyring

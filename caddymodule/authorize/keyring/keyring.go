@@ -47,6 +47,8 @@ type Keyring struct {
 type KeysInUse struct {
 	mu  sync.Mutex // held while reading the storage
 	set atomic.Pointer[keySet]
+
+	storing atomic.Pointer[storedKey] // the storage key
 }
 
 // New returns the keyring stored under name. It does not touch the storage.

@@ -32,17 +32,22 @@ const sealSkew = time.Minute
 
 // Unseal opens what [Sealer.Seal] has sealed with the binding, maxAge ago at most, or fails with [ErrUnsealed].
 func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, error) {
+	text, at, err := s.open(sealed, binding)
+	if age := time.Since(at); err == nil && (age > maxAge || age < -sealSkew) {
+		return "", ErrUnsealed
+	}
+	return text, err
+}
+
+// open also returns when the text was sealed.
+func (s *Sealer) open(sealed, binding string) (text string, at time.Time, err error) {
 	box, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
-		return "", ErrUnsealed
+		return "", at, ErrUnsealed
 	}
 	dated, err := s.aead.Open(nil, nil, box, []byte(binding))
 	if err != nil {
-		return "", ErrUnsealed
+		return "", at, ErrUnsealed
 	}
-	at := time.Unix(int64(binary.BigEndian.Uint64(dated)), 0)
-	if age := time.Since(at); age > maxAge || age < -sealSkew {
-		return "", ErrUnsealed
-	}
-	return string(dated[8:]), nil
+	return string(dated[8:]), time.Unix(int64(binary.BigEndian.Uint64(dated)), 0), nil
 }

@@ -13,6 +13,7 @@ import (
 type Keys interface {
 	Signing
 	Sealing
+	Storing
 
 	// Key returns the public key with an id, or [ErrUnknownKey].
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
@@ -41,6 +42,15 @@ type Sealing interface {
 
 	// MAC returns a digest that cannot be computed without the keys.
 	MAC(ctx context.Context, text string) ([]byte, error)
+}
+
+// Storing seals what is stored for longer than browsers keep anything.
+type Storing interface {
+	// SealStored encrypts and authenticates a text. It opens only with the same binding.
+	SealStored(ctx context.Context, text, binding string) (string, error)
+
+	// UnsealStored returns a text that SealStored sealed, or [ErrUnsealed].
+	UnsealStored(ctx context.Context, sealed, binding string) (string, error)
 }
 
 // Sign makes a JWT of a typ, without go-jose's builder, which marshals the claims twice.

@@ -1,0 +1,87 @@
+package keyring_test
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+)
+
+func newKeyring(storage keyring.Storage) *keyring.Keyring {
+	return keyring.New(storage, "keys.json", slog.New(slog.DiscardHandler))
+}
+
+// What is stored opens for years, by any gateway on the same storage, while the other keys
+// are replaced.
+func TestStoredOpensForYears(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(authorizetest.Storage)
+		sealed, err := newKeyring(storage).SealStored(t.Context(), "text", "alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			time.Sleep(91 * 24 * time.Hour)
+			if err := newKeyring(storage).Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err := newKeyring(storage).UnsealStored(t.Context(), sealed, "alice"); text != "text" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}
+
+func TestStoredIsBound(t *testing.T) {
+	t.Parallel()
+	storage := new(authorizetest.Storage)
+	ring := newKeyring(storage)
+	sealed, err := ring.SealStored(t.Context(), "text", "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofBrowser, err := ring.Seal(t.Context(), "text", "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ sealed, binding string }{
+		"to whom it is about":            {sealed, "bob"},
+		"to the key of what is stored":   {ofBrowser, "alice"},
+		"as it is":                       {sealed[:len(sealed)-2] + "AA", "alice"},
+		"to a key that is the storage's": {"other" + sealed, "alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if text, err := ring.UnsealStored(t.Context(), tt.sealed, tt.binding); !errors.Is(err, keyring.ErrUnsealed) {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}
+
+// A damaged key is not replaced: that would make all that is stored unreadable for good.
+func TestDamagedStorageKeyStays(t *testing.T) {
+	t.Parallel()
+	storage := new(authorizetest.Storage)
+	if _, err := newKeyring(storage).SealStored(t.Context(), "text", ""); err != nil {
+		t.Fatal(err)
+	}
+	for name := range storage.Files {
+		storage.Files[name] = []byte("{")
+	}
+	before := maps.Clone(storage.Files)
+	if sealed, err := newKeyring(storage).SealStored(t.Context(), "text", ""); err == nil {
+		t.Errorf("sealed as %q", sealed)
+	}
+	for name, file := range storage.Files {
+		if string(file) != string(before[name]) {
+			t.Errorf("%s was written: %s", name, file)
+		}
+	}
+}
