@@ -15,6 +15,8 @@
 //		s.Metadata["userinfo_endpoint"] = nil                // discovery
 //	})
 //
+// [Authenticator] is a passkey in software: authenticator.go.
+//
 // All providers of a process sign with the same RSA key, because making one
 // takes long; what keeps them apart is the issuer.
 package authorizetest

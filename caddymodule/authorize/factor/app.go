@@ -1,0 +1,63 @@
+package factor
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+// App is a person's authenticator app (RFC 6238).
+type App struct {
+	Secret string    `json:"secret"` // its key, as [people.User.TOTPSecret]
+	Added  time.Time `json:"added"`  // when it was enrolled
+}
+
+// The refusals to change what a person has enrolled.
+var (
+	ErrEnrolled   = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
+	ErrConfigured = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
+	ErrTooMany    = &oauth2.Error{Code: "access_denied", Description: "there are too many", Status: http.StatusConflict}
+	ErrUnknown    = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
+)
+
+// EnrolApp enrols an authenticator app, once a code shows that it has the secret. It returns
+// the recovery codes, if these are the person's first. The code counts as used.
+func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, secret, code string) (recovery []string, err error) {
+	if user.TOTPSecret != "" {
+		return nil, ErrConfigured
+	}
+	with := *user
+	with.TOTPSecret = secret
+	used, err := fs.OTP.UseCode(ctx, &with, code)
+	if err != nil {
+		return nil, err
+	}
+	err = fs.Enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+		if e.App != nil {
+			return ErrEnrolled
+		}
+		e.App = &App{Secret: secret, Added: time.Now().UTC()}
+		recovery = e.firstRecovery(user.ID)
+		return nil
+	})
+	if err != nil {
+		fs.OTP.ReleaseCode(ctx, user, used)
+		return nil, err
+	}
+	return recovery, nil
+}
+
+// RemoveApp removes a person's own authenticator app.
+func (fs *Factors) RemoveApp(ctx context.Context, user *people.User) error {
+	return fs.Enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+		if e.App == nil {
+			return ErrUnknown
+		}
+		e.App = nil
+		e.dropRecovery(user)
+		return nil
+	})
+}

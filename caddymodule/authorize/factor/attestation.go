@@ -1,0 +1,140 @@
+package factor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	handleSize = 32 // bytes of a user handle
+	maxName    = 60 // runes of a passkey's name
+)
+
+func enrolPurpose(user, sid string) string { return "enrol " + sid + " " + user }
+
+// handleKey is the store's key of whose a user handle is. The handle itself says nothing of
+// the person (Web Authentication §14.6.1).
+func handleKey(handle []byte) string { return store.Key("passkey-handle", string(handle)) }
+
+// BeginEnrolment begins to enrol a passkey in the session with a sid.
+func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user *people.User, sid string) (*Ceremony, error) {
+	e, err := ps.enrolments.Load(r.Context(), user.ID)
+	if err != nil {
+		return nil, err
+	}
+	if len(e.Handle) == 0 {
+		e.Handle = oauth2.RandomBytes(handleSize)
+	}
+	o := owner{user, e}
+	options, session, err := ps.web.BeginRegistration(o, webauthn.WithExclusions(webauthn.Credentials(o.WebAuthnCredentials()).CredentialDescriptors()))
+	if err != nil {
+		return nil, err
+	}
+	return ps.begin(w, r, enrolPurpose(user.ID, sid), options.Response, session)
+}
+
+// Enrol enrols the passkey that answered a challenge. It returns the recovery codes, if these
+// are the person's first.
+func (ps *Passkeys) Enrol(r *http.Request, user *people.User, sid, sealed, answer, name string) (recovery []string, err error) {
+	session, err := ps.open(r, enrolPurpose(user.ID, sid), sealed)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := protocol.ParseCredentialCreationResponseBytes([]byte(answer))
+	if err != nil {
+		return nil, refusePasskey(err)
+	}
+	credential, err := ps.web.CreateCredential(owner{user, &Enrolment{Handle: session.UserID}}, session, parsed)
+	if err != nil {
+		return nil, refusePasskey(err)
+	}
+	credential.Attestation = webauthn.CredentialAttestation{}
+	if err := ps.spend(r.Context(), session); err != nil {
+		return nil, err
+	}
+	if err := ps.keepHandle(r.Context(), session.UserID, user.ID); err != nil {
+		return nil, err
+	}
+	passkey := Passkey{Credential: *credential, Name: passkeyName(name), Added: time.Now().UTC()}
+	err = ps.enrolments.change(r.Context(), user.ID, func(e *Enrolment) error {
+		if err := e.addPasskey(session.UserID, passkey); err != nil {
+			return err
+		}
+		recovery = e.firstRecovery(user.ID)
+		return nil
+	})
+	return recovery, err
+}
+
+// addPasskey adds a passkey. Another tab may have enrolled the person's first, with another
+// handle, meanwhile.
+func (e *Enrolment) addPasskey(handle []byte, p Passkey) error {
+	switch {
+	case len(e.Handle) > 0 && !bytes.Equal(e.Handle, handle):
+		return ErrEnrolled
+	case len(e.Passkeys) >= maxPasskeys:
+		return ErrTooMany
+	case e.find(p.Credential.ID) >= 0:
+		return ErrEnrolled
+	}
+	e.Handle = handle
+	e.Passkeys = append(e.Passkeys, p)
+	return nil
+}
+
+// keepHandle stores whose a handle is. One without a passkey means nothing.
+func (ps *Passkeys) keepHandle(ctx context.Context, handle []byte, user string) error {
+	err := ps.enrolments.Durable.Add(ctx, handleKey(handle), []byte(user), lifetime)
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// passkeyName is a typed name without control characters, and not too long.
+func passkeyName(typed string) string {
+	name := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(typed, "")), " "))
+	if len(name) > maxName {
+		name = name[:maxName]
+	}
+	if len(name) == 0 {
+		return "Passkey"
+	}
+	return string(name)
+}
+
+// Rename gives a passkey, by the id of its credential, another name.
+func (ps *Passkeys) Rename(ctx context.Context, user string, id []byte, name string) error {
+	return ps.enrolments.change(ctx, user, func(e *Enrolment) error {
+		i := e.find(id)
+		if i < 0 {
+			return ErrUnknown
+		}
+		e.Passkeys[i].Name = passkeyName(name)
+		return nil
+	})
+}
+
+// Remove removes a passkey, by the id of its credential.
+func (ps *Passkeys) Remove(ctx context.Context, user *people.User, id []byte) error {
+	return ps.enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+		i := e.find(id)
+		if i < 0 {
+			return ErrUnknown
+		}
+		e.Passkeys = append(e.Passkeys[:i], e.Passkeys[i+1:]...)
+		e.dropRecovery(user)
+		return nil
+	})
+}

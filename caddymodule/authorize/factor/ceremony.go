@@ -1,0 +1,62 @@
+package factor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// ceremonyLifetime is how long a challenge can be answered.
+const ceremonyLifetime = 10 * time.Minute
+
+// Ceremony is a challenge that a page hands to the browser. The browser keeps it, sealed, so
+// that one that is never answered takes no memory here.
+type Ceremony struct {
+	Options string // for navigator.credentials, in JSON
+	Sealed  string // comes back with the answer
+}
+
+// begin seals a challenge for this browser and one purpose.
+func (ps *Passkeys) begin(w http.ResponseWriter, r *http.Request, purpose string, options any, session *webauthn.SessionData) (*Ceremony, error) {
+	text, err := json.Marshal(session)
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := ps.sealer.Seal(w, r, "passkey "+purpose, string(text))
+	if err != nil {
+		return nil, err
+	}
+	shown, err := json.Marshal(options)
+	return &Ceremony{Options: string(shown), Sealed: sealed}, err
+}
+
+// open opens what begin sealed.
+func (ps *Passkeys) open(r *http.Request, purpose, sealed string) (session webauthn.SessionData, err error) {
+	text, err := ps.sealer.Unseal(r, "passkey "+purpose, sealed, ceremonyLifetime)
+	if errors.Is(err, keyring.ErrUnsealed) {
+		return session, refusePasskey(err)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &session)
+	}
+	return session, err
+}
+
+var errReplayed = errors.New("the challenge was answered before")
+
+// spend uses a challenge up. Call it when the answer is known to be right: wrong ones, which
+// need no key, must not fill the store.
+func (ps *Passkeys) spend(ctx context.Context, session webauthn.SessionData) error {
+	err := ps.challenges.Add(ctx, store.Key("passkey-challenge", session.Challenge), nil, ceremonyLifetime+time.Minute)
+	if errors.Is(err, store.ErrExists) {
+		return refusePasskey(errReplayed)
+	}
+	return err
+}

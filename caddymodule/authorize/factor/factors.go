@@ -1,0 +1,83 @@
+package factor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+// Factors knows and checks the factors of local users.
+type Factors struct {
+	Directory  *people.Directory // whose factors they are
+	Enrolments *Enrolments       // what they enrolled
+	OTP        *people.OTP       // checks codes of authenticator apps
+	Passkeys   *Passkeys         // nil if the issuer's host cannot have any
+	Logger     *slog.Logger      // gets failures to release a code
+}
+
+// Held are the factors that a person has beside their password.
+type Held struct {
+	Enrolment
+	Configured bool // an authenticator app that the configuration says
+}
+
+// Any reports whether the person has any.
+func (h *Held) Any() bool { return h.Configured || h.any() }
+
+// HasApp reports whether the person has an authenticator app.
+func (h *Held) HasApp() bool { return h.Configured || h.App != nil }
+
+// Local reports whether a person can have factors here.
+func (fs *Factors) Local(user *people.User) bool { return fs.Directory.Users[user.ID] != nil }
+
+// Of returns the factors of a person: none if they are not a local user.
+func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
+	if !fs.Local(user) {
+		return new(Held), nil
+	}
+	e, err := fs.Enrolments.Load(ctx, user.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &Held{*e, user.TOTPSecret != ""}, nil
+}
+
+// UseCode accepts a code of the person's authenticator app, or a recovery code, once. The
+// error for any other is [people.ErrWrongCode]. It returns how to release the code, if its
+// sign-in fails through our fault.
+func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
+	if recovery := recoveryCode(code); recovery != "" {
+		return fs.useRecoveryCode(ctx, user, recovery)
+	}
+	held, err := fs.Of(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	with := *user
+	switch {
+	case held.Configured:
+	case held.App != nil:
+		with.TOTPSecret = held.App.Secret
+	default:
+		return nil, people.ErrWrongCode
+	}
+	used, err := fs.OTP.UseCode(ctx, &with, code)
+	return func(ctx context.Context) { fs.OTP.ReleaseCode(ctx, user, used) }, err
+}
+
+func (fs *Factors) useRecoveryCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
+	used, err := fs.useRecovery(ctx, user.ID, code)
+	if err == nil && !used {
+		err = people.ErrWrongCode
+	}
+	return func(ctx context.Context) {
+		if err := fs.releaseRecovery(context.WithoutCancel(ctx), user.ID, code); err != nil {
+			fs.Logger.ErrorContext(ctx, "the recovery code of a sign-in that failed stays used", "user", user.ID, "error", err)
+		}
+	}, err
+}
+
+// errUnchanged leaves an enrolment as it is.
+var errUnchanged = errors.New("nothing to change")

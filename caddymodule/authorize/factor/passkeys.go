@@ -1,0 +1,96 @@
+package factor
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// maxPasskeys is how many passkeys a person can have.
+const maxPasskeys = 20
+
+// Passkey is a passkey of a person.
+type Passkey struct {
+	Credential webauthn.Credential `json:"credential"` // without its attestation, which nobody asked for
+	Name       string              `json:"name"`       // as the person calls it
+	Added      time.Time           `json:"added"`      // when it was enrolled
+	Used       time.Time           `json:"used"`       // when it was last used; zero if never
+}
+
+// Passkeys enrols and checks passkeys.
+type Passkeys struct {
+	web        *webauthn.WebAuthn
+	enrolments *Enrolments
+	directory  *people.Directory
+	sealer     *browser.Sealer
+	challenges store.Store // those that were answered
+}
+
+// ErrPasskey refuses a passkey.
+var ErrPasskey = errors.New("the passkey was not accepted")
+
+// refusePasskey returns an [ErrPasskey] that says why in the log alone.
+func refusePasskey(cause error) error {
+	return &oauth2.Error{
+		Code: "access_denied", Description: ErrPasskey.Error(), Status: http.StatusForbidden, Err: errors.Join(ErrPasskey, cause),
+	}
+}
+
+// NewPasskeys returns the passkeys of an issuer: its host is the relying party, and its
+// address the origin. It returns nil if the host is an IP address, which can have none.
+func NewPasskeys(issuer string, enrolments *Enrolments, directory *people.Directory, sealer *browser.Sealer, challenges store.Store) *Passkeys {
+	u, err := url.Parse(issuer)
+	if err != nil {
+		return nil
+	}
+	web, err := webauthn.New(&webauthn.Config{
+		RPID: u.Hostname(), RPDisplayName: u.Hostname(), RPOrigins: []string{issuer},
+		AttestationPreference: protocol.PreferNoAttestation,
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey: protocol.ResidentKeyRequirementPreferred, UserVerification: protocol.VerificationPreferred,
+		},
+	})
+	if err != nil {
+		return nil
+	}
+	return &Passkeys{web: web, enrolments: enrolments, directory: directory, sealer: sealer, challenges: challenges}
+}
+
+// owner is a person as the ceremonies see them.
+type owner struct {
+	user      *people.User
+	enrolment *Enrolment
+}
+
+// WebAuthnID is the user handle.
+func (o owner) WebAuthnID() []byte { return o.enrolment.Handle }
+
+// WebAuthnName is the name to sign in with.
+func (o owner) WebAuthnName() string { return o.user.ID }
+
+// WebAuthnDisplayName is what the authenticator shows.
+func (o owner) WebAuthnDisplayName() string { return o.user.Label().Name }
+
+// WebAuthnCredentials are the person's passkeys.
+func (o owner) WebAuthnCredentials() []webauthn.Credential {
+	credentials := make([]webauthn.Credential, len(o.enrolment.Passkeys))
+	for i, p := range o.enrolment.Passkeys {
+		credentials[i] = p.Credential
+	}
+	return credentials
+}
+
+// find returns the index of a passkey by the id of its credential, or -1.
+func (e *Enrolment) find(id []byte) int {
+	return slices.IndexFunc(e.Passkeys, func(p Passkey) bool { return string(p.Credential.ID) == string(id) })
+}
