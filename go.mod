@@ -25,6 +25,7 @@ require (
 	golang.org/x/sync v0.23.0
 	golang.org/x/sys v0.48.0
 	golang.org/x/text v0.42.0
+	rsc.io/qr v0.2.0
 )
 
 require (

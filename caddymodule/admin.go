@@ -21,6 +21,7 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
+//	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
 //	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
 type adminAPI struct {
 	// running returns the configuration in force: while a new one starts, not the one this router belongs to.
@@ -39,6 +40,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.server(listSessions), http.MethodDelete: a.server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.server(endSession)}},
 		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.server(endGrants)}},
+		{Pattern: adminFactors, Handler: adminMethods{http.MethodDelete: a.server(resetFactors)}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }

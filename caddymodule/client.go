@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // Client is an application that may ask for tokens (RFC 6749 §2).
@@ -85,6 +86,11 @@ type Client struct {
 	// Whether people are asked for consent: `required` asks each person once for each set of scopes, `skip` never.
 	// Default: only if the request says `prompt=consent`.
 	Consent string `json:"consent,omitempty"`
+
+	// How people must have signed in: `sfa` with one factor, `mfa` with two, `phr` with a passkey. Who signed in with less
+	// is asked for a second factor; who has none is refused. Default: `sfa`.
+	ACR string `json:"acr,omitempty"`
+
 	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is faster. Default: `RS256`.
 	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
@@ -116,7 +122,7 @@ func (c *Client) withSecret(secret string) client.Client {
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
-		Consent: c.Consent, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
+		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
 		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
 	}
 }
@@ -156,6 +162,7 @@ func checkAddress(option string) func(uri string) error {
 //		pkce required|optional
 //		par required
 //		consent required|skip
+//		acr sfa|mfa|phr
 //		idp <name|local...>
 //		post_logout_redirect_uri <uri...>
 //		backchannel_logout_uri <uri>
@@ -188,6 +195,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"pkce":            word(&c.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
 		"par":             only("required", &c.RequirePushed),
 		"consent":         word(&c.Consent, oneOf(client.ConsentRequired, client.ConsentSkip)),
+		"acr":             word(&c.ACR, oneOf(oauth2.ACRValues...)),
 		"idp":             c.parseProviders,
 		"introspect":      only("all", &c.IntrospectAll),
 		"jwks":            c.parseJWKS,

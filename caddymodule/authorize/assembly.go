@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/account"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -29,6 +31,7 @@ type assembly struct {
 	responder     *endpoint.Responder
 	limiter       *lockout.Limiter
 	accounts      *people.Accounts
+	factors       *factor.Factors
 	clients       *client.Registry
 	authenticator *client.Authenticator
 	revocations   *revocation.Revocations
@@ -47,6 +50,7 @@ func newAssembly(c *Config) (*assembly, error) {
 	if err := a.addPeople(c); err != nil {
 		return nil, err
 	}
+	a.addFactors(c)
 	if err := a.addClients(c); err != nil {
 		return nil, err
 	}
@@ -77,6 +81,14 @@ func (a *assembly) addPeople(c *Config) (err error) {
 		return err
 	}
 	return a.accounts.CheckLinks()
+}
+
+func (a *assembly) addFactors(c *Config) {
+	enrolments := &factor.Enrolments{Durable: c.Durable, Keys: c.Keys}
+	a.factors = &factor.Factors{
+		Directory: a.accounts.Directory, Enrolments: enrolments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
+		Passkeys: factor.NewPasskeys(c.Issuer, enrolments, a.accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
+	}
 }
 
 // addClients registers the clients. None may be named like a user: their tokens would have
@@ -134,6 +146,10 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 		routes[endpoint.Logo] = a.responder.Handler(logo.ServeHTTP, http.MethodGet, http.MethodHead)
 	}
 	a.addFlow(c, routes)
+	routes[endpoint.Account] = account.New(account.Config{
+		Responder: a.responder, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
+		Apps: a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
+	})
 	return routes, a.addDocuments(c, routes)
 }
 
@@ -141,7 +157,7 @@ func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 	maps.Copy(routes, flow.Endpoints(flow.Config{
 		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer,
 		Pages: a.site, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.limiter, Authenticator: a.authenticator,
-		Accounts: a.accounts, Consents: a.consents, Sessions: a.sessions, Tokens: a.tokens,
+		Accounts: a.accounts, Factors: a.factors, Consents: a.consents, Sessions: a.sessions, Tokens: a.tokens,
 		Launches: &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 	}))
 	backchannel := &session.BackchannelLogout{Responder: a.responder, Store: c.Store, Sessions: a.sessions}

@@ -9,9 +9,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// accountPath is where people see which clients have access.
-const accountPath = "/oauth2/account"
-
 // capabilities are those of SMART App Launch 2.2, Conformance, each with what it takes. What
 // a client would be registered for is there even if none is registered yet.
 var capabilities = []struct {

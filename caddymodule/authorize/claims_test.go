@@ -96,7 +96,7 @@ func TestClaimsParameter(t *testing.T) {
 				"userinfo": {servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)), tt.userinfo},
 				"ID token": {b.Claims(answer.IDToken), tt.idToken},
 			} {
-				for _, always := range []string{"sub", "iss", "aud", "iat", "exp", "auth_time", "at_hash", "sid", "amr"} {
+				for _, always := range []string{"sub", "iss", "aud", "iat", "exp", "auth_time", "at_hash", "sid", "amr", "acr"} {
 					delete(check.got, always)
 				}
 				for _, name := range check.want {

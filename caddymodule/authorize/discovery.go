@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -43,6 +44,7 @@ type metadata struct {
 	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`
 	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	ACRValues             []string `json:"acr_values_supported"`
 	Claims                []string `json:"claims_supported"`
 	UILocales             []string `json:"ui_locales_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
@@ -116,9 +118,10 @@ func (d *discovery) metadata() metadata {
 		IssuerInAnswers:       !d.omitIssuer,
 		BackchannelLogout:     true,
 		BackchannelSession:    true,
-		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"},
+		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr"},
 		UILocales:             page.Languages(),
 		ClaimsParameter:       true,
+		ACRValues:             oauth2.ACRValues,
 	}
 	if d.clients.Registrar != nil {
 		m.RegistrationEndpoint = d.Issuer + endpoint.Register
@@ -168,8 +171,8 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: d.capabilityNames(),
 	}
-	if d.serves(accountPath) {
-		c.ManagementEndpoint = m.Issuer + accountPath
+	if d.serves(endpoint.Account) {
+		c.ManagementEndpoint = m.Issuer + endpoint.Account
 	}
 	if d.brands != nil {
 		c.UserAccessBrandBundle, c.UserAccessBrandIdentifier = d.fhirBase+brands.Path, d.brands.Primary()

@@ -10,6 +10,8 @@
 //	token        codes, access, refresh and ID tokens: issue, verify and revoke them
 //	session      people who are signed in; who is notified when that ends
 //	consent      what people allow clients
+//	account      a page of one's own
+//	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void
 //	brands       the organization that apps show to people
@@ -30,6 +32,7 @@
 //	GET  /oauth2/callback/{idp}                     flow/federation.go  and back
 //	GET, POST /oauth2/select_account                flow/selectaccount.go
 //	GET, POST /oauth2/consent                       flow/consent.go
+//	GET, POST /oauth2/account                       account/endpoint.go
 //	GET, POST /oauth2/logout                        flow/logout.go
 //	GET  /oauth2/logo                               page/logo.go        where there is one
 //	POST /oauth2/token                              token/endpoint.go

@@ -101,7 +101,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		}, ok, ""},
 		{"token: a code of somebody who came by a provider", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			return posting("/oauth2/token", servertest.CodeForm(b.Federate(servertest.OfflineAccess(nil)).Query().Get("code"), nil))
-		}, ok, "session sessions session-client account kept-account"},
+		}, ok, "session sessions session-client apps account kept-account"},
 		{"token: a code, by an assertion", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
 			return posting("/oauth2/token", asserted(t, servertest.CodeForm(code, nil)))
@@ -123,19 +123,19 @@ func TestFailureChangesNothing(t *testing.T) {
 		{"authorize: code", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			return authorizing(servertest.Request(nil))
-		}, toApp, "session-client"},
+		}, toApp, "session-client apps"},
 		{"authorize: code, without openid", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			return authorizing(servertest.Request(url.Values{"scope": {"demo.read"}}))
-		}, toApp, "session-client"},
+		}, toApp, "session-client apps"},
 		{"authorize: token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			return authorizing(servertest.Request(url.Values{"response_type": {"token"}}))
-		}, leadsTo("access_token="), "session-client"},
+		}, leadsTo("access_token="), "session-client apps"},
 		{"authorize: id_token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			return authorizing(servertest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}}))
-		}, leadsTo("id_token="), "session-client"},
+		}, leadsTo("id_token="), "session-client apps"},
 		{"authorize: to the sign-in page", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
 			return authorizing(servertest.Request(nil))
 		}, leadsTo("/oauth2/login?request="), ""},
@@ -147,68 +147,68 @@ func TestFailureChangesNothing(t *testing.T) {
 			b.Answer(servertest.Request(nil))
 			_, answer := b.Push(servertest.Request(nil))
 			return authorizing(pushed(answer.RequestURI))
-		}, toApp, "session-client"},
+		}, toApp, "session-client apps"},
 		{"authorize: pushed by a confidential client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			_, answer := b.Push(known(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
-		}, leadsTo("code="), "session-client"},
+		}, leadsTo("code="), "session-client apps"},
 		{"authorize: pushed, to the sign-in page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			_, answer := b.Push(known(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
-		}, leadsTo("/oauth2/login?request="), "session-client"},
+		}, leadsTo("/oauth2/login?request="), "session-client apps"},
 		{"authorize: pushed, to the account page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			_, answer := b.Push(known(selectAccount))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
-		}, leadsTo("/oauth2/select_account?request="), "session-client"},
+		}, leadsTo("/oauth2/select_account?request="), "session-client apps"},
 
 		{"login: a password", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 			return posting("/oauth2/login", typed(sealed, "alice", "right"))
-		}, toApp, "session sessions session-client"},
+		}, toApp, "session sessions session-client apps"},
 		{"login: a password again", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
 			return posting("/oauth2/login", typed(sealed, "alice", "right"))
-		}, toApp, "session sessions session-client"},
+		}, toApp, "session sessions session-client apps"},
 		{"login: another person's password", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
 			return posting("/oauth2/login", typed(sealed, "bob", "other"))
-		}, toApp, "session sessions session-client cutoff ended-sessions"},
+		}, toApp, "session sessions session-client apps cutoff ended-sessions"},
 		{"login: the first of two factors", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 			return posting("/oauth2/login", typed(sealed, "carol", "third"))
-		}, leadsTo("/oauth2/login?factor="), "session sessions session-client"},
+		}, leadsTo("/oauth2/login?factor="), "session sessions session-client apps"},
 		{"login: the second factor", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
 			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
-		}, toApp, "session sessions session-client"},
+		}, toApp, "session sessions session-client apps"},
 		{"login: the second factor, after an earlier code", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third")), totpAt(totpSecret, time.Now().Add(-30*time.Second)))
 			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "carol", "third"))
 			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
-		}, toApp, "session sessions session-client"},
+		}, toApp, "session sessions session-client apps"},
 		{"login: away to a provider", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			return getting(servertest.Location(b.T, b.Authorize(servertest.Request(servertest.ByProvider("hospital")))).String())
-		}, leadsTo("state="), "session sessions session-client"},
+		}, leadsTo("state="), "session sessions session-client apps"},
 		{"callback", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 			return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
-		}, toApp, "session sessions session-client account kept-account"},
+		}, toApp, "session sessions session-client apps account kept-account"},
 		{"callback, to the consent page", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 			return getting("/oauth2/callback/hospital?" + atProvider(b, p, url.Values{"client_id": {"careful"}}).Encode())
-		}, leadsTo("/oauth2/consent?request="), "session sessions session-client account kept-account"},
+		}, leadsTo("/oauth2/consent?request="), "session sessions session-client apps account kept-account"},
 
 		{"consent", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))
 			return posting("/oauth2/consent", servertest.Decision(sealed, "allow"))
-		}, toApp, "consent session-client"},
+		}, toApp, "consent session-client apps"},
 		{"select account", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
 			return posting("/oauth2/select_account", servertest.Decision(sealed, "continue"))
-		}, toApp, "session-client"},
+		}, toApp, "session-client apps"},
 
 		{"pushed request of a public client", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
 			return posting("/oauth2/par", servertest.Request(nil))

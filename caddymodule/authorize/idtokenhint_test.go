@@ -140,7 +140,7 @@ func TestSignInPageHint(t *testing.T) {
 		}
 	}
 	b := servertest.NewBrowser(t, server)
-	if page, _ := b.OpenForm(b.Authorize(servertest.Request(url.Values{"login_hint": {`"><script>`}}))); strings.Contains(page, "<script") {
+	if page, _ := b.OpenForm(b.Authorize(servertest.Request(url.Values{"login_hint": {`"><script>x`}}))); strings.Contains(page, "<script>x") {
 		t.Error("login_hint is not escaped")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
@@ -21,6 +23,8 @@ type Server struct {
 	revoker      *token.Revoker
 	revocations  *revocation.Revocations
 	holders      *token.Holders
+	factors      *factor.Factors
+	trail        *audit.Recorder
 }
 
 // New returns the Server of a configuration, or an error if that is invalid. It does no I/O.
@@ -39,6 +43,7 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
+		factors: a.factors, trail: a.trail,
 	}, nil
 }
 
@@ -89,6 +94,20 @@ func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 // RevokeGrants is [token.Revoker.RevokeGrants].
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
 	return s.revoker.RevokeGrants(ctx, user, clientID)
+}
+
+// ResetFactors removes all second factors and passkeys that a user enrolled, for who has lost
+// them, and ends the user's sessions. It reports whether there were any, and how many sessions
+// ended.
+func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessions int, err error) {
+	had, err = s.factors.Enrolments.Reset(ctx, user)
+	if had || err != nil {
+		s.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: user, Reason: "the operator removed what was enrolled", Err: err})
+	}
+	if had && err == nil {
+		sessions, err = s.sessions.EndByUser(ctx, user)
+	}
+	return had, sessions, err
 }
 
 // Revoked reports whether an access token was revoked, by its jti: itself or its family.

@@ -38,6 +38,7 @@ var metadataKinds = map[string]string{
 	"response_modes_supported":                                 "list",
 	"grant_types_supported":                                    "list",
 	"subject_types_supported":                                  "list",
+	"acr_values_supported":                                     "list",
 	"claims_supported":                                         "list",
 	"ui_locales_supported":                                     "list",
 	"code_challenge_methods_supported":                         "list",

@@ -86,7 +86,7 @@ func (p *relyingParty) checkIDToken(q url.Values, tokens *tokenResponse) map[str
 // for: by name, or by a scope where there is no userinfo (§5.4).
 func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 	p.t.Helper()
-	allowed := []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"}
+	allowed := []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr", "acr"}
 	for scope := range strings.FieldsSeq(q.Get("scope")) {
 		if p.responseType == "id_token" || scope == "fhirUser" {
 			allowed = append(allowed, claimsByScope[scope]...)

@@ -22,6 +22,7 @@ const (
 	Registration  = "registration" // a client registered, changed or deleted itself
 	Access        = "access"       // a request to the FHIR API
 	Launch        = "launch"       // an EHR registered what it launches an app with
+	Factor        = "factor"       // a second factor was enrolled, changed or removed
 )
 
 // Event is one entry of the audit trail: who did what, by which client, from where, and with

@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
@@ -73,6 +74,10 @@ type Client struct {
 
 	RequirePushed bool   // refuse authorization requests that were not pushed (RFC 9126 §6)
 	Consent       string // [ConsentRequired], [ConsentSkip], or empty to ask only for prompt=consent
+
+	// ACR is the least class of sign-in that the client accepts ([oauth2.ACRValues]). Default:
+	// any.
+	ACR string
 
 	// PKCE is [PKCERequired] or [PKCEOptional]. Default: required of public clients, as
 	// nothing else binds a code to them (RFC 9700 §2.1.1).
@@ -163,7 +168,7 @@ func (c *Client) Complete() error {
 	if c.Secret != "" {
 		c.secretDigest, c.guessable = digestOf(c.Secret), IsGuessable(c.Secret)
 	}
-	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows} {
+	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows, c.checkACR} {
 		if err := check(); err != nil {
 			return fmt.Errorf("client %q: %w", c.ID, err)
 		}
@@ -202,6 +207,13 @@ func (c *Client) checkScopes() error {
 		if err := CheckScope(scope); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (c *Client) checkACR() error {
+	if c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR) {
+		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
 	}
 	return nil
 }

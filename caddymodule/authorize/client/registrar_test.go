@@ -19,7 +19,7 @@ func TestStoredClientMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"AssertionAlgorithm", "BackchannelLogoutURI", "Consent", "GrantTypes", "ID", "IDTokenAlgorithm", "IdentityProviders", "IntrospectAll",
+		"ACR", "AssertionAlgorithm", "BackchannelLogoutURI", "Consent", "GrantTypes", "ID", "IDTokenAlgorithm", "IdentityProviders", "IntrospectAll",
 		"JWKS", "JWKSURI", "Name", "Native", "PKCE", "PostLogoutRedirectURIs", "RedirectURIs", "RequirePushed", "ResponseTypes",
 		"ScopeClaimsInIDToken", "Scopes", "Secret", "Transport",
 	}

@@ -21,6 +21,7 @@ const (
 	Logo                = "/oauth2/logo"
 	Launch              = "/oauth2/launch"
 	SMARTStyle          = "/oauth2/style.json"
+	Account             = "/oauth2/account"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"
 )

@@ -27,11 +27,19 @@ type authorizer struct {
 	codes        *token.Codes
 	tokens       *token.Issuer
 	participants *session.Participants
+	stepUp       *stepUp
 }
 
 // authorize goes on with a person who has signed in: to a page for what the client is to be
 // launched with, if that has to be asked, and then to the consent.
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	if a.stepUp.needed(w, r, req, signedIn) {
+		return
+	}
+	if req.account {
+		a.showAccount(w, r, req)
+		return
+	}
 	person := signedIn.User.Person()
 	page := req.missing(person)
 	switch {
@@ -80,6 +88,9 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 	}
 	if err == nil {
 		err = a.participants.Add(r.Context(), g.Session, g.ClientID, g.Has("openid"))
+	}
+	if err == nil {
+		err = a.grants.Note(r.Context(), g)
 	}
 	if err == nil {
 		err = a.launches.Use(r.Context(), req.launch.handle)

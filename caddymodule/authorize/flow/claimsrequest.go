@@ -29,6 +29,8 @@ func (c *claimRequest) wanted() []any {
 	return c.Values
 }
 
+func (c *claimRequest) isEssential() bool { return c != nil && c.Essential }
+
 var errBadClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
 
 // checkClaims reads the parameter claims (OpenID Connect Core §5.5).
@@ -65,9 +67,10 @@ func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, nam
 			if err := req.restrictTo(wanted); err != nil {
 				return err
 			}
-		case name == "acr" && wanted != nil && claim.Essential:
-			// Ours have no acr (§5.5.1.1).
-			return &oauth2.Error{Code: "unmet_authentication_requirements", Description: "no acr is known here"}
+		case name == "acr":
+			if err := req.readACR(claim); err != nil {
+				return err
+			}
 		case mayClaim(req.client, name):
 			*names = append(*names, name)
 		}

@@ -87,7 +87,7 @@ func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *author
 		data.To = cmp.Or(to.Host, to.Scheme)
 	}
 	for _, item := range req.items() {
-		if text := describe(item, signedIn.User); isFixed(item) {
+		if text := Describe(item, signedIn.User); isFixed(item) {
 			data.Fixed = append(data.Fixed, text)
 		} else {
 			data.Optional = append(data.Optional, page.ConsentItem{Name: itemField + item, Text: text})

@@ -78,8 +78,8 @@ var permissionWords = []struct {
 	{smart.Update, page.T("change")}, {smart.Delete, page.T("delete")},
 }
 
-// describe describes an item of a consent in plain words, to begin with a capital letter.
-func describe(item string, user *people.User) *page.Text {
+// Describe describes an item of a consent in plain words, to begin with a capital letter.
+func Describe(item string, user *people.User) *page.Text {
 	if claim, ok := strings.CutPrefix(item, claimItem); ok {
 		return cmp.Or(claimWords[claim], page.T("your %s", strings.ReplaceAll(claim, "_", " ")))
 	}

@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 		{"demo.read", patient, "the permission “demo.read”"},
 	}
 	for _, tt := range tests {
-		if got := describe(tt.item, tt.user).String(); got != tt.want {
+		if got := Describe(tt.item, tt.user).String(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.item, got, tt.want)
 		}
 	}

@@ -27,8 +27,9 @@ type federation struct {
 	*step
 	accounts     *people.Accounts
 	secondFactor *secondFactorStep
-	usedStates   *store.Memory // of authentication responses
-	identities   *identities   // whose sign-in failed here after the exchange
+	signInPage   *signInEndpoint // shows other ways, if a provider cannot be reached
+	usedStates   *store.Memory   // of authentication responses
+	identities   *identities     // whose sign-in failed here after the exchange
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
@@ -75,7 +76,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 // the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest, err error) {
 	f.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: clientError(p, err)})
-	f.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, page.SignIn{
+	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
 		Request: r.URL.Query().Get("request"), Username: f.requests.username(req), Problem: page.SignInProblem{Down: p.Name},
 	})
 }
@@ -96,7 +97,7 @@ func (f *federation) callback(p *people.Provider) http.HandlerFunc {
 			f.responses.showError(w, r, err)
 			return
 		}
-		req, err := f.requests.check(r.Context(), response.pending.Query)
+		req, err := f.requests.reopen(r.Context(), response.pending.Query)
 		if req != nil {
 			req.onUse = func(context.Context) error {
 				response.done = true

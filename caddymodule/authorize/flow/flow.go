@@ -7,6 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -28,6 +29,7 @@ type Config struct {
 	Limiter        *lockout.Limiter      // counts wrong passwords and codes
 	Authenticator  *client.Authenticator // knows the clients
 	Accounts       *people.Accounts      // who may sign in
+	Factors        *factor.Factors       // what else people prove themselves by
 	Consents       *consent.Consents     // what people allow clients
 	Sessions       *session.Sessions     // who is signed in
 	Tokens         *token.Tokens         // issues codes and tokens
@@ -42,9 +44,10 @@ func Endpoints(c Config) map[string]http.Handler {
 		step: step, accounts: c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer, participants: c.Sessions.Participants,
 	}
+	pending := &pendingFactors{step: step, store: c.Store}
+	authorizer.stepUp = &stepUp{step: step, pending: pending, factors: c.Factors, sessions: c.Sessions}
 	secondFactor := &secondFactorStep{
-		step: step, store: c.Store, sessions: c.Sessions, limiter: c.Limiter,
-		factors: &people.OTP{Durable: c.Durable, Logger: c.Logger}, authorizer: authorizer,
+		step: step, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, authorizer: authorizer,
 	}
 	signIn := &signInEndpoint{step: step, accounts: c.Accounts, limiter: c.Limiter, secondFactor: secondFactor}
 	pushed := &pushedRequests{keys: c.Keys, store: c.Store, count: store.NewMemory(maxPushed, 0)}
@@ -54,7 +57,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	push := &pushEndpoint{Responder: c.Responder, authenticator: c.Authenticator, requests: step.requests, pushed: pushed}
 	launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches}
 	federation := &federation{
-		step: step, accounts: c.Accounts, secondFactor: secondFactor, usedStates: store.NewMemory(0, 0), identities: newIdentities(),
+		step: step, accounts: c.Accounts, secondFactor: secondFactor, signInPage: signIn, usedStates: store.NewMemory(0, 0), identities: newIdentities(),
 	}
 	signedIn := &signedInPages{
 		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, signIn: signIn, authorizer: authorizer, logger: c.Logger,
@@ -72,7 +75,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	endpoints := map[string]http.Handler{
 		endpoint.Authorize:           c.Handler(authorization.serve, authorize...),
 		endpoint.PushedAuthorization: c.Handler(push.serve, http.MethodPost),
-		endpoint.Login:               c.Handler(signIn.serve, form...),
+		endpoint.Login:               c.Handler(authorization.serveLogin, form...),
 		endpoint.Logout:              c.Handler(logout.serve, form...),
 		endpoint.SelectAccount:       c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
 		endpoint.SelectPatient:       c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),

@@ -25,7 +25,7 @@ func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 		data.ByEmail = data.ByEmail || len(p.Domains) > 0
 	}
 	ps.show(w, r, req, page.View{
-		Template: "signin", Status: status, Data: data,
+		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data,
 		Back: &page.Back{Path: endpoint.Login, Field: page.Field{Name: "request", Value: data.Request}},
 	})
 }
@@ -33,7 +33,7 @@ func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, data page.SecondFactor) {
 	data.Client = req.client.Title()
 	ps.show(w, r, req, page.View{
-		Template: "secondfactor", Status: status, Data: data,
+		Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data,
 		Back: &page.Back{Path: endpoint.Login, Field: page.Field{Name: "factor", Value: data.Factor}},
 	})
 }
@@ -43,8 +43,19 @@ func back(path string, p oauth2.Parameters) *page.Back {
 	return &page.Back{Path: path, Field: page.Field{Name: "request", Value: p.Get("request")}}
 }
 
+// passkeyScript is the script of a page with a challenge.
+func passkeyScript(challenge *page.Passkey) string {
+	if challenge == nil {
+		return ""
+	}
+	return "passkey"
+}
+
 // show shows a page for a request. Its forms may lead on to the client or to a provider.
 func (ps *pages) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, v page.View) {
+	if req.account { // there is no app to go back to
+		v.Back = nil
+	}
 	if v.Back != nil {
 		v.Back.Client = req.client.Title()
 	}

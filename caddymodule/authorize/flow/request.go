@@ -29,9 +29,13 @@ type authorizationRequest struct {
 
 	userinfoClaims, idTokenClaims []string // claims requested by name
 
-	launch launchContext // what the client is launched with
+	launch       launchContext // what the client is launched with
+	essentialACR string        // that must be met; "" for any
 
 	query string // as received, to be checked again after signing in
+
+	account     bool // of the account page, and no client's (accountrequest.go)
+	askedFactor bool // the person has just signed in, with all factors that they were asked for
 
 	// onUse uses up what may be used only once, such as a request_uri. It runs when the
 	// response is ready, so that earlier failures can be tried again. May be nil.

@@ -95,6 +95,9 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	case errors.Is(err, errRequestURIUsed):
 		rs.showError(w, r, err)
 		return
+	case req.account:
+		rs.showAccountError(w, r, err)
+		return
 	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.markUsed(r.Context()) // refused in any case
 	}
@@ -123,6 +126,20 @@ func (rs *responses) showError(w http.ResponseWriter, r *http.Request, err error
 		message = page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
 	}
 	rs.pages.ShowMessage(w, r, e.HTTPStatus(), message)
+}
+
+// showAccountError shows an error of a sign-in for the account page: there is no app that made
+// a mistake.
+func (rs *responses) showAccountError(w http.ResponseWriter, r *http.Request, err error) {
+	e := oauth2.AsError(err)
+	if e.Personal || e.Code == "server_error" {
+		rs.showError(w, r, err)
+		return
+	}
+	rs.trail.RecordRefusal(r, audit.Event{Kind: audit.SignIn, Err: err})
+	rs.pages.ShowMessage(w, r, e.HTTPStatus(), page.Message{
+		Title: page.T("You are not signed in"), Text: page.T("That did not work. Try again, or ask the people who run this site."),
+	})
 }
 
 // kindOf is the kind of audit event of an endpoint.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
@@ -29,21 +30,52 @@ var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was begun in
 // pendingSecondFactor is a sign-in after its first factor. It is no session, and no other
 // endpoint knows it.
 type pendingSecondFactor struct {
-	Session session.Session `json:"session"` // to be started
-	Query   string          `json:"query"`   // of the authorization request
-	Browser string          `json:"browser"`
+	Session     session.Session `json:"session"`       // to be started
+	SID         string          `json:"sid,omitempty"` // of the session that it is to become, if there is one already
+	PasskeyOnly bool            `json:"passkey_only"`  // a code will not do
+	Query       string          `json:"query"`         // of the authorization request
+	Browser     string          `json:"browser"`
 
+	id   string
 	user *people.User
 	req  *authorizationRequest
+}
+
+// pendingFactors stores pending second factors.
+type pendingFactors struct {
+	*step
+	store store.Store
+}
+
+// redirect sends the browser to the page for the second factor.
+func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *authorizationRequest, pending pendingSecondFactor) {
+	id, err := ps.add(r.Context(), pending)
+	if err == nil {
+		err = req.markUsed(r.Context())
+	}
+	if err != nil {
+		ps.responses.redirectError(w, r, req, err)
+		return
+	}
+	redirect(w, http.StatusSeeOther, endpoint.Login+"?factor="+url.QueryEscape(id))
+}
+
+func (ps *pendingFactors) add(ctx context.Context, pending pendingSecondFactor) (id string, err error) {
+	value, err := json.Marshal(pending)
+	if err != nil {
+		return "", err
+	}
+	id = oauth2.RandomToken()
+	return id, ps.store.Add(ctx, store.Key("factor", id), value, secondFactorLifetime)
 }
 
 // secondFactorStep asks for the second factor of those who have one, and starts sessions.
 type secondFactorStep struct {
 	*step
-	store      store.Store // of pending second factors
+	pending    *pendingFactors
 	sessions   *session.Sessions
 	limiter    *lockout.Limiter
-	factors    *people.OTP
+	factors    *factor.Factors
 	authorizer *authorizer
 }
 
@@ -51,7 +83,12 @@ type secondFactorStep struct {
 // there is none. With prompt=none there is no page to ask on (OpenID Connect Core §3.1.2.1).
 func (f *secondFactorStep) begin(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *people.User, session session.Session) {
 	audit.NoteAuthenticated(r.Context())
-	if user.TOTPSecret == "" {
+	held, err := f.factors.Of(r.Context(), user)
+	if err != nil {
+		f.responses.redirectError(w, r, req, err)
+		return
+	}
+	if !held.Any() {
 		f.startSession(w, r, req, user, session)
 		return
 	}
@@ -62,15 +99,7 @@ func (f *secondFactorStep) begin(w http.ResponseWriter, r *http.Request, req *au
 		return
 	}
 	session.User, session.Credential = user.ID, user.Credential()
-	id, err := f.storePending(r.Context(), pendingSecondFactor{Session: session, Query: ascii(req.query), Browser: browser.ID(w, r)})
-	if err == nil {
-		err = req.markUsed(r.Context())
-	}
-	if err != nil {
-		f.responses.redirectError(w, r, req, err)
-		return
-	}
-	redirect(w, http.StatusSeeOther, endpoint.Login+"?factor="+url.QueryEscape(id))
+	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: ascii(req.query), Browser: browser.ID(w, r)})
 }
 
 func (f *secondFactorStep) startSession(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *people.User, session session.Session) {
@@ -80,21 +109,13 @@ func (f *secondFactorStep) startSession(w http.ResponseWriter, r *http.Request, 
 		f.responses.redirectError(w, r, req, err)
 		return
 	}
+	req.askedFactor = true
 	f.authorizer.authorize(w, r, req, signedIn)
-}
-
-func (f *secondFactorStep) storePending(ctx context.Context, pending pendingSecondFactor) (id string, err error) {
-	value, err := json.Marshal(pending)
-	if err != nil {
-		return "", err
-	}
-	id = oauth2.RandomToken()
-	return id, f.store.Add(ctx, store.Key("factor", id), value, secondFactorLifetime)
 }
 
 // readPending reads a pending second factor, and checks what may have changed since.
 func (f *secondFactorStep) readPending(r *http.Request, id string) (*pendingSecondFactor, error) {
-	pending, err := store.GetJSON[pendingSecondFactor](r.Context(), f.store, store.Key("factor", id))
+	pending, err := store.GetJSON[pendingSecondFactor](r.Context(), f.pending.store, store.Key("factor", id))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("reading a sign-in: %w", err)
@@ -104,10 +125,15 @@ func (f *secondFactorStep) readPending(r *http.Request, id string) (*pendingSeco
 	if pending.user, err = f.sessions.User(r.Context(), &pending.Session); err != nil {
 		return nil, err
 	}
-	if !browser.Is(r, pending.Browser) || pending.user == nil {
+	still, err := f.stillSignedIn(r, pending)
+	if err != nil {
+		return nil, err
+	}
+	if !browser.Is(r, pending.Browser) || pending.user == nil || !still {
 		return nil, errCodeTooLate
 	}
-	pending.req, err = f.requests.check(r.Context(), pending.Query)
+	pending.id = id
+	pending.req, err = f.requests.reopen(r.Context(), pending.Query)
 	return pending, err
 }
 
@@ -118,59 +144,103 @@ func (f *secondFactorStep) serve(w http.ResponseWriter, r *http.Request, p oauth
 		f.responses.showError(w, r, err)
 	case f.responses.failed(w, r, pending.req, err):
 	case r.Method == http.MethodPost && p.Get("decision") == "deny":
-		f.deny(w, r, pending, p)
+		f.deny(w, r, pending)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
-		f.pages.showSecondFactor(w, r, http.StatusOK, pending.req, page.SecondFactor{Factor: p.Get("factor")})
+		f.show(w, r, http.StatusOK, pending, page.SecondFactor{})
 	}
 }
 
 // deny ends the sign-in.
-func (f *secondFactorStep) deny(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
-	if err := f.store.Delete(r.Context(), store.Key("factor", p.Get("factor"))); err != nil {
+func (f *secondFactorStep) deny(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor) {
+	if err := f.pending.store.Delete(r.Context(), store.Key("factor", pending.id)); err != nil {
 		f.responses.redirectError(w, r, pending.req, err)
 		return
 	}
 	f.responses.redirectError(w, r, pending.req, errDenied)
 }
 
-func (f *secondFactorStep) submit(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
-	req, user := pending.req, pending.user
-	counters, err := f.limiter.Counters(r, lockout.Code, user.ID, user.ID)
-	var used *people.UsedStep
+// show shows the page, with what the person can answer by.
+func (f *secondFactorStep) show(w http.ResponseWriter, r *http.Request, status int, pending *pendingSecondFactor, data page.SecondFactor) {
+	held, err := f.factors.Of(r.Context(), pending.user)
+	data.Factor, data.Code = pending.id, !pending.PasskeyOnly
+	if err == nil && len(held.Passkeys) > 0 && f.factors.Passkeys != nil {
+		var c *factor.Ceremony
+		c, err = f.factors.Passkeys.BeginSecondFactor(w, r, pending.user)
+		data.Passkey = passkeyPrompt(c)
+	}
+	if err != nil {
+		f.responses.redirectError(w, r, pending.req, err)
+		return
+	}
+	data.App, data.Recovery = held.HasApp(), len(held.Recovery) > 0
+	f.pages.showSecondFactor(w, r, status, pending.req, data)
+}
+
+// proof is a right second factor.
+type proof struct {
+	amr     []string                  // how it was proved (RFC 8176)
+	release func(ctx context.Context) // lets it be used again, if the sign-in fails through our fault
+}
+
+// prove checks the answer.
+func (f *secondFactorStep) prove(r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) (proof, error) {
+	switch {
+	case p.Get("assertion") != "" && f.factors.Passkeys != nil:
+		answered, err := f.factors.Passkeys.SecondFactor(r, pending.user, p.Get("passkey"), p.Get("assertion"))
+		return proof{amr: answered.AMR, release: func(context.Context) {}}, err
+	case pending.PasskeyOnly:
+		return proof{}, people.ErrWrongCode
+	}
+	counters, err := f.limiter.Counters(r, lockout.Code, pending.user.ID, pending.user.ID)
+	right := proof{amr: []string{"otp"}}
 	if err == nil {
 		err = f.limiter.Attempt(r.Context(), counters, people.ErrWrongCode, func() (err error) {
-			used, err = f.factors.UseCode(r.Context(), user, p.Get("code"))
+			right.release, err = f.factors.UseCode(r.Context(), pending.user, p.Get("code"))
 			return err
 		})
 	}
-	data := page.SecondFactor{Factor: p.Get("factor")}
-	event := audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: pending.Session.Provider, Err: err}
+	return right, err
+}
+
+func (f *secondFactorStep) submit(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
+	right, err := f.prove(r, pending, p)
+	event := audit.Event{Kind: audit.SignIn, ClientID: pending.req.client.ID, User: pending.user.ID, Provider: pending.Session.Provider, Err: err}
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, &wait):
 		f.trail.RecordLockout(r.Context(), event)
 		lockout.SetRetryAfter(w, wait.Wait)
-		data.Wait = wait.Wait
-		f.pages.showSecondFactor(w, r, http.StatusTooManyRequests, req, data)
+		f.show(w, r, http.StatusTooManyRequests, pending, page.SecondFactor{Wait: wait.Wait})
 	case errors.Is(err, people.ErrWrongCode):
 		f.trail.Record(r.Context(), event)
-		data.Wrong = true
-		f.pages.showSecondFactor(w, r, http.StatusForbidden, req, data)
+		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{Wrong: true})
+	case errors.Is(err, factor.ErrPasskey):
+		f.trail.Record(r.Context(), event)
+		f.show(w, r, http.StatusForbidden, pending, page.SecondFactor{WrongPasskey: true})
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case err != nil:
-		f.responses.redirectError(w, r, req, err)
+		f.responses.redirectError(w, r, pending.req, err)
 	default:
-		pending.Session.AMR = slices.Concat(pending.Session.AMR, []string{"otp", "mfa"})
-		done := false
-		req.onUse = func(ctx context.Context) error {
-			err := f.store.Delete(ctx, store.Key("factor", p.Get("factor")))
-			done = err == nil
-			return err
+		f.finish(w, r, pending, right)
+	}
+}
+
+// finish starts the session, or steps it up.
+func (f *secondFactorStep) finish(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, right proof) {
+	for _, method := range append(right.amr, "mfa") {
+		if !slices.Contains(pending.Session.AMR, method) {
+			pending.Session.AMR = append(pending.Session.AMR, method)
 		}
-		if f.startSession(w, r, req, user, pending.Session); !done {
-			f.factors.ReleaseCode(r.Context(), user, used)
-		}
+	}
+	done := false
+	pending.req.onUse = func(ctx context.Context) error {
+		err := f.pending.store.Delete(ctx, store.Key("factor", pending.id))
+		done = err == nil
+		return err
+	}
+	if f.startSession(w, r, pending.req, pending.user, pending.Session); !done {
+		right.release(r.Context())
 	}
 }

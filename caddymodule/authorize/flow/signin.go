@@ -63,10 +63,12 @@ func (e *signInEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	case e.responses.failed(w, r, req, err):
 	case r.Method == http.MethodPost && p.Get("decision") == "deny":
 		e.responses.redirectError(w, r, req, errDenied)
+	case r.Method == http.MethodPost && p.Get("assertion") != "":
+		e.submitPasskey(w, r, req, p)
 	case r.Method == http.MethodPost:
 		e.submit(w, r, req, p)
 	default:
-		e.pages.showSignIn(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.requests.username(req)})
+		e.show(w, r, http.StatusOK, req, page.SignIn{Request: p.Get("request"), Username: e.requests.username(req)})
 	}
 }
 
@@ -105,16 +107,16 @@ func (e *signInEndpoint) submit(w http.ResponseWriter, r *http.Request, req *aut
 		e.trail.Record(r.Context(), event)
 		lockout.SetRetryAfter(w, lockout.BusyWait)
 		data.Problem.Busy = lockout.BusyWait
-		e.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, data)
+		e.show(w, r, http.StatusServiceUnavailable, req, data)
 	case errors.As(err, &wait):
 		e.trail.RecordLockout(r.Context(), event)
 		lockout.SetRetryAfter(w, wait.Wait)
 		data.Problem.Wait = wait.Wait
-		e.pages.showSignIn(w, r, http.StatusTooManyRequests, req, data)
+		e.show(w, r, http.StatusTooManyRequests, req, data)
 	case errors.Is(err, people.ErrWrongPassword):
 		e.trail.Record(r.Context(), event)
 		data.Problem.Wrong = true
-		e.pages.showSignIn(w, r, http.StatusForbidden, req, data)
+		e.show(w, r, http.StatusForbidden, req, data)
 	case errors.Is(err, context.Canceled): // the browser has disconnected
 	case err != nil:
 		e.responses.redirectError(w, r, req, err)

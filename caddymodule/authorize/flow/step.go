@@ -49,5 +49,5 @@ func (s *step) pending(r *http.Request, sealed string) (*authorizationRequest, e
 	if err != nil {
 		return nil, err
 	}
-	return s.requests.check(r.Context(), query)
+	return s.requests.reopen(r.Context(), query)
 }

@@ -12,6 +12,7 @@ type SignIn struct {
 	Username string        // as typed last, or as the client suggests
 	Problem  SignInProblem // with the last attempt
 	Local    bool          // people can sign in by password
+	Passkey  *Passkey      // people can sign in with one; nil if they cannot
 	ByEmail  bool          // an e-mail address may lead to a provider
 	Ways     []SignInWay   // the providers
 }
@@ -22,6 +23,15 @@ type SignInProblem struct {
 	Wait  time.Duration // until the next attempt
 	Down  string        // the provider that cannot be reached
 	Busy  time.Duration // until the next attempt, because there are too many others
+
+	Passkey bool // it was not accepted
+}
+
+// Passkey is a challenge that the script "passkey" answers. Without scripts, pages do not
+// show it.
+type Passkey struct {
+	Options string // for navigator.credentials, in JSON
+	Sealed  string // comes back with the answer
 }
 
 // Any reports whether there is a problem.
@@ -39,6 +49,11 @@ type SecondFactor struct {
 	Factor string        // the pending sign-in
 	Wrong  bool          // the last code was
 	Wait   time.Duration // until the next attempt
+
+	Code          bool     // it can be a code
+	App, Recovery bool     // what codes there are
+	Passkey       *Passkey // it can be a passkey; nil if it cannot
+	WrongPasskey  bool     // it was not accepted
 }
 
 // SelectAccount is what templates/selectaccount.html shows.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,6 +40,7 @@ func samples() map[string]View {
 func TestEveryPageInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	shown, all := map[string]bool{}, samples()
+	maps.Copy(all, accountSamples())
 	for name, view := range all {
 		view.Template, _, _ = strings.Cut(name, "-")
 		shown[view.Template] = true

@@ -35,6 +35,9 @@ type SignedIn struct {
 // Way is how the person signed in: a key of a client's list of identity providers.
 func (s *SignedIn) Way() string { return cmp.Or(s.Provider, people.Local) }
 
+// ACR is the class of the sign-in.
+func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
+
 // Session is a session as stored. It is only written when somebody signs in.
 type Session struct {
 	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of the secret in the cookie

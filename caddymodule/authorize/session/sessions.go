@@ -54,15 +54,12 @@ func (s *Sessions) info(ctx context.Context, stored *Session) (*Info, error) {
 	if user == nil || err != nil {
 		return nil, err
 	}
-	info := &Info{
-		ID: stored.SID, User: stored.User, Since: stored.Began, SignedInAt: stored.At,
-		Provider: stored.Provider, Address: stored.Address, UserAgent: stored.UserAgent,
-	}
+	described := stored.describe()
 	participants, err := s.Participants.list(ctx, stored.SID)
 	for _, participant := range participants {
-		info.Clients = append(info.Clients, participant.client.ID)
+		described.Clients = append(described.Clients, participant.client.ID)
 	}
-	return info, err
+	return &described, err
 }
 
 // EndByID ends the session with a sid and notifies its participants. It returns how many
@@ -181,8 +178,7 @@ const (
 // limit ends a person's oldest sessions beyond maxSessions. The person is signed in by then,
 // so a failure is only logged.
 func (s *Sessions) limit(ctx context.Context, session *Session) {
-	list := store.RecentList{Store: s.Durable, Key: store.Key("sessions", session.User), Max: maxSessions, TTL: s.Lifetime}
-	dropped, err := list.Add(ctx, session.SID)
+	dropped, err := s.listOf(session.User).Add(ctx, session.SID)
 	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
 	for _, sid := range dropped {
 		_, endErr := s.EndByID(ctx, sid)
@@ -200,6 +196,19 @@ func (s *Sessions) CheckActive(ctx context.Context, sid string) error {
 	if err == nil && session == nil {
 		err = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
 	}
+	return err
+}
+
+// RemoveClients removes all clients from a person's sessions, and notifies them.
+func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
+	match := func(stored *Session) bool { return stored.User == user }
+	_, err := s.each(ctx, match, func(stored *Session) error {
+		found, err := s.Participants.list(ctx, stored.SID)
+		if err == nil {
+			s.Notifier.notify(ctx, stored, found)
+		}
+		return err
+	})
 	return err
 }
 

@@ -42,6 +42,19 @@ func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err
 	}
 }
 
+// Items returns the items, each of a size in bytes, the latest first.
+func (l RecentList) Items(ctx context.Context, size int) (items []string, err error) {
+	stored, err := l.Store.Get(ctx, l.Key)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	for chunk := range slices.Chunk(stored, size) {
+		items = append(items, string(chunk))
+	}
+	slices.Reverse(items)
+	return items, err
+}
+
 // fit shortens a list that is too long: first by the ended items, then by the oldest.
 func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
 	if len(list) <= l.Max*size {

@@ -84,6 +84,11 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 	return f, stored, err
 }
 
+// load returns the family with an id, or nil.
+func (fs *families) load(ctx context.Context, id string) (*refreshFamily, error) {
+	return store.GetJSON[refreshFamily](ctx, fs.durable, familyKey(id))
+}
+
 // redeemable returns the grant of a refresh token, with the requested scope. It checks the
 // client first, so that another client's request changes nothing.
 func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
@@ -190,11 +195,10 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 // phone.
 const maxFamilies = 200
 
-// enforceLimit drops the oldest families of a person and client if there are too many. The
-// client already has its token, so a failure is only logged.
-func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
-	list := store.RecentList{
-		Store: fs.durable, Key: store.Key("families", g.User+"\x00"+g.ClientID), Max: maxFamilies, TTL: fs.Refresh,
+// list is that of the families of a person and a client.
+func (fs *families) list(ctx context.Context, user, clientID string) store.RecentList {
+	return store.RecentList{
+		Store: fs.durable, Key: store.Key("families", user+"\x00"+clientID), Max: maxFamilies, TTL: fs.Refresh,
 		Ended: func(id string) (bool, error) {
 			_, err := fs.durable.Get(ctx, familyKey(id))
 			if errors.Is(err, store.ErrNotFound) {
@@ -203,6 +207,12 @@ func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
 			return false, err
 		},
 	}
+}
+
+// enforceLimit drops the oldest families of a person and client if there are too many. The
+// client already has its token, so a failure is only logged.
+func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
+	list := fs.list(ctx, g.User, g.ClientID)
 	dropped, err := list.Add(ctx, g.Family)
 	for _, id := range dropped {
 		err = errors.Join(err, fs.durable.Delete(ctx, familyKey(id)))

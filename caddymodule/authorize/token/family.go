@@ -123,6 +123,9 @@ func refreshTokenBytes(token string) []byte {
 	return raw
 }
 
+// familyIDSize is the length of a family's id in base64url.
+const familyIDSize = (revocation.IDSize*8 + 5) / 6
+
 func familyKey(id string) string { return "refresh:" + id }
 
 // expires returns when the family ends unless it is used again.

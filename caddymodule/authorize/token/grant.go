@@ -44,6 +44,8 @@ type Grant struct {
 	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // see UserinfoClaims
+
+	cutoff time.Time // what was granted until then is void
 }
 
 // Grants checks whether grants are still valid.
@@ -52,6 +54,7 @@ type Grants struct {
 	consents    *consent.Consents
 	revocations *revocation.Revocations
 	sessions    *session.Sessions
+	apps        *appIndex
 }
 
 // Confirm sets the time of a grant that is about to be issued. It fails if the person's
@@ -61,8 +64,12 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) error {
 	if g.GrantedAt = revocation.DateAfter(cutoff); err == nil {
 		err = gs.sessions.CheckActive(ctx, g.Session)
 	}
+	g.cutoff = cutoff
 	return err
 }
+
+// Note lists the client of a confirmed grant among those that have access ([Apps]).
+func (gs *Grants) Note(ctx context.Context, g *Grant) error { return gs.apps.note(ctx, g, g.cutoff) }
 
 // ScopeText returns the scope as requests and responses write it (RFC 6749 §3.3).
 func (g *Grant) ScopeText() string { return strings.Join(g.Scope, " ") }
@@ -129,6 +136,9 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	}
 	if !gs.accounts.Ways(client.IdentityProviders).Has(g.Provider) {
 		return oauth2.InvalidGrant("the client no longer allows the way that the person signed in")
+	}
+	if client.ACR != "" && !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
+		return oauth2.InvalidGrant("the client now requires a further factor")
 	}
 	if err := gs.checkConsent(ctx, g, client); err != nil {
 		return err

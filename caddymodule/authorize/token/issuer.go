@@ -59,6 +59,7 @@ type IDTokenClaims struct {
 	FHIRUser        string           `json:"fhirUser,omitempty"` // URL of the person's FHIR resource
 	Session         string           `json:"sid,omitempty"`      // the sid of the sign-in
 	AMR             []string         `json:"amr,omitempty"`      // how the person proved who they are
+	ACR             string           `json:"acr,omitempty"`      // the class of that: one of [oauth2.ACRValues]
 }
 
 // Issued are the tokens made of one grant.
@@ -117,7 +118,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
 		Expiry: jwt.NewNumericDate(now.Add(i.AccessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
-		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
+		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR, ACR: oauth2.ACR(g.AMR, g.Provider),
 	}
 	client, err := i.clients.Find(ctx, g.ClientID)
 	if err != nil {

@@ -45,6 +45,9 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	if err != nil {
 		return nil, err
 	}
+	if err := e.issuer.grants.apps.noteKnown(ctx, g); err != nil {
+		return nil, err
+	}
 	if t.refresh, err = e.families.rotate(ctx, f, stored, token); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // RevokedGrants counts what [Revoker.RevokeGrants] revoked beside codes and access tokens.
@@ -23,7 +24,7 @@ type RevokedGrants struct {
 // ErrUnknownHolder says that user or client do not exist, and that nothing was revoked.
 var ErrUnknownHolder = errors.New("no such user or client, and nothing was given to them")
 
-// Revoker revokes grants for operators.
+// Revoker revokes grants for operators, and for the people who gave them.
 type Revoker struct {
 	durable     store.Store
 	accounts    *people.Accounts
@@ -31,6 +32,8 @@ type Revoker struct {
 	sessions    *session.Sessions
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
+	apps        *appIndex
+	turns       *fairqueue.Queue // of people: each search of the store is costly
 }
 
 // RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all
@@ -55,7 +58,7 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 // revokeGrants ends sessions first, so that they give nothing more, and continues
 // after an error.
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revoked *RevokedGrants) error {
-	var errs [4]error
+	var errs [5]error
 	if clientID == "" {
 		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
 	}
@@ -71,6 +74,40 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revok
 	})
 	if clientID != "" {
 		errs[3] = r.sessions.RemoveClient(ctx, user, clientID)
+	}
+	if user != "" && errors.Join(errs[:]...) == nil { // else it stays listed, to be ended again
+		errs[4] = r.apps.forget(ctx, user, clientID)
+	}
+	return errors.Join(errs[:]...)
+}
+
+// EndApps revokes what a person gave to a client, or to all if it is empty, as
+// [Revoker.RevokeGrants] does. The person stays signed in.
+func (r *Revoker) EndApps(ctx context.Context, user, clientID string) error {
+	leave, err := r.turns.Enter(ctx, user)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if clientID != "" {
+		err = r.revokeGrants(ctx, user, clientID, new(RevokedGrants))
+	} else {
+		err = r.endAllApps(ctx, user)
+	}
+	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the person ended the access", Err: err})
+	return err
+}
+
+// endAllApps continues after an error.
+func (r *Revoker) endAllApps(ctx context.Context, user string) error {
+	errs := [4]error{r.revocations.CutOff(ctx, revocation.RareCutoff, revocation.UserCutoff(user))}
+	if errs[0] == nil { // without the cutoff, a refresh token in use would survive
+		_, errs[0] = store.DeleteFunc(ctx, r.durable, familyKey(""), func(f *refreshFamily) bool { return f.Grant.User == user })
+	}
+	_, errs[1] = store.DeleteFunc(ctx, r.durable, "consent:", func(c *consent.Consent) bool { return c.User == user })
+	errs[2] = r.sessions.RemoveClients(ctx, user)
+	if errors.Join(errs[:]...) == nil {
+		errs[3] = r.apps.forget(ctx, user, "")
 	}
 	return errors.Join(errs[:]...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // Config is what [New] needs.
@@ -51,7 +52,8 @@ type Tokens struct {
 	Issuer   *Issuer   // makes tokens
 	Verifier *Verifier // checks tokens
 	Codes    *Codes    // issues and redeems codes
-	Revoker  *Revoker  // revokes grants for operators
+	Revoker  *Revoker  // revokes grants for operators and people
+	Apps     *Apps     // lists who has access
 	families *families
 
 	// Endpoints are the token, revocation, introspection and UserInfo endpoints, by path.
@@ -60,12 +62,13 @@ type Tokens struct {
 
 // New returns the Tokens of a configuration.
 func New(c Config) *Tokens {
+	apps := &appIndex{durable: c.Durable, lasting: c.Lifetimes.Code + c.Lifetimes.AccessToken}
 	t := &Tokens{
-		Grants:  &Grants{accounts: c.Accounts, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions},
+		Grants:  &Grants{accounts: c.Accounts, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions, apps: apps},
 		Holders: &Holders{clients: c.Authenticator.Clients, accounts: c.Accounts, revocations: c.Revocations},
 		Revoker: &Revoker{
 			durable: c.Durable, accounts: c.Accounts, clients: c.Authenticator.Clients, sessions: c.Sessions,
-			revocations: c.Revocations, trail: c.Trail,
+			revocations: c.Revocations, trail: c.Trail, apps: apps, turns: fairqueue.New(1),
 		},
 	}
 	t.Issuer = &Issuer{
@@ -79,6 +82,9 @@ func New(c Config) *Tokens {
 	t.families = &families{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
 		revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
+	}
+	t.Apps = &Apps{
+		index: apps, families: t.families, consents: c.Consents, clients: c.Authenticator.Clients, sessions: c.Sessions, revocations: c.Revocations,
 	}
 	t.Codes = &Codes{
 		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: newRecentCodes(c.Lifetimes.Code),

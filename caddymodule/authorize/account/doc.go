@@ -1,0 +1,15 @@
+// Package account is the page of one's own, /oauth2/account: a person sees who has access in
+// their name and where they are signed in, ends either, and enrols second factors.
+//
+//	endpoint.go   GET: the page and its parts; who may see them
+//	overview.go   what the page shows
+//	actions.go    POST: what its buttons do
+//	app.go        enrolling an authenticator app
+//	passkey.go    enrolling, naming and removing passkeys
+//	when.go       times in words
+//	device.go     browsers in words
+//
+// Each form is sealed for the session and the browser that it was shown in. To change
+// factors, the person must have signed in lately, with a second factor if they have one;
+// otherwise the sign-in page asks for that, and comes back.
+package account

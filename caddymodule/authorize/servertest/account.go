@@ -1,0 +1,109 @@
+package servertest
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+)
+
+const accountPath = "/oauth2/account"
+
+// SignInToAccount signs in for the account page, and returns the answer to the password.
+func (b *Browser) SignInToAccount(user, password string) *http.Response {
+	b.T.Helper()
+	page := Body(b.T, b.Follow(b.Get(accountPath)))
+	return b.Post("/oauth2/login", url.Values{"request": {Field(b.T, page, "request")}, "username": {user}, "password": {password}})
+}
+
+// Account opens the account page, or a part of it, of who is signed in.
+func (b *Browser) Account(part string) string {
+	b.T.Helper()
+	target := accountPath
+	if part != "" {
+		target += "?part=" + part
+	}
+	r := b.Get(target)
+	page := Body(b.T, r)
+	if r.StatusCode != http.StatusOK {
+		b.T.Fatalf("%s: %d to %q: %s", target, r.StatusCode, r.Header.Get("Location"), page)
+	}
+	return page
+}
+
+// Act presses a button of the account page.
+func (b *Browser) Act(action, target string) *http.Response {
+	b.T.Helper()
+	return b.Post(accountPath, url.Values{"request": {Field(b.T, b.Account(""), "request")}, "action": {action}, "target": {target}})
+}
+
+var (
+	secretShown = regexp.MustCompile(`<p class="detail">([A-Z2-7 ]+)</p>`)
+	codeShown   = regexp.MustCompile(`<li>([a-z2-9]{4}(?:-[a-z2-9]{4}){3})</li>`)
+	options     = regexp.MustCompile(`data-options="([^"]*)"`)
+)
+
+// EnrolApp enrols an authenticator app with the code of the step before, so that the present
+// one is unused. It returns its key, and the recovery codes if they are shown.
+func (b *Browser) EnrolApp() (secret string, recovery []string) {
+	b.T.Helper()
+	page := b.Account("app")
+	secret = secretShown.FindStringSubmatch(page)[1]
+	form := ReadForm(page).Fields
+	form.Set("code", OTP(secret, time.Now().Add(-totp.Step)))
+	form.Set("action", "enrol_app")
+	shown := Body(b.T, b.Post(accountPath, form))
+	for _, code := range codeShown.FindAllStringSubmatch(shown, -1) {
+		recovery = append(recovery, code[1])
+	}
+	return secret, recovery
+}
+
+// OTP is the code of an authenticator app at a time.
+func OTP(secret string, at time.Time) string {
+	key, err := totp.DecodeSecret(secret)
+	if err != nil {
+		panic(err) // of a test
+	}
+	return totp.Code(key, at.Unix()/30)
+}
+
+// NewAuthenticator makes an authenticator without a passkey.
+func NewAuthenticator() *authorizetest.Authenticator {
+	return &authorizetest.Authenticator{Origin: Issuer, RPID: "fhir.example.org", Count: 1}
+}
+
+// EnrolPasskey enrols the passkey that an authenticator makes.
+func (b *Browser) EnrolPasskey(a *authorizetest.Authenticator) *http.Response {
+	b.T.Helper()
+	page := b.Account("passkey")
+	form := ReadForm(page).Fields
+	form.Set("assertion", b.answered(a.Create, page))
+	return b.Post(accountPath, form)
+}
+
+// UsePasskey answers the challenge of a page, the sign-in page or that for a second factor.
+func (b *Browser) UsePasskey(a *authorizetest.Authenticator, page string) *http.Response {
+	b.T.Helper()
+	form := ReadForm(page).Fields
+	form.Set("assertion", b.answered(a.Get, page))
+	form.Del("username")
+	return b.Post("/oauth2/login", form)
+}
+
+func (b *Browser) answered(answer func(string) (string, error), page string) string {
+	b.T.Helper()
+	shown := options.FindStringSubmatch(page)
+	if shown == nil {
+		b.T.Fatalf("no challenge: %s", page)
+	}
+	text, err := answer(html.UnescapeString(shown[1]))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,137 @@
+package token
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	// maxApps is how many clients of a person are listed: those used last.
+	maxApps = 100
+
+	// maxAppSessions is in how many sessions a client is known to have access.
+	maxAppSessions = 10
+
+	// appPrecision is how exact the time of the last use is, lest each code cost a write.
+	appPrecision = time.Hour
+
+	// appLifetime is longer than a consent or refresh token lives.
+	appLifetime = 400 * 24 * time.Hour
+)
+
+// indexedApp is a client that a person gave something to.
+type indexedApp struct {
+	ClientID string    `json:"client_id"`
+	Scope    []string  `json:"scope"`    // of the last grant
+	Since    time.Time `json:"since"`    // of the first of the grants that may still give access
+	Used     time.Time `json:"used"`     // when the last was made, give or take appPrecision
+	Sessions []string  `json:"sessions"` // the sids in which, the last first
+}
+
+// appIndex lists the clients of each person in one entry, so that nobody has to search the
+// store for them.
+type appIndex struct {
+	durable store.Store
+	lasting time.Duration // how long a grant without a refresh token gives access
+}
+
+func appsKey(user string) string { return store.Key("apps", user) }
+
+// note adds the client of a grant that is about to be made. Grants up to the cutoff are void.
+func (ix *appIndex) note(ctx context.Context, g *Grant, cutoff time.Time) error {
+	return ix.change(ctx, g.User, func(apps []indexedApp) ([]indexedApp, bool) {
+		app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}}
+		i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
+		if i >= 0 {
+			known := apps[i]
+			if known.tells(g, cutoff) {
+				return apps, false
+			}
+			if ix.gives(known, cutoff) {
+				app.Since = known.Since
+			}
+			others := slices.DeleteFunc(slices.Clone(known.Sessions), func(sid string) bool { return sid == g.Session })
+			app.Sessions = append(app.Sessions, others[:min(len(others), maxAppSessions-1)]...)
+			apps = slices.Delete(apps, i, i+1)
+		}
+		apps = append([]indexedApp{app}, apps...)
+		return apps[:min(len(apps), maxApps)], true
+	})
+}
+
+// noteKnown adds the client of a grant of before there was an index.
+func (ix *appIndex) noteKnown(ctx context.Context, g *Grant) error {
+	return ix.change(ctx, g.User, func(apps []indexedApp) ([]indexedApp, bool) {
+		if len(apps) >= maxApps || slices.ContainsFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID }) {
+			return apps, false
+		}
+		return append(apps, indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt}), true
+	})
+}
+
+// tells reports whether the entry says all of a new grant already.
+func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
+	return g.GrantedAt.Sub(a.Used) < appPrecision && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
+}
+
+// gives reports whether a grant without a refresh token may still give access.
+func (ix *appIndex) gives(a indexedApp, cutoff time.Time) bool {
+	return a.Used.After(cutoff) && time.Since(a.Used) < ix.lasting+appPrecision
+}
+
+// forget removes a client from the list of a person, or all if it is empty.
+func (ix *appIndex) forget(ctx context.Context, user, clientID string) error {
+	if clientID == "" {
+		return ix.durable.Delete(ctx, appsKey(user))
+	}
+	return ix.change(ctx, user, func(apps []indexedApp) ([]indexedApp, bool) {
+		left := slices.DeleteFunc(slices.Clone(apps), func(a indexedApp) bool { return a.ClientID == clientID })
+		return left, len(left) < len(apps)
+	})
+}
+
+func (ix *appIndex) load(ctx context.Context, user string) (apps []indexedApp, stored []byte, err error) {
+	stored, err = ix.durable.Get(ctx, appsKey(user))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(stored, &apps)
+	}
+	return apps, stored, err
+}
+
+// change changes the list of a person, if do says so.
+func (ix *appIndex) change(ctx context.Context, user string, do func([]indexedApp) ([]indexedApp, bool)) error {
+	for ctx.Err() == nil {
+		apps, stored, err := ix.load(ctx, user)
+		if err != nil {
+			return err
+		}
+		apps, changed := do(apps)
+		if !changed {
+			return nil
+		}
+		err = ix.save(ctx, user, apps, stored)
+		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (ix *appIndex) save(ctx context.Context, user string, apps []indexedApp, stored []byte) error {
+	value, err := json.Marshal(apps)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		return ix.durable.Add(ctx, appsKey(user), value, appLifetime)
+	}
+	return ix.durable.Swap(ctx, appsKey(user), stored, value, appLifetime)
+}

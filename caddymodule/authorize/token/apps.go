@@ -1,0 +1,146 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+)
+
+// App is a client that has access in a person's name.
+type App struct {
+	Client  *client.Client // who has it
+	Scope   []string       // what to
+	Since   time.Time      // of the oldest grant that stands
+	Used    time.Time      // when it last got a token, give or take an hour
+	Offline bool           // it keeps access when the person signs out
+	Allowed bool           // the person will not be asked again
+}
+
+// Apps lists the clients that have access in a person's name. It takes time in proportion to
+// how many there are, and not to the size of the store.
+type Apps struct {
+	index       *appIndex
+	families    *families
+	consents    *consent.Consents
+	clients     *client.Registry
+	sessions    *session.Sessions
+	revocations *revocation.Revocations
+}
+
+// List returns the clients with access, the one used last first.
+func (as *Apps) List(ctx context.Context, user string) ([]App, error) {
+	indexed, _, err := as.index.load(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	var apps []App
+	for _, known := range indexed {
+		app, err := as.app(ctx, user, known)
+		if err != nil {
+			return nil, err
+		}
+		if app != nil {
+			apps = append(apps, *app)
+		}
+	}
+	slices.SortStableFunc(apps, func(a, b App) int { return b.Used.Compare(a.Used) })
+	return apps, nil
+}
+
+// app returns a client with access, or nil if it has none any more.
+func (as *Apps) app(ctx context.Context, user string, known indexedApp) (*App, error) {
+	c, err := as.clients.Find(ctx, known.ClientID)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	app := &App{Client: c}
+	for _, add := range []func(context.Context, string, indexedApp, *App) error{as.addLatest, as.addFamilies, as.addConsent} {
+		if err := add(ctx, user, known, app); err != nil {
+			return nil, err
+		}
+	}
+	if app.Since.IsZero() {
+		return nil, nil
+	}
+	return app, nil
+}
+
+// add adds something that gives access.
+func (a *App) add(scope []string, since, used time.Time) {
+	for _, s := range scope {
+		if !slices.Contains(a.Scope, s) {
+			a.Scope = append(a.Scope, s)
+		}
+	}
+	if a.Since.IsZero() || since.Before(a.Since) {
+		a.Since = since
+	}
+	if used.After(a.Used) {
+		a.Used = used
+	}
+}
+
+// addLatest adds the last grant, as long as its access token may be good.
+func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, app *App) error {
+	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
+		User: user, ClientID: known.ClientID, ByConsent: app.Client.RequiresConsent(), ShortLived: true,
+	})
+	if err != nil || !as.index.gives(known, cutoff) {
+		return err
+	}
+	for _, sid := range known.Sessions {
+		stored, err := as.sessions.Find(ctx, sid)
+		if err != nil {
+			return err
+		}
+		if stored != nil {
+			app.add(known.Scope, known.Since, known.Used)
+			return nil
+		}
+	}
+	return nil
+}
+
+// addFamilies adds the grants that can be refreshed.
+func (as *Apps) addFamilies(ctx context.Context, user string, _ indexedApp, app *App) error {
+	ids, err := as.families.list(ctx, user, app.Client.ID).Items(ctx, familyIDSize)
+	for _, id := range ids {
+		if err == nil {
+			err = as.addFamily(ctx, id, app)
+		}
+	}
+	return err
+}
+
+func (as *Apps) addFamily(ctx context.Context, id string, app *App) error {
+	f, err := as.families.load(ctx, id)
+	if err == nil && f != nil {
+		err = as.families.check(ctx, f, app.Client)
+	}
+	if _, ended := errors.AsType[*oauth2.Error](err); ended || f == nil {
+		return nil
+	}
+	if err == nil {
+		app.add(f.Grant.Scope, f.Grant.GrantedAt, f.IssuedAt)
+		app.Offline = app.Offline || !f.Grant.online()
+	}
+	return err
+}
+
+// addConsent adds what the person allows without being asked again.
+func (as *Apps) addConsent(ctx context.Context, user string, _ indexedApp, app *App) error {
+	given, err := as.consents.Load(ctx, user, app.Client.ID)
+	if given == nil || err != nil || len(given.Granted) == 0 {
+		return err
+	}
+	app.Allowed = true
+	app.add(given.Granted, given.At, time.Time{})
+	return nil
+}
