@@ -55,7 +55,7 @@ func (h *hospital) Get(_ context.Context, by launch.Reader, path string, query u
 	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
 }
 
-var launchScopes = []string{"launch", "launch/patient", "launch/encounter", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
+var launchScopes = []string{"launch", "launch/patient", "launch/encounter", "launch/imagingstudy", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
 
 // launchServer has one user, alice, who is fhirUser.
 func launchServer(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *servertest.Browser {
@@ -123,6 +123,8 @@ func TestPatientOfPerson(t *testing.T) {
 		"nobody's record":                     {"", nil, "openid launch/patient patient/*.rs user/*.rs", "", "openid user/*.rs"},
 		"launch without a launch":             {"Patient/ada", nil, "openid launch launch/patient", "ada", "openid launch/patient"},
 		"launch/encounter without encounters": {"Patient/bob", nil, "openid launch/patient launch/encounter", "bob", "openid launch/patient"},
+		"a role":                              {"Patient/ada", nil, "openid launch/patient?role=https://example.org/r", "ada", "openid launch/patient?role=https://example.org/r"},
+		"a context that nobody has":           {"Patient/ada", nil, "openid launch/imagingstudy", "", "openid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -366,7 +368,7 @@ func TestLaunchEndpoint(t *testing.T) {
 	if err != nil || opened.Query().Get("launch") != response.Launch || opened.Query().Get("iss") != servertest.FHIRBase || opened.Query().Get("x") != "1" {
 		t.Errorf("%s, %v", response.LaunchURL, err)
 	}
-	q := servertest.Request(url.Values{"scope": {"launch openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
+	q := servertest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
 	got := exchanged(t, b, servertest.Location(t, b.SignIn(q, "alice", "right")))
 	text, err := json.Marshal(got.Context)
 	if err != nil {
@@ -375,8 +377,8 @@ func TestLaunchEndpoint(t *testing.T) {
 	want := `{"patient":"ada","encounter":"v1","fhirContext":[{"reference":"ImagingStudy/7"},` +
 		`{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}],` +
 		`"need_patient_banner":false,"intent":"reconcile","smart_style_url":"https://ehr.example/style.json","tenant":"north"}`
-	if string(text) != want {
-		t.Errorf("%s", text)
+	if string(text) != want || !strings.Contains(got.Scope, "launch/imagingstudy?role=") {
+		t.Errorf("%s, scope %s", text, got.Scope)
 	}
 }
 

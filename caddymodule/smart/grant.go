@@ -3,6 +3,7 @@ package smart
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // UnlistedError says that a requested scope is not covered by the client's list. OAuth answers it with invalid_scope.
@@ -43,7 +44,7 @@ func Grant(requested, allowed []string) (granted []string, err error) {
 
 // grantOne is what is granted for one requested scope; nothing is a refusal.
 func grantOne(scope string, allowed []string, list []ResourceScope) []string {
-	if slices.Contains(allowed, scope) {
+	if slices.Contains(allowed, scope) || slices.Contains(allowed, withoutRole(scope)) {
 		return []string{scope}
 	}
 	asked, ok := ParseResourceScope(scope)
@@ -57,6 +58,16 @@ func grantOne(scope string, allowed []string, list []ResourceScope) []string {
 		return nil
 	}
 	return intersections(asked, list)
+}
+
+// withoutRole is a scope for launch context without the role that narrows it, such as
+// launch/questionnaire of launch/questionnaire?role=https://example.org/role (SMART App Launch 2.2, "fhirContext"). Other
+// scopes are returned as they are.
+func withoutRole(scope string) string {
+	if context, role, ok := strings.Cut(scope, "?role="); ok && strings.HasPrefix(context, "launch/") && role != "" {
+		return context
+	}
+	return scope
 }
 
 func resourceScopes(scopes []string) []ResourceScope {

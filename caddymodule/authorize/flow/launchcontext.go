@@ -24,6 +24,14 @@ func (l *launchContext) isFor(person launch.Person) bool {
 	return l.registered == nil || l.registered.IsFor(person.Subject, person.FHIRUser)
 }
 
+// has reports whether fhirContext has a resource of a type, in lower case.
+func (l *launchContext) has(wanted string) bool {
+	return l.registered != nil && slices.ContainsFunc(l.registered.FHIRContext, func(r launch.Reference) bool {
+		named, _, _ := strings.Cut(r.Reference, "/")
+		return strings.ToLower(cmp.Or(r.Type, named)) == wanted
+	})
+}
+
 // launcher is the client that registered the launch, or "".
 func (l *launchContext) launcher() string {
 	if l.registered == nil {
@@ -80,7 +88,19 @@ func (req *authorizationRequest) wantsPatient() bool {
 }
 
 func needsPatient(scope string) bool {
-	return scope == "launch/patient" || strings.HasPrefix(scope, "patient/")
+	return contextType(scope) == "patient" || strings.HasPrefix(scope, "patient/")
+}
+
+// contextType is the resource type, in lower case, that a scope such as launch/patient asks
+// for; "" for other scopes. A role, as in launch/imagingstudy?role=…, narrows it; as SMART
+// permits, what is known of the type is given.
+func contextType(scope string) string {
+	name, ok := strings.CutPrefix(scope, "launch/")
+	if !ok {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, "?")
+	return strings.ToLower(name)
 }
 
 // patient is the patient that the client is launched for, as far as is known.
@@ -108,24 +128,29 @@ func (req *authorizationRequest) missing(person launch.Person) string {
 	switch {
 	case patient == "" && req.wantsPatient() && !req.launch.picked.noPatient && person.MayChoose():
 		return endpoint.SelectPatient
-	case patient != "" && slices.Contains(req.scope, "launch/encounter") && req.encounter() == "" &&
+	case patient != "" && slices.ContainsFunc(req.scope, asksEncounter) && req.encounter() == "" &&
 		req.launch.registered == nil && !req.launch.picked.noEncounter:
 		return endpoint.SelectEncounter
 	}
 	return ""
 }
 
+func asksEncounter(scope string) bool { return contextType(scope) == "encounter" }
+
 // dropUnmet removes the scopes whose context is missing. It reports whether any is left.
 func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
-	patient, encounter := req.patient(person), req.encounter()
+	patient := req.patient(person)
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), func(scope string) bool {
-		switch {
+		switch wanted := contextType(scope); {
 		case scope == "launch":
 			return req.launch.registered == nil
-		case scope == "launch/encounter":
-			return patient == "" || encounter == ""
+		case needsPatient(scope):
+			return patient == ""
+		case wanted == "encounter":
+			return patient == "" || req.encounter() == ""
+		default:
+			return wanted != "" && !req.launch.has(wanted)
 		}
-		return needsPatient(scope) && patient == ""
 	})
 	return len(req.scope) > 0
 }
