@@ -2,7 +2,7 @@ package account
 
 import (
 	"errors"
-	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -55,12 +55,11 @@ type account struct {
 	Config
 	sealer *browser.Sealer
 	turns  *fairqueue.Queue // of people: to end all sessions is costly
-	logger *slog.Logger
 }
 
 // New returns the endpoint.
 func New(c Config) http.Handler {
-	a := &account{Config: c, sealer: &browser.Sealer{Keys: c.Keys}, turns: fairqueue.New(1), logger: c.Logger}
+	a := &account{Config: c, sealer: &browser.Sealer{Keys: c.Keys}, turns: fairqueue.New(1)}
 	return c.Handler(a.serve, http.MethodGet, http.MethodPost)
 }
 
@@ -93,9 +92,7 @@ func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session
 // signIn sends the browser to the sign-in page, and back to the part that it is at.
 func (a *account) signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
 	q := url.Values{}
-	for name, values := range ask {
-		q[name] = values
-	}
+	maps.Copy(q, ask)
 	if part := r.URL.Query().Get("part"); part != "" {
 		q.Set("part", part)
 	}

@@ -115,7 +115,9 @@ func (ps *Passkeys) answered(ctx context.Context, user *people.User, session web
 	if err := ps.spend(ctx, session); err != nil {
 		return a, err
 	}
-	return a, ps.noteUse(ctx, user.ID, parsed.RawID, data)
+	err := ps.noteUse(ctx, user.ID, parsed.RawID, data)
+	ps.release(ctx, session, err)
+	return a, err
 }
 
 // ErrCloned refuses a passkey whose counter went back: there is another copy of it.

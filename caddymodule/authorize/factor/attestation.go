@@ -63,15 +63,22 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, sid, sealed, answe
 	if err := ps.spend(r.Context(), session); err != nil {
 		return nil, err
 	}
-	if err := ps.keepHandle(r.Context(), session.UserID, user.ID); err != nil {
+	passkey := Passkey{Credential: *credential, Name: passkeyName(name), Added: time.Now().UTC()}
+	recovery, err = ps.add(r.Context(), user.ID, session.UserID, passkey)
+	ps.release(r.Context(), session, err)
+	return recovery, err
+}
+
+// add stores a passkey, and before that whose its handle is.
+func (ps *Passkeys) add(ctx context.Context, user string, handle []byte, passkey Passkey) (recovery []string, err error) {
+	if err := ps.keepHandle(ctx, handle, user); err != nil {
 		return nil, err
 	}
-	passkey := Passkey{Credential: *credential, Name: passkeyName(name), Added: time.Now().UTC()}
-	err = ps.enrolments.change(r.Context(), user.ID, func(e *Enrolment) error {
-		if err := e.addPasskey(session.UserID, passkey); err != nil {
+	err = ps.enrolments.change(ctx, user, func(e *Enrolment) error {
+		if err := e.addPasskey(handle, passkey); err != nil {
 			return err
 		}
-		recovery = e.firstRecovery(user.ID)
+		recovery = e.firstRecovery(user)
 		return nil
 	})
 	return recovery, err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -54,9 +55,20 @@ var errReplayed = errors.New("the challenge was answered before")
 // spend uses a challenge up. Call it when the answer is known to be right: wrong ones, which
 // need no key, must not fill the store.
 func (ps *Passkeys) spend(ctx context.Context, session webauthn.SessionData) error {
-	err := ps.challenges.Add(ctx, store.Key("passkey-challenge", session.Challenge), nil, ceremonyLifetime+time.Minute)
+	err := ps.challenges.Add(ctx, challengeKey(session), nil, ceremonyLifetime+time.Minute)
 	if errors.Is(err, store.ErrExists) {
 		return refusePasskey(errReplayed)
 	}
 	return err
+}
+
+func challengeKey(session webauthn.SessionData) string {
+	return store.Key("passkey-challenge", session.Challenge)
+}
+
+// release lets a challenge be answered again if what followed failed through our fault.
+func (ps *Passkeys) release(ctx context.Context, session webauthn.SessionData, err error) {
+	if _, refused := errors.AsType[*oauth2.Error](err); err != nil && !refused {
+		_ = ps.challenges.Delete(context.WithoutCancel(ctx), challengeKey(session)) // else it expires
+	}
 }

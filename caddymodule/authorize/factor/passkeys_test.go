@@ -354,3 +354,41 @@ func TestPasskeysNeedName(t *testing.T) {
 		}
 	}
 }
+
+// A store that fails half-way uses up no challenge: the same answer is good again.
+func TestPasskeyFaults(t *testing.T) {
+	t.Parallel()
+	w, a := newWorld(t), newAuthenticator()
+	for _, fault := range [][2]string{{"Add", "passkey-handle:"}, {"Add", "factors:"}} {
+		c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := a.Create(c.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repair := w.failing(fault[0], fault[1])
+		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, ""); !errors.Is(err, errDown) {
+			t.Errorf("%s fails: %v", fault, err)
+		}
+		if repair(); w.held(t, w.alice).Any() {
+			t.Errorf("%s fails, and it is enrolled", fault)
+		}
+		if fault[1] == "factors:" {
+			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, ""); err != nil {
+				t.Errorf("again: %v", err)
+			}
+		}
+	}
+	c := w.beginSignIn(t)
+	text := answer(t, a, c)
+	repair := w.failing("Swap", "factors:")
+	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); !errors.Is(err, errDown) {
+		t.Errorf("the counter is not stored: %v", err)
+	}
+	repair()
+	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"slices"
 	"strings"
 
@@ -84,7 +85,7 @@ func (fs *Factors) useRecovery(ctx context.Context, user, code string) (used boo
 		e.Recovery = slices.DeleteFunc(e.Recovery, same)
 		return nil
 	})
-	if !used && err == errUnchanged {
+	if errors.Is(err, errUnchanged) {
 		err = nil
 	}
 	return used && err == nil, err

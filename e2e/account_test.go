@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// signsInByKeyboard types name and password where the sign-in page is open.
+func signsInByKeyboard() step {
+	return chromedp.Steps(
+		chromedp.WaitVisible(chromedp.ID("username")),
+		chromedp.Focus(chromedp.ID("username")),
+		chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter),
+	)
+}
+
+// tabsTo presses the tab key until an element has the focus.
+func tabsTo(t *testing.T, ctx context.Context, selector string) {
+	t.Helper()
+	for range 60 {
+		perform(t, ctx, chromedp.KeyEvent(kb.Tab))
+		if read(t, ctx, chromedp.Evaluate[bool]("document.activeElement.matches('"+selector+"')")) {
+			return
+		}
+	}
+	t.Fatalf("no %s can be reached by the tab key", selector)
+}
+
+// withAuthenticator gives the browser an authenticator that knows its owner's finger.
+func withAuthenticator() step {
+	options := webauthn.VirtualAuthenticatorOptions{
+		Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+		HasResidentKey: true, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true,
+	}
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, tab, webauthn.Enable, webauthn.EnableParams{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, tab, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &options})
+		return err
+	})
+}
+
+// Somebody sets up a passkey with the keyboard alone, signs in with it as the browser offers,
+// and uses it as second factor. The screenshots in out/ are there to be looked at.
+func TestAccountInBrowser(t *testing.T) {
+	ctx := newBrowser(t)
+	g := ownGateway(t, "gateway-account", fhirServer.address)
+	account := g.issuer + "/oauth2/account"
+	perform(t, ctx, withAuthenticator(), chromedp.Navigate(account), signsInByKeyboard(), chromedp.WaitVisible("//h1[text()='Your account']"))
+
+	look := func(name, address, there string) {
+		pageLooks(t, ctx, name, address, there, func(t *testing.T, page measured) {
+			if len(page.Unlabelled) != 0 {
+				t.Errorf("without a label: %q", page.Unlabelled)
+			}
+		})
+	}
+	look("app-setup", account+"?part=app", "//h1[text()='Set up an authenticator app']")
+	perform(t, ctx, chromedp.Navigate(account), chromedp.WaitVisible("//h1[text()='Your account']"))
+	tabsTo(t, ctx, `a[href$="part=passkey"]`)
+	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("name")))
+	look("passkey-setup", account+"?part=passkey", "//h1[text()='Set up a passkey']")
+	tabsTo(t, ctx, "#passkey button")
+	perform(t, ctx, chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//h1[text()='Your recovery codes']"))
+	codes := strings.Fields(read(t, ctx, chromedp.Evaluate[string]("document.querySelector('.codes').innerText")))
+	if len(codes) != 10 {
+		t.Errorf("recovery codes %q", codes)
+	}
+	checkAccessible(t, ctx)
+	screenshot(t, ctx, "recovery-codes")
+	look("account", account, "//h1[text()='Your account']")
+
+	perform(t, ctx,
+		chromedp.Navigate(g.issuer+"/oauth2/logout"),
+		chromedp.Click("//button[text()='Sign out']"),
+		chromedp.WaitVisible("//h1[text()='You are signed out']"),
+		chromedp.Navigate(account), // the authenticator answers at once what the browser offers
+		chromedp.WaitVisible("//h1[text()='Your account']"),
+	)
+	if page := read(t, ctx, chromedp.Evaluate[string]("document.body.innerText")); !strings.Contains(page, "Last used: in the last hour") {
+		t.Errorf("the passkey was not used: %s", page)
+	}
+}
