@@ -255,6 +255,17 @@ func TestFailureChangesNothing(t *testing.T) {
 			return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
 		}, ok, "cutoff"},
 
+		{"account: an app's end", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Tokens(servertest.OfflineAccess(nil))
+			sealed := servertest.Field(b.T, b.Account(""), "request")
+			return posting("/oauth2/account", url.Values{"request": {sealed}, "action": {"end_app"}, "target": {"app"}})
+		}, leadsTo("done=end_app"), "cutoff refresh session-client"}, // what has ended stays ended
+		{"account: an authenticator app", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.SignInToAccount("alice", "right")
+			form, _ := b.AppForm()
+			return posting("/oauth2/account", form)
+		}, ok, "lockout"},
+
 		{"register", func(t *testing.T, _ *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			return registrationRequest(t, http.MethodPost, servertest.Issuer+"/oauth2/register", servertest.InitialAccessToken, servertest.ClientMetadata(nil))
 		}, hasStatus(http.StatusCreated), ""},

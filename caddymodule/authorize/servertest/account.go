@@ -51,16 +51,24 @@ var (
 // one is unused. It returns its key, and the recovery codes if they are shown.
 func (b *Browser) EnrolApp() (secret string, recovery []string) {
 	b.T.Helper()
-	page := b.Account("app")
-	secret = secretShown.FindStringSubmatch(page)[1]
-	form := ReadForm(page).Fields
-	form.Set("code", OTP(secret, time.Now().Add(-totp.Step)))
-	form.Set("action", "enrol_app")
+	form, secret := b.AppForm()
 	shown := Body(b.T, b.Post(accountPath, form))
 	for _, code := range codeShown.FindAllStringSubmatch(shown, -1) {
 		recovery = append(recovery, code[1])
 	}
 	return secret, recovery
+}
+
+// AppForm is the form that enrols an authenticator app with the code of the step before, and
+// the app's key.
+func (b *Browser) AppForm() (form url.Values, secret string) {
+	b.T.Helper()
+	page := b.Account("app")
+	secret = secretShown.FindStringSubmatch(page)[1]
+	form = ReadForm(page).Fields
+	form.Set("code", OTP(secret, time.Now().Add(-totp.Step)))
+	form.Set("action", "enrol_app")
+	return form, secret
 }
 
 // OTP is the code of an authenticator app at a time.
