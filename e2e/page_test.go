@@ -12,7 +12,7 @@ type measured struct {
 	ScrollWidth, InnerWidth  int
 	Background               string
 	Language, Title          string
-	Forms, Scripts, H1, Main int      // but for the way back to the app, and for passkeys
+	Forms, Scripts, H1, Main int      // scripts but for that of passkeys
 	Unlabelled               []string // inputs without a label
 	Autocomplete             map[string]string
 	Small                    []string // what is hard to hit with a finger
@@ -44,7 +44,7 @@ const measure = `(() => {
 		Background: getComputedStyle(document.body).backgroundColor,
 		Language: document.documentElement.lang,
 		Title: document.title,
-		Forms: document.querySelectorAll("form:not(.back):not(#passkey)").length,
+		Forms: document.querySelectorAll('form').length,
 		Scripts: [...document.scripts].filter((e) => e.src || !document.getElementById("passkey")).length,
 		H1: document.querySelectorAll('h1').length,
 		Main: document.querySelectorAll('main').length,

@@ -5,7 +5,6 @@ import (
 	"net/url"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
@@ -26,7 +25,6 @@ func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 	}
 	ps.show(w, r, req, page.View{
 		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data,
-		Back: &page.Back{Path: endpoint.Login, Field: page.Field{Name: "request", Value: data.Request}},
 	})
 }
 
@@ -34,13 +32,7 @@ func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status
 	data.Client = req.client.Title()
 	ps.show(w, r, req, page.View{
 		Template: "secondfactor", Status: status, Script: passkeyScript(data.Passkey), Data: data,
-		Back: &page.Back{Path: endpoint.Login, Field: page.Field{Name: "factor", Value: data.Factor}},
 	})
-}
-
-// back is the form by which a person leaves a page for one who is signed in.
-func back(path string, p oauth2.Parameters) *page.Back {
-	return &page.Back{Path: path, Field: page.Field{Name: "request", Value: p.Get("request")}}
 }
 
 // passkeyScript is the script of a page with a challenge.
@@ -53,12 +45,6 @@ func passkeyScript(challenge *page.Passkey) string {
 
 // show shows a page for a request. Its forms may lead on to the client or to a provider.
 func (ps *pages) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, v page.View) {
-	if req.account { // there is no app to go back to
-		v.Back = nil
-	}
-	if v.Back != nil {
-		v.Back.Client = req.client.Title()
-	}
 	v.Locales, v.Policy.FormAction = req.uiLocales, ps.formAction(req.redirectURI)
 	ps.Show(w, r, v)
 }

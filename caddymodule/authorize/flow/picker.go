@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
@@ -41,7 +40,7 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: patientsOnPage(choice.Patients), More: choice.More,
 		}
-		pk.pages.show(w, r, req, page.View{Template: "selectpatient", Back: back(endpoint.SelectPatient, p), Status: statusOf(unseen), Data: data})
+		pk.pages.show(w, r, req, page.View{Template: "selectpatient", Status: statusOf(unseen), Data: data})
 	case len(choice.Patients) == 1:
 		pk.goOn(w, r, req, signedIn, picked{patient: choice.Patients[0].ID, name: choice.Patients[0].Name})
 	default:
@@ -71,7 +70,7 @@ var genderWords = map[string]*page.Text{"female": page.T("female"), "male": page
 
 func (pk *picker) showPatientsDown(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
 	data := page.SelectPatient{Client: req.client.Title(), Request: p.Get("request"), Problem: page.ChoiceProblem{Down: true}}
-	pk.pages.show(w, r, req, page.View{Template: "selectpatient", Back: back(endpoint.SelectPatient, p), Status: pk.down(r, err), Data: data})
+	pk.pages.show(w, r, req, page.View{Template: "selectpatient", Status: pk.down(r, err), Data: data})
 }
 
 // down logs that the FHIR server does not answer, and returns the status of the page.
@@ -122,7 +121,7 @@ func (pk *picker) offerEncounters(w http.ResponseWriter, r *http.Request, req *a
 	case err != nil:
 		pk.showEncountersDown(w, r, req, p, err)
 	default:
-		pk.pages.show(w, r, req, page.View{Template: "selectencounter", Back: back(endpoint.SelectEncounter, p), Status: statusOf(unseen), Data: data})
+		pk.pages.show(w, r, req, page.View{Template: "selectencounter", Status: statusOf(unseen), Data: data})
 	}
 }
 
@@ -130,7 +129,7 @@ func (pk *picker) showEncountersDown(w http.ResponseWriter, r *http.Request, req
 	data := page.SelectEncounter{
 		Client: req.client.Title(), Request: p.Get("request"), Patient: req.launch.picked.name, Problem: page.ChoiceProblem{Down: true},
 	}
-	pk.pages.show(w, r, req, page.View{Template: "selectencounter", Back: back(endpoint.SelectEncounter, p), Status: pk.down(r, err), Data: data})
+	pk.pages.show(w, r, req, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
 }
 
 // goOnWith keeps the encounter, or that there is none.

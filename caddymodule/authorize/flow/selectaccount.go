@@ -3,7 +3,6 @@ package flow
 import (
 	"net/http"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -12,7 +11,7 @@ import (
 // showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1). A browser
 // has only one account signed in, so the choice is between that and another.
 func (ps *pages) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	ps.show(w, r, req, page.View{Template: "selectaccount", Back: back(endpoint.SelectAccount, p), Data: page.SelectAccount{
+	ps.show(w, r, req, page.View{Template: "selectaccount", Data: page.SelectAccount{
 		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
 	}})
 }

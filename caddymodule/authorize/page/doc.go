@@ -37,11 +37,13 @@
 //
 //	site.Show(w, r, page.View{
 //		Template: "selectpatient", Data: page.SelectPatient{…}, Locales: uiLocales,
-//		Policy: page.Policy{FormAction: page.FormAction(redirectURI)}, Back: &page.Back{…},
+//		Policy: page.Policy{FormAction: page.FormAction(redirectURI)},
 //	})
 //
-// A page that belongs to an authorization request has a [Back], unless it has a button of its
-// own that denies what is asked for.
+// The form of a page that belongs to an authorization request ends with {{template "back" .}}, a
+// button by which people return to the app without having done what the page asks for: the path
+// gets decision=deny, and answers with access_denied. So a page keeps to one form, which is what
+// tools that fill it in look for.
 //
 // A script is scripts/<name>.js, put at the end of the page and allowed by its hash if
 // [View.Script] names it. Pages must work without.

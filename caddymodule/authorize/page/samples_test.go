@@ -11,15 +11,14 @@ import (
 
 // samples are views of every template, by name.
 func samples() map[string]View {
-	back := &Back{Client: "Growth Chart", Path: "/oauth2/login", Field: Field{"request", "sealed"}}
 	ways := []SignInWay{{"General Hospital", "/oauth2/login/hospital"}, {"Google", "/oauth2/login/google"}}
 	alice := Person{"Alice Adams", "alice@example.org"}
 	return map[string]View{
-		"signin":       {Back: back, Data: SignIn{Client: "Growth Chart", Local: true, ByEmail: true, Ways: ways}},
-		"signin-wrong": {Back: back, Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wrong: true}, Local: true}},
-		"signin-wait":  {Back: back, Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wait: 30 * time.Second, Down: "Clinic", Busy: time.Second}, Local: true}},
-		"secondfactor": {Back: back, Data: SecondFactor{Client: "Growth Chart", Wrong: true}}, "secondfactor-wait": {Back: back, Data: SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
-		"selectaccount": {Back: back, Data: SelectAccount{Client: "Growth Chart", Person: alice}},
+		"signin":       {Data: SignIn{Client: "Growth Chart", Local: true, ByEmail: true, Ways: ways}},
+		"signin-wrong": {Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wrong: true}, Local: true}},
+		"signin-wait":  {Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wait: 30 * time.Second, Down: "Clinic", Busy: time.Second}, Local: true}},
+		"secondfactor": {Data: SecondFactor{Client: "Growth Chart", Wrong: true}}, "secondfactor-wait": {Data: SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
+		"selectaccount": {Data: SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: Consent{
 			Client: "Growth Chart", To: "chart.example", Person: alice, Unknown: true,
 			Fixed: []*Text{T("Know which patient it is about")}, Optional: []ConsentItem{{"may email", T("Your e-mail address")}, {"may phone", T("Your telephone number")}},
@@ -28,10 +27,10 @@ func samples() map[string]View {
 		"message": {Data: Message{T("You are signed out"), T("You can close this page."), "", &Link{"/", T("Go to %s", "General Hospital")}}},
 		"message-detail": {Data: Message{Title: T("This link does not work"), Detail: "The client_id is not one that is registered here.",
 			Text: T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:")}},
-		"selectpatient": {Back: back, Data: SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []Patient{
+		"selectpatient": {Data: SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []Patient{
 			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", T("female")}, {ID: "3"}}}},
-		"selectpatient-down": {Back: back, Data: SelectPatient{Client: "Growth Chart", Problem: ChoiceProblem{Down: true}}},
-		"selectencounter": {Back: back, Data: SelectEncounter{Client: "Growth Chart", Patient: "John Smith", Problem: ChoiceProblem{Unseen: true},
+		"selectpatient-down": {Data: SelectPatient{Client: "Growth Chart", Problem: ChoiceProblem{Down: true}}},
+		"selectencounter": {Data: SelectEncounter{Client: "Growth Chart", Patient: "John Smith", Problem: ChoiceProblem{Unseen: true},
 			Encounters: []Encounter{{"1", "Check-up", "2026-05-01", "General Hospital"}, {ID: "2"}}}},
 	}
 }

@@ -47,18 +47,8 @@ type View struct {
 	Status   int    // Default: 200.
 	Locales  string // the request's ui_locales. Default: those in the request's query.
 	Policy   Policy // Default: the page loads nothing, and has no form.
-	Back     *Back  // Default: the page has no way back, or one of its own.
 	Script   string // its file in scripts, without .js. Default: none.
 	Data     any    // what the template shows
-}
-
-// Back is a form by which people return to the app that sent them here, without having done
-// what it asks for. The path gets it as a POST with decision=deny, and redirects to the
-// redirect URI with access_denied.
-type Back struct {
-	Client string // the client's title
-	Path   string // that gets the form
-	Field  Field  // the sealed request
 }
 
 // layout is what templates/layout.html shows.
@@ -68,7 +58,6 @@ type layout struct {
 	Logo     string // its address
 	Style    template.CSS
 	Script   template.JS
-	Back     *Back
 	Data     any
 }
 
@@ -85,7 +74,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Set("Content-Security-Policy", v.Policy.header(string(s.style), script))
 	l := languageOf(r, v.Locales)
 	var body bytes.Buffer
-	shown := layout{l.tag.String(), s.name, s.logo.address(), s.style, template.JS(script), v.Back, v.Data}
+	shown := layout{l.tag.String(), s.name, s.logo.address(), s.style, template.JS(script), v.Data}
 	if err := templateSets()[l][v.Template].Execute(&body, shown); err != nil {
 		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
 		http.Error(w, "Something went wrong here.", http.StatusServiceUnavailable)

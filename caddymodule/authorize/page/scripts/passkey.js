@@ -1,12 +1,13 @@
-// Answers the challenge of the form "passkey", which is hidden where this cannot run.
+// Answers the challenge of the part "passkey" of a form, or of the form "passkey", which is hidden where this cannot run.
 (() => {
-	const form = document.getElementById('passkey');
-	if (!form || !window.PublicKeyCredential) return;
-	const wrong = form.querySelector('[role=alert]');
+	const part = document.getElementById('passkey');
+	if (!part || !window.PublicKeyCredential) return;
+	const form = part.closest('form');
+	const wrong = part.querySelector('[role=alert]');
 	const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, '+').replace(/_/g, '/')), (c) => c.charCodeAt(0));
 	const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replace(/\+/g, '-').replace(/\//g, '_').replace(/=/g, '');
 
-	const publicKey = JSON.parse(form.dataset.options);
+	const publicKey = JSON.parse(part.dataset.options);
 	publicKey.challenge = bytes(publicKey.challenge);
 	if (publicKey.user) publicKey.user.id = bytes(publicKey.user.id);
 	for (const list of [publicKey.allowCredentials, publicKey.excludeCredentials]) {
@@ -26,12 +27,12 @@
 	// What is offered beside the user name waits until the button is pressed, or for ever.
 	let waiting = new AbortController();
 	const offer = async () => {
-		if (!form.hasAttribute('data-offered') || !PublicKeyCredential.isConditionalMediationAvailable) return;
+		if (!part.hasAttribute('data-offered') || !PublicKeyCredential.isConditionalMediationAvailable) return;
 		if (!await PublicKeyCredential.isConditionalMediationAvailable()) return;
 		send(await navigator.credentials.get({ publicKey, mediation: 'conditional', signal: waiting.signal }));
 	};
 
-	form.addEventListener('submit', async (event) => {
+	const answer = async (event) => {
 		event.preventDefault();
 		wrong.hidden = true;
 		waiting.abort();
@@ -41,7 +42,9 @@
 		} catch {
 			wrong.hidden = false;
 		}
-	});
-	form.hidden = false;
+	};
+	if (part === form) form.addEventListener('submit', answer);
+	else part.querySelector('button').addEventListener('click', answer);
+	part.hidden = false;
 	offer().catch(() => {});
 })();
