@@ -158,7 +158,8 @@ func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer,
 		Pages: a.site, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.limiter, Authenticator: a.authenticator,
 		Accounts: a.accounts, Factors: a.factors, Consents: a.consents, Sessions: a.sessions, Tokens: a.tokens,
-		Launches: &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
+		RefreshLifetime: c.RefreshTokenLifetime,
+		Launches:        &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 	}))
 	backchannel := &session.BackchannelLogout{Responder: a.responder, Store: c.Store, Sessions: a.sessions}
 	for key, p := range a.accounts.Providers {

@@ -32,17 +32,19 @@ func TestConsentPage(t *testing.T) {
 	text := servertest.Body(t, page)
 	for _, want := range []string{
 		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
-		"Your e-mail address", "Read and search observations, such as lab results and vital signs of everybody you have access to",
-		"The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
+		"<legend>Required</legend>", "<legend>Health records of everybody you have access to</legend>", "<legend>About you</legend>",
+		"Your e-mail address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if got := strings.Join(servertest.Boxes(text), "; "); got != "may email; may user/Observation.rs; may demo.read; may claim:given_name" {
+	if got := strings.Join(servertest.Boxes(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
+		"may user/Observation.rs social-history; may user/Observation.rs survey; may user/Observation.rs sdoh; may user/Observation.rs clinical-test; "+
+		"may email; may claim:given_name; may demo.read" {
 		t.Errorf("boxes %s", got)
 	}
-	if strings.Contains(text, "<script") || page.Header.Get("X-Frame-Options") != "DENY" ||
+	if strings.Count(text, "<script") != 1 || !strings.Contains(page.Header.Get("Content-Security-Policy"), "script-src 'sha256-") || page.Header.Get("X-Frame-Options") != "DENY" ||
 		!strings.Contains(page.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") || page.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("header %v", page.Header)
 	}

@@ -32,13 +32,11 @@ func TestRegisteredClient(t *testing.T) {
 	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", c.ID)
 	q.Set("scope", "openid user/*.rs")
-	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+	page, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
 	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
 		t.Errorf("page %s", page)
 	}
-	form := servertest.Decision(sealed, "allow")
-	form.Set("may user/*.rs", "yes")
-	code := servertest.Location(t, b.Post("/oauth2/consent", form)).Query().Get("code")
+	code := servertest.Location(t, b.Post("/oauth2/consent", tickedForm(page))).Query().Get("code")
 	exchange := servertest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {servertest.Verifier}})
 	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
 		t.Errorf("with a wrong secret: %+v", got)

@@ -20,14 +20,16 @@ const (
 	maxItems = 100
 )
 
-// Consent is what a person allows a client, as stored. Its items are scopes, and claims
-// requested by name as claim:<name>.
+// Consent is what a person allows a client, as stored. Its items are scopes as the client asks
+// for them, and claims requested by name as claim:<name>.
 type Consent struct {
-	User     string    `json:"user"`      // the sub
-	ClientID string    `json:"client_id"` // of the client
-	Seen     []string  `json:"seen"`      // items that the person was asked for
-	Granted  []string  `json:"granted"`   // those of them that they allowed
-	At       time.Time `json:"at"`        // when they were last asked
+	User     string              `json:"user"`               // the sub
+	ClientID string              `json:"client_id"`          // of the client
+	Seen     []string            `json:"seen"`               // items that the person was asked for
+	Granted  []string            `json:"granted"`            // those of them that they allowed
+	Narrowed map[string][]string `json:"narrowed,omitempty"` // the narrower scopes that they allowed instead of others
+	Until    time.Time           `json:"until,omitzero"`     // when offline_access ends; zero if they did not say
+	At       time.Time           `json:"at"`                 // when they were last asked
 }
 
 // Consents stores consents.
@@ -40,16 +42,26 @@ func consentKey(user, clientID string) string { return store.Key("consent", user
 
 // Load returns what a person allows a client, or nil if they were not asked.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
-	return store.GetJSON[Consent](ctx, cs.Durable, consentKey(user, clientID))
+	c, err := store.GetJSON[Consent](ctx, cs.Durable, consentKey(user, clientID))
+	if c != nil {
+		c.lapse(time.Now())
+	}
+	return c, err
+}
+
+// Given is all that a person allows, in the order of their answers.
+func (c *Consent) Given() (scopes []string) {
+	for _, item := range c.Seen {
+		scopes = append(scopes, c.of(item)...)
+	}
+	return scopes
 }
 
 // Covers reports whether a person allows all of a scope.
-func (c *Consent) Covers(scope []string) bool {
-	return !slices.ContainsFunc(scope, func(scope string) bool { return !slices.Contains(c.Granted, scope) })
-}
+func (c *Consent) Covers(scope []string) bool { return covers(c.Given(), scope) }
 
-// Remember stores which of the items a person granted, beside earlier answers to others.
-func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, granted []string) error {
+// Remember stores what a person answered, beside earlier answers to other questions.
+func (cs *Consents) Remember(ctx context.Context, user, clientID string, a Answer) error {
 	c, err := cs.Load(ctx, user, clientID)
 	if err != nil {
 		return err
@@ -57,12 +69,7 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, 
 	if c == nil {
 		c = &Consent{User: user, ClientID: clientID}
 	}
-	asked := func(item string) bool { return slices.Contains(items, item) }
-	c.Seen = append(slices.DeleteFunc(c.Seen, asked), items...)
-	c.Granted = append(slices.DeleteFunc(c.Granted, asked), granted...)
-	if len(c.Seen) > maxItems {
-		c.Seen, c.Granted = items, granted
-	}
+	c.add(a)
 	c.At = time.Now().UTC()
 	value, err := json.Marshal(c)
 	if err != nil {
@@ -71,10 +78,10 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, 
 	return cs.Durable.Put(ctx, consentKey(user, clientID), value, lifetime)
 }
 
-// Withdraw reports whether a person now refuses an item that they granted before, and if so
-// ends the client's access tokens. Its codes and refresh tokens end unless the consent still
+// Withdraw reports whether a person now gives less of an item than before, and if so ends the
+// client's access tokens. Its codes and refresh tokens end unless the consent still
 // [Consent.Covers] them.
-func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, items, granted []string) (bool, error) {
+func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, a Answer) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
 	}
@@ -82,8 +89,8 @@ func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user st
 	if earlier == nil || err != nil {
 		return false, err
 	}
-	refused := func(item string) bool { return slices.Contains(items, item) && !slices.Contains(granted, item) }
-	if !slices.ContainsFunc(earlier.Granted, refused) {
+	isLess := func(g Given) bool { return !covers(g.Scopes, earlier.of(g.Item)) }
+	if !slices.ContainsFunc(a.Given, isLess) {
 		return false, nil
 	}
 	return true, cs.Revocations.CutOff(ctx, revocation.ConsentCutoff(user, client.ID))

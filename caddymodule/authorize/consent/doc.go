@@ -1,2 +1,12 @@
-// Package consent remembers what people allow clients, where they are asked (consent.go).
+// Package consent is about what people allow clients, where they are asked.
+//
+//	choice.go   what a person can give of an item: all of it, or parts (kind.go)
+//	answer.go   what they gave
+//	consent.go  remembers it
+//
+// A client asks for items, which are scopes and claims. A person who does not want to give a
+// scope for resources as a whole gives narrower scopes instead, which the asked one covers in
+// the sense of smart.Grant: by kind of data, by category, or for reading alone. Consents are
+// remembered by item, so that kinds and categories can change without anybody being asked
+// again.
 package consent

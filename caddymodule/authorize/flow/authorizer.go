@@ -127,6 +127,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		RedirectURI:    req.redirectURI,
 		RequestedScope: req.asked,
 		Scope:          req.scope,
+		Until:          req.until,
 		User:           by.User.ID,
 		SignedInAt:     by.At,
 		Session:        by.SID,

@@ -1,16 +1,14 @@
 package flow
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
@@ -32,20 +30,33 @@ func (req *authorizationRequest) items() []string {
 	return items
 }
 
-// limit removes what the person did not allow, as SMART App Launch 2.2 permits. Its error
-// means that nothing is left.
-func (req *authorizationRequest) limit(granted []string) error {
+// limit leaves of the request what the person gives, as SMART App Launch 2.2 permits. Its
+// error means that nothing is left.
+func (req *authorizationRequest) limit(a consent.Answer) error {
 	items := req.items()
-	refused := func(item string) bool { return slices.Contains(items, item) && !slices.Contains(granted, item) }
+	refused := func(item string) bool { return slices.Contains(items, item) && len(a.Of(item)) == 0 }
 	refusedClaim := func(name string) bool {
 		return refused(claimItem+name) || refused(people.ScopeOf(name))
 	}
 	req.userinfoClaims = slices.DeleteFunc(slices.Clone(req.userinfoClaims), refusedClaim)
 	req.idTokenClaims = slices.DeleteFunc(slices.Clone(req.idTokenClaims), refusedClaim)
-	if req.scope = slices.DeleteFunc(slices.Clone(req.scope), refused); len(req.scope) == 0 {
+	req.scope, req.until = givenScope(req.scope, a), a.Until
+	if len(req.scope) == 0 {
 		return errDenied
 	}
 	return nil
+}
+
+// givenScope is what was given of a scope, each once.
+func givenScope(scope []string, a consent.Answer) (given []string) {
+	for _, item := range scope {
+		for _, s := range a.Of(item) {
+			if !slices.Contains(given, s) {
+				given = append(given, s)
+			}
+		}
+	}
+	return given
 }
 
 var errDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
@@ -69,31 +80,11 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 		return false, nil
 	}
 	earlier, err := a.consents.Load(ctx, user.ID, req.client.ID)
-	switch {
-	case err != nil:
-		return false, err
-	case earlier == nil, slices.ContainsFunc(req.items(), func(item string) bool { return !slices.Contains(earlier.Seen, item) }):
-		return true, nil
+	if earlier == nil || err != nil {
+		return true, err
 	}
-	return req.limit(earlier.Granted) != nil, nil
-}
-
-func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	data := page.Consent{
-		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
-		Unknown: req.client.Registered,
-	}
-	if to, err := url.Parse(req.redirectURI); err == nil {
-		data.To = cmp.Or(to.Host, to.Scheme)
-	}
-	for _, item := range req.items() {
-		if text := Describe(item, signedIn.User); isFixed(item) {
-			data.Fixed = append(data.Fixed, text)
-		} else {
-			data.Optional = append(data.Optional, page.ConsentItem{Name: itemField + item, Text: text})
-		}
-	}
-	ps.show(w, r, req, page.View{Template: "consent", Data: data})
+	answer, all := earlier.Answer(req.items())
+	return !all || req.limit(answer) != nil, nil
 }
 
 func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
@@ -106,16 +97,18 @@ func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, r
 }
 
 func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	items := req.items()
-	refused := func(item string) bool { return !isFixed(item) && p.Get(itemField+item) == "" }
-	granted := slices.DeleteFunc(slices.Clone(items), refused)
-	if err := req.limit(granted); err != nil {
+	answer, err := ps.answer(req, p)
+	if err != nil {
+		ps.responses.showError(w, r, err)
+		return
+	}
+	if err := req.limit(answer); err != nil {
 		ps.responses.redirectError(w, r, req, err)
 		return
 	}
-	withdrawn, err := ps.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, items, granted)
+	withdrawn, err := ps.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, answer)
 	if err == nil {
-		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, items, granted)
+		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, answer)
 	}
 	switch {
 	case err != nil && withdrawn: // the person must learn that it failed
@@ -125,4 +118,22 @@ func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *auth
 		ps.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
 	ps.authorizer.respond(w, r, req, signedIn)
+}
+
+// answer reads the page's form.
+func (ps *signedInPages) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Answer, err error) {
+	ticked := func(name string) bool { return p.Get(itemField+name) != "" }
+	for _, item := range req.items() {
+		given := consent.Given{Item: item}
+		if choice := consent.ChoiceOf(item); isFixed(item) {
+			given.Scopes = []string{item}
+		} else {
+			given.Scopes = choice.Given(ticked)
+		}
+		a.Given = append(a.Given, given)
+	}
+	if len(a.Of(client.OfflineAccess)) > 0 {
+		a.Until, err = ps.lasting.until(p.Get(lastingField))
+	}
+	return a, err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -49,27 +50,6 @@ var claimWords = map[string]*page.Text{
 	"fhirUser":              page.T("Which entry of the health records is you"),
 }
 
-var typeWords = map[string]*page.Text{
-	smart.AnyType:         page.T("health records of every kind"),
-	"AllergyIntolerance":  page.T("allergies"),
-	"Appointment":         page.T("appointments"),
-	"CarePlan":            page.T("care plans"),
-	"CareTeam":            page.T("care teams"),
-	"Condition":           page.T("conditions and diagnoses"),
-	"Coverage":            page.T("insurance"),
-	"Device":              page.T("devices and implants"),
-	"DiagnosticReport":    page.T("diagnostic reports"),
-	"DocumentReference":   page.T("documents"),
-	"Encounter":           page.T("visits and hospital stays"),
-	"FamilyMemberHistory": page.T("family history"),
-	"Goal":                page.T("goals"),
-	"Immunization":        page.T("immunizations"),
-	"MedicationRequest":   page.T("prescriptions"),
-	"Observation":         page.T("observations, such as lab results and vital signs"),
-	"Patient":             page.T("personal details, such as name and date of birth"),
-	"Procedure":           page.T("procedures"),
-}
-
 var permissionWords = []struct {
 	is   smart.Permission
 	word *page.Text
@@ -94,18 +74,24 @@ func Describe(item string, user *people.User) *page.Text {
 
 // describeResource describes a resource scope, to patients as one for their own records.
 func describeResource(scope smart.ResourceScope, user *people.User) *page.Text {
-	what, verbs := typeWords[scope.Type], verbs(scope.Permission)
-	if what == nil {
-		what = page.T("records of type %s", spaced(scope.Type))
-	}
-	var text *page.Text
+	what, verbs := dataOf(scope), verbs(scope.Permission)
 	switch {
 	case scope.Level == "patient" && strings.HasPrefix(user.FHIRUser, "Patient/"):
-		text = page.T("%s your %s", verbs, what)
+		return page.T("%s your %s", verbs, what)
 	case scope.Level == "patient":
-		text = page.T("%s the patient's %s", verbs, what)
-	default:
-		text = page.T("%s %s of everybody you have access to", verbs, what)
+		return page.T("%s the patient's %s", verbs, what)
+	}
+	return page.T("%s %s of everybody you have access to", verbs, what)
+}
+
+// dataOf describes the kind of data that a resource scope is for.
+func dataOf(scope smart.ResourceScope) *page.Text {
+	if text := partWords[consent.CategoryOf(scope)]; text != nil {
+		return text
+	}
+	text := partWords[scope.Type]
+	if text == nil {
+		text = page.T("records of type %s", spaced(scope.Type))
 	}
 	if scope.Query != "" {
 		text = page.T("%s (only %s)", text, strings.ReplaceAll(scope.Query, "&", ", "))

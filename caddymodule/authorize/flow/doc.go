@@ -31,7 +31,9 @@
 //	identities.go       what a code was exchanged for, if the sign-in then failed here
 //	secondfactor.go     the second factor, and the start of the session
 //	signedinpages.go    pages for a person who is signed in: selectaccount.go, and
-//	                    consent.go (in words: describe.go)
+//	                    consent.go
+//	consentpage.go      what the consent page offers, in words (describe.go, describekind.go),
+//	                    and for how long (lasting.go)
 //	launchcontext.go    what the client is launched with, and which scopes that allows
 //	picker.go           the pages on which a patient and an encounter are chosen
 //	launchendpoint.go   EHRs register what they launch an app with

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -35,6 +36,8 @@ type Config struct {
 	Tokens         *token.Tokens         // issues codes and tokens
 	Launches       *launch.Launches      // knows what EHRs launch
 	Patients       *launch.Patients      // finds whom a person may choose
+
+	RefreshLifetime time.Duration // of a grant, at most
 }
 
 // Endpoints returns the endpoints that browsers are sent to, by path.
@@ -61,6 +64,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	}
 	signedIn := &signedInPages{
 		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, signIn: signIn, authorizer: authorizer, logger: c.Logger,
+		lasting: lasting{c.RefreshLifetime},
 	}
 	picker := &picker{step: step, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
 	logout := &logoutEndpoint{
@@ -80,7 +84,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		endpoint.SelectAccount:       c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
 		endpoint.SelectPatient:       c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),
 		endpoint.SelectEncounter:     c.Handler(signedIn.page(endpoint.SelectEncounter, picker.showEncounters, picker.submitEncounter), form...),
-		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(step.pages.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
+		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(signedIn.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
 	}
 	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
 		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -22,8 +23,9 @@ type authorizationRequest struct {
 	client *client.Client
 	responseTarget
 	authenticationParameters
-	asked         string   // scope as requested
-	scope         []string // scope as granted
+	asked         string    // scope as requested
+	scope         []string  // scope as granted
+	until         time.Time // when offline_access ends; zero if the person did not say
 	codeChallenge string
 	nonce         string
 

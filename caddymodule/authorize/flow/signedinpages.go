@@ -30,6 +30,7 @@ type signedInPages struct {
 	consents   *consent.Consents
 	signIn     *signInEndpoint
 	authorizer *authorizer
+	lasting    lasting
 	logger     *slog.Logger
 }
 

@@ -69,23 +69,6 @@ type Person struct {
 	Detail string // tells namesakes apart; may be ""
 }
 
-// Consent is what templates/consent.html shows.
-type Consent struct {
-	Client   string        // the client's title
-	Request  string        // sealed
-	To       string        // the host of the redirect URI
-	Person   Person        // who is asked
-	Unknown  bool          // the client registered itself
-	Fixed    []*Text       // what cannot be unticked
-	Optional []ConsentItem // what can
-}
-
-// ConsentItem is a checkbox.
-type ConsentItem struct {
-	Name string // of the form's field
-	Text *Text  // what is allowed
-}
-
 // SignOut is what templates/signout.html shows.
 type SignOut struct {
 	Client  string // the client's title; "" if the request names none

@@ -21,7 +21,17 @@ func samples() map[string]View {
 		"selectaccount": {Data: SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: Consent{
 			Client: "Growth Chart", To: "chart.example", Person: alice, Unknown: true,
-			Fixed: []*Text{T("Know which patient it is about")}, Optional: []ConsentItem{{"may email", T("Your e-mail address")}, {"may phone", T("Your telephone number")}},
+			Fixed: []*Text{T("Know which patient it is about")}, Groups: []ConsentGroup{
+				{T("Your health records"), []ConsentItem{{
+					Name: "may patient/Condition.cruds", Text: T("conditions and diagnoses"), Detail: T("read"), Limited: true,
+					Permissions: []ConsentItem{{Name: "may patient/Condition.cruds read", Text: T("read"), Ticked: true}},
+					Parts:       []ConsentItem{{Name: "may patient/Condition.cruds problem-list-item", Text: T("problem list")}},
+				}}},
+				{T("How long"), []ConsentItem{{
+					Name: "may offline_access", Text: T("Keep this access while you are not using it"), Ticked: true,
+					Times: []ConsentTime{{"", T("Until I end it, %s at most", Plural("%d day", "%d days", 90)), true}},
+				}}},
+			},
 		}},
 		"signout": {Data: SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: FormPost{Client: "Growth Chart"}},
 		"message": {Data: Message{T("You are signed out"), T("You can close this page."), "", &Link{"/", T("Go to %s", "General Hospital")}}},

@@ -12,13 +12,14 @@ type Form struct {
 	// Action is where the form is sent to. Empty: the page has no form.
 	Action string
 
-	// Fields are what is sent, checkboxes as if they were checked.
+	// Fields are what is sent, checkboxes as if they were checked, but radio buttons only if
+	// they are.
 	Fields url.Values
 }
 
 var (
 	formTag  = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
-	inputTag = regexp.MustCompile(`<input [^>]*?name="([^"]*)"(?: value="([^"]*)")?`)
+	inputTag = regexp.MustCompile(`<input (type="radio")?[^>]*?name="([^"]*)"(?: value="([^"]*)")?( checked)?`)
 )
 
 // ReadForm reads the form of a page, as a browser does.
@@ -28,7 +29,9 @@ func ReadForm(page string) Form {
 		form.Action = html.UnescapeString(tag[1])
 	}
 	for _, input := range inputTag.FindAllStringSubmatch(page, -1) {
-		form.Fields.Set(html.UnescapeString(input[1]), html.UnescapeString(input[2]))
+		if isRadio, checked := input[1] != "", input[4] != ""; checked || !isRadio {
+			form.Fields.Set(html.UnescapeString(input[2]), html.UnescapeString(input[3]))
+		}
 	}
 	return form
 }

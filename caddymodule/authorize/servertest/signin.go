@@ -1,9 +1,11 @@
 package servertest
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 )
 
 // Request is an authorization request that works; change alters it: a value
@@ -66,19 +68,20 @@ var box = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
 // Boxes are the names of a page's boxes.
 func Boxes(page string) (names []string) {
 	for _, b := range box.FindAllStringSubmatch(page, -1) {
-		names = append(names, b[1])
+		names = append(names, html.UnescapeString(b[1]))
 	}
 	return names
 }
 
-// Allow ticks these boxes of the consent page that an answer leads to.
+// Allow ticks these boxes of the consent page that an answer leads to, and all that belongs to
+// them.
 func (b *Browser) Allow(r *http.Response, ticked ...string) *url.URL {
 	b.T.Helper()
 	page, sealed := b.OpenForm(r)
 	form := Decision(sealed, "allow")
 	for _, name := range Boxes(page) {
 		for _, t := range ticked {
-			if t == "*" || name == "may "+t {
+			if t == "*" || name == "may "+t || strings.HasPrefix(name, "may "+t+" ") {
 				form.Set(name, "yes")
 			}
 		}

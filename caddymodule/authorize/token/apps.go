@@ -137,10 +137,10 @@ func (as *Apps) addFamily(ctx context.Context, id string, app *App) error {
 // addConsent adds what the person allows without being asked again.
 func (as *Apps) addConsent(ctx context.Context, user string, _ indexedApp, app *App) error {
 	given, err := as.consents.Load(ctx, user, app.Client.ID)
-	if given == nil || err != nil || len(given.Granted) == 0 {
+	if given == nil || err != nil || len(given.Given()) == 0 {
 		return err
 	}
 	app.Allowed = true
-	app.add(given.Granted, given.At, time.Time{})
+	app.add(given.Given(), given.At, time.Time{})
 	return nil
 }

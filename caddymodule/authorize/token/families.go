@@ -43,6 +43,7 @@ func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
 	if g.online() {
 		lifetime = min(lifetime, fs.Session)
 	}
+	lifetime = g.bounded(lifetime)
 	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
 	token := f.first(now)
 	value, err := json.Marshal(f)

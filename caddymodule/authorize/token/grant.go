@@ -29,6 +29,7 @@ type Grant struct {
 	User           string    `json:"user"`                     // the sub
 	SignedInAt     time.Time `json:"signed_in_at"`             // the auth_time
 	GrantedAt      time.Time `json:"at"`                       // compared with cutoffs
+	Until          time.Time `json:"until,omitzero"`           // when the person lets it end; zero if they did not say
 	Session        string    `json:"session,omitempty"`        // the sid of the sign-in
 	AMR            []string  `json:"amr,omitempty"`            // of the sign-in (RFC 8176)
 	Provider       string    `json:"provider,omitempty"`       // the key of the identity provider, if any
@@ -112,6 +113,14 @@ func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 		return oauth2.InvalidGrant("redirect_uri is not the one of the authorization request")
 	}
 	return oauth2.CheckVerifier(g.CodeChallenge, p.Get("code_verifier"))
+}
+
+// bounded returns a lifetime that ends no later than the person wants the grant to.
+func (g *Grant) bounded(lifetime time.Duration) time.Duration {
+	if g.Until.IsZero() {
+		return lifetime
+	}
+	return min(lifetime, time.Until(g.Until))
 }
 
 // binding is that of the grant's refresh and access tokens.

@@ -96,6 +96,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
 	now := time.Now()
+	lifetime = g.bounded(lifetime)
 	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
