@@ -9,7 +9,7 @@ import (
 )
 
 // Somebody who is signed in is asked which account, and for consent; takes a
-// permission out, and allows the rest. The answer comes by a form that sends
+// permission out, limits another, and allows the rest. The answer comes by a form that sends
 // itself. The screenshots in out/ are there to be looked at.
 func TestQuestionPages(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
@@ -36,8 +36,17 @@ func TestQuestionPages(t *testing.T) {
 	}
 	pageLooks(t, ctx, "select-account", address("select_account"), "//h1[text()='Which account?']", forms)
 	pageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Allow Demo App?']", forms)
+	pageLooks(t, ctx, "consent-german", address("consent")+"&ui_locales=de", "//h1[text()='Demo App zulassen?']", forms)
+	pageLooks(t, ctx, "consent-limited", address("consent"), "//h1[text()='Allow Demo App?']", func(t *testing.T, _ measured) {
+		perform(t, ctx, chromedp.Click("//summary[contains(text(), 'every kind')]"))
+		screenshot(t, ctx, t.Name()[len("TestQuestionPages/"):])
+		forms(t, read(t, ctx, chromedp.Evaluate[measured](measure)))
+		checkAccessible(t, ctx)
+	})
 
 	perform(t, ctx,
+		chromedp.Click("//details[@open]//button[text()='Untick all']"),
+		chromedp.Click("//details[@open]//span[text()='Allergies']"),
 		chromedp.Click("//span[contains(text(), 'demo.read')]"),
 		chromedp.Click("//button[text()='Allow']"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
@@ -46,7 +55,7 @@ func TestQuestionPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := token.Extra("scope"); got != "openid email user/Observation.rs user/*.r user/Condition.rs offline_access" {
+	if got := token.Extra("scope"); got != "openid email user/Observation.rs user/AllergyIntolerance.r user/Condition.rs offline_access" {
 		t.Errorf("scope %q", got)
 	}
 }
