@@ -67,3 +67,14 @@ func (s Shared) bound(resourceType string, p smart.Permission) bool {
 	}
 	return true
 }
+
+// Depends reports whether a resource of a type may be the patient's because others are, about which one must be asked.
+func (s Shared) Depends(resourceType string) bool {
+	switch s[resourceType] {
+	case SecurityContext:
+		return true
+	case About:
+		return resourceType == "Provenance" || resourceType == "Bundle"
+	}
+	return false
+}

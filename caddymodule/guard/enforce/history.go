@@ -14,10 +14,16 @@ import (
 // instanceHistory answers with those versions of a resource that are covered. Each is judged by itself, for it may have
 // been another patient's.
 func (x histories) instanceHistory(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
-	if len(x.rights.For(i.Type, smart.Read)) == 0 {
+	grants := x.rights.For(i.Type, smart.Read)
+	if len(grants) == 0 {
 		return nil, x.refused(i)
 	}
-	return x.historyOf(ctx, c, i)
+	asked := x.asked + 1
+	a, err := x.historyOf(ctx, c, i)
+	if err != nil {
+		return nil, x.evenOut(ctx, i.Type, grants, asked, err)
+	}
+	return a, nil
 }
 
 // history answers with the versions of all resources of a type, or of all types. Deletions say nothing of whose the
@@ -60,7 +66,7 @@ func (x histories) historyPage(ctx context.Context, c call, i interaction.Intera
 	}
 	out := &bundle{kind: "history", total: -1, links: []link{{Relation: "self", URL: self}}}
 	from := at.Places[0]
-	for fetched := 0; !from.Done && len(out.entries) == 0 && fetched < maxFetches; fetched++ {
+	for fetched := 0; !from.Done && len(out.entries) == 0 && fetched < x.fetches(at, whole); fetched++ {
 		got, next, err := x.fetchHistory(ctx, first, from)
 		if err != nil {
 			return nil, err
@@ -84,6 +90,15 @@ func (x histories) historyPage(ctx context.Context, c call, i interaction.Intera
 		out.links = append(out.links, link{Relation: "next", URL: next})
 	}
 	return newAnswer(http.StatusOK, out.text()), nil
+}
+
+// fetches is how many of the server's pages a page may take. The first takes one, or how many versions there are of what
+// is another's would show in the time that it takes to say that it is not there.
+func (x histories) fetches(at position, whole bool) int {
+	if at.isStart() && !whole {
+		return 1
+	}
+	return maxFetches
 }
 
 // fetchHistory asks the FHIR server for a page of versions.

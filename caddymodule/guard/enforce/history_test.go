@@ -36,6 +36,7 @@ func TestHistory(t *testing.T) {
 		{"what is another's", patientA, "Observation/b1/_history", "404"},
 		{"without all elements", patientA, "Observation/moved/_history?_elements=subject&_summary=count", "aa"},
 		{"pages", patientA, "Observation/moved/_history?_count=1", "aa"},
+		{"pages, the first of which is another's", access.Holder{Scope: "patient/*.r", Patient: "b"}, "Observation/moved/_history?_count=1", "404"},
 		{"a page of the server's", patientA, "Observation/moved/_history?_getpages=0", "403"},
 		{"a whole grant", clinician, "Observation/moved/_history", "abab"},
 		{"a whole grant, pages", clinician, "Observation/moved/_history?_count=1", "abab"},

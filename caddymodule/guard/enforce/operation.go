@@ -130,6 +130,12 @@ func (x operations) checkCovered(ctx context.Context, of interaction.Reference, 
 	if err != nil {
 		return err
 	}
+	asked := x.asked
+	return x.evenOut(ctx, of.Type, grants, asked, x.judgeCovered(ctx, of, grants, a))
+}
+
+// judgeCovered checks that the resource in an answer is the one asked for, and that one of the grants covers it.
+func (x operations) judgeCovered(ctx context.Context, of interaction.Reference, grants []access.Grant, a *answer) error {
 	if a.status != http.StatusOK {
 		return notRead(a)
 	}

@@ -2,7 +2,9 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -21,10 +23,11 @@ func (x *exchange) read(ctx context.Context, c call, i interaction.Interaction) 
 		held.release()
 		return nil, err
 	}
+	asked := x.asked
 	a, err := x.judgeRead(ctx, i, grants, held.answer())
 	if err != nil {
 		held.release()
-		return nil, err
+		return nil, x.evenOut(ctx, i.Type, grants, asked, err)
 	}
 	a.buffer = held.kept()
 	return a, nil
@@ -62,6 +65,35 @@ func notRead(a *answer) error {
 		return failed(a)
 	}
 	return notFound()
+}
+
+// evenOut returns a refusal of a resource after as many questions to the server as one of its type takes that depends on
+// another: what is not there would be told by fewer. What is asked for in the others' place is there: the patient. It
+// counts from how many were asked before the resource was judged.
+func (x *judging) evenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error {
+	if !errors.Is(refusal, ErrOutside) || !x.Shared.Depends(resourceType) {
+		return refusal
+	}
+	for _, patient := range boundTo(grants) {
+		if asked++; x.asked >= asked {
+			continue
+		}
+		if _, err := x.ask(ctx, get("Patient/"+patient, "")); err != nil {
+			return err
+		}
+	}
+	return refusal
+}
+
+// boundTo are the patients to whom grants are bound, each once.
+func boundTo(grants []access.Grant) []string {
+	var all []string
+	for _, g := range grants {
+		if g.Patient != "" && !slices.Contains(all, g.Patient) {
+			all = append(all, g.Patient)
+		}
+	}
+	return all
 }
 
 // refused says that no scope allows the interaction.

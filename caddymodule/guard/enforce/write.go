@@ -118,6 +118,16 @@ func (w *write) current(ctx context.Context) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
+	asked := w.asked
+	v, err := w.judgeCurrent(ctx, a)
+	if err != nil {
+		return nil, w.evenOut(ctx, w.i.Type, w.grants, asked, err)
+	}
+	return v, nil
+}
+
+// judgeCurrent is the version in an answer, if one of the grants covers it.
+func (w *write) judgeCurrent(ctx context.Context, a *answer) (*version, error) {
 	if a.status == http.StatusNotFound {
 		refusal := notFound()
 		refusal.Err = errAbsent
