@@ -3,7 +3,6 @@ package enforce
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement as it is when the
@@ -53,6 +53,9 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	if err := refusePaging(parameters); err != nil {
 		return err
 	}
+	if err := checkNames("metadata", parameters, metadataParameters); err != nil {
+		return err
+	}
 	if !acceptsJSON(r.Header.Get("Accept"), parameters) {
 		return next.ServeHTTP(w, r)
 	}
@@ -70,6 +73,10 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	return a.write(w, r)
 }
 
+// metadataParameters are those of R4 (http.html#capabilities, #parameters). Others could have a server that knows no
+// metadata search for something.
+var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
+
 // acceptsJSON reports whether a client takes JSON: by _format, which overrides the header (R4 http.html#mime-type), or
 // by Accept. Who names another FHIR format and not JSON does not, even if anything will do.
 func acceptsJSON(accept string, parameters []smart.Parameter) bool {
@@ -84,7 +91,8 @@ func acceptsJSON(accept string, parameters []smart.Parameter) bool {
 	return strings.Contains(accept, "json") || !strings.Contains(accept, "xml") && !strings.Contains(accept, "turtle") && !strings.Contains(accept, "ttl")
 }
 
-// change changes a statement, or takes it from those that were changed before. What is none stays.
+// change changes a statement, or takes it from those that were changed before. What is none stays if it says as little of
+// anybody; else it is withheld, since it goes to whoever asks.
 func (m *Metadata) change(a *answer, r *http.Request) error {
 	changes := m.Changes
 	if m.Answered != nil {
@@ -94,7 +102,7 @@ func (m *Metadata) change(a *answer, r *http.Request) error {
 	kept, ok := m.find(of)
 	if !ok {
 		text, err := Capabilities(a.body, changes)
-		if errors.Is(err, ErrCapabilities) {
+		if err != nil && isTerminologyCapabilities(a.body) {
 			return nil
 		} else if err != nil {
 			return withheld(err)
@@ -107,6 +115,12 @@ func (m *Metadata) change(a *answer, r *http.Request) error {
 	a.header.Set("Etag", kept.etag)
 	a.header.Del("Last-Modified")
 	return nil
+}
+
+// isTerminologyCapabilities reports whether a text is what else a server may say of itself.
+func isTerminologyCapabilities(text []byte) bool {
+	res, err := resource.Parse(text)
+	return err == nil && res.Type == "TerminologyCapabilities"
 }
 
 func (m *Metadata) find(of [sha256.Size]byte) (keptStatement, bool) {

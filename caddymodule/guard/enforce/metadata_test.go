@@ -94,7 +94,7 @@ func TestMetadataRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name, query string
 		status      int
-	}{{"too long", "", 502}, {"a page of the server's", "_getpages=1", 403}, {"an ambiguous query", "a=%zz", 400}} {
+	}{{"too long", "", 502}, {"a page of the server's", "_getpages=1", 403}, {"an ambiguous query", "a=%zz", 400}, {"a search", "_type=Patient", 403}, {"a search, in XML", "_type=Patient&_format=xml", 403}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata?"+tt.query, nil)
@@ -103,6 +103,17 @@ func TestMetadataRefused(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestMetadataIsNoSearch checks that a server which takes metadata for a type shows nothing of what it finds.
+func TestMetadataIsNoSearch(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, records[0], `{"resourceType":"CapabilityStatement"`} {
+		err := new(enforce.Metadata).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metadata", nil), answers(answering(text)))
+		if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusBadGateway {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 
