@@ -19,10 +19,11 @@
 //	           ├─▶ a second gateway                        federationchain_test.go
 //	           └─▶ one that fails on demand (authorizetest) federationfault_test.go
 //
-// What the gateway lets through under which scopes is attacked before HAPI: with the
-// records and requests of package guardattack (guard*_test.go), and with tables of
-// what other servers' suites expect (smartcases*_test.go), if SMART_CASES names their
-// folder. The flag -guard.more sends ten times as many attacks.
+// What the gateway lets through under which scopes is attacked before HAPI, and before
+// Medplum's router: with the records and requests of package guardattack
+// (guard*_test.go), and with tables of what other servers' suites expect
+// (smartcases*_test.go), if SMART_CASES names their folder. The flag -guard.more sends
+// ten times as many attacks, and measures times more often.
 //
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.

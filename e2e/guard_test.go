@@ -21,9 +21,9 @@ type guardHolder struct {
 	fhirUser string
 }
 
-// guarded is HAPI with a gateway before it that believes an issuer of the test's: it gives any token.
+// guarded is a FHIR server with a gateway before it that believes an issuer of the test's: it gives any token.
 type guarded struct {
-	hapi    *hapi
+	server  fhirAPI
 	gateway *gateway
 	base    string
 	issuer  string
@@ -32,15 +32,15 @@ type guarded struct {
 }
 
 // guardOf has a gateway of its own guard a server.
-func guardOf(t *testing.T, name string, h *hapi) *guarded {
+func guardOf(t *testing.T, name string, server fhirAPI) *guarded {
 	t.Helper()
+	address, path, _ := strings.Cut(strings.TrimPrefix(server.base, "http://"), "/")
 	key, issuer := newKey(t), authorizetest.Start(t)
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
 	issuer.Fail(authorizetest.Keys, authorizetest.JSON(http.StatusOK, keys))
-	g := ownGateway(t, "gateway-"+name, strings.TrimSuffix(strings.TrimPrefix(h.base, "http://"), "/fhir"),
-		"/fhir/R4", "/fhir",
+	g := ownGateway(t, "gateway-"+name, address, "/fhir/R4", "/"+path,
 		"\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
-	return &guarded{h, g, g.issuer + "/fhir", issuer.Issuer, key, map[guardHolder]string{}}
+	return &guarded{server, g, g.issuer + "/" + path, issuer.Issuer, key, map[guardHolder]string{}}
 }
 
 // ownHAPI starts a server with a database of its own, for tests that count what is there.
@@ -121,4 +121,4 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 }
 
 // guardMore has the guard attacked for ten minutes instead of one.
-var guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard")
+var guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard, and measure more")

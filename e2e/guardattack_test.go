@@ -30,11 +30,10 @@ type attackedAs struct {
 // attackers are the principals as attackers, each with attacks of its own.
 func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*attackedAs {
 	t.Helper()
-	capabilities := g.hapi.capabilities(t)
 	var all []*attackedAs
 	for i, p := range principals {
 		as := &attackedAs{guardPrincipal: p, token: g.token(t, p.holder), allowed: g.oracle.allowed(t, p.grants, "rs"), tokens: map[string]bool{}}
-		as.attacker = guardattack.NewAttacker(g.world, capabilities, g.world.Patients[0], uint64(i))
+		as.attacker = guardattack.NewAttacker(g.world, g.capabilities, g.world.Patients[0], uint64(i))
 		for _, grant := range p.grants {
 			as.attacker.Types = append(as.attacker.Types, grant.types...)
 		}
@@ -47,7 +46,7 @@ func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*atta
 }
 
 // capabilities are what the server says that it can do, by type.
-func (h *hapi) capabilities(t *testing.T) map[string]guardattack.Capabilities {
+func (h fhirAPI) capabilities(t *testing.T) map[string]guardattack.Capabilities {
 	t.Helper()
 	var statement struct {
 		Rest []struct {
@@ -114,8 +113,7 @@ func unzipped(body []byte) []byte {
 }
 
 // testAttacks draws attacks and looks in each answer for what is another patient's.
-func (g *guardTest) testAttacks(t *testing.T) {
-	pairs := 7000
+func (g *guardTest) testAttacks(t *testing.T, pairs int) {
 	if *guardMore {
 		pairs *= 10
 	}
@@ -244,7 +242,7 @@ func (o *guardOracle) versions(t *testing.T, types []string) map[string]string {
 	t.Helper()
 	versions := map[string]string{}
 	for _, resourceType := range types {
-		for reference, text := range o.hapi.all(t, resourceType) {
+		for reference, text := range o.server.all(t, resourceType) {
 			var r struct{ Meta struct{ VersionID string } }
 			if err := json.Unmarshal([]byte(text), &r); err != nil {
 				t.Fatal(err)

@@ -16,6 +16,8 @@ type guardTest struct {
 	*guarded
 	world  *guardattack.World
 	oracle *guardOracle
+
+	capabilities map[string]guardattack.Capabilities
 }
 
 // The guard before HAPI, with the records of eight patients.
@@ -26,8 +28,8 @@ func TestGuard(t *testing.T) {
 	began := time.Now()
 	h.load(t, g.world.Records)
 	t.Logf("%d records in %v", len(g.world.Records), time.Since(began).Round(time.Second))
-	g.guarded = guardOf(t, "guard", h)
-	g.oracle = newGuardOracle(t, h, g.world.Types())
+	g.guarded = guardOf(t, "guard", h.fhirAPI)
+	g.oracle, g.capabilities = newGuardOracle(t, h.fhirAPI, g.world.Types()), h.capabilities(t)
 	t.Run("complete", g.testComplete)
 	t.Run("reads", g.testReads)
 	t.Run("pages", g.testPages)
@@ -36,7 +38,8 @@ func TestGuard(t *testing.T) {
 	t.Run("everything", g.testEverything)
 	t.Run("export", g.testExport)
 	t.Run("paths", g.testPaths)
-	t.Run("attacks", g.testAttacks)
+	t.Run("times", g.testTimes)
+	t.Run("attacks", func(t *testing.T) { g.testAttacks(t, 7000) })
 	t.Run("unmoved", g.testUnmoved)
 	t.Run("devices", g.testDevices)
 	t.Run("writes", g.testWrites)

@@ -65,7 +65,7 @@ func (g *guardTest) everything(t *testing.T, path string) references {
 		return found
 	}
 	found := references{}
-	for address := g.hapi.base + "/" + path; address != ""; {
+	for address := g.server.base + "/" + path; address != ""; {
 		var page searchPage
 		send(t, http.DefaultClient, newRequest(t, http.MethodGet, address, "")).is(t, http.StatusOK).decode(t, &page)
 		for _, e := range page.Entry {
@@ -177,7 +177,7 @@ func (g *guardTest) checkExport(t *testing.T, who guardHolder, status string, ty
 		}
 	}
 	for _, resourceType := range types {
-		for reference := range g.hapi.all(t, resourceType) {
+		for reference := range g.server.all(t, resourceType) {
 			want[reference] = true
 		}
 	}
@@ -235,7 +235,7 @@ func (g *guardTest) checkForeign(t *testing.T, who guardHolder, link string) {
 func (g *guardTest) checkBinaries(t *testing.T) {
 	t.Helper()
 	files := 0
-	for reference, text := range g.hapi.all(t, "Binary") {
+	for reference, text := range g.server.all(t, "Binary") {
 		var binary struct{ ContentType string }
 		_ = json.Unmarshal([]byte(text), &binary)
 		if binary.ContentType != typeNDJSON {
@@ -250,7 +250,7 @@ func (g *guardTest) checkBinaries(t *testing.T) {
 		t.Error("HAPI keeps no files")
 	}
 	for _, scope := range []string{"system/*.rs", "patient/*.rs"} {
-		g.send(t, guardHolder{scope: scope}, http.MethodGet, "$export-poll-status?_jobId=00000000-0000-4000-8000-000000000000", "").is(t, http.StatusForbidden)
+		g.send(t, guardHolder{scope: scope}, http.MethodGet, g.server.job(t), "").is(t, http.StatusForbidden)
 	}
 }
 

@@ -25,7 +25,9 @@ func (g *guardTest) testOthers(t *testing.T) {
 		{"microsoft #5683: an include leaks", "GET", "DiagnosticReport?_id=" + of(first, "DiagnosticReport.mixed").ID + "&_include=DiagnosticReport:result", "", all, 200},
 		{"microsoft #5683: a reverse include leaks", "GET", "Practitioner?_id=" + of(first, "Practitioner.doctor").ID + "&_revinclude=Encounter:participant", "", all, 0},
 		{"microsoft #5683: $includes leaks", "GET", "Observation/$includes?includesCt=x", "", all, 403},
-		{"microsoft #5674: jobs of others", "GET", "$export-poll-status?_jobId=00000000-0000-4000-8000-000000000000", "", all, 403},
+		{"microsoft #5674: jobs of others", "GET", g.server.job(t), "", all, 403},
+		{"microsoft #5674: jobs of others, by whom may export", "GET", g.server.job(t), "", guardHolder{scope: "system/*.rs"}, 403},
+		{"microsoft #5674: jobs of others are cancelled", "DELETE", g.server.job(t), "", guardHolder{scope: "system/*.cruds"}, 405},
 		{"microsoft #5675: $member-match", "POST", "Patient/$member-match", `{"resourceType":"Parameters"}`, all, 403},
 		{"microsoft #5643: modifiers in scopes", "GET", "Observation", "", patient("patient/Observation.rs?status:not=final"), 403},
 		{"microsoft #5213: %2f", "GET", "Patient%2f" + his, "", all, 400},
@@ -57,6 +59,20 @@ func (g *guardTest) testOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// job begins an export at the server itself, and is the path to its status there, which works for whoever asks.
+func (h fhirAPI) job(t *testing.T) string {
+	t.Helper()
+	a := h.send(t, http.MethodGet, "$export?_type=Organization", "", "Prefer", "respond-async").is(t, http.StatusAccepted)
+	path, ok := strings.CutPrefix(a.header.Get("Content-Location"), h.base+"/")
+	if !ok {
+		t.Fatalf("the job is at %s", a.header.Get("Content-Location"))
+	}
+	if got := h.send(t, http.MethodGet, path, ""); got.status != http.StatusAccepted && got.status != http.StatusOK {
+		t.Fatalf("the job's status is %d", got.status)
+	}
+	return path
 }
 
 // batchOf is a batch of one request.

@@ -38,7 +38,7 @@ func (g *guardTest) testPaths(t *testing.T) {
 	answered := map[int]int{}
 	for range spellings {
 		path := "/fhir/" + respelled(random, paths[random.IntN(len(paths))])
-		direct := g.raw(t, g.hapi.base, path, "")
+		direct := g.raw(t, g.server.base, path, "")
 		for _, token := range []string{whole, as.token} {
 			got := g.raw(t, g.base, path, token)
 			answered[got.status]++

@@ -53,7 +53,7 @@ func (g *guardTest) testPages(t *testing.T) {
 		g.send(t, p.holder, http.MethodGet, next, "").is(t, http.StatusNotFound)
 	}
 	var ofServer searchPage
-	g.hapi.send(t, http.MethodGet, "Observation?_count=2", "").is(t, http.StatusOK).decode(t, &ofServer)
+	g.server.send(t, http.MethodGet, "Observation?_count=2", "").is(t, http.StatusOK).decode(t, &ofServer)
 	_, query, _ := strings.Cut(ofServer.next(), "?")
 	for _, p := range all {
 		for _, path := range []string{"?" + query, "Observation?" + query, "Patient?" + query, "Observation/_search?" + query} {
@@ -81,7 +81,7 @@ func (g *guardTest) testUnmoved(t *testing.T) {
 			all = append(all, asked{as, a, unordered(got)})
 		}
 	}
-	g.hapi.load(t, g.othersRecords())
+	g.server.load(t, g.othersRecords())
 	for _, one := range all {
 		got, err := g.trySend(t, one.as.token, one.a.Method, one.a.Path, one.a.Body, one.a.Headers...)
 		if err != nil {

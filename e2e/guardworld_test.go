@@ -20,14 +20,14 @@ type references map[string]bool
 
 // guardOracle knows what HAPI itself says belongs to whom.
 type guardOracle struct {
-	hapi  *hapi
-	texts map[string]string // all resources of HAPI's, by reference
-	own   map[string]references
-	found map[string]references // by searches
+	server fhirAPI
+	texts  map[string]string // all resources of HAPI's, by reference
+	own    map[string]references
+	found  map[string]references // by searches
 }
 
 // load stores records, a few hundred at once.
-func (h *hapi) load(t *testing.T, records []guardattack.Record) {
+func (h fhirAPI) load(t *testing.T, records []guardattack.Record) {
 	t.Helper()
 	for part := range slices.Chunk(records, 200) {
 		var entries []string
@@ -39,17 +39,17 @@ func (h *hapi) load(t *testing.T, records []guardattack.Record) {
 }
 
 // newGuardOracle asks HAPI for everything, once.
-func newGuardOracle(t *testing.T, h *hapi, types []string) *guardOracle {
+func newGuardOracle(t *testing.T, server fhirAPI, types []string) *guardOracle {
 	t.Helper()
-	o := &guardOracle{hapi: h, texts: map[string]string{}, own: map[string]references{}, found: map[string]references{}}
+	o := &guardOracle{server: server, texts: map[string]string{}, own: map[string]references{}, found: map[string]references{}}
 	for _, resourceType := range types {
-		maps.Copy(o.texts, h.all(t, resourceType))
+		maps.Copy(o.texts, server.all(t, resourceType))
 	}
 	return o
 }
 
 // all are the resources that a search finds, on all its pages, by reference.
-func (h *hapi) all(t *testing.T, search string) map[string]string {
+func (h fhirAPI) all(t *testing.T, search string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	separator := "?"
@@ -90,7 +90,7 @@ func (o *guardOracle) search(t *testing.T, search string) references {
 	found, ok := o.found[search]
 	if !ok {
 		found = references{}
-		for reference := range o.hapi.all(t, search) {
+		for reference := range o.server.all(t, search) {
 			found[reference] = true
 		}
 		o.found[search] = found

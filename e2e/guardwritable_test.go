@@ -80,7 +80,7 @@ func (g *guardTest) testWaysToWrite(t *testing.T, w guardWriter) {
 			t.Errorf("%s: %d, want %d: %.300s", test.name, a.status, want, a.body)
 		}
 	}
-	if linked := g.hapi.all(t, "Condition?"+identified("linked-"+string(w.letter))+"&encounter.status=planned"); len(linked) != 1 {
+	if linked := g.server.all(t, "Condition?"+identified("linked-"+string(w.letter))+"&encounter.status=planned"); len(linked) != 1 {
 		t.Errorf("the transaction's link leads to %d encounters", len(linked))
 	}
 }

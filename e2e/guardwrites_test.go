@@ -73,7 +73,7 @@ func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	as := g.attackers(t, []guardPrincipal{w.guardPrincipal})[0]
 	as.writes = true
 	as.attacker = guardattack.NewAttacker(g.world, as.attacker.Capabilities, w.letter, 100+seed)
-	as.attacker.Bases = []string{g.base, g.hapi.base}
+	as.attacker.Bases = []string{g.base, g.server.base}
 	if len(w.grants[0].types) > 0 {
 		as.attacker.Types = w.grants[0].types
 	}
@@ -103,7 +103,7 @@ type writtenVersion struct{ reference, id, text string }
 // changesOf runs what a writer does, checks each version that HAPI has stored meanwhile, and returns how many there are.
 func (g *guardTest) changesOf(t *testing.T, w guardWriter, do func(writable references)) int {
 	t.Helper()
-	g.oracle = newGuardOracle(t, g.hapi, g.world.Types())
+	g.oracle = newGuardOracle(t, g.server, g.world.Types())
 	before := g.oracle
 	others := g.inOthers(t, w.letter)
 	writable := before.allowed(t, w.grants, "cud")
@@ -138,7 +138,7 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 	for _, other := range []byte(g.world.Patients) {
 		if other != letter {
 			others = append(others, g.world.Patient(other))
-			maps.Copy(found, g.hapi.all(t, "Patient?_id="+strings.TrimPrefix(g.world.Patient(other), "Patient/")))
+			maps.Copy(found, g.server.all(t, "Patient?_id="+strings.TrimPrefix(g.world.Patient(other), "Patient/")))
 		}
 	}
 	for _, resourceType := range g.world.Types() {
@@ -148,7 +148,7 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 		}
 		for _, p := range parameters {
 			if resourceType != "Patient" {
-				maps.Copy(found, g.hapi.all(t, resourceType+"?"+p+"="+strings.Join(others, ",")))
+				maps.Copy(found, g.server.all(t, resourceType+"?"+p+"="+strings.Join(others, ",")))
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func (g *guardTest) inOthers(t *testing.T, letter byte) map[string]string {
 // lastVersion is the last change that HAPI knows of.
 func (g *guardTest) lastVersion(t *testing.T) writtenVersion {
 	t.Helper()
-	versions, _ := g.historyPage(t, g.hapi.base+"/_history?_count=1")
+	versions, _ := g.historyPage(t, g.server.base+"/_history?_count=1")
 	return versions[0]
 }
 
@@ -166,7 +166,7 @@ func (g *guardTest) lastVersion(t *testing.T) writtenVersion {
 func (g *guardTest) versionsSince(t *testing.T, last writtenVersion) []writtenVersion {
 	t.Helper()
 	var all []writtenVersion
-	for address := g.hapi.base + "/_history?_count=500"; address != ""; {
+	for address := g.server.base + "/_history?_count=500"; address != ""; {
 		var versions []writtenVersion
 		versions, address = g.historyPage(t, address)
 		if at := slices.Index(versions, last); at >= 0 {

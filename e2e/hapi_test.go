@@ -20,9 +20,12 @@ const hapiFolder = "hapi"
 
 // hapi is HAPI's JPA server, with a database in memory.
 type hapi struct {
-	base    string
+	fhirAPI
 	process *process
 }
+
+// fhirAPI is the API of a FHIR server, which is asked without a gateway before it.
+type fhirAPI struct{ base string }
 
 // sharedHAPI is one server for all tests, started when the first asks for it.
 var sharedHAPI struct {
@@ -88,7 +91,7 @@ func startHAPI(name string) (*hapi, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hapi{"http://127.0.0.1:" + port + "/fhir", p}
+	h := &hapi{fhirAPI{"http://127.0.0.1:" + port + "/fhir"}, p}
 	if err := p.readyWithin(5*time.Minute, h.isReady); err != nil {
 		p.stop()
 		return nil, err
@@ -119,7 +122,7 @@ func stopHAPI() {
 
 // send sends a request to the server itself, with name and value pairs of
 // headers.
-func (h *hapi) send(t *testing.T, method, path, body string, headers ...string) answer {
+func (h fhirAPI) send(t *testing.T, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r := newRequest(t, method, h.base+"/"+path, body)
 	if body != "" {

@@ -40,7 +40,7 @@ func TestSMARTCases(t *testing.T) {
 	for _, row := range c.rows(t, knownSMARTCases) {
 		c.known[row["case"]] = row["reason"]
 	}
-	c.guarded = guardOf(t, "smartcases", ownHAPI(t, "hapi-smartcases"))
+	c.guarded = guardOf(t, "smartcases", ownHAPI(t, "hapi-smartcases").fhirAPI)
 	c.loadFixtures(t)
 	for _, table := range []struct {
 		name string
@@ -151,11 +151,11 @@ func (c *smartCases) loadFixtures(t *testing.T) {
 		}
 	}
 	resources["Group/g1"] = json.RawMessage(`{"resourceType":"Group","id":"g1","type":"practitioner","actual":true,"member":[{"entity":{"reference":"Patient/smart-patient-A"}}]}`)
-	c.hapi.putAll(t, resources)
+	c.server.putAll(t, resources)
 }
 
 // putAll stores resources in one transaction, so that they may refer to each other.
-func (h *hapi) putAll(t *testing.T, resources map[string]json.RawMessage) {
+func (h fhirAPI) putAll(t *testing.T, resources map[string]json.RawMessage) {
 	t.Helper()
 	var entries []string
 	for reference, text := range resources {
@@ -191,7 +191,7 @@ func (c *smartCases) searched(t *testing.T, who guardHolder, row smartRow) strin
 	body := ""
 	if strings.HasPrefix(row["request"], "P") && strings.Contains(row["request"], " ") {
 		body = `{"resourceType":"Patient","id":"NEW"}`
-		c.hapi.send(t, http.MethodDelete, "Patient/NEW", "")
+		c.server.send(t, http.MethodDelete, "Patient/NEW", "")
 	}
 	first := c.request(t, who, row["request"], body)
 	status := fmt.Sprintf("status:%d", first.status)

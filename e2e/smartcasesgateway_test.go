@@ -66,15 +66,15 @@ func (c *smartCases) gatewayChecks(t *testing.T, row smartRow) string {
 func (c *smartCases) storeGateway(t *testing.T) {
 	t.Helper()
 	for _, id := range []string{gatewayOwn, gatewayOther, "michael", "bob"} {
-		c.hapi.send(t, http.MethodPut, "Patient/"+id, `{"resourceType":"Patient","id":"`+id+`","name":[{"family":"x"}]}`)
+		c.server.send(t, http.MethodPut, "Patient/"+id, `{"resourceType":"Patient","id":"`+id+`","name":[{"family":"x"}]}`)
 	}
 	var all searchPage
-	c.hapi.send(t, http.MethodGet, "Observation?subject="+gatewayOwn, "").decode(t, &all)
+	c.server.send(t, http.MethodGet, "Observation?subject="+gatewayOwn, "").decode(t, &all)
 	for _, e := range all.Entry {
-		c.hapi.send(t, http.MethodDelete, referenceOf(e.Resource), "")
+		c.server.send(t, http.MethodDelete, referenceOf(e.Resource), "")
 	}
 	subject := `"subject":{"reference":"Patient/` + gatewayOwn + `","display":"x"}`
-	c.hapi.putAll(t, map[string]json.RawMessage{
+	c.server.putAll(t, map[string]json.RawMessage{
 		"Observation/" + gatewayObservation: json.RawMessage(`{"resourceType":"Observation","id":"` + gatewayObservation + `","status":"final","code":{"text":"x"},` +
 			`"valueQuantity":{"value":1},` + subject + `}`),
 		"Encounter/" + gatewayEncounter: json.RawMessage(`{"resourceType":"Encounter","id":"` + gatewayEncounter + `","status":"finished","class":{"code":"AMB"},` + subject + `}`),

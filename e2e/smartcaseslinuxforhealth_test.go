@@ -158,5 +158,5 @@ func (c *smartCases) storeLinuxForHealth(t *testing.T, row smartRow) {
 		}
 		all[referenceOf([]byte(text))] = json.RawMessage(text)
 	}
-	c.hapi.putAll(t, all)
+	c.server.putAll(t, all)
 }

@@ -17,7 +17,7 @@ var withoutScope = regexp.MustCompile(`No scope allows [a-z-]+ of|The token has`
 
 // runScopes checks by a request for each permission what a token's scopes give.
 func (c *smartCases) runScopes(t *testing.T) {
-	c.hapi.send(t, http.MethodPut, "Patient/foo", `{"resourceType":"Patient","id":"foo"}`)
+	c.server.send(t, http.MethodPut, "Patient/foo", `{"resourceType":"Patient","id":"foo"}`)
 	for _, row := range c.table(t, "scopes") {
 		fault := row["note"]
 		if !strings.HasPrefix(fault, "n/a:") {

@@ -74,13 +74,16 @@ async function answer(request, response) {
 	let outcome, resource;
 	try {
 		const url = request.url.slice(fhirBase.length) || '/';
-		const body = await json(request);
+		const body = await read(request);
 		[outcome, resource] = await router.handleRequest(
 			{ method: request.method, url, body, pathname: '', params: {}, query: {}, headers: request.headers },
 			repository,
 		);
 	} catch (error) {
 		outcome = normalizeOperationOutcome(error);
+	}
+	if (resource?.type === 'searchset') {
+		link(resource, request.url);
 	}
 	if (resource?.meta?.versionId) {
 		response.setHeader('ETag', `W/"${resource.meta.versionId}"`);
@@ -91,12 +94,28 @@ async function answer(request, response) {
 	send(response, getStatus(outcome), resource ?? outcome);
 }
 
-async function json(request) {
+// link adds the link to the next page, as Medplum's server does: the repository in memory leaves it out.
+function link(bundle, address) {
+	const url = new URL(address, 'http://localhost:' + process.env.PORT);
+	const next = Number(url.searchParams.get('_offset') ?? 0) + (bundle.entry?.length ?? 0);
+	bundle.link = [{ relation: 'self', url: url.href }];
+	if (bundle.entry && next < bundle.total) {
+		url.searchParams.set('_offset', next);
+		bundle.link.push({ relation: 'next', url: url.href });
+	}
+}
+
+// read is a request's body: JSON, or the form of a search.
+async function read(request) {
 	const chunks = [];
 	for await (const chunk of request) {
 		chunks.push(chunk);
 	}
-	return chunks.length ? JSON.parse(Buffer.concat(chunks)) : undefined;
+	const text = Buffer.concat(chunks).toString();
+	if (request.headers['content-type']?.startsWith('application/x-www-form-urlencoded')) {
+		return Object.fromEntries(new URLSearchParams(text));
+	}
+	return text ? JSON.parse(text) : undefined;
 }
 
 function send(response, status, body) {
