@@ -28,6 +28,8 @@
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.
 //
+// inferno_test.go runs Inferno's modules of package conformance through the binary and before HAPI.
+//
 // bench measures the binary, house the code, and mutants the tests of the guard. Each is a command.
 //
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that

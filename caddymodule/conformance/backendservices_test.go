@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,17 +17,17 @@ import (
 
 func backendServicesPlan() testPlan {
 	return testPlan{
-		name:     "Inferno: backend_services_authorization",
+		name:     "Inferno: smart_backend_services",
 		text:     "`client_credentials` by `private_key_jwt`, scope `system/*.rs`.",
 		variants: []variant{infernoVariant("RS384", &infernoRS384), infernoVariant("ES384", &infernoES384)},
-		modules: []testModule{
-			{id: "smart_backend_services_token_tls_version", checks: "TLS 1.2 at least", result: "not applicable: no port is opened here, and TLS is Caddy's"},
+		modules: append(discoveryModules("client-confidential-asymmetric"), []testModule{
+			overTLS("smart_backend_services_token_tls_version"),
 			{id: "smart_backend_services_invalid_grant_type", checks: "400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
 			{id: "smart_backend_services_invalid_client_assertion", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
 			{id: "smart_backend_services_invalid_jwt", checks: "no JWT, or one with wrong claims, an old one, one by another key, with an unknown `kid` or `jku`, with alg `none` or HS256, one used before: 400 or 401, `invalid_client`", run: moduleBackendInvalidJWT},
 			{id: "smart_backend_services_auth_request_success", checks: "200", run: moduleBackendServices},
 			{id: "smart_backend_services_auth_response_body", checks: "`access_token`, `token_type`, a number `expires_in` of at most 300, `scope`; no refresh token", run: moduleBackendServices},
-		},
+		}...),
 	}
 }
 
@@ -43,21 +42,6 @@ func bulkDataPlan() testPlan {
 			{id: "require_grant_type", checks: "another `grant_type`: 400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
 			{id: "require_client_assertion_type", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
 			{id: "require_client_assertion", checks: "no JWT, or one with wrong claims: 400 or 401", run: moduleBackendInvalidJWT},
-		},
-	}
-}
-
-func introspectionPlan() testPlan {
-	return testPlan{
-		name: "Inferno: smart_token_introspection",
-		text: "These tests have no ids of their own, so they are named by group and number. The client authenticates here; Inferno asks\n" +
-			"about the unknown token without that, which RFC 7662 §2.1 refuses (401).",
-		variants: alone(infernoVariant("", &infernoSymmetric).become),
-		modules: []testModule{
-			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},
-			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON", run: moduleIntrospectInvalid},
-			{id: "smart_token_introspection_response_group-Test01", checks: "`active`, `client_id`, `scope` and `exp` as in the token response, `iss`, `sub` and `fhirUser` as in the ID token", run: moduleIntrospectActive},
-			{id: "smart_token_introspection_response_group-Test02", checks: "`active: false`, and nothing else", run: moduleIntrospectInvalid},
 		},
 	}
 }
@@ -155,44 +139,5 @@ func moduleBackendServices(p *relyingParty) {
 	err := json.Unmarshal(got.ExpiresIn, &seconds)
 	if err != nil || seconds > 300 || got.Scope != "system/*.rs" || got.Refresh != "" || got.IDToken != "" {
 		p.t.Errorf("%v: %+v", err, got)
-	}
-}
-
-// introspected asks about a token as the resource server, which may ask about any.
-func (p *relyingParty) introspected(token, bearer string) (answer map[string]any) {
-	p.t.Helper()
-	resourceServer := p.as(oauthClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
-	r := resourceServer.tokenRequest("/oauth2/introspect", url.Values{"token": {token}})
-	if bearer != "" {
-		r.Header.Set("Authorization", "Bearer "+bearer)
-	}
-	p.readJSON(p.Send(r), &answer)
-	return answer
-}
-
-func moduleIntrospectActive(p *relyingParty) {
-	f := p.launched()
-	for _, bearer := range []string{"", f.tokens.AccessToken} {
-		got := p.introspected(f.tokens.AccessToken, bearer)
-		scope, _ := got["scope"].(string)
-		if got["active"] != true || got["client_id"] != p.client.id || !sameWords(scope, f.tokens.Scope) || got["exp"] != f.id["exp"] {
-			p.t.Errorf("%v", got)
-		}
-		for _, name := range []string{"iss", "sub", "fhirUser"} {
-			if got[name] == nil || got[name] != f.id[name] {
-				p.t.Errorf("%s %v, in the ID token %v", name, got[name], f.id[name])
-			}
-		}
-	}
-}
-
-func moduleIntrospectInvalid(p *relyingParty) {
-	if got := p.introspected("invalid_token_value", ""); len(got) != 1 || got["active"] != false {
-		p.t.Errorf("%v", got)
-	}
-	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader("token=invalid_token_value"))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if got := p.Send(r).StatusCode; got != http.StatusUnauthorized {
-		p.t.Errorf("by nobody: status %d", got)
 	}
 }

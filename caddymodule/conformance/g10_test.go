@@ -7,26 +7,38 @@ import (
 	"strings"
 )
 
-func g10Plan() testPlan {
+// g10Plans are the (g)(10) test kit's groups on launches and tokens, for SMART App Launch 2.2 and US Core 7.
+func g10Plans() []testPlan {
+	return []testPlan{
+		g10StandalonePlan(), g10LimitedPlan(), g10PractitionerPlan(), g10EHRPatientPlan(), g10InvalidRequestsPlan(),
+		g10SubScopesPlan(), g10RevocationPlan(), g10AttestationsPlan(),
+	}
+}
+
+func g10InvalidRequestsPlan() testPlan {
 	return testPlan{
-		name:     "Inferno: (g)(10), errors and tokens",
+		name:     "Inferno: (g)(10), invalid requests",
 		text:     "Tests without an id of their own are named by group and number.",
 		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
 			{id: "g10_smart_invalid_aud-Test02", checks: "another `aud`: no code", run: moduleInvalidAudience},
+			{id: "g10_smart_invalid_launch_param-Test04", checks: "an unknown `launch`, one used before, one for another client: no code", run: moduleInvalidLaunch},
 			{id: "g10_smart_invalid_token_request_stu2-Test03", checks: "an invalid code: 400", run: moduleInvalidCode},
 			{id: "g10_smart_invalid_token_request_stu2-Test04", checks: "an invalid client id: 400 or 401", run: moduleInvalidClientID},
 			{id: "smart_no_verifier_token_request", checks: "no `code_verifier`: 400 or 401", run: moduleVerifier()},
 			{id: "smart_blank_verifier_token_request", checks: "a blank one: likewise", run: moduleVerifier("")},
 			{id: "smart_bad_code_verifier_token_request", checks: "another one: likewise", run: moduleVerifier(strings.Repeat("another-", 8))},
 			{id: "smart_plain_code_verifier_token_request", checks: "the challenge itself: likewise", run: moduleVerifier(challengeOf(codeVerifier))},
-			{id: "g10_invalid_token_refresh", checks: "an invalid refresh token: 400 or 401", run: moduleInvalidRefresh},
-			{id: "g10_smart_scopes", checks: "scopes of SMART v1 (`patient/Condition.read`, …): all are granted", run: moduleV1Scopes},
-			{id: "g10_limited_scope_grant", checks: "the person takes a resource type out: its scope is not granted, the others are", run: moduleLimitedScope},
-			{id: "g10_smart_granular_scope_selection", checks: "`patient/Condition.rs` and `patient/Observation.rs` asked for: the person can give each sub-resource scope, and the whole of neither is granted", run: moduleGranularSelection},
-			{id: "us_core_v610_smart_granular_scopes_1", checks: "of those asked for, the person gives the scopes of Inferno's first group, and these are granted", run: moduleGranularGroup(granularGroup1)},
-			{id: "us_core_v610_smart_granular_scopes_2", checks: "likewise the second group", run: moduleGranularGroup(granularGroup2)},
-			{id: "g10_unauthorized_access", checks: "a Patient without a token: 401", run: moduleUnauthorizedAccess},
+		},
+	}
+}
+
+func g10RevocationPlan() testPlan {
+	return testPlan{
+		name:     "Inferno: g10_token_revocation",
+		text:     "The app revokes its refresh token.",
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		modules: []testModule{
 			{id: "g10_token_revocation-Test01", checks: "an attestation", result: "not applicable: it is the operator's to give"},
 			{id: "g10_token_revocation-Test02", checks: "after revocation: no FHIR resource", run: moduleRevokedAccess},
 			{id: "g10_token_revocation-Test03", checks: "after revocation: no refresh", run: moduleRevokedRefresh},
@@ -34,20 +46,28 @@ func g10Plan() testPlan {
 	}
 }
 
-func notBuiltPlan() testPlan {
-	missing := func(id, checks, why string) testModule {
-		return testModule{id: id, checks: checks, result: "not built: " + why}
-	}
+func g10AttestationsPlan() testPlan {
+	const operators = "not applicable: it is the operator's to give"
 	return testPlan{
-		name: "Inferno: what is not built",
-		text: "These rows are not backed by a test.",
+		name:     "Inferno: g10_visual_inspection_and_attestations",
+		text:     "Attestations, of which some can be checked.",
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
 		modules: []testModule{
-			missing("smart_ehr_launch_stu2_2", "launch from an EHR", "no EHR can register a launch"),
-			missing("g10_well_known_capabilities", "among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`", "not all capabilities are offered"),
-			missing("g10_patient_context", "`patient` in the token response, and readable", "launch context"),
-			missing("g10_encounter_context", "`encounter` likewise", "launch context"),
-			missing("g10_smart_fine_grained_scopes", "only resources of the category come back", "granular scopes are not enforced"),
-			missing("g10_restricted_resource_type_access", "what the person took out cannot be read", "the guard does not enforce resource scopes"),
+			{id: "Test01", checks: "apps for single patients can be registered", result: operators},
+			{id: "Test02", checks: "apps for many patients can be registered", result: operators},
+			{id: "Test03", checks: "people choose on a page what an app may see", run: moduleConsentPage},
+			{id: "Test04", checks: "and are told there of `offline_access`", run: moduleConsentPage},
+			{id: "Test05", checks: "refresh tokens for three months", result: operators},
+			{id: "Test06", checks: "the server tells whether a token of its own is valid", run: moduleIntrospectActive},
+			{id: "Test07", checks: "all information is accurate", result: operators},
+			{id: "Test08", checks: "no more than the scopes of backend services", result: operators},
+			{id: "Test09", checks: "where the documentation is", result: operators},
+			{id: "Test10", checks: "an app's keys are cached no longer than their `Cache-Control` says", result: "not run here: `TestExactFreshness`"},
+			{id: "Test13", checks: "refresh tokens for native apps", result: operators},
+			{id: "g10_public_url_attestation", checks: "where the base URLs are", result: operators},
+			{id: "g10_tls_version_attestation", checks: "TLS 1.2 at least", result: "not run here: `TestTLSVersions`"},
+			{id: "g10_refresh_token_refresh_attestation", checks: "a refresh lets a grant last longer", result: operators},
+			{id: "g10_bulk_v2_since_attestation", checks: "`_since` of exports", result: "not applicable: exports are the FHIR server's"},
 		},
 	}
 }
@@ -58,6 +78,19 @@ func moduleInvalidAudience(p *relyingParty) {
 	q := p.launch()
 	q.Set("aud", "https://inferno.example/invalid_aud")
 	p.refused(q, p.ask(q), "query", "invalid_request")
+}
+
+func moduleInvalidLaunch(p *relyingParty) {
+	p.opensWith = ehrContext()
+	unknown, used := p.launch(), p.launch()
+	unknown.Set("launch", "INVALID_LAUNCH_PARAM")
+	p.refused(unknown, p.ask(unknown), "query", "invalid_request")
+	p.flowOf(used, p.ask(used))
+	p.refused(used, p.ask(used), "query", "invalid_request")
+	another := p.as(infernoPublic)
+	q := another.launch()
+	q.Set("launch", p.openedByEHR().Get("launch"))
+	another.refused(q, another.ask(q), "query", "invalid_request")
 }
 
 func moduleInvalidCode(p *relyingParty) {
@@ -88,40 +121,11 @@ func moduleVerifier(values ...string) func(*relyingParty) {
 	}
 }
 
-func moduleInvalidRefresh(p *relyingParty) {
-	f := p.launched()
-	p.refusedToken(formOfRefresh(unguessable(), ""), refusals, "invalid_grant")
-	p.refusedToken(formOfRefresh(unguessable(), f.tokens.Scope), refusals, "invalid_grant")
-}
-
-// v1Types are the resource types that the scopes of the (g)(10) criterion name.
-var v1Types = strings.Fields(`Medication AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference
-	Encounter Goal Immunization Location MedicationRequest Observation Organization Patient Practitioner Procedure Provenance
-	PractitionerRole Specimen Coverage MedicationDispense ServiceRequest`)
-
-func moduleV1Scopes(p *relyingParty) {
-	scope := "launch/patient openid fhirUser offline_access"
-	for _, name := range v1Types {
-		scope += " patient/" + name + ".read"
-	}
-	q := p.launch()
-	q.Set("scope", scope)
-	if f := p.flowOf(q, p.ask(q)); !sameWords(f.tokens.Scope, scope) {
-		p.t.Errorf("granted %q", f.tokens.Scope)
-	}
-}
-
-func moduleUnauthorizedAccess(p *relyingParty) {
-	if r := p.Get("/fhir/R4/Patient/1", ""); r.StatusCode != http.StatusUnauthorized {
-		p.t.Errorf("status %d", r.StatusCode)
-	}
-}
-
 // revoked signs in, reads, and revokes the refresh token.
 func (p *relyingParty) revoked() *signInFlow {
 	p.t.Helper()
 	f := p.launched()
-	if r := p.Get("/fhir/R4/Practitioner/alice", f.tokens.AccessToken); r.StatusCode != http.StatusOK {
+	if r := p.Get("/fhir/"+practitionerReference, f.tokens.AccessToken); r.StatusCode != http.StatusOK {
 		p.t.Fatalf("before: status %d", r.StatusCode)
 	}
 	form := url.Values{"token": {f.tokens.Refresh}, "token_type_hint": {"refresh_token"}}
@@ -132,7 +136,7 @@ func (p *relyingParty) revoked() *signInFlow {
 }
 
 func moduleRevokedAccess(p *relyingParty) {
-	r := p.Get("/fhir/R4/Practitioner/alice", p.revoked().tokens.AccessToken)
+	r := p.Get("/fhir/"+practitionerReference, p.revoked().tokens.AccessToken)
 	if !slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, r.StatusCode) {
 		p.t.Errorf("status %d", r.StatusCode)
 	}

@@ -16,7 +16,7 @@ import (
 
 const (
 	issuer   = "https://localhost:8443"
-	fhirBase = issuer + "/fhir/R4"
+	fhirBase = issuer + "/fhir"
 )
 
 // oauthClient is a client as it is registered.
@@ -37,6 +37,8 @@ type relyingParty struct {
 	pkce         bool
 	audience     string // of client assertions; default: the token endpoint
 	logouts      chan string
+	scope        string     // of launches; default: that of the kind of launch
+	opensWith    url.Values // what the EHR opens the client with; nil for a standalone launch
 }
 
 // newRelyingParty is a new browser before a gateway.

@@ -52,20 +52,6 @@ func (p *relyingParty) selecting(q url.Values, wanted func(box string) bool) *si
 	return p.flowOf(q, p.follow(p.Post(form.Action, form.Fields)))
 }
 
-func moduleLimitedScope(p *relyingParty) {
-	q := p.launch()
-	q.Set("scope", "openid patient/Patient.rs patient/Condition.rs patient/Observation.rs")
-	offered := false
-	f := p.selecting(q, func(box string) bool {
-		isObservation := box == "patient/Observation.rs"
-		offered = offered || isObservation
-		return !isObservation
-	})
-	if !offered || !sameWords(f.tokens.Scope, "openid patient/Patient.rs patient/Condition.rs") {
-		p.t.Errorf("offered: %t, granted %q", offered, f.tokens.Scope)
-	}
-}
-
 // moduleGranularSelection has the person give each sub-resource scope alone, in turn.
 func moduleGranularSelection(p *relyingParty) {
 	for wanted, query := range granularScopes {

@@ -4,7 +4,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -47,6 +46,7 @@ const siteCaddyfile = `{
 	auto_https disable_redirects
 	fhir {
 		issuer https://localhost:8443
+		fhir_base /fhir
 		authorize_post
 		durable_store memory
 		registration {
@@ -66,8 +66,8 @@ const siteCaddyfile = `{
 			name "Alice Adams"
 			email alice@example.org verified
 			phone +15550100
-			fhir_user Practitioner/alice
-			patient 85
+			fhir_user Practitioner/inferno-alice
+			patient inferno-ada
 			claim family_name Adams
 			claim given_name Alice
 			claim middle_name B
@@ -101,26 +101,36 @@ const siteCaddyfile = `{
 		}
 		client inferno-public {
 			redirect_uri https://inferno.example/custom/smart/redirect
-			scope launch/patient fhirUser offline_access patient/*.rs user/*.rs
+			launch_uri https://inferno.example/custom/smart/launch
+			scope launch launch/patient fhirUser offline_access patient/*.rs user/*.rs
 		}
 		client inferno-symmetric {
 			secret inferno-secret
 			redirect_uri https://inferno.example/custom/smart/redirect
-			scope launch/patient fhirUser offline_access patient/*.rs user/*.rs
+			launch_uri https://inferno.example/custom/smart/launch
+			scope launch launch/patient fhirUser offline_access patient/*.rs user/*.rs
 		}
 		client inferno-rs384 {
 			redirect_uri https://inferno.example/custom/smart/redirect
+			launch_uri https://inferno.example/custom/smart/launch
 			grant_type client_credentials
 			response_type code
-			scope launch/patient fhirUser offline_access patient/*.rs user/*.rs system/*.rs
+			scope launch launch/patient fhirUser offline_access patient/*.rs user/*.rs system/*.rs
 			jwks RS384
 		}
 		client inferno-es384 {
 			redirect_uri https://inferno.example/custom/smart/redirect
+			launch_uri https://inferno.example/custom/smart/launch
 			grant_type client_credentials
 			response_type code
-			scope launch/patient fhirUser offline_access patient/*.rs user/*.rs system/*.rs
+			scope launch launch/patient fhirUser offline_access patient/*.rs user/*.rs system/*.rs
 			jwks ES384
+		}
+		client ehr {
+			secret ehr-secret
+			grant_type client_credentials
+			scope system/*.rs
+			launch_context
 		}
 		client resource-server {
 			secret resource-secret
@@ -133,10 +143,14 @@ const siteCaddyfile = `{
 
 https://localhost:8443 {
 	fhir_authorize
-	@fhir path /fhir/R4 /fhir/R4/*
+	@fhir path /fhir /fhir/*
 	handle @fhir {
 		fhir_bearer
 		reverse_proxy BACKEND
+	}
+	handle /ehr-style.json {
+		header Content-Type application/json
+		respond "{\"color_background\":\"#edeae3\",\"color_highlight\":\"#69b5ce\"}"
 	}
 	handle_errors {
 		fhir_outcome
@@ -149,15 +163,13 @@ func newSite(t *testing.T) *site {
 	s := &site{logouts: make(chan string, 1000)}
 	party := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.logouts <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
-	backend := httptest.NewServer(http.HandlerFunc(fhirServer))
-	t.Cleanup(backend.Close)
 	for _, c := range []*oauthClient{&infernoRS384, &infernoES384} {
 		c.key = newKey(strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
 	}
-	s.gateway = gatewaytest.New(t, strings.NewReplacer(
+	s.gateway = newGateway(t, strings.NewReplacer(
 		"$2a$04$HASH", passwordHash,
 		"BACKCHANNEL", strings.Replace(party.URL, "127.0.0.1", "localhost", 1)+"/logout",
-		"BACKEND", strings.TrimPrefix(backend.URL, "http://"),
+		"BACKEND", fhirServer(t),
 		"jwks RS384", "jwks "+publicKeyFile(t, infernoRS384.key),
 		"jwks ES384", "jwks "+publicKeyFile(t, infernoES384.key),
 	).Replace(siteCaddyfile))
@@ -167,22 +179,6 @@ func newSite(t *testing.T) *site {
 
 // passwordHash is bcrypt's of the password "right", at its lowest cost.
 const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
-
-// fhirServer is a FHIR server with one practitioner and one patient.
-func fhirServer(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/fhir+json")
-	switch r.URL.Path {
-	case "/fhir/R4/metadata":
-		fmt.Fprint(w, `{"resourceType":"CapabilityStatement","status":"active","kind":"instance","fhirVersion":"4.0.1","format":["json"]}`)
-	case "/fhir/R4/Practitioner/alice":
-		fmt.Fprint(w, `{"resourceType":"Practitioner","id":"alice"}`)
-	case "/fhir/R4/Patient/85":
-		fmt.Fprint(w, `{"resourceType":"Patient","id":"85","name":[{"text":"Adelaide Aster"}]}`)
-	default:
-		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)
-	}
-}
 
 func newKey(algorithm string) *jose.JSONWebKey {
 	var private any = josetest.NewEC(elliptic.P384())

@@ -19,6 +19,8 @@ import (
 
 // tokenResponse is the response of the token endpoint.
 type tokenResponse struct {
+	launchContext
+
 	AccessToken string          `json:"access_token"`
 	TokenType   string          `json:"token_type"`
 	ExpiresIn   json.RawMessage `json:"expires_in"`
