@@ -79,6 +79,10 @@ type App struct {
 	// Default: GET only.
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
 
+	// Serve a page at `/oauth2/launch_page` on which people launch apps as an EHR would, and an app to launch, with the
+	// client_id `sandbox-app`: for trying out. Default: false.
+	LaunchPage bool `json:"launch_page,omitempty"`
+
 	// Leave `iss` (RFC 9207) out of authorization responses, for clients that reject unknown parameters. Default: it
 	// is included.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
@@ -228,7 +232,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
 		Started:                  processStart,
 
-		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer, Records: &ownRecords{a.Issuer, a.FHIRBase},
+		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
 	}

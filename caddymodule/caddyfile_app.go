@@ -45,6 +45,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		refresh_token_idle_lifetime <duration>
 //		refresh_token_grace <duration>|off
 //		authorize_post
+//		launch_page
 //		omit_issuer
 //		branding { … }
 //		lockout { … } | lockout off
@@ -64,6 +65,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"authorize_post":        bareword(&a.AuthorizePOST),
+		"launch_page":           bareword(&a.LaunchPage),
 		"omit_issuer":           bareword(&a.OmitIssuer),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,

@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
@@ -150,7 +151,18 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 		Responder: a.responder, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
 		Apps: a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
 	})
+	if c.LaunchPage {
+		a.addSandbox(c, routes)
+	}
 	return routes, a.addDocuments(c, routes)
+}
+
+func (a *assembly) addSandbox(c *Config, routes map[string]http.Handler) {
+	routes[endpoint.LaunchPage] = sandbox.LaunchPage(sandbox.Config{
+		Responder: a.responder, Pages: a.site, Keys: c.Keys, Sessions: a.sessions, Clients: a.clients,
+		Launches: &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
+	})
+	routes[endpoint.SandboxApp] = a.responder.Handler(sandbox.ServeApp(a.site, c.Issuer, c.fhirBase()), http.MethodGet)
 }
 
 func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {

@@ -48,7 +48,10 @@ func (d *discovery) capabilityNames() (names []string) {
 	return names
 }
 
-func (d *discovery) launchesFromEHR() bool { return d.serves(endpoint.Launch) }
+// launchesFromEHR reports whether an EHR may launch, or a person by the launch page.
+func (d *discovery) launchesFromEHR() bool {
+	return d.serves(endpoint.Launch) || d.serves(endpoint.LaunchPage)
+}
 
 // allows reports whether some client may be granted a scope.
 func (d *discovery) allows(scope string) bool {

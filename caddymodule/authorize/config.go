@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
@@ -123,6 +125,10 @@ type Config struct {
 	// User-access Brands). Default: none.
 	UserAccessBrands *brands.Bundle
 
+	// LaunchPage serves a page that launches apps as an EHR does, and an app to launch, for
+	// trying out (package sandbox).
+	LaunchPage bool
+
 	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
 	// §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool
@@ -159,6 +165,9 @@ func (c *Config) complete() error {
 	}
 	if c.ClientAddress == nil {
 		c.ClientAddress = httporigin.Peer
+	}
+	if c.LaunchPage {
+		c.Clients = append(slices.Clip(c.Clients), sandbox.App(c.Issuer))
 	}
 	if err := c.completeLifetimes(); err != nil {
 		return err

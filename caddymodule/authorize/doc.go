@@ -14,6 +14,7 @@
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void
+//	sandbox      a page that launches apps, and an app, for trying out
 //	brands       the organization that apps show to people
 //	client       registered clients and their authentication
 //	endpoint     what all endpoints have in common: https, JSON, errors
@@ -26,6 +27,8 @@
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go
+//	GET, POST /oauth2/launch_page                   sandbox/launchpage.go  if switched on
+//	GET  /oauth2/sandbox_app                        sandbox/app.go         and its app
 //	POST /oauth2/par                                flow/pushed.go
 //	GET, POST /oauth2/login                         flow/signin.go, flow/secondfactor.go
 //	GET  /oauth2/login/{idp}                        flow/federation.go  to an identity provider

@@ -17,6 +17,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
 		UserAccessBrands:  new(brands.Bundle),
+		LaunchPage:        true,
 		Clients:           []client.Client{{ID: "ehr", Secret: "x", LaunchContext: true}},
 		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.Storage }{}},
 	})

@@ -4,7 +4,8 @@ import "strings"
 
 // Names are all that [Name] returns.
 var Names = []string{
-	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account", "launch", "style.json", "par", "register",
+	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
+	"launch", "launch_page", "sandbox_app", "style.json", "par", "register",
 	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "user-access-brands",
 }

@@ -21,6 +21,8 @@ const (
 	Logo                = "/oauth2/logo"
 	Launch              = "/oauth2/launch"
 	SMARTStyle          = "/oauth2/style.json"
+	LaunchPage          = "/oauth2/launch_page"
+	SandboxApp          = "/oauth2/sandbox_app"
 	Account             = "/oauth2/account"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"

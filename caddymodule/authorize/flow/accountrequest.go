@@ -12,7 +12,8 @@ import (
 )
 
 // The account page is no client, but people sign in for it by the same steps. Its request is
-// made here and waits, sealed, where an app's does; there is no redirect URI to answer to.
+// made here and waits, sealed, where an app's does; there is no redirect URI to answer to. The
+// launch page is the same, with a name.
 
 // accountRequest begins the text of such a request. No query of a client's can hold it.
 const accountRequest = "\x00account?"
@@ -21,8 +22,12 @@ const accountRequest = "\x00account?"
 // way to sign in, and asks for nothing.
 var noClient = new(client.Client)
 
+// launchPage stands for the client of the launch page.
+var launchPage = &client.Client{Name: "SMART Sandbox"}
+
 // account makes the request of the account page, with max_age and acr_values as in an
-// authorization request. Afterwards the browser goes to the page, or to a part of it.
+// authorization request. Afterwards the browser goes to the page, or to a part of it; or, if
+// the parameter to says so, to the launch page.
 func (q *requests) account(query string) (*authorizationRequest, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {
@@ -32,6 +37,9 @@ func (q *requests) account(query string) (*authorizationRequest, error) {
 	req.redirectURI = endpoint.Account
 	if part := p.Get("part"); part != "" {
 		req.redirectURI += "?" + url.Values{"part": {part}}.Encode()
+	}
+	if p.Get("to") == "launch_page" {
+		req.client, req.redirectURI = launchPage, endpoint.LaunchPage
 	}
 	err = checkPrompt(req, p)
 	req.prompt = "" // max_age says all

@@ -59,14 +59,11 @@ func statusOf(unseen bool) int {
 func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
 	for _, p := range patients {
 		list = append(list, page.Patient{
-			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: genderWords[p.Gender],
+			ID: p.ID, Name: p.Name, BirthDate: p.BirthDate, Identifier: p.Identifier, Address: p.Address, Gender: page.Gender(p.Gender),
 		})
 	}
 	return list
 }
-
-// genderWords are for the codes of FHIR's AdministrativeGender; unknown needs none.
-var genderWords = map[string]*page.Text{"female": page.T("female"), "male": page.T("male"), "other": page.T("other gender")}
 
 func (pk *picker) showPatientsDown(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
 	data := page.SelectPatient{Client: req.client.Title(), Request: p.Get("request"), Problem: page.ChoiceProblem{Down: true}}

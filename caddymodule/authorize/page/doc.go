@@ -4,6 +4,7 @@
 //
 //	site.go        Site, and View: one page as it is to be shown
 //	content.go     what each template shows, and ShowMessage for what needs no form
+//	sandbox.go     the same for the pages of package sandbox
 //	policy.go      the Content-Security-Policy
 //	smartstyle.go  the look, for the apps that an EHR launches
 //	text.go        texts made in Go: T, Plural, And, Problem

@@ -46,3 +46,17 @@ type ChoiceProblem struct {
 	Unseen bool // what was chosen may not be
 	Down   bool // the FHIR server does not answer
 }
+
+// Gender is the word for a code of FHIR's AdministrativeGender; nil for unknown, which needs
+// none.
+func Gender(code string) *Text {
+	switch code {
+	case "female":
+		return T("female")
+	case "male":
+		return T("male")
+	case "other":
+		return T("other gender")
+	}
+	return nil
+}

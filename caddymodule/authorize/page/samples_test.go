@@ -40,6 +40,12 @@ func samples() map[string]View {
 		"selectpatient": {Data: SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []Patient{
 			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", T("female")}, {ID: "3"}}}},
 		"selectpatient-down": {Data: SelectPatient{Client: "Growth Chart", Problem: ChoiceProblem{Down: true}}},
+		"launchpage": {Data: LaunchPage{
+			Request: "sealed", Person: alice, Searchable: true, Name: "Smith", More: true, Chosen: "2",
+			Apps:     []LaunchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
+			Patients: []Patient{{"1", "John Smith", "1970-05-01", "12345", "", Gender("male")}, {ID: "2"}}}},
+		"launchpage-problem": {Data: LaunchPage{Problem: LaunchProblem{true, true, true, true}}},
+		"sandboxapp":         {Script: "sandboxapp", Data: SandboxApp{"sandbox-app", "https://fhir.example.org/oauth2/sandbox_app", "https://fhir.example.org/fhir/R4", "openid"}},
 		"selectencounter": {Data: SelectEncounter{Client: "Growth Chart", Patient: "John Smith", Problem: ChoiceProblem{Unseen: true},
 			Encounters: []Encounter{{"1", "Check-up", "2026-05-01", "General Hospital"}, {ID: "2"}}}},
 	}
