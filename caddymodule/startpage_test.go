@@ -21,6 +21,7 @@ func TestStartPage(t *testing.T) {
 		t.Fatalf("%d %v: %s", response.StatusCode, response.Header, page)
 	}
 	want := map[string]int{
+		"/oauth2/launch_page": http.StatusSeeOther, "/oauth2/sandbox_app": http.StatusOK, "/oauth2/account": http.StatusSeeOther,
 		"/oauth2/authorize": http.StatusFound, "/.well-known/openid-configuration": http.StatusOK,
 		"/fhir/R4/.well-known/smart-configuration": http.StatusOK, "/fhir/R4/metadata": http.StatusOK, "/fhir/R4/Patient": http.StatusUnauthorized,
 	}
