@@ -144,6 +144,11 @@ func TestBrowserSignIn(t *testing.T) {
 
 // look opens a page on a screen of some width and colour scheme.
 func look(width int64, scheme, address string) step {
+	return chromedp.Steps(screen(width, scheme), chromedp.Navigate(address))
+}
+
+// screen has some width and colour scheme.
+func screen(width int64, scheme string) step {
 	screen := []chromedp.EmulateViewportOption{chromedp.EmulateLandscape}
 	if width < 600 {
 		screen = []chromedp.EmulateViewportOption{chromedp.EmulatePortrait, chromedp.EmulateMobile, chromedp.EmulateTouch}
@@ -159,7 +164,6 @@ func look(width int64, scheme, address string) step {
 			_, err := cdp.Call(ctx, tab, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 			return err
 		}),
-		chromedp.Navigate(address),
 	)
 }
 
