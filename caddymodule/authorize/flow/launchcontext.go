@@ -32,9 +32,10 @@ func (l *launchContext) has(wanted string) bool {
 	})
 }
 
-// launcher is the client that registered the launch, or "".
+// launcher is the client that vouches for the patient of the launch, or "" if the person
+// chose the patient.
 func (l *launchContext) launcher() string {
-	if l.registered == nil {
+	if l.registered == nil || l.registered.Patient == "" {
 		return ""
 	}
 	return l.registered.Launcher

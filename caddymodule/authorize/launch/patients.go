@@ -44,6 +44,17 @@ func (p Person) Own() string {
 // MayChoose reports whether there may be a patient to choose.
 func (p Person) MayChoose() bool { return p.FHIRUser != "" || len(p.Patients) > 0 }
 
+// MayHave reports whether a patient may be among those that the person could choose. Whom a
+// clinician may see, and for whom a RelatedPerson or a Person acts, only the FHIR server knows.
+func (p Person) MayHave(patient string) bool {
+	resourceType, own, _ := strings.Cut(p.FHIRUser, "/")
+	switch {
+	case p.isClinician(), resourceType == "RelatedPerson", resourceType == "Person":
+		return true
+	}
+	return slices.Contains(p.Patients, patient) || resourceType == "Patient" && own == patient
+}
+
 // Choice is what a page offers.
 type Choice struct {
 	Searchable bool      // more can be found by other criteria

@@ -110,11 +110,10 @@ func (u *User) Label() Label {
 	return Label{cmp.Or(known[0], "your account"), known[1]}
 }
 
-// MayBe reports whether a patient may still be the user's own, as far as the configuration
-// and the identity provider say.
-func (u *User) MayBe(patient string) bool {
-	own := u.Person().Own()
-	return own == "" || patient == "" || own == patient
+// MayChoose reports whether a patient, if any, may still be one that the user could choose, as
+// far as the configuration and the identity provider say.
+func (u *User) MayChoose(patient string) bool {
+	return patient == "" || u.Person().MayHave(patient)
 }
 
 // Person is who chooses a patient.

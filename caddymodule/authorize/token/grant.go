@@ -40,7 +40,7 @@ type Grant struct {
 
 	// Launch is the context that the client was launched with; nil without one.
 	Launch   *launch.Context `json:"launch,omitempty"`
-	Launcher string          `json:"launcher,omitempty"` // the client that registered it, if one did
+	Launcher string          `json:"launcher,omitempty"` // the client that named its patient, if one did
 
 	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
@@ -153,8 +153,8 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 		return err
 	}
 	user, err := gs.user(ctx, g)
-	if err == nil && g.Launch != nil && g.Launcher == "" && !user.MayBe(g.Launch.Patient) {
-		err = oauth2.InvalidGrant("the user is another patient now")
+	if err == nil && g.Launch != nil && g.Launcher == "" && !user.MayChoose(g.Launch.Patient) {
+		err = oauth2.InvalidGrant("the user may no longer choose this patient")
 	}
 	return err
 }
