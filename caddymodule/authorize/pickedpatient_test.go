@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
@@ -71,6 +73,24 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 			if text := servertest.Body(t, r); strings.Contains(text, "invalid_grant") != c.ends {
 				t.Errorf("%s", text)
 			}
+		})
+	}
+}
+
+// Whoever opens a picker's page again after max_age signs in first, and sees no names until then.
+func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
+	t.Parallel()
+	for name, fhirUser := range map[string]string{"that would choose by itself": "RelatedPerson/mum", "that shows patients": "Practitioner/alice"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := launchServer(t, new(hospital), fhirUser, nil)
+				page := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}, "max_age": {"60"}}), "alice", "right").Header.Get("Location")
+				time.Sleep(20 * time.Minute)
+				if r := b.Get(page); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
+					t.Errorf("%d, to %q", r.StatusCode, r.Header.Get("Location"))
+				}
+			})
 		})
 	}
 }
