@@ -94,3 +94,26 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 		})
 	}
 }
+
+// A further factor that need not be met is asked for once, whatever comes after it.
+func TestStepUpBeforePicker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := atAccount(t, servertest.New(t, func(c *authorize.Config) {
+			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(hospital), launchScopes
+		}))
+		secret, _ := b.EnrolApp()
+		time.Sleep(time.Minute)
+		factor := servertest.Field(t, servertest.Body(t, b.Follow(b.Get("/oauth2/account?part=passkey"))), "factor")
+		b.SendOTP(factor, servertest.OTP(secret, time.Now()))
+		b.EnrolPasskey(servertest.NewAuthenticator())
+		time.Sleep(time.Minute)
+		r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "acr_values": {"phr"}}))
+		factor = servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+		_, sealed := b.OpenForm(b.SendOTP(factor, servertest.OTP(secret, time.Now())))
+		r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}})
+		if to := servertest.Location(t, r); to.Query().Get("code") == "" {
+			t.Errorf("asked again: %s", to)
+		}
+	})
+}

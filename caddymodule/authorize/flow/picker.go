@@ -76,9 +76,10 @@ func (pk *picker) down(r *http.Request, err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// goOn keeps what was chosen, and goes on to what comes next.
+// goOn keeps what was chosen, and goes on to what comes next. Whoever comes here was asked
+// for a further factor already; to ask again would lead back here without the choice.
 func (pk *picker) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, chosen picked) {
-	req.launch.picked = chosen
+	req.launch.picked, req.askedFactor = chosen, true
 	pk.authorizer.authorize(w, r, req, signedIn)
 }
 

@@ -37,7 +37,7 @@ type authorizationRequest struct {
 	query string // as received, to be checked again after signing in
 
 	account     bool // of the account page, and no client's (accountrequest.go)
-	askedFactor bool // the person has just signed in, with all factors that they were asked for
+	askedFactor bool // the person was asked already for all factors that the request asks for
 
 	// onUse uses up what may be used only once, such as a request_uri. It runs when the
 	// response is ready, so that earlier failures can be tried again. May be nil.
