@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"maps"
 	"net/http"
 	"time"
 
@@ -53,42 +54,67 @@ func Endpoints(c Config) map[string]http.Handler {
 		step: step, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, authorizer: authorizer,
 	}
 	signIn := &signInEndpoint{step: step, accounts: c.Accounts, limiter: c.Limiter, secondFactor: secondFactor}
+
+	endpoints := map[string]http.Handler{}
+	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))
+	maps.Copy(endpoints, signedInEndpoints(&c, signIn, authorizer))
+	maps.Copy(endpoints, providerEndpoints(&c, signIn))
+	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
+		launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches}
+		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
+	}
+	return endpoints
+}
+
+// form are the methods of endpoints that show a form and receive it.
+var form = []string{http.MethodGet, http.MethodPost}
+
+// requestEndpoints take authorization requests, and sign people in.
+func requestEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer) map[string]http.Handler {
+	step := signIn.step
 	pushed := &pushedRequests{keys: c.Keys, store: c.Store, count: store.NewMemory(maxPushed, 0)}
 	authorization := &authorizationEndpoint{
 		step: step, pushed: pushed, accounts: c.Accounts, sessions: c.Sessions, authorizer: authorizer, signIn: signIn,
 	}
 	push := &pushEndpoint{Responder: c.Responder, authenticator: c.Authenticator, requests: step.requests, pushed: pushed}
-	launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches}
-	federation := &federation{
-		step: step, accounts: c.Accounts, secondFactor: secondFactor, signInPage: signIn, usedStates: store.NewMemory(0, 0), identities: newIdentities(),
+	authorize := []string{http.MethodGet}
+	if c.AuthorizePOST {
+		authorize = form
 	}
+	return map[string]http.Handler{
+		endpoint.Authorize:           c.Handler(authorization.serve, authorize...),
+		endpoint.PushedAuthorization: c.Handler(push.serve, http.MethodPost),
+		endpoint.Login:               c.Handler(authorization.serveLogin, form...),
+	}
+}
+
+// signedInEndpoints are the pages for people who are signed in.
+func signedInEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer) map[string]http.Handler {
+	step := signIn.step
 	signedIn := &signedInPages{
 		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, signIn: signIn, authorizer: authorizer, logger: c.Logger,
 		lasting: lasting{c.RefreshLifetime},
 	}
 	picker := &picker{step: step, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
+	return map[string]http.Handler{
+		endpoint.SelectAccount:   c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
+		endpoint.SelectPatient:   c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),
+		endpoint.SelectEncounter: c.Handler(signedIn.page(endpoint.SelectEncounter, picker.showEncounters, picker.submitEncounter), form...),
+		endpoint.Consent:         c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(signedIn.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
+	}
+}
+
+// providerEndpoints sign people in at their identity providers, and out, here and there.
+func providerEndpoints(c *Config, signIn *signInEndpoint) map[string]http.Handler {
+	federation := &federation{
+		step: signIn.step, accounts: c.Accounts, secondFactor: signIn.secondFactor, signInPage: signIn,
+		usedStates: store.NewMemory(0, 0), identities: newIdentities(),
+	}
 	logout := &logoutEndpoint{
-		step: step, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
+		step: signIn.step, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
 		verifier: c.Tokens.Verifier, logger: c.Logger,
 	}
-
-	authorize, form := []string{http.MethodGet}, []string{http.MethodGet, http.MethodPost}
-	if c.AuthorizePOST {
-		authorize = form
-	}
-	endpoints := map[string]http.Handler{
-		endpoint.Authorize:           c.Handler(authorization.serve, authorize...),
-		endpoint.PushedAuthorization: c.Handler(push.serve, http.MethodPost),
-		endpoint.Login:               c.Handler(authorization.serveLogin, form...),
-		endpoint.Logout:              c.Handler(logout.serve, form...),
-		endpoint.SelectAccount:       c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
-		endpoint.SelectPatient:       c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),
-		endpoint.SelectEncounter:     c.Handler(signedIn.page(endpoint.SelectEncounter, picker.showEncounters, picker.submitEncounter), form...),
-		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(signedIn.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
-	}
-	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
-		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
-	}
+	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, form...)}
 	for key, p := range c.Accounts.Providers {
 		endpoints[endpoint.Login+"/"+key] = c.Handler(federation.start(p), http.MethodGet)
 		endpoints[endpoint.Callback+key] = c.Handler(federation.callback(p), http.MethodGet)
