@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"testing"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -90,7 +91,7 @@ func (b *Browser) EnrolPasskey(a *authorizetest.Authenticator) *http.Response {
 	b.T.Helper()
 	page := b.Account("passkey")
 	form := ReadForm(page).Fields
-	form.Set("assertion", b.answered(a.Create, page))
+	form.Set("assertion", answered(b.T, a.Create, page))
 	return b.Post(accountPath, form)
 }
 
@@ -98,20 +99,21 @@ func (b *Browser) EnrolPasskey(a *authorizetest.Authenticator) *http.Response {
 func (b *Browser) UsePasskey(a *authorizetest.Authenticator, page string) *http.Response {
 	b.T.Helper()
 	form := ReadForm(page).Fields
-	form.Set("assertion", b.answered(a.Get, page))
+	form.Set("assertion", answered(b.T, a.Get, page))
 	form.Del("username")
 	return b.Post("/oauth2/login", form)
 }
 
-func (b *Browser) answered(answer func(string) (string, error), page string) string {
-	b.T.Helper()
+// answered is what an authenticator answers to the challenge of a page.
+func answered(t testing.TB, answer func(string) (string, error), page string) string {
+	t.Helper()
 	shown := options.FindStringSubmatch(page)
 	if shown == nil {
-		b.T.Fatalf("no challenge: %s", page)
+		t.Fatalf("no challenge: %s", page)
 	}
 	text, err := answer(html.UnescapeString(shown[1]))
 	if err != nil {
-		b.T.Fatal(err)
+		t.Fatal(err)
 	}
 	return text
 }
