@@ -93,18 +93,13 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.ScopesOff {
 		return nil, nil
 	}
-	own := access.Shared{}
-	for resourceType, rule := range h.Shared {
-		if err := checkShared(resourceType, rule); err != nil {
-			return nil, err
-		}
-		own[resourceType] = access.Rule(rule)
+	own, err := h.ownShared()
+	if err != nil {
+		return nil, err
 	}
-	operations := make([]enforce.Operation, len(h.Operations))
-	for i, words := range h.Operations {
-		if operations[i], err = enforce.ParseOperation(words...); err != nil {
-			return nil, fmt.Errorf("operation: %w", err)
-		}
+	operations, err := h.ownOperations()
+	if err != nil {
+		return nil, err
 	}
 	e = &enforcement{auditsReads: h.AuditReads, events: newEventLog(ctx)}
 	e.holders.MaxEntries = maxHolders
@@ -129,6 +124,29 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 }
 
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared and expand_scope without effect: remove it, or them")
+
+// ownShared are the rules for types that are set here.
+func (e *Enforcement) ownShared() (access.Shared, error) {
+	own := access.Shared{}
+	for resourceType, rule := range e.Shared {
+		if err := checkShared(resourceType, rule); err != nil {
+			return nil, err
+		}
+		own[resourceType] = access.Rule(rule)
+	}
+	return own, nil
+}
+
+// ownOperations are the operations that are set here.
+func (e *Enforcement) ownOperations() (operations []enforce.Operation, err error) {
+	operations = make([]enforce.Operation, len(e.Operations))
+	for i, words := range e.Operations {
+		if operations[i], err = enforce.ParseOperation(words...); err != nil {
+			return nil, fmt.Errorf("operation: %w", err)
+		}
+	}
+	return operations, nil
+}
 
 // checkShared checks a rule for a type.
 func checkShared(resourceType, rule string) error {
