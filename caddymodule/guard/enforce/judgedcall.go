@@ -49,25 +49,30 @@ func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 		} else {
 			judged.hidden = judged.hidden || !at.isFirst() || next != ""
 		}
-		kept := j.kept(judged)
-		kept = kept[min(at.Taken, len(kept)):]
-		if room := j.count - len(out.entries); room < len(kept) {
-			out.entries = append(out.entries, kept[:room]...)
-			at.Taken += room
+		if j.fill(out, j.kept(judged), &at) {
 			return j.finish(ctx, out, &at)
 		}
-		out.entries = append(out.entries, kept...)
 		size += int64(len(a.body))
 		if next == "" {
-			out.entries = append(out.entries, j.kept(all)...)
-			return j.finish(ctx, out, nil)
+			return j.finishAll(ctx, out, all, nil)
 		} else if at, err = j.after(next, got.links.to("self"), at); err != nil {
 			return nil, err
 		}
 	}
 	all.hidden = true // perhaps, on the pages that follow
-	out.entries = append(out.entries, j.kept(all)...)
-	return j.finish(ctx, out, &at)
+	return j.finishAll(ctx, out, all, &at)
+}
+
+// fill adds the entries behind those of a page that were taken before, and reports whether there was no room for all.
+func (j *judgedCall) fill(out *bundle, kept []entry, at *place) (full bool) {
+	kept = kept[min(at.Taken, len(kept)):]
+	room := j.count - len(out.entries)
+	if full = room < len(kept); full {
+		kept = kept[:room]
+		at.Taken += room
+	}
+	out.entries = append(out.entries, kept...)
+	return full
 }
 
 // fetch asks the FHIR server for the page at a position.
@@ -186,6 +191,12 @@ func (j *judgedCall) reached(matches []entry, others []candidate, hidden bool) [
 		all = append(all, c.entry)
 	}
 	return all
+}
+
+// finishAll is finish for entries that are judged as one, if there are any.
+func (j *judgedCall) finishAll(ctx context.Context, out *bundle, all judgedEntries, rest *place) (*answer, error) {
+	out.entries = append(out.entries, j.kept(all)...)
+	return j.finish(ctx, out, rest)
 }
 
 // finish adds the links: to the rest, if there is one.
