@@ -40,7 +40,11 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: patientsOnPage(choice.Patients), More: choice.More,
 		}
-		pk.pages.show(w, r, req, page.View{Template: "selectpatient", Status: statusOf(unseen), Data: data})
+		view := page.View{Template: "selectpatient", Status: statusOf(unseen), Data: data}
+		if choice.Searchable {
+			view.Script, view.Policy.Connect = "search", "'self'"
+		}
+		pk.pages.show(w, r, req, view)
 	case len(choice.Patients) == 1:
 		pk.goOn(w, r, req, signedIn, picked{patient: choice.Patients[0].ID, name: choice.Patients[0].Name})
 	default:

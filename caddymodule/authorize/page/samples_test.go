@@ -37,7 +37,7 @@ func samples() map[string]View {
 		"message": {Data: Message{T("You are signed out"), T("You can close this page."), "", &Link{"/", T("Go to %s", "General Hospital")}}},
 		"message-detail": {Data: Message{Title: T("This link does not work"), Detail: "The client_id is not one that is registered here.",
 			Text: T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:")}},
-		"selectpatient": {Data: SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []Patient{
+		"selectpatient": {Script: "search", Data: SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []Patient{
 			{"1", "John Smith", "1970-05-01", "12345", "1 High Street, Springfield", T("male")}, {"2", "Jane Smith", "1972-01-12", "12346", "", T("female")}, {ID: "3"}}}},
 		"selectpatient-down": {Data: SelectPatient{Client: "Growth Chart", Problem: ChoiceProblem{Down: true}}},
 		"launchpage": {Data: LaunchPage{
