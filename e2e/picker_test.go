@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// pickerState is what the page to choose a patient on shows.
+type pickerState struct {
+	Names []string // on the buttons
+	Focus string   // the name of what has the focus
+	Typed string
+}
+
+const readPicker = `({
+	Names: [...document.querySelectorAll('#results strong')].map((e) => e.textContent),
+	Focus: document.activeElement.name ?? '',
+	Typed: document.getElementById('name').value,
+})`
+
+// openPicker signs alice in to the app, so that she can choose a patient on a telephone.
+func openPicker(t *testing.T, ctx context.Context, g *gateway, app *smartApp) {
+	t.Helper()
+	app.launchWith(t, appOptions(g, "smart-app", false, nil))
+	perform(t, soon(t, ctx),
+		look(390, "light", app.URL+"/launch.html"),
+		chromedp.WaitVisible(chromedp.ID("username")),
+		chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter),
+		chromedp.WaitVisible("//h1[text()='Choose a patient']"),
+	)
+}
+
+// Who searches by the keyboard alone finds a patient while they type, and chooses them.
+func TestPickerByKeyboard(t *testing.T) {
+	app := newSMARTApp(t)
+	g := app.gateway(t, "gateway-picker", "", app.client("smart-app"))
+	ctx := newBrowser(t)
+	openPicker(t, ctx, g, app)
+	if before := read(t, ctx, chromedp.Evaluate[pickerState](readPicker)); len(before.Names) != 20 || before.Focus != "name" {
+		t.Errorf("at first: %+v", before)
+	}
+	perform(t, soon(t, ctx), chromedp.KeyEvent("till"), chromedp.WaitNotPresent("//strong[text()='Nora Ashby']"))
+	found := read(t, ctx, chromedp.Evaluate[pickerState](readPicker))
+	if strings.Join(found.Names, ", ") != "Felix Tillman, Maya Tillman" || found.Focus != "name" || found.Typed != "till" {
+		t.Errorf("after typing: %+v", found)
+	}
+	checkAccessible(t, ctx)
+	screenshot(t, ctx, "picker-typed-390")
+	perform(t, soon(t, ctx), tabTo("Maya Tillman"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("ready")))
+	if patient := (&launchedApp{ctx, g}).asks(t, "client.patient.id"); patient != "p23" {
+		t.Errorf("launched for %s", patient)
+	}
+}
+
+// tabTo presses the key until what has the focus holds a text.
+func tabTo(text string) step {
+	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		for range 20 {
+			focused, err := chromedp.Evaluate[bool](`document.activeElement.textContent.includes('`+text+`')`)(ctx, tab)
+			if err != nil || focused {
+				return err
+			}
+			if _, err := chromedp.KeyEvent(kb.Tab)(ctx, tab); err != nil {
+				return err
+			}
+		}
+		return context.DeadlineExceeded
+	})
+}
+
+// until is a script that waits for something. A page's policy lets no Poll of chromedp's run.
+func until(condition string) string {
+	return "new Promise((done) => { const look = () => (" + condition + ") ? done(true) : setTimeout(look, 20); look(); })"
+}
+
+// Answers that come late are to what was typed before, and change nothing. Without an answer
+// the list is empty, and the button loads the page as without scripts.
+func TestPickerKeepsUpWithTyping(t *testing.T) {
+	app := newSMARTApp(t)
+	g := app.gateway(t, "gateway-picker-typing", "", app.client("smart-app"))
+	ctx := newBrowser(t)
+	openPicker(t, ctx, g, app)
+	run := func(script string) bool {
+		return read(t, soon(t, ctx), chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise))
+	}
+	run(`window.asked = [];
+		window.answered = fetch;
+		window.fetch = (address, { signal }) => {
+			const first = new Promise((answer) => (window.release = () => answer(new Response('<p id=results>Late</p>'))));
+			return asked.push(signal) === 1 ? (window.late = first) : answered(address);
+		}; true`)
+	perform(t, soon(t, ctx), chromedp.KeyEvent("till"))
+	run(until("asked.length === 1"))
+	run("window.releaseFirst = release; true")
+	perform(t, soon(t, ctx), chromedp.KeyEvent("x"), chromedp.WaitVisible("//p[text()='Nobody was found. Check what you typed.']"))
+	if !run("releaseFirst(); late.then(() => new Promise((done) => setTimeout(() => done(asked[0].aborted), 50)))") {
+		t.Error("the first request goes on")
+	}
+	if text := read(t, ctx, chromedp.Text(chromedp.ID("results"))); strings.Contains(text, "Late") {
+		t.Errorf("the first answer is shown: %s", text)
+	}
+	run("window.fetch = () => Promise.reject(new TypeError('offline')); true")
+	perform(t, soon(t, ctx), chromedp.KeyEvent(kb.Backspace))
+	run(until("document.getElementById('results').childElementCount === 0"))
+	perform(t, soon(t, ctx), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("//strong[text()='Maya Tillman']"))
+}
