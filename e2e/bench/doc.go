@@ -9,7 +9,8 @@
 // Caddy's respond with a body of the same size; cache its cache beside respond,
 // file_server and nginx; scan what a million random filters do to it; authorize the
 // authorization server beside npm oidc-provider; flood what a million requests that
-// lead nowhere leave in memory.
+// lead nowhere leave in memory; launch what a launch context costs, and how fast the page to
+// choose among 100,000 patients on is.
 //
 // Each is a process of its own: build ../caddy first. Rounds of load go to each in
 // turn, so that whatever else the machine does falls on both alike. What is compared

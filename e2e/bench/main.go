@@ -52,15 +52,15 @@ func run(s settings, names []string) error {
 	}
 	defer os.RemoveAll(folder)
 	subjects := map[string]func(settings, string) error{
-		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood,
+		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood, "launch": launches,
 	}
 	if len(names) == 0 {
-		names = []string{"expand", "cache", "scan", "authorize", "flood"}
+		names = []string{"expand", "cache", "scan", "authorize", "flood", "launch"}
 	}
 	for _, name := range names {
 		measure := subjects[name]
 		if measure == nil {
-			return fmt.Errorf("%q is not one of expand, cache, scan, authorize and flood", name)
+			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood and launch", name)
 		}
 		if err := measure(s, folder); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The stand-in for a FHIR server has so many patients, and the picker is asked so often.
+const (
+	standInPatients = 100_000
+	pickerSearches  = 400
+)
+
+// launches measures what a launch context costs: a code flow with one beside one without, and
+// the page to choose a patient on beside the search that it asks for.
+func launches(s settings, folder string) (err error) {
+	records := httptest.NewServer(newStandIn(standInPatients))
+	defer records.Close()
+	for _, m := range []struct {
+		fhirUser string
+		measure  func(settings, *provider, string) error
+	}{{"Patient/p1", contextFlows}, {"Practitioner/alice", pickerAnswers}} {
+		gateway, err := startLaunching(s, folder, m.fhirUser, records.URL)
+		if err != nil {
+			return err
+		}
+		ours := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
+		ours.paths.authorize, ours.paths.token = "/oauth2/authorize", "/oauth2/token"
+		if err := errors.Join(m.measure(s, ours, records.URL), gateway.stop()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startLaunching runs a gateway whose user alice is somebody in the records. It asks itself for
+// them, by the host of the issuer.
+func startLaunching(s settings, folder, fhirUser, records string) (*server, error) {
+	options := strings.NewReplacer("https://bench.example.org", "https://127.0.0.1", `name "Alice Adams"`, "fhir_user "+fhirUser).Replace(gatewayOptions)
+	client := strings.Replace(fmt.Sprintf(benchClient, "bench", ""), "scope ", "scope launch/patient patient/*.rs user/*.rs ", 1)
+	return start(s.binary, folder, site{
+		name:    "launch-" + strings.ToLower(strings.ReplaceAll(fhirUser, "/", "-")),
+		options: options + client + "\n\t}",
+		routes:  "\tfhir_authorize\n\thandle /fhir/R4/* {\n\t\tfhir_bearer\n\t\treverse_proxy " + strings.TrimPrefix(records, "http://") + "\n\t}",
+	})
+}
+
+// contextFlows compares code flows of a patient who is signed in.
+func contextFlows(s settings, ours *provider, _ string) error {
+	fmt.Printf("\n## Launch context, %d at once\n\n| code flow, signed in already | without a context | with one | ratio |\n|---|--:|--:|--:|\n", s.clients)
+	for _, with := range []string{"", "openid "} {
+		var a, b []load
+		for range s.rounds {
+			for _, m := range []struct {
+				rounds *[]load
+				scope  string
+			}{{&a, with + "user/*.rs"}, {&b, with + "launch/patient patient/*.rs"}} {
+				l, err := ours.duty(s, duty{"", m.scope, func(v *visitor) operation { return v.flow }})
+				if err != nil {
+					return fmt.Errorf("%s: %w", m.scope, err)
+				}
+				*m.rounds = append(*m.rounds, l)
+			}
+		}
+		without, context := median(a).perRequest(), median(b).perRequest()
+		name := map[string]string{"": "an access token", "openid ": "an ID token by RS256 too"}[with]
+		fmt.Printf("| %s | %s | %s | **%.2f** |\n", name, micros(without), micros(context), float64(context)/float64(without))
+	}
+	return nil
+}
+
+// pickerAnswers compares the page with the search that it asks the FHIR server for, each in
+// turn and one at a time.
+func pickerAnswers(_ settings, ours *provider, records string) error {
+	v, err := ours.visit()
+	if err != nil {
+		return err
+	}
+	page, err := v.openPicker()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%d patients, %d searches:\n\n| choose a patient | p50 | p95 |\n|---|--:|--:|\n", standInPatients, pickerSearches)
+	var pages, searches, beyond []time.Duration
+	for range pickerSearches {
+		name := typedName()
+		whole, err := took(v.http, page+"&name="+name, `class="choice"`)
+		if err != nil {
+			return err
+		}
+		search, err := took(http.DefaultClient, records+"/fhir/R4/Patient?_count=20&_sort=family,given&name="+name, `"entry"`)
+		if err != nil {
+			return err
+		}
+		pages, searches, beyond = append(pages, whole), append(searches, search), append(beyond, whole-search)
+	}
+	for _, row := range []struct {
+		name  string
+		times []time.Duration
+	}{{"the page", pages}, {"the search alone, asked of the FHIR server", searches}, {"the page beyond its search", beyond}} {
+		slices.Sort(row.times)
+		l := load{times: row.times}
+		fmt.Printf("| %s | %s | %s |\n", row.name, milliseconds(l.quantile(0.5)), milliseconds(l.quantile(0.95)))
+	}
+	return nil
+}
+
+// openPicker signs in, and returns the address of the page.
+func (v *visitor) openPicker() (string, error) {
+	request := url.Values{"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {"launch/patient patient/*.rs"}, "state": {random()}}
+	r, err := v.http.Get(v.at(v.paths.authorize) + "?" + request.Encode())
+	if err == nil {
+		_, err = drain(r)
+	}
+	if err != nil {
+		return "", err
+	}
+	signIn, err := r.Location()
+	if err != nil {
+		return "", err
+	}
+	form := url.Values{"request": {signIn.Query().Get("request")}, "username": {"alice"}, "password": {"alice-demo-password"}}
+	if r, err = v.http.PostForm(v.at("/oauth2/login"), form); err != nil {
+		return "", err
+	}
+	if _, err := drain(r); err != nil {
+		return "", err
+	}
+	picker, err := r.Location()
+	if err != nil {
+		return "", err
+	}
+	return v.at(picker.RequestURI()), nil
+}
+
+// took is how long an answer takes that holds a text.
+func took(client *http.Client, address, text string) (time.Duration, error) {
+	start := time.Now()
+	r, err := client.Get(address)
+	if err != nil {
+		return 0, err
+	}
+	body, err := io.ReadAll(r.Body)
+	elapsed := time.Since(start)
+	if err == nil && (r.StatusCode != http.StatusOK || !strings.Contains(string(body), text)) {
+		err = fmt.Errorf("%s: status %d, without %s: %.300s", address, r.StatusCode, text, body)
+	}
+	return elapsed, errors.Join(err, r.Body.Close())
+}
+
+// typedName is the beginning of a name of the stand-in's.
+func typedName() string {
+	name := familyName(rand.IntN(standInPatients))
+	return strings.ToLower(name[:2+rand.IntN(len(name)-2)])
+}
