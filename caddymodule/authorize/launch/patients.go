@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Person is who chooses a patient.
@@ -69,8 +70,14 @@ type Criteria struct {
 	Identifier string // such as a medical record number
 }
 
+// choicesTime is how long a page may take to find all of a person's patients, who are asked
+// for one by one.
+const choicesTime = 30 * time.Second
+
 // Choices returns whom a person may choose; nobody if no patient may be seen.
 func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*Choice, error) {
+	ctx, cancel := context.WithTimeout(ctx, choicesTime)
+	defer cancel()
 	if person.isClinician() {
 		return ps.search(ctx, person, by)
 	}

@@ -47,11 +47,23 @@ func read(ctx context.Context, records Records, by Reader, path string, query ur
 type bundle[T any] struct {
 	ResourceType string `json:"resourceType"`
 	Entry        []struct {
-		Resource T `json:"resource"`
+		Resource readable[T] `json:"resource"`
 	} `json:"entry"`
 	Link []struct {
 		Relation string `json:"relation"`
 	} `json:"link"`
+}
+
+// readable is a resource, or nothing if it cannot be read: one that is malformed must not
+// keep people from the others.
+type readable[T any] struct{ value T }
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *readable[T]) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, &r.value); err != nil {
+		r.value = *new(T)
+	}
+	return nil
 }
 
 // resources returns those of a bundle, at most as many as a page shows, and whether there are
@@ -61,7 +73,7 @@ func (b *bundle[T]) resources(most int) (found []T, more bool) {
 		if len(found) == most {
 			return found, true
 		}
-		found = append(found, e.Resource)
+		found = append(found, e.Resource.value)
 	}
 	for _, l := range b.Link {
 		more = more || l.Relation == "next"
