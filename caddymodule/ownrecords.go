@@ -44,6 +44,9 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 		return nil, err
 	}
 	r.RemoteAddr = from.RemoteAddr
+	for _, name := range server.ClientIPHeaders { // policies ask for whom a trusted proxy speaks
+		r.Header.Set(name, clientIP(ctx))
+	}
 	w := &ownAnswer{header: http.Header{}, status: http.StatusOK}
 	server.ServeHTTP(w, r)
 	if err := ctx.Err(); err != nil {

@@ -47,6 +47,9 @@ func newWard(t *testing.T, fhirUser, bearer string) (*gatewaytest.Gateway, *ward
 	t.Cleanup(backend.Close)
 	return gatewaytest.New(t, strings.NewReplacer("FHIRUSER", fhirUser, "BACKEND", strings.TrimPrefix(backend.URL, "http://"), "BEARER", bearer).Replace(`{
 	skip_install_trust
+	servers {
+		trusted_proxies static 192.0.2.1/32
+	}
 	fhir {
 		issuer https://localhost:8443
 		durable_store memory
@@ -124,6 +127,21 @@ func TestPickerKeepsToPolicies(t *testing.T) {
 	}
 	if len(ward.asked) > 0 {
 		t.Errorf("asked %v", ward.asked)
+	}
+}
+
+// TestPickerKeepsToPoliciesBehindProxy: the address that policies see is the browser's, not that of a proxy in front.
+func TestPickerKeepsToPoliciesBehindProxy(t *testing.T) {
+	t.Parallel()
+	g, _ := newWard(t, "Practitioner/alice", "fhir_bearer {\n\t\t\tdeny \"request.client_ip == '203.0.113.9'\"\n\t\t}")
+	text := gatewaytest.Read(t, openPicker(t, g))
+	if !strings.Contains(text, "Patient p1") {
+		t.Fatalf("from the proxy itself: %s", text)
+	}
+	again := httptest.NewRequest(http.MethodGet, "/oauth2/select_patient?request="+url.QueryEscape(servertest.Field(t, text, "request")), nil)
+	again.Header.Set("X-Forwarded-For", "203.0.113.9")
+	if page := g.Send(again); page.StatusCode != http.StatusOK || strings.Contains(gatewaytest.Read(t, page), "Patient p1") {
+		t.Errorf("status %d", page.StatusCode)
 	}
 }
 
