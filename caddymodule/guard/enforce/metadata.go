@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -102,9 +103,10 @@ func (m *Metadata) change(a *answer, r *http.Request) error {
 	kept, ok := m.find(of)
 	if !ok {
 		text, err := Capabilities(a.body, changes)
-		if err != nil && isTerminologyCapabilities(a.body) {
+		switch {
+		case err != nil && isNobodys(a.body):
 			return nil
-		} else if err != nil {
+		case err != nil:
 			return withheld(err)
 		}
 		sum := sha256.Sum256(text)
@@ -117,10 +119,18 @@ func (m *Metadata) change(a *answer, r *http.Request) error {
 	return nil
 }
 
-// isTerminologyCapabilities reports whether a text is what else a server may say of itself.
-func isTerminologyCapabilities(text []byte) bool {
-	res, err := resource.Parse(text)
-	return err == nil && res.Type == "TerminologyCapabilities"
+// isNobodys reports whether a text is what else a server may say of itself, or no FHIR at all: an object without
+// resourceType is nobody's record.
+func isNobodys(text []byte) bool {
+	if res, err := resource.Parse(text); err == nil {
+		return res.Type == "TerminologyCapabilities"
+	}
+	c, typed := rawjson.NewCursor(text), false
+	err := c.Object(func(name []byte) error {
+		typed = typed || strings.EqualFold(string(name), "resourceType") || strings.EqualFold(string(name), "entry")
+		return c.Skip()
+	})
+	return err == nil && c.End() == nil && !typed
 }
 
 func (m *Metadata) find(of [sha256.Size]byte) (keptStatement, bool) {

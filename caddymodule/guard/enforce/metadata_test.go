@@ -70,6 +70,7 @@ func TestMetadataPasses(t *testing.T) {
 		body   string
 	}{
 		{"another resource", 200, `{"resourceType":"TerminologyCapabilities"}`},
+		{"no resource", 200, `{"status":"up"}`},
 		{"an error", 500, statement},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestMetadataRefused(t *testing.T) {
 // TestMetadataIsNoSearch checks that a server which takes metadata for a type shows nothing of what it finds.
 func TestMetadataIsNoSearch(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, records[0], `{"resourceType":"CapabilityStatement"`} {
+	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, records[0], `{"resourceType":"CapabilityStatement"`, `{"resourcetype":"Patient"}`, `{"entry":[]}`, `[{}]`} {
 		err := new(enforce.Metadata).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metadata", nil), answers(answering(text)))
 		if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusBadGateway {
 			t.Errorf("%s: %v", text, err)
