@@ -16,12 +16,12 @@ var allergies = []struct {
 	{code{snomed, "111088007", "Latex"}, "environment", code{snomed, "126485001", "Urticaria"}, "mild"},
 }
 
-func (m *maker) allergy(p *patient) {
+func (c *clinician) allergy(p *patient) {
 	known := Today.AddDate(0, -10, 0)
 	status := member{"clinicalStatus", concept(code{terminology + "allergyintolerance-clinical", "active", "Active"})}
 	confirmed := member{"verificationStatus", concept(code{terminology + "allergyintolerance-verification", "confirmed", "Confirmed"})}
-	if !m.chance(0.35) {
-		m.addFor(p, "AllergyIntolerance", known, status, confirmed,
+	if !c.dice.chance(0.35) {
+		c.records.addFor(p, "AllergyIntolerance", known, status, confirmed,
 			member{"code", concept(code{snomed, "716186003", "No known allergy"})}, member{"patient", p.ref()})
 		return
 	}
@@ -29,12 +29,12 @@ func (m *maker) allergy(p *patient) {
 	if p.age(known) < 13 {
 		to = allergies[1:] // who has otitis gets amoxicillin
 	}
-	a := to[m.random.IntN(len(to))]
+	a := to[c.dice.IntN(len(to))]
 	criticality := "low"
 	if a.severity == "severe" {
 		criticality = "high"
 	}
-	m.addFor(p, "AllergyIntolerance", known, status, confirmed,
+	c.records.addFor(p, "AllergyIntolerance", known, status, confirmed,
 		member{"type", "allergy"},
 		member{"category", []string{a.category}},
 		member{"criticality", criticality},
@@ -47,20 +47,20 @@ func (m *maker) allergy(p *patient) {
 }
 
 // vaccinate adds the vaccinations of a check-up: against influenza, and others once.
-func (m *maker) vaccinate(p *patient, at time.Time, visit object) {
-	m.immunization(p, at, visit, code{cvx, "140", "Influenza, split virus, trivalent, preservative free"})
+func (c *clinician) vaccinate(p *patient, at time.Time, visit object) {
+	c.immunization(p, at, visit, code{cvx, "140", "Influenza, split virus, trivalent, preservative free"})
 	switch age := p.age(at); {
 	case age >= 7 && at.Year() == 2024:
-		m.immunization(p, at, visit, code{cvx, "113", "Td (adult), 5 Lf tetanus toxoid, preservative free, adsorbed"})
+		c.immunization(p, at, visit, code{cvx, "113", "Td (adult), 5 Lf tetanus toxoid, preservative free, adsorbed"})
 	case age < 5 && at.Year() == 2025:
-		m.immunization(p, at, visit, code{cvx, "03", "MMR"})
+		c.immunization(p, at, visit, code{cvx, "03", "MMR"})
 	case age >= 65 && at.Year() == 2025:
-		m.immunization(p, at, visit, code{cvx, "187", "zoster recombinant"})
+		c.immunization(p, at, visit, code{cvx, "187", "zoster recombinant"})
 	}
 }
 
-func (m *maker) immunization(p *patient, at time.Time, visit object, vaccine code) {
-	m.addFor(p, "Immunization", at.Add(25*time.Minute),
+func (c *clinician) immunization(p *patient, at time.Time, visit object, vaccine code) {
+	c.records.addFor(p, "Immunization", at.Add(25*time.Minute),
 		member{"status", "completed"},
 		member{"vaccineCode", concept(vaccine)},
 		member{"patient", p.ref()},
@@ -72,29 +72,12 @@ func (m *maker) immunization(p *patient, at time.Time, visit object, vaccine cod
 	)
 }
 
-// procedures adds what was done to a patient by age and by problem. Whoever has atrial fibrillation was in the ward.
-func (m *maker) procedures(p *patient) {
-	at := m.workday(time.Date(2025, time.October, 20, 8, 0, 0, 0, time.UTC), 60)
-	if age := p.age(at); age >= 50 && age <= 75 {
-		m.procedure(p, at, nil, code{snomed, "73761001", "Colonoscopy"}, nil)
-	}
-	for _, h := range p.problems {
-		switch h.icd10 {
-		case "I48.91":
-			visit := m.stay(p, at.AddDate(0, 3, 0), h.code)
-			m.procedure(p, at.AddDate(0, 3, 0).Add(time.Hour), visit, code{snomed, "29303009", "Electrocardiographic procedure"}, h.condition)
-		case "J45.909":
-			m.procedure(p, at, nil, code{snomed, "127783003", "Spirometry"}, h.condition)
-		}
-	}
-}
-
-func (m *maker) procedure(p *patient, at time.Time, visit object, what code, why object) {
+func (c *clinician) procedure(p *patient, at time.Time, visit object, what code, why object) {
 	var reasons []object
 	if why != nil {
 		reasons = []object{why}
 	}
-	m.addFor(p, "Procedure", at.Add(time.Hour),
+	c.records.addFor(p, "Procedure", at.Add(time.Hour),
 		member{"status", "completed"},
 		member{"code", concept(what)},
 		member{"subject", p.ref()},
@@ -105,14 +88,8 @@ func (m *maker) procedure(p *patient, at time.Time, visit object, what code, why
 	)
 }
 
-// appointments adds the next visit, and one that was kept.
-func (m *maker) appointments(p *patient) {
-	m.appointment(p, m.workday(time.Date(2026, time.October, 5, 8, 0, 0, 0, time.UTC), 20), "fulfilled")
-	m.appointment(p, m.workday(time.Date(2027, time.January, 11, 8, 0, 0, 0, time.UTC), 90), "booked")
-}
-
-func (m *maker) appointment(p *patient, at time.Time, status string) {
-	m.addFor(p, "Appointment", Today.AddDate(0, -2, 0),
+func (c *clinician) appointment(p *patient, at time.Time, status string) {
+	c.records.addFor(p, "Appointment", Today.AddDate(0, -2, 0),
 		member{"status", status},
 		member{"serviceType", concepts(code{terminology + "service-type", "124", "General Practice"})},
 		member{"start", dateTime(at)},

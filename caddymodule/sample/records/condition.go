@@ -13,7 +13,7 @@ type onset struct {
 }
 
 // condition adds a Condition, and returns the Reference to it.
-func (m *maker) condition(p *patient, of problem, at onset) object {
+func (c *clinician) condition(p *patient, of problem, at onset) object {
 	system, status, display := terminology+"condition-category", "active", "Active"
 	if at.category == "health-concern" {
 		system = usCore + "condition-category"
@@ -22,7 +22,7 @@ func (m *maker) condition(p *patient, of problem, at onset) object {
 		status, display = "resolved", "Resolved"
 	}
 	recorded := at.since.AddDate(0, 0, 2)
-	return reference(m.addFor(p, "Condition", recorded,
+	return reference(c.records.addFor(p, "Condition", recorded,
 		member{"clinicalStatus", concept(code{terminology + "condition-clinical", status, display})},
 		member{"verificationStatus", concept(code{terminology + "condition-ver-status", "confirmed", "Confirmed"})},
 		member{"category", concepts(code{system, at.category, title(at.category)})},
@@ -53,8 +53,8 @@ func dayOf(t time.Time) string {
 }
 
 // order adds a MedicationRequest.
-func (m *maker) order(p *patient, d drug, at time.Time, visit, reason object, status string) {
-	m.addFor(p, "MedicationRequest", at,
+func (c *clinician) order(p *patient, d drug, at time.Time, visit, reason object, status string) {
+	c.records.addFor(p, "MedicationRequest", at,
 		member{"status", status},
 		member{"intent", "order"},
 		member{"category", concepts(code{terminology + "medicationrequest-category", "community", "Community"})},
@@ -73,12 +73,12 @@ func (m *maker) order(p *patient, d drug, at time.Time, visit, reason object, st
 }
 
 // plan adds what is to be reached with a problem, and how.
-func (m *maker) plan(p *patient, h held) {
+func (c *clinician) plan(p *patient, h held) {
 	if h.goal == "" {
 		return
 	}
 	start := Today.AddDate(0, -14, 0)
-	goal := m.addFor(p, "Goal", start,
+	goal := c.records.addFor(p, "Goal", start,
 		member{"lifecycleStatus", "active"},
 		member{"description", object{{"text", h.goal}}},
 		member{"subject", p.ref()},
@@ -86,7 +86,7 @@ func (m *maker) plan(p *patient, h held) {
 		member{"target", []object{{{"dueDate", date(Today.AddDate(1, 0, 0))}}}},
 		member{"addresses", []object{h.condition}},
 	)
-	m.addFor(p, "CarePlan", start,
+	c.records.addFor(p, "CarePlan", start,
 		member{"text", object{{"status", "generated"}, {"div", `<div xmlns="http://www.w3.org/1999/xhtml">` + escape(h.goal) + `</div>`}}},
 		member{"status", "active"},
 		member{"intent", "plan"},

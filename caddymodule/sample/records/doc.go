@@ -3,6 +3,7 @@
 // dates lie before and around [Today].
 //
 //	records.go      All: who comes first, and in which order
+//	dice.go         what is left to chance
 //	object.go       JSON objects whose members keep their order
 //	datatypes.go    codes, references, quantities and periods
 //	people.go       the patients' names and dates of birth

@@ -33,12 +33,12 @@ var tests = map[string]test{
 }
 
 // report adds the results of some tests, and the DiagnosticReport about them.
-func (m *maker) report(p *patient, at time.Time, visit object, names []string) {
+func (o *observer) report(p *patient, at time.Time, visit object, names []string) {
 	var results []object
 	for _, name := range names {
-		results = append(results, m.result(p, at, visit, name))
+		results = append(results, o.result(p, at, visit, name))
 	}
-	m.addFor(p, "DiagnosticReport", at.Add(24*time.Hour),
+	o.records.addFor(p, "DiagnosticReport", at.Add(24*time.Hour),
 		member{"status", "final"},
 		member{"category", concepts(code{terminology + "v2-0074", "LAB", "Laboratory"})},
 		member{"code", concept(code{loinc, "11502-2", "Laboratory report"})},
@@ -52,14 +52,14 @@ func (m *maker) report(p *patient, at time.Time, visit object, names []string) {
 }
 
 // result adds the result of a test.
-func (m *maker) result(p *patient, at time.Time, visit object, name string) object {
+func (o *observer) result(p *patient, at time.Time, visit object, name string) object {
 	t := tests[name]
 	middle := t.most
 	if slices.ContainsFunc(p.problems, func(h held) bool { return slices.Contains(h.problem.tests, name) && h.since.Before(at) }) {
 		middle = t.problem
 	}
-	value := m.around(middle, t.spread, t.decimals)
-	return m.observation(p, at, visit, "laboratory", t.code,
+	value := o.dice.around(middle, t.spread, t.decimals)
+	return o.observation(p, at, visit, "laboratory", t.code,
 		member{"valueQuantity", quantity(value, t.unit, t.ucum)},
 		member{"interpretation", concepts(t.interpret(value))},
 		member{"referenceRange", []object{{{"low", t.quantity(t.low)}, {"high", t.quantity(t.high)}}}},

@@ -34,7 +34,7 @@ var languages = []code{
 }
 
 // patient adds the Patient, and who is with them.
-func (m *maker) patient(p *patient, number int) {
+func (r *registrar) patient(p *patient, number int) {
 	language := languages[0]
 	if number%7 == 2 {
 		language = languages[1+number%2]
@@ -54,16 +54,16 @@ func (m *maker) patient(p *patient, number int) {
 		{"generalPractitioner", []object{p.doctor.ref()}},
 		{"managingOrganization", reference(clinic, clinicName)},
 	}
-	m.add("Patient", p.id, Today.AddDate(0, -1, -number), members...)
-	m.coverage(p, number)
-	m.careTeam(p)
+	r.records.add("Patient", p.id, Today.AddDate(0, -1, -number), members...)
+	r.coverage(p, number)
+	r.careTeam(p)
 	if p.age(Today) < 18 || p.age(Today) > 75 {
-		m.relative(p)
+		r.relative(p)
 	}
 }
 
-func (m *maker) coverage(p *patient, number int) {
-	m.addFor(p, "Coverage", Today.AddDate(0, -10, 0),
+func (r *registrar) coverage(p *patient, number int) {
+	r.records.addFor(p, "Coverage", Today.AddDate(0, -10, 0),
 		member{"status", "active"},
 		member{"type", concept(code{terminology + "v3-ActCode", "EHCPOL", "extended healthcare"})},
 		member{"subscriberId", fmt.Sprintf("SHP-%06d", 200100+number)},
@@ -74,8 +74,8 @@ func (m *maker) coverage(p *patient, number int) {
 	)
 }
 
-func (m *maker) careTeam(p *patient) {
-	m.addFor(p, "CareTeam", Today.AddDate(-1, 0, 0),
+func (r *registrar) careTeam(p *patient) {
+	r.records.addFor(p, "CareTeam", Today.AddDate(-1, 0, 0),
 		member{"status", "active"},
 		member{"name", "Care team of " + p.name()},
 		member{"subject", p.ref()},
@@ -88,12 +88,12 @@ func (m *maker) careTeam(p *patient) {
 }
 
 // relative adds a parent of a child, or a child of an old person.
-func (m *maker) relative(p *patient) {
+func (r *registrar) relative(p *patient) {
 	given, gender, relationship, born := "Robin", "female", code{terminology + "v3-RoleCode", "MTH", "mother"}, p.born.AddDate(-31, 2, 5)
 	if p.age(Today) > 75 {
 		given, gender, relationship, born = "Adrian", "male", code{terminology + "v3-RoleCode", "SONC", "son"}, p.born.AddDate(27, 1, 9)
 	}
-	m.addFor(p, "RelatedPerson", Today.AddDate(-1, 0, 0),
+	r.records.addFor(p, "RelatedPerson", Today.AddDate(-1, 0, 0),
 		member{"active", true},
 		member{"patient", p.ref()},
 		member{"relationship", concepts(relationship)},

@@ -38,15 +38,18 @@ func (p practitioner) ref() object { return reference("Practitioner/"+p.id, p.na
 
 func (p practitioner) name() string { return p.given + " " + p.family }
 
+// registrar adds patients, and those whom they deal with.
+type registrar struct{ records *collection }
+
 // staff adds the organizations, locations and practitioners.
-func (m *maker) staff() {
-	m.organization("clinic", clinicName, "prov", "Healthcare Provider")
-	m.organization("health-plan", payerName, "pay", "Payer")
-	m.organization("laboratory", "Millbrook Laboratory", "prov", "Healthcare Provider")
-	m.location("office", "Millbrook Family Clinic, consulting rooms", "HUSCS", "Outpatient facility")
-	m.location("ward", "Millbrook Hospital, ward 2", "HOSP", "Hospital")
+func (r *registrar) staff() {
+	r.organization("clinic", clinicName, "prov", "Healthcare Provider")
+	r.organization("health-plan", payerName, "pay", "Payer")
+	r.organization("laboratory", "Millbrook Laboratory", "prov", "Healthcare Provider")
+	r.location("office", "Millbrook Family Clinic, consulting rooms", "HUSCS", "Outpatient facility")
+	r.location("ward", "Millbrook Hospital, ward 2", "HOSP", "Hospital")
 	for i, p := range practitioners {
-		m.add("Practitioner", p.id, opened,
+		r.records.add("Practitioner", p.id, opened,
 			member{"identifier", []object{{{"system", "http://clinic.example/staff"}, {"value", fmt.Sprintf("S-%03d", i+1)}}}},
 			member{"active", true},
 			member{"name", []object{{{"use", "official"}, {"family", p.family}, {"given", []string{p.given}}, {"prefix", []string{"Dr."}}}}},
@@ -57,8 +60,8 @@ func (m *maker) staff() {
 	}
 }
 
-func (m *maker) organization(id, name, kind, display string) {
-	m.add("Organization", id, opened,
+func (r *registrar) organization(id, name, kind, display string) {
+	r.records.add("Organization", id, opened,
 		member{"identifier", []object{{{"system", "http://clinic.example/organizations"}, {"value", id}}}},
 		member{"active", true},
 		member{"type", concepts(code{terminology + "organization-type", kind, display})},
@@ -68,8 +71,8 @@ func (m *maker) organization(id, name, kind, display string) {
 	)
 }
 
-func (m *maker) location(id, name, kind, display string) {
-	m.add("Location", id, opened,
+func (r *registrar) location(id, name, kind, display string) {
+	r.records.add("Location", id, opened,
 		member{"status", "active"},
 		member{"name", name},
 		member{"mode", "instance"},

@@ -12,14 +12,20 @@ var (
 	illnessVisit = code{snomed, "185345009", "Encounter for symptom"}
 )
 
+// clinician adds what is found, decided and done at visits.
+type clinician struct {
+	records *collection
+	dice    dice
+}
+
 // encounter adds a visit of half an hour, and returns the Reference to it.
-func (m *maker) encounter(p *patient, at time.Time, kind code, reason *problem) object {
+func (c *clinician) encounter(p *patient, at time.Time, kind code, reason *problem) object {
 	var why []object
 	if reason != nil {
 		why = concepts(reason.code)
 	}
 	end := at.Add(30 * time.Minute)
-	return reference(m.addFor(p, "Encounter", end,
+	return reference(c.records.addFor(p, "Encounter", end,
 		member{"status", "finished"},
 		member{"class", code{terminology + "v3-ActCode", "AMB", "ambulatory"}.coding()},
 		member{"type", concepts(kind)},
@@ -35,9 +41,9 @@ func (m *maker) encounter(p *patient, at time.Time, kind code, reason *problem) 
 }
 
 // stay adds two nights in the ward, and returns the Reference to it.
-func (m *maker) stay(p *patient, at time.Time, reason code) object {
+func (c *clinician) stay(p *patient, at time.Time, reason code) object {
 	end := at.Add(50 * time.Hour)
-	return reference(m.addFor(p, "Encounter", end,
+	return reference(c.records.addFor(p, "Encounter", end,
 		member{"status", "finished"},
 		member{"class", code{terminology + "v3-ActCode", "IMP", "inpatient encounter"}.coding()},
 		member{"type", concepts(code{snomed, "32485007", "Hospital admission"})},
@@ -52,16 +58,16 @@ func (m *maker) stay(p *patient, at time.Time, reason code) object {
 }
 
 // note adds what the practitioner wrote down, as a document with its text in a Binary, and says who wrote it.
-func (m *maker) note(p *patient, at time.Time, visit object, about string) {
+func (c *clinician) note(p *patient, at time.Time, visit object, about string) {
 	text := fmt.Sprintf("%s, %s.\n%s, %d years old, was seen by Dr. %s.\nThis note was made up for trying out.\n",
 		about, date(at), p.name(), p.age(at), p.doctor.name())
 	written := at.Add(45 * time.Minute)
-	binary := m.addFor(p, "Binary", written,
+	binary := c.records.addFor(p, "Binary", written,
 		member{"contentType", "text/plain"},
 		member{"securityContext", p.ref()},
 		member{"data", base64.StdEncoding.EncodeToString([]byte(text))},
 	)
-	document := m.addFor(p, "DocumentReference", written,
+	document := c.records.addFor(p, "DocumentReference", written,
 		member{"status", "current"},
 		member{"docStatus", "final"},
 		member{"type", concept(code{loinc, "11506-3", "Progress note"})},
@@ -75,7 +81,7 @@ func (m *maker) note(p *patient, at time.Time, visit object, about string) {
 		}}}}},
 		member{"context", object{{"encounter", []object{visit}}, {"period", period(at, at.Add(30*time.Minute))}}},
 	)
-	m.addFor(p, "Provenance", written,
+	c.records.addFor(p, "Provenance", written,
 		member{"target", []object{reference(document, about)}},
 		member{"recorded", dateTime(written)},
 		member{"agent", []object{{
