@@ -8,25 +8,18 @@ const MaxDepth = 64
 // Cursor reads the values of a JSON text one after the other. An error is final: whatever is called after it fails too,
 // even if a caller in between passed the error over. So no part of a text is ever taken for another.
 type Cursor struct {
-	source
-	at    int
-	depth int
-	err   error
-
-	names            []name // of the objects that are open
-	allowsDuplicates bool
+	scan scanner
+	at   int
+	err  error
 }
 
-// source is a text of which parts are read from an offset on. It keeps nothing of what it read.
-type source struct{ text []byte }
-
 // NewCursor returns a cursor at the start of text, which must not be changed while it is in use.
-func NewCursor(text []byte) *Cursor { return &Cursor{source: source{text}} }
+func NewCursor(text []byte) *Cursor { return &Cursor{scan: scanner{source: source{text}}} }
 
 // AllowDuplicates makes Skip and Raw accept duplicate names in objects, which makes them a sixth faster. Object still
 // refuses them, in the object that it reads. AllowDuplicates returns the cursor itself.
 func (c *Cursor) AllowDuplicates() *Cursor {
-	c.allowsDuplicates = true
+	c.scan.allowsDuplicates = true
 	return c
 }
 
@@ -39,8 +32,8 @@ func (c *Cursor) Kind() Kind {
 	if c.err != nil {
 		return None
 	}
-	c.at = c.next(c.at)
-	return kinds[c.peek(c.at)]
+	c.at = c.scan.next(c.at)
+	return kinds[c.scan.peek(c.at)]
 }
 
 // Object reads the next value, an object. It calls member with each name, and member must read the value, which is next
@@ -49,19 +42,19 @@ func (c *Cursor) Object(member func(name []byte) error) error {
 	if err := c.enter(Object); err != nil {
 		return err
 	}
-	seen := c.noNames()
-	at, more := c.open(c.at, '}')
+	seen := c.scan.noNames()
+	at, more := c.scan.open(c.at, '}')
 	var err error
 	for more && err == nil {
 		at, more, err = c.member(&seen, at, member)
 	}
-	c.forget(&seen)
+	c.scan.forget(&seen)
 	return c.leave(at, err)
 }
 
 // member reads the member at the given place, and goes on to the next.
 func (c *Cursor) member(seen *nameSet, at int, read func(name []byte) error) (next int, more bool, err error) {
-	name, value, err := c.newName(seen, at)
+	name, value, err := c.scan.newName(seen, at)
 	if err != nil {
 		return at, false, err
 	}
@@ -69,7 +62,7 @@ func (c *Cursor) member(seen *nameSet, at int, read func(name []byte) error) (ne
 	if err := c.given(func() error { return read(name) }); err != nil {
 		return at, false, err
 	}
-	return c.separate(c.at, '}')
+	return c.scan.separate(c.at, '}')
 }
 
 // Array reads the next value, an array. It calls element for each value in it, and element must read that value.
@@ -77,12 +70,12 @@ func (c *Cursor) Array(element func() error) error {
 	if err := c.enter(Array); err != nil {
 		return err
 	}
-	at, more := c.open(c.at, ']')
+	at, more := c.scan.open(c.at, ']')
 	var err error
 	for more && err == nil {
 		c.at = at
 		if err = c.given(element); err == nil {
-			at, more, err = c.separate(c.at, ']')
+			at, more, err = c.scan.separate(c.at, ']')
 		}
 	}
 	return c.leave(at, err)
@@ -93,17 +86,17 @@ func (c *Cursor) enter(wanted Kind) error {
 	if err := c.expect(wanted); err != nil {
 		return err
 	}
-	if c.depth == MaxDepth {
+	if c.scan.depth == MaxDepth {
 		return c.fail(&Error{Offset: c.at, Err: ErrDepth})
 	}
-	c.depth++
+	c.scan.depth++
 	c.at++
 	return nil
 }
 
 // leave ends what enter began.
 func (c *Cursor) leave(at int, err error) error {
-	c.depth--
+	c.scan.depth--
 	if err != nil {
 		return c.fail(err)
 	}
@@ -131,7 +124,7 @@ func (c *Cursor) expect(wanted Kind) error {
 	case c.err != nil:
 		return c.err
 	case kind == None:
-		return c.fail(c.syntaxError(c.at, "expected a value"))
+		return c.fail(c.scan.syntaxError(c.at, "expected a value"))
 	default:
 		return c.fail(&Error{Offset: c.at, Err: fmt.Errorf("%w: %v, not %v", ErrKind, kind, wanted)})
 	}
@@ -157,12 +150,12 @@ func (c *Cursor) Bytes() ([]byte, error) {
 		return nil, err
 	}
 	start := c.at + 1
-	end, escapes, err := c.stringEnd(start)
+	end, escapes, err := c.scan.stringEnd(start)
 	if err != nil {
 		return nil, c.fail(err)
 	}
 	c.at = end
-	return c.said(start, end-1, escapes), nil
+	return c.scan.said(start, end-1, escapes), nil
 }
 
 // Raw reads the next value, and returns that part of the text.
@@ -172,7 +165,7 @@ func (c *Cursor) Raw() ([]byte, error) {
 	if err := c.Skip(); err != nil {
 		return nil, err
 	}
-	return c.text[start:c.at:c.at], nil
+	return c.scan.text[start:c.at:c.at], nil
 }
 
 // Skip reads the next value and checks that it is valid.
@@ -180,7 +173,7 @@ func (c *Cursor) Skip() error {
 	if c.err != nil {
 		return c.err
 	}
-	at, err := c.skip(c.at)
+	at, err := c.scan.skip(c.at)
 	if err != nil {
 		return c.fail(err)
 	}
@@ -193,8 +186,8 @@ func (c *Cursor) End() error {
 	if c.err != nil {
 		return c.err
 	}
-	if c.at = c.next(c.at); c.at < len(c.text) {
-		return c.fail(c.syntaxError(c.at, "expected the end"))
+	if c.at = c.scan.next(c.at); c.at < len(c.scan.text) {
+		return c.fail(c.scan.syntaxError(c.at, "expected the end"))
 	}
 	return nil
 }

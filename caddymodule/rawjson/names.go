@@ -16,71 +16,71 @@ type name struct {
 	sum        uint64 // of what it says: tells most names apart
 }
 
-// nameSet is the names of one object: those in Cursor.names from an index on, or many.
+// nameSet is the names of one object: those in scanner.names from an index on, or many.
 type nameSet struct {
-	from, full int    // full is the length of Cursor.names at which there are too many for it
+	from, full int    // full is the length of scanner.names at which there are too many for it
 	bits       uint64 // one for each name, by its sum: a name whose bit is not there is new
 	many       map[string]struct{}
 }
 
 // noSkippedNames is noNames for an object that is skipped.
-func (c *Cursor) noSkippedNames() nameSet {
-	if c.allowsDuplicates {
-		return nameSet{from: len(c.names)}
+func (s *scanner) noSkippedNames() nameSet {
+	if s.allowsDuplicates {
+		return nameSet{from: len(s.names)}
 	}
-	return c.noNames()
+	return s.noNames()
 }
 
 // noNames is the names of an object that is about to be read.
-func (c *Cursor) noNames() nameSet {
-	from := len(c.names)
-	if cap(c.names)-from < fewNames {
-		c.names = slices.Grow(c.names, 2*fewNames)
+func (s *scanner) noNames() nameSet {
+	from := len(s.names)
+	if cap(s.names)-from < fewNames {
+		s.names = slices.Grow(s.names, 2*fewNames)
 	}
 	return nameSet{from: from, full: from + fewNames - 1}
 }
 
 // forget drops the names of an object that has been read.
-func (c *Cursor) forget(seen *nameSet) { c.names = c.names[:seen.from] }
+func (s *scanner) forget(seen *nameSet) { s.names = s.names[:seen.from] }
 
 // skipName goes over the name at i to its value.
-func (c *Cursor) skipName(seen *nameSet, i int) (value int, err error) {
-	end := plainEnd(c.text, i)
+func (s *scanner) skipName(seen *nameSet, i int) (value int, err error) {
+	end := plainEnd(s.text, i)
 	switch {
 	case end == 0:
-		end, _, err = c.unusualName(seen, i, !c.allowsDuplicates)
-	case !c.allowsDuplicates && !c.isNew(seen, i+1, end-1):
+		end, _, err = s.unusualName(seen, i, !s.allowsDuplicates)
+	case !s.allowsDuplicates && !s.isNew(seen, i+1, end-1):
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	if err != nil {
 		return end, err
 	}
-	return c.colon(end)
+	return s.colon(end)
 }
 
 // newName reads the name at i, which the object must not have had, and goes on to its value.
-func (c *Cursor) newName(seen *nameSet, i int) (text []byte, value int, err error) {
-	end, escapes := plainEnd(c.text, i), false
+func (s *scanner) newName(seen *nameSet, i int) (text []byte, value int, err error) {
+	end, escapes := plainEnd(s.text, i), false
 	switch {
 	case end == 0:
-		end, escapes, err = c.unusualName(seen, i, true)
-	case !c.isNew(seen, i+1, end-1):
+		end, escapes, err = s.unusualName(seen, i, true)
+	case !s.isNew(seen, i+1, end-1):
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	if err != nil {
 		return nil, end, err
 	}
-	value, err = c.colon(end)
-	return c.said(i+1, end-1, escapes), value, err
+	value, err = s.colon(end)
+	return s.said(i+1, end-1, escapes), value, err
 }
 
 // unusualName goes over a name that may have escapes, or be none.
-func (c *Cursor) unusualName(seen *nameSet, i int, isNew bool) (end int, escapes bool, err error) {
-	if c.peek(i) != '"' {
-		return i, false, c.syntaxError(i, "expected a name in quotation marks")
+func (s *scanner) unusualName(seen *nameSet, i int, isNew bool) (end int, escapes bool, err error) {
+	if s.peek(i) != '"' {
+		return i, false, s.syntaxError(i, "expected a name in quotation marks")
 	}
-	end, escapes, err = c.stringEnd(i + 1)
-	if err == nil && isNew && !c.addEscaped(seen, i+1, end-1, escapes) {
+	end, escapes, err = s.stringEnd(i + 1)
+	if err == nil && isNew && !s.addEscaped(seen, i+1, end-1, escapes) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	return end, escapes, err
@@ -98,52 +98,52 @@ func (s *source) colon(i int) (value int, err error) {
 }
 
 // isNew adds a name without escapes, and reports whether it is new.
-func (c *Cursor) isNew(seen *nameSet, start, end int) bool {
-	text := c.text[start:end]
+func (s *scanner) isNew(seen *nameSet, start, end int) bool {
+	text := s.text[start:end]
 	n := name{start, end, sumOf(text)}
-	if seen.bits&n.bit() != 0 || len(c.names) >= seen.full {
-		return c.add(seen, n, text)
+	if seen.bits&n.bit() != 0 || len(s.names) >= seen.full {
+		return s.add(seen, n, text)
 	}
 	seen.bits |= n.bit()
-	c.names = append(c.names, n)
+	s.names = append(s.names, n)
 	return true
 }
 
 // addEscaped is isNew for a name that may have escapes.
-func (c *Cursor) addEscaped(seen *nameSet, start, end int, escapes bool) bool {
-	said := c.said(start, end, escapes)
-	return c.add(seen, name{start, end, sumOf(said)}, said)
+func (s *scanner) addEscaped(seen *nameSet, start, end int, escapes bool) bool {
+	said := s.said(start, end, escapes)
+	return s.add(seen, name{start, end, sumOf(said)}, said)
 }
 
 // add adds a name that says text, and reports whether it is new.
-func (c *Cursor) add(seen *nameSet, n name, text []byte) bool {
+func (s *scanner) add(seen *nameSet, n name, text []byte) bool {
 	if seen.many != nil {
 		_, known := seen.many[string(text)]
 		seen.many[string(text)] = struct{}{}
 		return !known
 	}
-	for _, other := range c.names[seen.from:] {
-		if other.sum == n.sum && bytes.Equal(c.nameAt(other), text) {
+	for _, other := range s.names[seen.from:] {
+		if other.sum == n.sum && bytes.Equal(s.nameAt(other), text) {
 			return false
 		}
 	}
 	seen.bits |= n.bit()
-	if c.names = append(c.names, n); len(c.names) > seen.full {
-		c.manyNames(seen)
+	if s.names = append(s.names, n); len(s.names) > seen.full {
+		s.manyNames(seen)
 	}
 	return true
 }
 
 // nameAt is what a name says.
-func (c *Cursor) nameAt(n name) []byte {
-	return c.said(n.start, n.end, bytes.IndexByte(c.text[n.start:n.end], '\\') >= 0)
+func (s *scanner) nameAt(n name) []byte {
+	return s.said(n.start, n.end, bytes.IndexByte(s.text[n.start:n.end], '\\') >= 0)
 }
 
 // manyNames moves on to a map.
-func (c *Cursor) manyNames(seen *nameSet) {
+func (s *scanner) manyNames(seen *nameSet) {
 	seen.many = make(map[string]struct{}, 2*fewNames)
-	for _, n := range c.names[seen.from:] {
-		seen.many[string(c.nameAt(n))] = struct{}{}
+	for _, n := range s.names[seen.from:] {
+		seen.many[string(s.nameAt(n))] = struct{}{}
 	}
 	seen.full = 0
 }

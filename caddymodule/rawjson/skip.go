@@ -4,83 +4,94 @@ import (
 	"math/bits"
 )
 
+// source is a text of which parts are read from an offset on. It keeps nothing of what it read.
+type source struct{ text []byte }
+
+// scanner checks what is in a text from an offset on. It knows how deep that is, and the names of the objects around it.
+type scanner struct {
+	source
+	depth            int
+	names            []name // of the objects that are open
+	allowsDuplicates bool
+}
+
 // skip checks the value at i, and returns where it ends.
-func (c *Cursor) skip(i int) (int, error) {
-	i = c.next(i)
-	first := c.peek(i)
+func (s *scanner) skip(i int) (int, error) {
+	i = s.next(i)
+	first := s.peek(i)
 	switch first {
 	case '"':
-		end, _, err := c.stringEnd(i + 1)
+		end, _, err := s.stringEnd(i + 1)
 		return end, err
 	case '{', '[':
-		return c.skipNested(i, first)
+		return s.skipNested(i, first)
 	case 't':
-		return c.word(i, "true")
+		return s.word(i, "true")
 	case 'f':
-		return c.word(i, "false")
+		return s.word(i, "false")
 	case 'n':
-		return c.word(i, "null")
+		return s.word(i, "null")
 	default:
 		if kinds[first] != Number {
-			return i, c.syntaxError(i, "expected a value")
+			return i, s.syntaxError(i, "expected a value")
 		}
-		return c.numberEnd(i)
+		return s.numberEnd(i)
 	}
 }
 
-func (c *Cursor) skipNested(i int, first byte) (end int, err error) {
-	if c.depth == MaxDepth {
+func (s *scanner) skipNested(i int, first byte) (end int, err error) {
+	if s.depth == MaxDepth {
 		return i, &Error{Offset: i, Err: ErrDepth}
 	}
-	c.depth++
+	s.depth++
 	if first == '{' {
-		end, err = c.skipObject(i + 1)
+		end, err = s.skipObject(i + 1)
 	} else {
-		end, err = c.skipArray(i + 1)
+		end, err = s.skipArray(i + 1)
 	}
-	c.depth--
+	s.depth--
 	return end, err
 }
 
-func (c *Cursor) skipObject(i int) (int, error) {
-	seen := c.noSkippedNames()
-	at, more := c.open(i, '}')
+func (s *scanner) skipObject(i int) (int, error) {
+	seen := s.noSkippedNames()
+	at, more := s.open(i, '}')
 	for more {
-		value, err := c.skipName(&seen, at)
+		value, err := s.skipName(&seen, at)
 		if err != nil {
 			return value, err
 		}
-		end := plainEnd(c.text, value)
+		end := plainEnd(s.text, value)
 		if end == 0 {
-			if end, err = c.skip(value); err != nil {
+			if end, err = s.skip(value); err != nil {
 				return end, err
 			}
 		}
-		if at = end + 1; follows(c.text, end, ',') {
+		if at = end + 1; follows(s.text, end, ',') {
 			continue
 		}
-		if at, more, err = c.separate(end, '}'); err != nil {
+		if at, more, err = s.separate(end, '}'); err != nil {
 			return at, err
 		}
 	}
-	c.forget(&seen)
+	s.forget(&seen)
 	return at, nil
 }
 
-func (c *Cursor) skipArray(i int) (int, error) {
-	at, more := c.open(i, ']')
+func (s *scanner) skipArray(i int) (int, error) {
+	at, more := s.open(i, ']')
 	for more {
 		var err error
-		end := plainEnd(c.text, at)
+		end := plainEnd(s.text, at)
 		if end == 0 {
-			if end, err = c.skip(at); err != nil {
+			if end, err = s.skip(at); err != nil {
 				return end, err
 			}
 		}
-		if at = end + 1; follows(c.text, end, ',') {
+		if at = end + 1; follows(s.text, end, ',') {
 			continue
 		}
-		if at, more, err = c.separate(end, ']'); err != nil {
+		if at, more, err = s.separate(end, ']'); err != nil {
 			return at, err
 		}
 	}
