@@ -77,7 +77,7 @@ func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.Allows
 // Sessions returns the sessions of a user, or all if user is empty. It takes time in
 // proportion to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
-	return s.sessions.List(ctx, user)
+	return session.Listing{Sessions: s.sessions}.List(ctx, user)
 }
 
 // EndSession ends the session with a sid and notifies its clients (OpenID Connect

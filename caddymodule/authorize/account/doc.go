@@ -2,8 +2,12 @@
 // their name and where they are signed in, ends either, and enrols second factors.
 //
 //	endpoint.go   GET: the page and its parts; who may see them
-//	overview.go   what the page shows
+//	frame.go      how it is shown: forms, errors
+//	overview.go   the whole of it
 //	actions.go    POST: what its buttons do
+//	apps.go       apps that have access
+//	sessions.go   where the person is signed in
+//	factors.go    second factors; who may change them
 //	app.go        enrolling an authenticator app
 //	passkey.go    enrolling, naming and removing passkeys
 //	when.go       times in words

@@ -14,42 +14,48 @@ import (
 
 var errNoPasskeys = oauth2.StartAgain("There can be no passkeys here.")
 
-func (a *account) showPasskeySetup(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	a.showChallenge(w, r, signedIn, http.StatusOK, page.PasskeySetup{Name: device(r.UserAgent()).String()})
+// passkeys are how people enrol, name and remove passkeys.
+type passkeys struct {
+	frame   *frame
+	factors *factors
 }
 
-func (a *account) showChallenge(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, status int, data page.PasskeySetup) {
-	if a.Factors.Passkeys == nil {
-		a.showError(w, r, errNoPasskeys)
+func (k *passkeys) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	k.showChallenge(w, r, signedIn, http.StatusOK, page.PasskeySetup{Name: device(r.UserAgent()).String()})
+}
+
+func (k *passkeys) showChallenge(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, status int, data page.PasskeySetup) {
+	if k.factors.kept.Passkeys == nil {
+		k.frame.showError(w, r, errNoPasskeys)
 		return
 	}
-	c, err := a.Factors.Passkeys.BeginEnrolment(w, r, signedIn.User, signedIn.SID)
+	c, err := k.factors.kept.Passkeys.BeginEnrolment(w, r, signedIn.User, signedIn.SID)
 	if err == nil {
 		data.Passkey = &page.Passkey{Options: c.Options, Sealed: c.Sealed}
-		data.Request, err = a.seal(w, r, signedIn)
+		data.Request, err = k.frame.seal(w, r, signedIn)
 	}
 	if err != nil {
-		a.showError(w, r, err)
+		k.frame.showError(w, r, err)
 		return
 	}
-	a.view(w, r, page.View{Template: "passkeysetup", Status: status, Script: "passkey", Data: data})
+	k.frame.view(w, r, page.View{Template: "passkeysetup", Status: status, Script: "passkey", Data: data})
 }
 
-func (a *account) enrolPasskey(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
-	if a.Factors.Passkeys == nil || !a.Factors.Local(signedIn.User) {
-		a.showError(w, r, errNoPasskeys)
+func (k *passkeys) enrol(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
+	if k.factors.kept.Passkeys == nil || !k.factors.kept.Local(signedIn.User) {
+		k.frame.showError(w, r, errNoPasskeys)
 		return
 	}
-	codes, err := a.Factors.Passkeys.Enrol(r, signedIn.User, signedIn.SID, p.Get("passkey"), p.Get("assertion"), p.Get("name"))
-	a.record(r.Context(), signedIn, "a passkey was enrolled", err)
+	codes, err := k.factors.kept.Passkeys.Enrol(r, signedIn.User, signedIn.SID, p.Get("passkey"), p.Get("assertion"), p.Get("name"))
+	k.factors.record(r.Context(), signedIn, "a passkey was enrolled", err)
 	switch {
-	case errors.Is(err, factor.ErrPasskey) && a.mayChange(w, r, signedIn):
-		a.showChallenge(w, r, signedIn, http.StatusForbidden, page.PasskeySetup{Name: p.Get("name"), Wrong: true})
+	case errors.Is(err, factor.ErrPasskey) && k.factors.mayChange(w, r, signedIn):
+		k.showChallenge(w, r, signedIn, http.StatusForbidden, page.PasskeySetup{Name: p.Get("name"), Wrong: true})
 	case errors.Is(err, factor.ErrPasskey): // they must sign in first
 	case err != nil:
-		a.showError(w, r, err)
+		k.frame.showError(w, r, err)
 	default:
-		a.showEnrolled(w, r, "enrol_passkey", codes)
+		k.factors.showEnrolled(w, r, "enrol_passkey", codes)
 	}
 }
 
@@ -62,31 +68,39 @@ func target(p oauth2.Parameters) ([]byte, error) {
 	return id, nil
 }
 
-func (a *account) removePasskey(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
+func (k *passkeys) remove(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
 	id, err := target(p)
-	if err == nil && a.Factors.Passkeys == nil {
+	if err == nil && k.factors.kept.Passkeys == nil {
 		err = errNoPasskeys
 	}
 	if err != nil {
 		return err
 	}
-	err = a.Factors.Passkeys.Remove(ctx, s.User, id)
-	a.record(ctx, s, "a passkey was removed", err)
+	err = k.factors.kept.Passkeys.Remove(ctx, s.User, id)
+	k.factors.record(ctx, s, "a passkey was removed", err)
 	if err != nil {
 		return err
 	}
-	return a.endOtherSessions(ctx, s, p)
+	return k.factors.sessions.endOthers(ctx, s, p)
 }
 
-func (a *account) renamePasskey(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
+func (k *passkeys) rename(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
 	id, err := target(p)
-	if err == nil && a.Factors.Passkeys == nil {
+	if err == nil && k.factors.kept.Passkeys == nil {
 		err = errNoPasskeys
 	}
 	if err != nil {
 		return err
 	}
-	err = a.Factors.Passkeys.Rename(ctx, s.User.ID, id, p.Get("name"))
-	a.record(ctx, s, "a passkey was renamed", err)
+	err = k.factors.kept.Passkeys.Rename(ctx, s.User.ID, id, p.Get("name"))
+	k.factors.record(ctx, s, "a passkey was renamed", err)
 	return err
+}
+
+func passkey(p factor.Passkey) page.AccountPasskey {
+	shown := page.AccountPasskey{ID: base64.RawURLEncoding.EncodeToString(p.Credential.ID), Name: p.Name, Added: ago(p.Added)}
+	if !p.Used.IsZero() {
+		shown.Used = ago(p.Used)
+	}
+	return shown
 }

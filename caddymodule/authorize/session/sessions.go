@@ -13,55 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Info describes a session to operators.
-type Info struct {
-	ID         string    // the sid that clients know
-	User       string    // the sub of the person
-	Since      time.Time // when the session began
-	SignedInAt time.Time // when the person last signed in
-	Provider   string    // key of the identity provider; "" for a password here
-	Clients    []string  // ids of the clients that got a code or tokens in it
-	Address    string    // IP address of the last sign-in
-	UserAgent  string    // User-Agent of the last sign-in, at most 200 bytes, for display alone
-}
-
-// List returns the sessions of a user, or all if user is empty, except those whose person
-// must sign in again (see [Sessions.User]). It takes time in proportion to the size of the
-// store.
-func (s *Sessions) List(ctx context.Context, user string) ([]Info, error) {
-	var list []Info
-	for stored, err := range s.all(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if user != "" && stored.User != user {
-			continue
-		}
-		info, err := s.info(ctx, stored)
-		if err != nil {
-			return nil, err
-		}
-		if info != nil {
-			list = append(list, *info)
-		}
-	}
-	return list, nil
-}
-
-// info describes a session; nil if its person must sign in again.
-func (s *Sessions) info(ctx context.Context, stored *Session) (*Info, error) {
-	user, err := s.User(ctx, stored)
-	if user == nil || err != nil {
-		return nil, err
-	}
-	described := stored.describe()
-	participants, err := s.Participants.list(ctx, stored.SID)
-	for _, participant := range participants {
-		described.Clients = append(described.Clients, participant.client.ID)
-	}
-	return &described, err
-}
-
 // EndByID ends the session with a sid and notifies its participants. It returns how many
 // it ended: none if it had ended before.
 func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
@@ -174,6 +125,11 @@ const (
 	// endingTime is longer than it takes to end a session.
 	endingTime = time.Minute
 )
+
+// listOf is the list of a person's sessions.
+func (s *Sessions) listOf(user string) store.RecentList {
+	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
+}
 
 // limit ends a person's oldest sessions beyond maxSessions. The person is signed in by then,
 // so a failure is only logged.

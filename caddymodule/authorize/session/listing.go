@@ -1,0 +1,125 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// Info describes a session to operators.
+type Info struct {
+	ID         string    // the sid that clients know
+	User       string    // the sub of the person
+	Since      time.Time // when the session began
+	SignedInAt time.Time // when the person last signed in
+	Provider   string    // key of the identity provider; "" for a password here
+	Clients    []string  // ids of the clients that got a code or tokens in it
+	Address    string    // IP address of the last sign-in
+	UserAgent  string    // User-Agent of the last sign-in, at most 200 bytes, for display alone
+}
+
+// maxListed is how many of their own sessions a person sees: the latest.
+const maxListed = 100
+
+var sidSize = len(oauth2.RandomToken())
+
+// Listing shows sessions to operators, and to the people whose they are, who may end them.
+type Listing struct {
+	Sessions *Sessions // that are shown
+}
+
+// List returns the sessions of a user, or all if user is empty, except those whose person
+// must sign in again (see [Sessions.User]). It takes time in proportion to the size of the
+// store.
+func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
+	var list []Info
+	for stored, err := range l.Sessions.all(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if user != "" && stored.User != user {
+			continue
+		}
+		info, err := l.info(ctx, stored)
+		if err != nil {
+			return nil, err
+		}
+		if info != nil {
+			list = append(list, *info)
+		}
+	}
+	return list, nil
+}
+
+// info describes a session; nil if its person must sign in again.
+func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
+	user, err := l.Sessions.User(ctx, stored)
+	if user == nil || err != nil {
+		return nil, err
+	}
+	described := stored.describe()
+	participants, err := l.Sessions.Participants.list(ctx, stored.SID)
+	for _, participant := range participants {
+		described.Clients = append(described.Clients, participant.client.ID)
+	}
+	return &described, err
+}
+
+// Own returns a person's latest sessions. Unlike [Listing.List], it does not search the
+// store.
+func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
+	sids, err := l.Sessions.listOf(user).Items(ctx, sidSize)
+	if err != nil {
+		return nil, err
+	}
+	var list []Info
+	for _, sid := range sids[:min(len(sids), maxListed)] {
+		stored, err := l.findOwn(ctx, user, sid)
+		if err != nil {
+			return nil, err
+		}
+		if stored != nil && !slices.ContainsFunc(list, func(known Info) bool { return known.ID == sid }) {
+			list = append(list, stored.describe())
+		}
+	}
+	return list, nil
+}
+
+// describe describes a session without its clients.
+func (s *Session) describe() Info {
+	return Info{
+		ID: s.SID, User: s.User, Since: s.Began, SignedInAt: s.At,
+		Provider: s.Provider, Address: s.Address, UserAgent: s.UserAgent,
+	}
+}
+
+// findOwn returns a session of a person, or nil.
+func (l Listing) findOwn(ctx context.Context, user, sid string) (*Session, error) {
+	stored, err := l.Sessions.Find(ctx, sid)
+	if stored == nil || err != nil || stored.User != user {
+		return nil, err
+	}
+	person, err := l.Sessions.User(ctx, stored)
+	if person == nil || err != nil {
+		return nil, err
+	}
+	return stored, nil
+}
+
+// EndOwn ends one session of a person. Anybody else's stays as it is.
+func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
+	stored, err := l.Sessions.Find(ctx, sid)
+	if stored == nil || err != nil || stored.User != user {
+		return err
+	}
+	return l.Sessions.End(ctx, stored)
+}
+
+// EndOthers ends all sessions of a person but the one with a sid. It searches the store, so
+// that it misses none.
+func (l Listing) EndOthers(ctx context.Context, user, sid string) error {
+	_, err := l.Sessions.endEach(ctx, func(stored *Session) bool { return stored.User == user && stored.SID != sid })
+	return err
+}
