@@ -197,7 +197,7 @@ func (w *write) allows(ctx context.Context, g access.Grant, before, after *versi
 			continue
 		}
 		if ok, err := w.covers(ctx, g, v); err != nil || !ok {
-			return cmp.Or(err, error(w.outside()))
+			return cmp.Or(err, error(outside(w.i.Type)))
 		}
 	}
 	if after == nil || g.Patient == "" {
@@ -213,7 +213,7 @@ func (w *write) checkCovered(ctx context.Context, after *version) error {
 			return err
 		}
 	}
-	return w.outside()
+	return outside(w.i.Type)
 }
 
 // covers reports whether a grant covers a version that is written, unless the site's rules say otherwise.
@@ -225,7 +225,7 @@ func (w *write) covers(ctx context.Context, g access.Grant, v *version) (bool, e
 }
 
 // outside says that no grant covers what is written.
-func (w *write) outside() *guard.Error {
+func outside(resourceType string) *guard.Error {
 	return forbidden(ErrOutside, "No scope allows to write this %s: before and after, it must match the constraint of one and the same scope, "+
-		"and name the patient of that scope and no other.", w.i.Type)
+		"and name the patient of that scope and no other.", resourceType)
 }

@@ -126,7 +126,7 @@ func (w *write) refusal(a *answer) error {
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return notFound()
 	case status == http.StatusConflict || status == http.StatusPreconditionFailed:
-		return w.conflict()
+		return conflict(w.c.header)
 	case status/100 != 4, status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
 		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not write.", Err: cause}
 	default:
@@ -135,12 +135,12 @@ func (w *write) refusal(a *answer) error {
 }
 
 // conflict is the status for a client that set a condition, or for one that did not (RFC 9110 §13.1.1, §15.5.10).
-func (w *write) conflict() error {
+func conflict(header http.Header) error {
 	refusal := &guard.Error{
 		Status: http.StatusConflict, Err: errConflict,
 		Description: "The resource was changed in the meantime, or others refer to it.",
 	}
-	if w.c.header.Get("If-Match") != "" {
+	if header.Get("If-Match") != "" {
 		refusal.Status = http.StatusPreconditionFailed
 	}
 	return refusal
