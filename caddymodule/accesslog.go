@@ -92,8 +92,8 @@ func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 // hiddenParameters are those of OAuth 2.0, OpenID Connect, SMART App Launch and our own forms that are credentials or
 // identify somebody.
 var hiddenParameters = []string{
-	"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint",
-	"launch", "login_hint", "logout_token", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
+	"access_token", "assertion", "birthdate", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint", "identifier",
+	"launch", "login_hint", "logout_token", "name", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 
 // hideParameters redacts hiddenParameters in the query and the fragment of a URI, even if their names are encoded.

@@ -19,8 +19,9 @@ import (
 
 // hospital is a FHIR server with the patients ada and bob, of whom ada has two visits.
 type hospital struct {
-	down bool
-	last launch.Reader
+	answer string // to everything, if not empty
+	down   bool
+	last   launch.Reader
 }
 
 var errDown = errors.New("connection refused")
@@ -40,6 +41,9 @@ func (h *hospital) Get(_ context.Context, by launch.Reader, path string, query u
 	h.last = by
 	if h.down {
 		return nil, errDown
+	}
+	if h.answer != "" {
+		return []byte(h.answer), nil
 	}
 	if record := hospitalRecords[path]; record != "" {
 		return []byte(record), nil
@@ -158,6 +162,22 @@ func TestNobodyToChoose(t *testing.T) {
 	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
 	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Get("error_description") == "" {
 		t.Errorf("%s", answer)
+	}
+}
+
+// A date that is none finds nobody, and an answer that is no Bundle is no answer.
+func TestPickByNoDate(t *testing.T) {
+	t.Parallel()
+	h := new(hospital)
+	b := launchServer(t, h, "Practitioner/alice", nil)
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
+	r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}, "birthdate": {"abc"}}.Encode())
+	if text := servertest.Body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "Ada Lovelace") {
+		t.Errorf("%d %s", r.StatusCode, text)
+	}
+	h.answer = "null"
+	if r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}}.Encode()); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status %d", r.StatusCode)
 	}
 }
 

@@ -33,7 +33,7 @@ type encounterResource struct {
 	ServiceProvider struct{ Display string }
 }
 
-func (e *encounterResource) encounter(patient string) (Encounter, bool) {
+func (e *encounterResource) encounter(fhirBase, patient string) (Encounter, bool) {
 	shown := Encounter{ID: e.ID, Start: e.Period.Start, Status: e.Status, Kind: cmp.Or(e.Class.Display, e.Class.Code), Place: e.ServiceProvider.Display}
 	for _, t := range e.Type {
 		display := t.Text
@@ -42,7 +42,8 @@ func (e *encounterResource) encounter(patient string) (Encounter, bool) {
 		}
 		shown.Kind = cmp.Or(display, shown.Kind)
 	}
-	ofPatient := e.Subject.Reference == "Patient/"+patient || strings.HasSuffix(e.Subject.Reference, "/Patient/"+patient)
+	cut(&shown.Start, &shown.Status, &shown.Kind, &shown.Place)
+	ofPatient := strings.TrimPrefix(e.Subject.Reference, fhirBase+"/") == "Patient/"+patient
 	return shown, e.ResourceType == "Encounter" && IsID(e.ID) && ofPatient
 }
 
@@ -56,7 +57,7 @@ func (ps *Patients) Encounters(ctx context.Context, person Person, patient strin
 	}
 	resources, more := found.resources(MaxShown)
 	for _, r := range resources {
-		if e, ok := r.encounter(patient); ok {
+		if e, ok := r.encounter(ps.FHIRBase, patient); ok {
 			list = append(list, e)
 		}
 	}
@@ -72,7 +73,7 @@ func (ps *Patients) CheckEncounter(ctx context.Context, person Person, patient, 
 	if err := read(ctx, ps.Records, ps.readerOf(person, patient), "Encounter/"+id, nil, &found); err != nil {
 		return err
 	}
-	if _, ok := found.encounter(patient); !ok || found.ID != id {
+	if _, ok := found.encounter(ps.FHIRBase, patient); !ok || found.ID != id {
 		return ErrNoRecord
 	}
 	return nil

@@ -69,10 +69,15 @@ func (p *patientResource) name() (name string) {
 
 // bounded cuts what a page could not show.
 func (p Patient) bounded() Patient {
-	for _, text := range []*string{&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address} {
+	cut(&p.Name, &p.BirthDate, &p.Gender, &p.Identifier, &p.Address)
+	return p
+}
+
+// cut shortens texts that no page has room for.
+func cut(texts ...*string) {
+	for _, text := range texts {
 		if runes := []rune(*text); len(runes) > maxText {
 			*text = string(runes[:maxText]) + "…"
 		}
 	}
-	return p
 }

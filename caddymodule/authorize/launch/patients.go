@@ -105,6 +105,9 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 
 // search asks with the rights of the clinician.
 func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Choice, error) {
+	if !isDate(by.BirthDate) { // which the FHIR server would refuse
+		return &Choice{Searchable: true}, nil
+	}
 	query := url.Values{"_count": {strconv.Itoa(MaxShown)}, "_sort": {"family,given"}}
 	if words := strings.Fields(by.Name); len(words) > 0 {
 		query["name"] = words[:min(len(words), maxWords)]
@@ -130,6 +133,12 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 		}
 	}
 	return choice, nil
+}
+
+// isDate reports whether a text is a date, or empty.
+func isDate(text string) bool {
+	_, err := time.Parse(time.DateOnly, text)
+	return text == "" || err == nil
 }
 
 // maxWords is how many words of a name are searched for.

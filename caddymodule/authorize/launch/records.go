@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 )
 
 // Records asks the FHIR server, as a gateway does for a client: nothing comes out that the
@@ -39,6 +40,22 @@ func read(ctx context.Context, records Records, by Reader, path string, query ur
 	}
 	if err := json.Unmarshal(body, value); err != nil {
 		return fmt.Errorf("reading the answer to %s: %w", path, err)
+	}
+	return checkType(path, body)
+}
+
+// checkType refuses an answer that is neither the resource that was read nor, of a search, a
+// Bundle: null is not nobody.
+func checkType(path string, body []byte) error {
+	want := "Bundle"
+	if resourceType, _, ok := strings.Cut(path, "/"); ok {
+		want = resourceType
+	}
+	var answer struct {
+		ResourceType string `json:"resourceType"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.ResourceType != want {
+		return fmt.Errorf("the answer to %s is no %s", path, want)
 	}
 	return nil
 }
