@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -63,9 +64,7 @@ func untick(names ...string) func(url.Values) {
 
 func asking(scope string, change url.Values) url.Values {
 	q := servertest.Request(url.Values{"scope": {scope}})
-	for name, values := range change {
-		q[name] = values
-	}
+	maps.Copy(q, change)
 	return q
 }
 

@@ -3,6 +3,7 @@ package authorize_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -83,9 +84,7 @@ func (w *forgedWorld) authorize() {
 func (w *forgedWorld) steal() (string, *servertest.Browser) {
 	user := w.anybody()
 	b := servertest.NewBrowser(w.t, w.browsers[user].Server)
-	for name, value := range w.browsers[user].Cookies {
-		b.Cookies[name] = value
-	}
+	maps.Copy(b.Cookies, w.browsers[user].Cookies)
 	if w.random.IntN(2) == 0 {
 		for name, value := range w.browsers[w.anybody()].Cookies {
 			if strings.HasPrefix(name, "__Host-fhir-browser-") {

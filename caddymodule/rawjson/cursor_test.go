@@ -189,6 +189,8 @@ func TestFunctionsOutOfStep(t *testing.T) {
 	}
 }
 
+// Nothing is allocated for what is in the text: reading takes the Cursor alone, and one more piece of memory when built
+// with -race.
 func TestNoAllocations(t *testing.T) {
 	text := bundle(t, true)
 	if n := testing.AllocsPerRun(10, func() {
@@ -198,7 +200,7 @@ func TestNoAllocations(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("skipping: %v", n)
 	}
-	if n := testing.AllocsPerRun(10, func() { entries(t, rawjson.NewCursor(text)) }); n > 1 {
+	if n := testing.AllocsPerRun(10, func() { entries(t, rawjson.NewCursor(text)) }); n > 2 {
 		t.Errorf("reading: %v", n)
 	}
 }

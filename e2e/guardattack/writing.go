@@ -70,7 +70,7 @@ func (a writings) criteria(own, v Record) string {
 		"identifier="+idSystem+v.ID+"m", "_id="+v.ID, "_id="+own.ID+","+v.ID, "identifier="+idSystem+own.ID+"m,"+idSystem+v.ID+"m", "_tag="+v.ID+"m",
 		"subject="+patient, "patient="+patient, "patient="+a.World.Patient(a.Own), "patient.identifier="+idSystem+v.ID+"m", "subject:Patient._tag="+v.ID+"m",
 		"_has:Observation:subject:_id="+v.ID, "_id:not="+own.ID, "_lastUpdated=gt2000-01-01", "_filter="+url.QueryEscape("_id eq "+v.ID), "code=8867-4", "status=final", "",
-		"_id="+own.ID+"&_has:Provenance:target:_id="+v.ID, "_id="+own.ID+"&"+searches{a.Attacker}.chain(own.Type, v), "_id="+own.ID+"&"+searches{a.Attacker}.has(own.Type, v), "_id="+own.ID+"&_id="+v.ID,
+		"_id="+own.ID+"&_has:Provenance:target:_id="+v.ID, "_id="+own.ID+"&"+searches(a).chain(own.Type, v), "_id="+own.ID+"&"+searches(a).has(own.Type, v), "_id="+own.ID+"&_id="+v.ID,
 	)
 }
 
