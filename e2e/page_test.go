@@ -132,7 +132,7 @@ func checkSignInPage(t *testing.T, page measured) {
 	if page.Forms != 1 || len(page.Unlabelled) != 0 {
 		t.Errorf("%d forms, without a label: %q", page.Forms, page.Unlabelled)
 	}
-	for name, want := range map[string]string{"username": "username webauthn", "password": "current-password"} {
+	for name, want := range map[string]string{"username": "username", "password": "current-password"} {
 		if got := page.Autocomplete[name]; got != want {
 			t.Errorf("autocomplete of %s is %q, want %q", name, got, want)
 		}

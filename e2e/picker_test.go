@@ -56,11 +56,11 @@ func TestPickerByKeyboard(t *testing.T) {
 	}
 }
 
-// tabTo presses the key until what has the focus holds a text.
+// tabTo presses the key until what has the focus holds a text, or is labelled by one.
 func tabTo(text string) step {
 	return chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		for range 20 {
-			focused, err := chromedp.Evaluate[bool](`document.activeElement.textContent.includes('`+text+`')`)(ctx, tab)
+		for range 60 {
+			focused, err := chromedp.Evaluate[bool](`(document.activeElement.labels?.[0] ?? document.activeElement).textContent.includes('`+text+`')`)(ctx, tab)
 			if err != nil || focused {
 				return err
 			}

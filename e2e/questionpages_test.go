@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/oauth2"
 )
 
 // Somebody who is signed in is asked which account, and for consent; takes a
-// permission out, limits another, and allows the rest. The answer comes by a form that sends
+// permission out, limits another, and allows the rest, by the keyboard alone. The answer comes by a form that sends
 // itself. The screenshots in out/ are there to be looked at.
 func TestQuestionPages(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
@@ -38,17 +39,15 @@ func TestQuestionPages(t *testing.T) {
 	pageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Allow Demo App?']", forms)
 	pageLooks(t, ctx, "consent-german", address("consent")+"&ui_locales=de", "//h1[text()='Demo App zulassen?']", forms)
 	pageLooks(t, ctx, "consent-limited", address("consent"), "//h1[text()='Allow Demo App?']", func(t *testing.T, _ measured) {
-		perform(t, ctx, chromedp.Click("//summary[contains(text(), 'every kind')]"))
+		perform(t, soon(t, ctx), chromedp.Focus(chromedp.CSS("summary")), tabTo("every kind"), chromedp.KeyEvent(kb.Enter))
 		screenshot(t, ctx, t.Name()[len("TestQuestionPages/"):])
 		forms(t, read(t, ctx, chromedp.Evaluate[measured](measure)))
 		checkAccessible(t, ctx)
 	})
 
-	perform(t, ctx,
-		chromedp.Click("//details[@open]//button[text()='Untick all']"),
-		chromedp.Click("//details[@open]//span[text()='Allergies']"),
-		chromedp.Click("//span[contains(text(), 'demo.read')]"),
-		chromedp.Click("//button[text()='Allow']"),
+	perform(t, soon(t, ctx),
+		tabTo("Untick all"), chromedp.KeyEvent(" "), tabTo("Allergies"), chromedp.KeyEvent(" "),
+		tabTo("demo.read"), chromedp.KeyEvent(" "), tabTo("Allow"), chromedp.KeyEvent(kb.Enter),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)
 	token, err := app.Exchange(example.context(t), (<-landed).PostForm.Get("code"), oauth2.VerifierOption(verifier))

@@ -45,7 +45,7 @@ func TestBackToTheApp(t *testing.T) {
 		if !strings.HasPrefix(u.String(), servertest.Callback+"?") || q.Get("error") != "access_denied" || q.Get("state") != "back" || q.Has("code") {
 			t.Errorf("%s: %s", name, u)
 		}
-		if !strings.Contains(page, `name="decision" value="deny" class="back" formnovalidate>Back to The App</button>`) {
+		if !strings.Contains(page, `&amp;decision=deny">Back to The App</a>`) {
 			t.Errorf("%s: no way back in %s", name, page)
 		}
 	}

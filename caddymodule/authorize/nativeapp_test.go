@@ -216,7 +216,7 @@ func TestFormActionOfNativeApps(t *testing.T) {
 			c.Clients[0].Native, c.Clients[0].RedirectURIs = true, []string{"com.example.app:/cb", "http://127.0.0.1/cb", "http://[::1]/cb"}
 		}))
 		page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"redirect_uri": {uri}}))).String())
-		if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, want+";") {
+		if policy := page.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, want) {
 			t.Errorf("%s: %s", uri, policy)
 		}
 	}

@@ -20,14 +20,14 @@ func TestSignInPage(t *testing.T) {
 	text := servertest.Body(t, page)
 	for _, want := range []string{
 		"<html lang=\"en\">", "name=\"viewport\"", "<strong>The App</strong>", "method=\"post\"",
-		"<label for=\"username\">", "autocomplete=\"username webauthn\"", "<label for=\"password\">", "autocomplete=\"current-password\"",
+		"<label for=\"username\">", "autocomplete=\"username\"", "<label for=\"password\">", "autocomplete=\"current-password\"",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if strings.Count(text, "<script") != 1 || strings.Contains(text, "http://") {
-		t.Error("the page has another script, or a link")
+	if strings.Contains(text, "<script") || strings.Contains(text, "http://") {
+		t.Error("the page has a script or a link")
 	}
 	for name, want := range map[string]string{
 		"Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-",

@@ -69,8 +69,24 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, sid, sealed, answe
 	return recovery, err
 }
 
+// inUseKey is the store's key of whether anybody has enrolled a passkey.
+const inUseKey = "passkeys-in-use"
+
+// InUse reports whether anybody has enrolled a passkey: until then none is worth asking for,
+// and the sign-in page needs no script.
+func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
+	_, err := ps.enrolments.Durable.Get(ctx, inUseKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // add stores a passkey, and before that whose its handle is.
 func (ps *Passkeys) add(ctx context.Context, user string, handle []byte, passkey Passkey) (recovery []string, err error) {
+	if err := ps.enrolments.Durable.Put(ctx, inUseKey, nil, lifetime); err != nil {
+		return nil, err
+	}
 	if err := ps.keepHandle(ctx, handle, user); err != nil {
 		return nil, err
 	}

@@ -20,17 +20,28 @@ func passkeyPrompt(c *factor.Ceremony) *page.Passkey {
 	return &page.Passkey{Options: c.Options, Sealed: c.Sealed}
 }
 
-// show shows the sign-in page, with a challenge for passkeys if local users may sign in.
+// show shows the sign-in page, with a challenge for passkeys if local users may sign in, and
+// somebody has one.
 func (e *signInEndpoint) show(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, data page.SignIn) {
-	if e.passkeys(req) {
-		c, err := e.secondFactor.factors.Passkeys.BeginSignIn(w, r)
-		if err != nil {
-			e.responses.redirectError(w, r, req, err)
-			return
-		}
-		data.Passkey = passkeyPrompt(c)
+	c, err := e.challenge(w, r, req)
+	if err != nil {
+		e.responses.redirectError(w, r, req, err)
+		return
 	}
+	data.Passkey = passkeyPrompt(c)
 	e.pages.showSignIn(w, r, status, req, data)
+}
+
+// challenge begins a sign-in by passkey; nil if there is none to sign in with.
+func (e *signInEndpoint) challenge(w http.ResponseWriter, r *http.Request, req *authorizationRequest) (*factor.Ceremony, error) {
+	if !e.passkeys(req) {
+		return nil, nil
+	}
+	used, err := e.secondFactor.factors.Passkeys.InUse(r.Context())
+	if err != nil || !used {
+		return nil, err
+	}
+	return e.secondFactor.factors.Passkeys.BeginSignIn(w, r)
 }
 
 // passkeys reports whether people can sign in for a request with a passkey.

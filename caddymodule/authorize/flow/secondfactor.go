@@ -143,7 +143,7 @@ func (f *secondFactorStep) serve(w http.ResponseWriter, r *http.Request, p oauth
 	case pending == nil:
 		f.responses.showError(w, r, err)
 	case f.responses.failed(w, r, pending.req, err):
-	case r.Method == http.MethodPost && p.Get("decision") == "deny":
+	case p.Get("decision") == "deny":
 		f.deny(w, r, pending)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)

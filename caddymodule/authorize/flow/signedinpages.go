@@ -85,7 +85,7 @@ func (ps *signedInPages) page(path string, show, submit signedInHandler) http.Ha
 		req, signedIn, err := ps.pending(r, path, p.Get("request"))
 		switch {
 		case ps.responses.failed(w, r, req, err):
-		case r.Method == http.MethodPost && p.Get("decision") == "deny":
+		case p.Get("decision") == "deny":
 			ps.responses.redirectError(w, r, req, errDenied)
 		case req.tooOld(signedIn.At, answerTime): // even to see the page: it may name patients, or go on by itself
 			ps.signIn.redirectTo(w, r, req)

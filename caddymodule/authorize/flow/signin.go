@@ -61,7 +61,7 @@ func (e *signInEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	req, err := e.pending(r, p.Get("request"))
 	switch {
 	case e.responses.failed(w, r, req, err):
-	case r.Method == http.MethodPost && p.Get("decision") == "deny":
+	case p.Get("decision") == "deny":
 		e.responses.redirectError(w, r, req, errDenied)
 	case r.Method == http.MethodPost && p.Get("assertion") != "":
 		e.submitPasskey(w, r, req, p)

@@ -41,10 +41,9 @@
 //		Policy: page.Policy{FormAction: page.FormAction(redirectURI)},
 //	})
 //
-// The form of a page that belongs to an authorization request ends with {{template "back" .}}, a
-// button by which people return to the app without having done what the page asks for: the path
-// gets decision=deny, and answers with access_denied. So a page keeps to one form, which is what
-// tools that fill it in look for.
+// A page that belongs to an authorization request ends with a link by which people return to the
+// app without having done what the page asks for: the path gets decision=deny, and answers with
+// access_denied. It is no part of the form, which holds only what tools that fill it in look for.
 //
 // A script is scripts/<name>.js, put at the end of the page and allowed by its hash if
 // [View.Script] names it. Pages must work without.
