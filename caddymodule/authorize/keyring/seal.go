@@ -20,11 +20,16 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 	if err != nil {
 		return "", err
 	}
-	sealer, err := key.sealer()
+	return key.seal(text, binding)
+}
+
+// seal seals a text, and names the key before it.
+func (k storedKey) seal(text, binding string) (string, error) {
+	sealer, err := k.sealer()
 	if err != nil {
 		return "", err
 	}
-	return key.JWK.KeyID + "." + sealer.Seal(text, binding), nil
+	return k.JWK.KeyID + "." + sealer.Seal(text, binding), nil
 }
 
 // Unseal implements [Sealing].

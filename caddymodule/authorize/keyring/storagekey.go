@@ -20,11 +20,7 @@ func (k *Keyring) SealStored(ctx context.Context, text, binding string) (string,
 	if err != nil {
 		return "", err
 	}
-	sealer, err := key.sealer()
-	if err != nil {
-		return "", err
-	}
-	return key.JWK.KeyID + "." + sealer.Seal(text, binding), nil
+	return key.seal(text, binding)
 }
 
 // UnsealStored implements [Storing]. It does not ask for the time: a clock that was wrong must
