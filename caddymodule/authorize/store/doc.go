@@ -2,6 +2,8 @@
 // tokens, revocations.
 //
 //	store.go          the contract of a [Store]
+//	step.go           several calls in one step: [Call], [Do]
+//	shared.go         what a store of several gateways can do besides: [Shared]
 //	memory.go         [Memory], of one process
 //	recentlist.go     [RecentList], a bounded list of the latest items
 //	json.go           entries in JSON: [GetJSON], [DeleteFunc]

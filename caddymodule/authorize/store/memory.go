@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,69 +46,44 @@ func (m *Memory) Size() (entries, bound int) {
 }
 
 // Put implements [Store].
-func (m *Memory) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.items.Get(key); !ok && !m.room() {
-		return ErrFull
-	}
-	m.items.Set(key, bytes.Clone(value), ttl)
-	return nil
+func (m *Memory) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return m.Do(ctx, &Call{Op: Put, Key: key, Value: value, TTL: ttl})
 }
 
 // Add implements [Store].
-func (m *Memory) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.items.Get(key); ok {
-		return ErrExists
-	}
-	if !m.room() {
-		return ErrFull
-	}
-	m.items.Set(key, bytes.Clone(value), ttl)
-	return nil
+func (m *Memory) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return m.Do(ctx, &Call{Op: Add, Key: key, Value: value, TTL: ttl})
 }
 
 // Swap implements [Store].
-func (m *Memory) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.items.Get(key)
-	if !ok || !bytes.Equal(v.([]byte), old) {
-		return ErrChanged
-	}
-	m.items.Set(key, bytes.Clone(value), ttl)
-	return nil
+func (m *Memory) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	return m.Do(ctx, &Call{Op: Swap, Key: key, Old: old, Value: value, TTL: ttl})
+}
+
+// Append implements [Store].
+func (m *Memory) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+	return m.Do(ctx, &Call{Op: Append, Key: key, Value: item, Max: most, TTL: ttl})
 }
 
 // Get implements [Store].
 func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
-	v, ok := m.items.Get(key)
-	if !ok {
+	held, found := m.held(key)
+	if !found {
 		return nil, ErrNotFound
 	}
-	return bytes.Clone(v.([]byte)), nil
+	return bytes.Clone(held), nil
 }
 
 // Take implements [Store].
-func (m *Memory) Take(_ context.Context, key string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v, ok := m.items.Get(key)
-	if !ok {
-		return nil, ErrNotFound
-	}
-	m.items.Delete(key)
-	return v.([]byte), nil
+func (m *Memory) Take(ctx context.Context, key string) ([]byte, error) {
+	c := &Call{Op: Take, Key: key}
+	err := m.Do(ctx, c)
+	return c.Value, err
 }
 
 // Delete implements [Store].
-func (m *Memory) Delete(_ context.Context, key string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.items.Delete(key)
-	return nil
+func (m *Memory) Delete(ctx context.Context, key string) error {
+	return m.Do(ctx, &Call{Op: Delete, Key: key})
 }
 
 // List implements [Store].
@@ -121,11 +97,64 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// room reports whether there is room, after a sweep if need be. It requires the lock.
-func (m *Memory) room() bool {
-	if m.items.ItemCount() < m.max {
+// Do implements [Store].
+func (m *Memory) Do(_ context.Context, calls ...*Call) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	added := 0
+	for _, c := range calls {
+		held, found := m.held(c.Key)
+		if err := c.Check(held, found); err != nil {
+			return err
+		}
+		if !c.Stores() || found {
+			continue
+		}
+		if added++; !m.room(added) {
+			c.Err = ErrFull
+			return ErrFull
+		}
+	}
+	for _, c := range calls {
+		m.do(c)
+	}
+	return nil
+}
+
+// do makes a call that succeeds. It requires the lock.
+func (m *Memory) do(c *Call) {
+	held, found := m.held(c.Key)
+	switch c.Op {
+	case Get:
+		c.Value = bytes.Clone(held)
+	case Put, Add, Swap:
+		m.items.Set(c.Key, bytes.Clone(c.Value), c.TTL)
+	case Append:
+		m.items.Set(c.Key, slices.Concat(held, c.Value), c.TTL)
+	case Take:
+		c.Value = held
+		m.items.Delete(c.Key)
+	case Delete:
+		if found {
+			m.items.Delete(c.Key)
+		}
+	}
+}
+
+func (m *Memory) held(key string) (value []byte, found bool) {
+	v, found := m.items.Get(key)
+	if !found {
+		return nil, false
+	}
+	return v.([]byte), true
+}
+
+// room reports whether there is room for n more, after a sweep if need be. It requires the
+// lock.
+func (m *Memory) room(n int) bool {
+	if m.items.ItemCount()+n <= m.max {
 		return true
 	}
 	m.items.DeleteExpired()
-	return m.items.ItemCount() < m.max
+	return m.items.ItemCount()+n <= m.max
 }

@@ -34,8 +34,19 @@ type Store interface {
 	// Delete removes key, which need not exist.
 	Delete(ctx context.Context, key string) error
 
+	// Append appends item to the value under key, or stores it if there is none, for ttl.
+	// If the value would exceed max bytes, it returns [ErrTooLong].
+	Append(ctx context.Context, key string, item []byte, max int, ttl time.Duration) error
+
 	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
 	List(ctx context.Context, prefix string) ([]string, error)
+
+	// Do makes calls in one atomic step, and in one round trip if the store is elsewhere:
+	// either all of them succeed or none changes anything, and Do returns the error of the
+	// first that failed, as that call does too ([Call.Err]). They all see the store as it is
+	// before the step, but a [Get] of a key may also find what another process stored just
+	// after it. A key must not be in two of the calls.
+	Do(ctx context.Context, calls ...*Call) error
 }
 
 // The errors of a [Store].
@@ -43,7 +54,12 @@ var (
 	ErrNotFound = errors.New("not in the store")               // or expired
 	ErrExists   = errors.New("already in the store")           // of Add
 	ErrChanged  = errors.New("changed in the store meanwhile") // of Swap
-	ErrFull     = errors.New("the store is full")              // of Put and Add
+	ErrFull     = errors.New("the store is full")              // of Put, Add and Append
+	ErrTooLong  = errors.New("too long for the store")         // of Append
+
+	// ErrUnavailable says that a store elsewhere did not answer in time. A change may have
+	// happened all the same.
+	ErrUnavailable = errors.New("the store cannot be reached")
 )
 
 // Key returns the key of an entry, which does not reveal the secret.

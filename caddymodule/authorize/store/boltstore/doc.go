@@ -8,6 +8,7 @@
 //	count     "entries"           →  how many there are
 //
 //	store.go         opens and closes the file; the methods of the store
+//	step.go          several calls in one step
 //	transaction.go   reads and changes entries
 //	write.go         a write that has returned is on disk; concurrent writes share an fsync
 //	image.go         reads the whole file before bbolt opens it

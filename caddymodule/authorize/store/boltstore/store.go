@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,28 +144,23 @@ func (s *Store) Close() error {
 }
 
 // Put implements [store.Store].
-func (s *Store) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.write(func(t transaction) error { return t.put(key, value, ttl) })
+func (s *Store) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return s.Do(ctx, &store.Call{Op: store.Put, Key: key, Value: value, TTL: ttl})
 }
 
 // Add implements [store.Store].
-func (s *Store) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.write(func(t transaction) error {
-		if _, ok := t.get(key); ok {
-			return store.ErrExists
-		}
-		return t.put(key, value, ttl)
-	})
+func (s *Store) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return s.Do(ctx, &store.Call{Op: store.Add, Key: key, Value: value, TTL: ttl})
 }
 
 // Swap implements [store.Store].
-func (s *Store) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return s.write(func(t transaction) error {
-		if held, ok := t.get(key); !ok || !bytes.Equal(held, old) {
-			return store.ErrChanged
-		}
-		return t.put(key, value, ttl)
-	})
+func (s *Store) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	return s.Do(ctx, &store.Call{Op: store.Swap, Key: key, Old: old, Value: value, TTL: ttl})
+}
+
+// Append implements [store.Store].
+func (s *Store) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+	return s.Do(ctx, &store.Call{Op: store.Append, Key: key, Value: item, Max: most, TTL: ttl})
 }
 
 // Get implements [store.Store].
@@ -181,24 +177,15 @@ func (s *Store) Get(_ context.Context, key string) (value []byte, err error) {
 }
 
 // Take implements [store.Store].
-func (s *Store) Take(_ context.Context, key string) (value []byte, err error) {
-	err = s.write(func(t transaction) error {
-		held, ok := t.get(key)
-		if !ok {
-			return store.ErrNotFound
-		}
-		value = bytes.Clone(held)
-		return t.remove(key)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return value, nil
+func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
+	c := &store.Call{Op: store.Take, Key: key}
+	err := s.Do(ctx, c)
+	return c.Value, err
 }
 
 // Delete implements [store.Store].
-func (s *Store) Delete(_ context.Context, key string) error {
-	return s.write(func(t transaction) error { return t.remove(key) })
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return s.Do(ctx, &store.Call{Op: store.Delete, Key: key})
 }
 
 // List implements [store.Store].
@@ -208,6 +195,15 @@ func (s *Store) List(_ context.Context, prefix string) (keys []string, err error
 		return nil
 	})
 	return keys, err
+}
+
+// Do implements [store.Store].
+func (s *Store) Do(_ context.Context, calls ...*store.Call) error {
+	apply := func(t transaction) error { return t.do(calls) }
+	if slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Op != store.Get }) {
+		return s.write(apply)
+	}
+	return s.read(apply)
 }
 
 func (s *Store) read(apply func(transaction) error) error {

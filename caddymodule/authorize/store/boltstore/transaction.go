@@ -3,12 +3,10 @@ package boltstore
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 var (
@@ -58,14 +56,11 @@ func (t transaction) get(key string) ([]byte, bool) {
 	return held[expirySize:], true
 }
 
-// put stores an entry, or fails with [store.ErrFull].
+// put stores an entry, for which there is room.
 func (t transaction) put(key string, value []byte, ttl time.Duration) error {
-	if key == "" || len(key)+expirySize > bbolt.MaxKeySize {
-		return fmt.Errorf("a key of %d bytes", len(key)) // bbolt would find out half-way
-	}
 	held := t.entries.Get([]byte(key))
 	if held == nil {
-		if err := t.makeRoom(); err != nil {
+		if err := errors.Join(t.sweep(false), t.add(1)); err != nil {
 			return err
 		}
 	}
@@ -81,18 +76,6 @@ func (t transaction) put(key string, value []byte, ttl time.Duration) error {
 		}
 	}
 	return t.entries.Put([]byte(key), append(expiry, value...))
-}
-
-// makeRoom counts a new entry, after removing expired ones.
-func (t transaction) makeRoom() error {
-	full := t.held() >= t.max
-	if err := t.sweep(full); err != nil {
-		return err
-	}
-	if t.held() >= t.max {
-		return store.ErrFull
-	}
-	return t.add(1)
 }
 
 // expiry rounds up to full seconds, so that renewing an entry to the same end does not

@@ -78,3 +78,21 @@ func (i *Intercepted) List(ctx context.Context, prefix string) ([]string, error)
 	}
 	return i.Store.List(ctx, prefix)
 }
+
+// Append implements [store.Store].
+func (i *Intercepted) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+	if err := i.before("Append", key); err != nil {
+		return err
+	}
+	return i.Store.Append(ctx, key, item, most, ttl)
+}
+
+// Do implements [store.Store]. Before gets each of its calls.
+func (i *Intercepted) Do(ctx context.Context, calls ...*store.Call) error {
+	for _, c := range calls {
+		if c.Err = i.before(c.Op.String(), c.Key); c.Err != nil {
+			return c.Err
+		}
+	}
+	return i.Store.Do(ctx, calls...)
+}

@@ -48,6 +48,14 @@ func Run(t *testing.T, newStore New) {
 		{"one of many adders wins", addersRace},
 		{"one of many swappers wins", swappersRace},
 		{"many keys at once", manyKeys},
+		{"append to what is there", appendGrows},
+		{"append refuses what is too long", appendRefuses},
+		{"append after expiry starts anew", appendAfterExpiry},
+		{"no item of many appenders is lost", appendersRace},
+		{"a step does all its calls", stepDoesAll},
+		{"a step that fails changes nothing", failedStep},
+		{"a step is too much for a full store", stepFull},
+		{"one of many steps wins", stepsRace},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

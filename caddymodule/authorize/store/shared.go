@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// A Shared store serves several gateways at once.
+type Shared interface {
+	Store
+
+	// Follow tells of the entries of followed kinds: first of all there are, then of each
+	// that any process changes, in the order of the changes. It returns when ctx ends or
+	// the store fails; a further call starts from all there are again. What the store
+	// follows, it is told when it is made; see [KindOf].
+	Follow(ctx context.Context, tell func(Update)) error
+
+	// Now is the time by the store's clock, as of the latest answer that told it, without
+	// asking. Gateways date by it what they compare with each other.
+	Now() time.Time
+}
+
+// An Update is what a [Shared] store tells a follower.
+type Update struct {
+	Whole   bool     // what is not in Changes does not exist
+	Changes []Change // the oldest first; some may have been told before
+
+	// Heard is when, by this process's clock, the store was asked: all earlier changes have
+	// been told now.
+	Heard time.Time
+}
+
+// A Change is an entry as it is after a change.
+type Change struct {
+	Key     string
+	Value   []byte    // nil: it was deleted
+	Expires time.Time // by this process's clock
+}
+
+// KindOf returns the kind of a key: what is before its first colon.
+func KindOf(key string) string {
+	kind, _, _ := strings.Cut(key, ":")
+	return kind
+}
+
+// Now returns the time by a store's clock if it is shared, and else this process's.
+func Now(s Store) time.Time {
+	if shared, ok := s.(interface{ Now() time.Time }); ok {
+		return shared.Now()
+	}
+	return time.Now()
+}

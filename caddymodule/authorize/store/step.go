@@ -1,0 +1,83 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"time"
+)
+
+// An Op is a method of a [Store] in a [Call].
+type Op int
+
+// The methods that [Store.Do] makes.
+const (
+	Get    Op = iota // sets Value; if there is nothing, that is nil, and no failure
+	Put              // Value for TTL
+	Add              // Value for TTL
+	Swap             // Value for TTL in place of Old
+	Take             // sets Value
+	Delete           // Key
+	Append           // Value, to at most Max bytes, for TTL
+)
+
+func (o Op) String() string {
+	return [...]string{"Get", "Put", "Add", "Swap", "Take", "Delete", "Append"}[o]
+}
+
+// A Call is a call in a step of [Store.Do].
+type Call struct {
+	Op    Op
+	Key   string
+	Old   []byte        // the value to replace
+	Value []byte        // the value to store, or what was found
+	Max   int           // the longest value in bytes
+	TTL   time.Duration // how long the value stays
+
+	Err error // why the step failed, if it did because of this call
+}
+
+// Do makes calls of several stores: each run of calls of one store is a step. After one that
+// fails, the rest are not made. So calls of different stores are not one atomic step; put
+// first what does no harm alone.
+func Do(ctx context.Context, steps ...Step) error {
+	for len(steps) > 0 {
+		n := 1
+		for n < len(steps) && steps[n].Store == steps[0].Store {
+			n++
+		}
+		var calls []*Call
+		for _, step := range steps[:n] {
+			calls = append(calls, step.Calls...)
+		}
+		if err := steps[0].Store.Do(ctx, calls...); err != nil {
+			return err
+		}
+		steps = steps[n:]
+	}
+	return nil
+}
+
+// A Step is what [Do] does in one store.
+type Step struct {
+	Store Store
+	Calls []*Call
+}
+
+// Check sets Err to why a call fails, given what is stored under its key, and returns it.
+// Every implementation of [Store.Do] checks all calls before it changes anything.
+func (c *Call) Check(held []byte, found bool) error {
+	switch {
+	case c.Op == Add && found:
+		c.Err = ErrExists
+	case c.Op == Swap && (!found || !bytes.Equal(held, c.Old)):
+		c.Err = ErrChanged
+	case c.Op == Take && !found:
+		c.Err = ErrNotFound
+	case c.Op == Append && len(held)+len(c.Value) > c.Max:
+		c.Err = ErrTooLong
+	}
+	return c.Err
+}
+
+// Stores reports whether a call leaves a value under its key.
+func (c *Call) Stores() bool { return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append }

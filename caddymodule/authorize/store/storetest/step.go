@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+func appendGrows(t *testing.T, ctx context.Context, s store.Store) {
+	must(t, s.Append(ctx, "k", []byte("ab"), 4, lifetime))
+	time.Sleep(lifetime / 2)
+	must(t, s.Append(ctx, "k", []byte("cd"), 4, lifetime))
+	time.Sleep(lifetime/2 + time.Second) // its lifetime counts from the latest item
+	wantValue(t, s, "k", "abcd")
+}
+
+func appendRefuses(t *testing.T, ctx context.Context, s store.Store) {
+	must(t, s.Put(ctx, "k", []byte("abc"), lifetime))
+	if err := s.Append(ctx, "k", []byte("de"), 4, lifetime); !errors.Is(err, store.ErrTooLong) {
+		t.Errorf("Append to five of four bytes: %v", err)
+	}
+	if err := s.Append(ctx, "new", []byte("abcde"), 4, lifetime); !errors.Is(err, store.ErrTooLong) {
+		t.Errorf("Append of five of four bytes: %v", err)
+	}
+	wantValue(t, s, "k", "abc")
+	wantKeys(t, s, "new")
+}
+
+func appendAfterExpiry(t *testing.T, ctx context.Context, s store.Store) {
+	must(t, s.Append(ctx, "k", []byte("old"), 9, lifetime))
+	time.Sleep(lifetime + time.Second)
+	must(t, s.Append(ctx, "k", []byte("new"), 9, lifetime))
+	wantValue(t, s, "k", "new")
+}
+
+func appendersRace(t *testing.T, ctx context.Context, s store.Store) {
+	if won := race(func() error { return s.Append(ctx, "k", []byte("ab"), 100, lifetime) }); won != 50 {
+		t.Errorf("%d items of 2 bytes in 100", won)
+	}
+	wantValue(t, s, "k", strings.Repeat("ab", 50))
+}
+
+func stepDoesAll(t *testing.T, ctx context.Context, s store.Store) {
+	for _, key := range []string{"swapped", "taken", "deleted", "read", "grown"} {
+		must(t, s.Put(ctx, key, []byte("old"), lifetime))
+	}
+	get, none, take := &store.Call{Op: store.Get, Key: "read"}, &store.Call{Op: store.Get, Key: "nothing"}, &store.Call{Op: store.Take, Key: "taken"}
+	must(t, s.Do(
+		ctx, get, none, take,
+		&store.Call{Op: store.Put, Key: "put", Value: []byte("new"), TTL: lifetime},
+		&store.Call{Op: store.Add, Key: "added", Value: []byte("new"), TTL: lifetime},
+		&store.Call{Op: store.Swap, Key: "swapped", Old: []byte("old"), Value: []byte("new"), TTL: lifetime},
+		&store.Call{Op: store.Append, Key: "grown", Value: []byte("er"), Max: 5, TTL: lifetime},
+		&store.Call{Op: store.Delete, Key: "deleted"},
+		&store.Call{Op: store.Delete, Key: "never there"},
+	))
+	if string(get.Value) != "old" || none.Value != nil || string(take.Value) != "old" {
+		t.Errorf("found %q, %q and %q", get.Value, none.Value, take.Value)
+	}
+	for key, want := range map[string]string{"read": "old", "put": "new", "added": "new", "swapped": "new", "grown": "older"} {
+		wantValue(t, s, key, want)
+	}
+	wantKeys(t, s, "taken")
+	wantKeys(t, s, "deleted")
+}
+
+// Whichever call of a step fails, the others have not been made, and it says why.
+func failedStep(t *testing.T, ctx context.Context, s store.Store) {
+	must(t, s.Put(ctx, "there", []byte("old"), lifetime))
+	for _, tt := range []struct {
+		call *store.Call
+		want error
+	}{
+		{&store.Call{Op: store.Add, Key: "there", Value: []byte("new"), TTL: lifetime}, store.ErrExists},
+		{&store.Call{Op: store.Swap, Key: "there", Old: []byte("other"), Value: []byte("new"), TTL: lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Swap, Key: "nothing", Value: []byte("new"), TTL: lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Take, Key: "nothing"}, store.ErrNotFound},
+		{&store.Call{Op: store.Append, Key: "there", Value: []byte("new"), Max: 5, TTL: lifetime}, store.ErrTooLong},
+	} {
+		for _, last := range []bool{false, true} {
+			calls := []*store.Call{
+				{Op: store.Put, Key: "put", Value: []byte("new"), TTL: lifetime},
+				{Op: store.Append, Key: "grown", Value: []byte("new"), Max: 9, TTL: lifetime},
+				{Op: store.Delete, Key: "kept"},
+			}
+			must(t, s.Put(ctx, "kept", nil, lifetime))
+			at := 0
+			if last {
+				at = len(calls)
+			}
+			err := s.Do(ctx, slices.Insert(calls, at, tt.call)...)
+			if !errors.Is(err, tt.want) || !errors.Is(tt.call.Err, tt.want) {
+				t.Errorf("step with %v of %q: %v, the call: %v", tt.call.Op, tt.call.Key, err, tt.call.Err)
+			}
+			tt.call.Err = nil
+			wantKeys(t, s, "put")
+			wantKeys(t, s, "grown")
+			wantKeys(t, s, "kept", "kept")
+			wantValue(t, s, "there", "old")
+		}
+	}
+}
+
+func stepFull(t *testing.T, ctx context.Context, s store.Store) {
+	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		must(t, s.Put(ctx, key, []byte("v"), lifetime))
+	}
+	step := func() error {
+		return s.Do(
+			ctx, &store.Call{Op: store.Put, Key: "1", Value: []byte("w"), TTL: 3 * lifetime},
+			&store.Call{Op: store.Add, Key: "8", Value: []byte("v"), TTL: lifetime},
+			&store.Call{Op: store.Append, Key: "9", Value: []byte("v"), Max: 9, TTL: lifetime},
+		)
+	}
+	if err := step(); !errors.Is(err, store.ErrFull) {
+		t.Errorf("two more entries where there is room for one: %v", err)
+	}
+	wantValue(t, s, "1", "v")
+	wantKeys(t, s, "8")
+	time.Sleep(lifetime + time.Second)
+	must(t, step())
+	wantKeys(t, s, "", "1", "8", "9")
+}
+
+// stepsRace has steps take an entry and leave two others, as whoever redeems a code does.
+func stepsRace(t *testing.T, ctx context.Context, s store.Store) {
+	must(t, s.Put(ctx, "code", []byte("v"), lifetime))
+	won := race(func() error {
+		return s.Do(
+			ctx, &store.Call{Op: store.Put, Key: "grant", Value: []byte("v"), TTL: lifetime},
+			&store.Call{Op: store.Append, Key: "grants", Value: []byte("v"), Max: 99, TTL: lifetime},
+			&store.Call{Op: store.Take, Key: "code"},
+		)
+	})
+	if won != 1 {
+		t.Errorf("%d steps took the code", won)
+	}
+	wantValue(t, s, "grants", "v")
+}
