@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,6 +96,23 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
+// Entries implements [Exporter].
+func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	for key, item := range m.items.Items() { // those that have not expired
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		ttl := time.Until(time.Unix(0, item.Expiration))
+		if ttl <= 0 {
+			continue
+		}
+		if err := tell(key, bytes.Clone(item.Object.([]byte)), ttl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Do implements [Store].
 func (m *Memory) Do(_ context.Context, calls ...*Call) error {
 	m.mu.Lock()
@@ -128,9 +144,9 @@ func (m *Memory) do(c *Call) {
 	case Get:
 		c.Value = bytes.Clone(held)
 	case Put, Add, Swap:
-		m.items.Set(c.Key, bytes.Clone(c.Value), c.TTL)
+		m.items.Set(c.Key, append([]byte{}, c.Value...), c.TTL) // never nil, which is "nothing"
 	case Append:
-		m.items.Set(c.Key, slices.Concat(held, c.Value), c.TTL)
+		m.items.Set(c.Key, append(append([]byte{}, held...), c.Value...), c.TTL)
 	case Take:
 		c.Value = held
 		m.items.Delete(c.Key)

@@ -11,8 +11,8 @@ type Shared interface {
 	Store
 
 	// Follow tells of the entries of followed kinds: first of all there are, then of each
-	// that any process changes, in the order of the changes. It returns when ctx ends or
-	// the store fails; a further call starts from all there are again. What the store
+	// that any process changes, in the order of the changes. It tells also that nothing
+	// changed, every second or so. It returns when ctx ends or the store fails; a further call starts from all there are again. What the store
 	// follows, it is told when it is made; see [KindOf].
 	Follow(ctx context.Context, tell func(Update)) error
 

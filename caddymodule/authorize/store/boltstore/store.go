@@ -197,6 +197,11 @@ func (s *Store) List(_ context.Context, prefix string) (keys []string, err error
 	return keys, err
 }
 
+// Entries implements [store.Exporter], all as they are at one time.
+func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	return s.read(func(t transaction) error { return t.tell(ctx, tell) })
+}
+
 // Do implements [store.Store].
 func (s *Store) Do(_ context.Context, calls ...*store.Call) error {
 	apply := func(t transaction) error { return t.do(calls) }
@@ -225,4 +230,7 @@ func (s *Store) explain(err error) error {
 	return err
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Exporter = (*Store)(nil)
+)

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -122,6 +123,24 @@ func (t transaction) list(prefix string) (keys []string) {
 		}
 	}
 	return keys
+}
+
+// tell tells of all unexpired entries.
+func (t transaction) tell(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	c := t.entries.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !t.lives(v) {
+			continue
+		}
+		ttl := time.Unix(0, int64(binary.BigEndian.Uint64(v))).Sub(t.now)
+		if err := tell(string(k), bytes.Clone(v[expirySize:]), ttl); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lives reports whether the time at the start of b is in the future.

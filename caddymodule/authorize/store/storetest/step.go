@@ -11,51 +11,65 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-func appendGrows(t *testing.T, ctx context.Context, s store.Store) {
-	must(t, s.Append(ctx, "k", []byte("ab"), 4, lifetime))
-	time.Sleep(lifetime / 2)
-	must(t, s.Append(ctx, "k", []byte("cd"), 4, lifetime))
-	time.Sleep(lifetime/2 + time.Second) // its lifetime counts from the latest item
+// stepTests are the tests of Append, and of several calls in one step.
+var stepTests = []storeTest{
+	{"append to what is there", appendGrows, false},
+	{"append refuses what is too long", appendRefuses, false},
+	{"append after expiry starts anew", appendAfterExpiry, false},
+	{"no item of many appenders is lost", appendersRace, false},
+	{"a step does all its calls", stepDoesAll, false},
+	{"a step that fails changes nothing", failedStep, false},
+	{"a step is too much for a full store", stepFull, true},
+	{"one of many steps wins", stepsRace, false},
+	{"a step of nothing", emptyStep, false},
+	{"a step finds an empty value", stepFindsEmpty, false},
+}
+
+func appendGrows(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Append(ctx, "k", []byte("ab"), 4, s.lifetime))
+	time.Sleep(s.lifetime / 2)
+	must(t, s.Append(ctx, "k", []byte("cd"), 4, s.lifetime))
+	time.Sleep(s.lifetime * 3 / 4) // its lifetime counts from the latest item
 	wantValue(t, s, "k", "abcd")
 }
 
-func appendRefuses(t *testing.T, ctx context.Context, s store.Store) {
-	must(t, s.Put(ctx, "k", []byte("abc"), lifetime))
-	if err := s.Append(ctx, "k", []byte("de"), 4, lifetime); !errors.Is(err, store.ErrTooLong) {
+func appendRefuses(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "k", []byte("abc"), s.lifetime))
+	if err := s.Append(ctx, "k", []byte("de"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
 		t.Errorf("Append to five of four bytes: %v", err)
 	}
-	if err := s.Append(ctx, "new", []byte("abcde"), 4, lifetime); !errors.Is(err, store.ErrTooLong) {
+	if err := s.Append(ctx, "new", []byte("abcde"), 4, s.lifetime); !errors.Is(err, store.ErrTooLong) {
 		t.Errorf("Append of five of four bytes: %v", err)
 	}
 	wantValue(t, s, "k", "abc")
 	wantKeys(t, s, "new")
 }
 
-func appendAfterExpiry(t *testing.T, ctx context.Context, s store.Store) {
-	must(t, s.Append(ctx, "k", []byte("old"), 9, lifetime))
-	time.Sleep(lifetime + time.Second)
-	must(t, s.Append(ctx, "k", []byte("new"), 9, lifetime))
+func appendAfterExpiry(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Append(ctx, "k", []byte("old"), 9, s.lifetime))
+	s.expire()
+	must(t, s.Append(ctx, "k", []byte("new"), 9, s.lifetime))
 	wantValue(t, s, "k", "new")
 }
 
-func appendersRace(t *testing.T, ctx context.Context, s store.Store) {
-	if won := race(func() error { return s.Append(ctx, "k", []byte("ab"), 100, lifetime) }); won != 50 {
+func appendersRace(t *testing.T, ctx context.Context, s subject) {
+	if won := race(func() error { return s.Append(ctx, "k", []byte("ab"), 100, s.lifetime) }); won != 50 {
 		t.Errorf("%d items of 2 bytes in 100", won)
 	}
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
 }
 
-func stepDoesAll(t *testing.T, ctx context.Context, s store.Store) {
+func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
 	for _, key := range []string{"swapped", "taken", "deleted", "read", "grown"} {
-		must(t, s.Put(ctx, key, []byte("old"), lifetime))
+		must(t, s.Put(ctx, key, []byte("old"), s.lifetime))
 	}
 	get, none, take := &store.Call{Op: store.Get, Key: "read"}, &store.Call{Op: store.Get, Key: "nothing"}, &store.Call{Op: store.Take, Key: "taken"}
 	must(t, s.Do(
 		ctx, get, none, take,
-		&store.Call{Op: store.Put, Key: "put", Value: []byte("new"), TTL: lifetime},
-		&store.Call{Op: store.Add, Key: "added", Value: []byte("new"), TTL: lifetime},
-		&store.Call{Op: store.Swap, Key: "swapped", Old: []byte("old"), Value: []byte("new"), TTL: lifetime},
-		&store.Call{Op: store.Append, Key: "grown", Value: []byte("er"), Max: 5, TTL: lifetime},
+		&store.Call{Op: store.Put, Key: "put", Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Add, Key: "added", Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Swap, Key: "swapped", Old: []byte("old"), Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Append, Key: "grown", Value: []byte("er"), Max: 5, TTL: s.lifetime},
 		&store.Call{Op: store.Delete, Key: "deleted"},
 		&store.Call{Op: store.Delete, Key: "never there"},
 	))
@@ -70,25 +84,25 @@ func stepDoesAll(t *testing.T, ctx context.Context, s store.Store) {
 }
 
 // Whichever call of a step fails, the others have not been made, and it says why.
-func failedStep(t *testing.T, ctx context.Context, s store.Store) {
-	must(t, s.Put(ctx, "there", []byte("old"), lifetime))
+func failedStep(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "there", []byte("old"), s.lifetime))
 	for _, tt := range []struct {
 		call *store.Call
 		want error
 	}{
-		{&store.Call{Op: store.Add, Key: "there", Value: []byte("new"), TTL: lifetime}, store.ErrExists},
-		{&store.Call{Op: store.Swap, Key: "there", Old: []byte("other"), Value: []byte("new"), TTL: lifetime}, store.ErrChanged},
-		{&store.Call{Op: store.Swap, Key: "nothing", Value: []byte("new"), TTL: lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Add, Key: "there", Value: []byte("new"), TTL: s.lifetime}, store.ErrExists},
+		{&store.Call{Op: store.Swap, Key: "there", Old: []byte("other"), Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Swap, Key: "nothing", Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
 		{&store.Call{Op: store.Take, Key: "nothing"}, store.ErrNotFound},
-		{&store.Call{Op: store.Append, Key: "there", Value: []byte("new"), Max: 5, TTL: lifetime}, store.ErrTooLong},
+		{&store.Call{Op: store.Append, Key: "there", Value: []byte("new"), Max: 5, TTL: s.lifetime}, store.ErrTooLong},
 	} {
 		for _, last := range []bool{false, true} {
 			calls := []*store.Call{
-				{Op: store.Put, Key: "put", Value: []byte("new"), TTL: lifetime},
-				{Op: store.Append, Key: "grown", Value: []byte("new"), Max: 9, TTL: lifetime},
+				{Op: store.Put, Key: "put", Value: []byte("new"), TTL: s.lifetime},
+				{Op: store.Append, Key: "grown", Value: []byte("new"), Max: 9, TTL: s.lifetime},
 				{Op: store.Delete, Key: "kept"},
 			}
-			must(t, s.Put(ctx, "kept", nil, lifetime))
+			must(t, s.Put(ctx, "kept", nil, s.lifetime))
 			at := 0
 			if last {
 				at = len(calls)
@@ -106,15 +120,15 @@ func failedStep(t *testing.T, ctx context.Context, s store.Store) {
 	}
 }
 
-func stepFull(t *testing.T, ctx context.Context, s store.Store) {
+func stepFull(t *testing.T, ctx context.Context, s subject) {
 	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7"} {
-		must(t, s.Put(ctx, key, []byte("v"), lifetime))
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
 	}
 	step := func() error {
 		return s.Do(
-			ctx, &store.Call{Op: store.Put, Key: "1", Value: []byte("w"), TTL: 3 * lifetime},
-			&store.Call{Op: store.Add, Key: "8", Value: []byte("v"), TTL: lifetime},
-			&store.Call{Op: store.Append, Key: "9", Value: []byte("v"), Max: 9, TTL: lifetime},
+			ctx, &store.Call{Op: store.Put, Key: "1", Value: []byte("w"), TTL: 3 * s.lifetime},
+			&store.Call{Op: store.Add, Key: "8", Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Append, Key: "9", Value: []byte("v"), Max: 9, TTL: s.lifetime},
 		)
 	}
 	if err := step(); !errors.Is(err, store.ErrFull) {
@@ -122,18 +136,18 @@ func stepFull(t *testing.T, ctx context.Context, s store.Store) {
 	}
 	wantValue(t, s, "1", "v")
 	wantKeys(t, s, "8")
-	time.Sleep(lifetime + time.Second)
+	s.expire()
 	must(t, step())
 	wantKeys(t, s, "", "1", "8", "9")
 }
 
 // stepsRace has steps take an entry and leave two others, as whoever redeems a code does.
-func stepsRace(t *testing.T, ctx context.Context, s store.Store) {
-	must(t, s.Put(ctx, "code", []byte("v"), lifetime))
+func stepsRace(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "code", []byte("v"), s.lifetime))
 	won := race(func() error {
 		return s.Do(
-			ctx, &store.Call{Op: store.Put, Key: "grant", Value: []byte("v"), TTL: lifetime},
-			&store.Call{Op: store.Append, Key: "grants", Value: []byte("v"), Max: 99, TTL: lifetime},
+			ctx, &store.Call{Op: store.Put, Key: "grant", Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Append, Key: "grants", Value: []byte("v"), Max: 99, TTL: s.lifetime},
 			&store.Call{Op: store.Take, Key: "code"},
 		)
 	})
@@ -141,4 +155,19 @@ func stepsRace(t *testing.T, ctx context.Context, s store.Store) {
 		t.Errorf("%d steps took the code", won)
 	}
 	wantValue(t, s, "grants", "v")
+}
+
+func emptyStep(t *testing.T, ctx context.Context, s subject) { must(t, s.Do(ctx)) }
+
+// stepFindsEmpty tells an empty value from none.
+func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
+	must(t, s.Put(ctx, "put", nil, s.lifetime))
+	must(t, s.Append(ctx, "appended", nil, 0, s.lifetime))
+	for _, key := range []string{"put", "appended"} {
+		c := &store.Call{Op: store.Get, Key: key}
+		must(t, s.Do(ctx, c))
+		if c.Value == nil || len(c.Value) > 0 {
+			t.Errorf("%s: found %#v", key, c.Value)
+		}
+	}
 }

@@ -1,0 +1,222 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// Shared is a store of several gateways in the memory of a test. It can be made to fail.
+type Shared struct {
+	memory *store.Memory
+	kinds  []string
+
+	mu      sync.Mutex // a change and its announcement are one step
+	log     []store.Change
+	changed chan struct{} // closed when the log grows, or when a gateway is cut off
+	down    bool
+	skew    time.Duration
+}
+
+// NewShared returns an empty store that follows kinds of keys.
+func NewShared(kinds ...string) *Shared {
+	return &Shared{memory: store.NewMemory(0, 0), kinds: kinds, changed: make(chan struct{})}
+}
+
+// Gateway returns a gateway's handle on the store.
+func (s *Shared) Gateway() *Gateway { return &Gateway{shared: s} }
+
+// SetDown makes all calls of all gateways fail with [store.ErrUnavailable], or succeed again.
+func (s *Shared) SetDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+	s.wake()
+}
+
+// SetSkew sets how far the store's clock is ahead of this process's.
+func (s *Shared) SetSkew(skew time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.skew = skew
+}
+
+// wake wakes the followers. It requires the lock.
+func (s *Shared) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// A Gateway is a handle on a [Shared] store.
+type Gateway struct {
+	shared *Shared
+	cut    bool // guarded by shared.mu
+	trips  int  // guarded by shared.mu
+}
+
+// SetDown cuts this gateway off from the store, or connects it again.
+func (g *Gateway) SetDown(down bool) {
+	g.shared.mu.Lock()
+	defer g.shared.mu.Unlock()
+	g.cut = down
+	g.shared.wake()
+}
+
+// RoundTrips returns how many calls this gateway has made, each Do counting once. Following
+// does not count.
+func (g *Gateway) RoundTrips() int {
+	g.shared.mu.Lock()
+	defer g.shared.mu.Unlock()
+	return g.trips
+}
+
+// reach counts a call, and fails if the store cannot be reached. It requires the lock.
+func (g *Gateway) reach(ctx context.Context) error {
+	g.trips++
+	if g.cut || g.shared.down {
+		return store.ErrUnavailable
+	}
+	return ctx.Err()
+}
+
+// Put implements [store.Store].
+func (g *Gateway) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return g.Do(ctx, &store.Call{Op: store.Put, Key: key, Value: value, TTL: ttl})
+}
+
+// Add implements [store.Store].
+func (g *Gateway) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return g.Do(ctx, &store.Call{Op: store.Add, Key: key, Value: value, TTL: ttl})
+}
+
+// Swap implements [store.Store].
+func (g *Gateway) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	return g.Do(ctx, &store.Call{Op: store.Swap, Key: key, Old: old, Value: value, TTL: ttl})
+}
+
+// Append implements [store.Store].
+func (g *Gateway) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+	return g.Do(ctx, &store.Call{Op: store.Append, Key: key, Value: item, Max: most, TTL: ttl})
+}
+
+// Get implements [store.Store].
+func (g *Gateway) Get(ctx context.Context, key string) ([]byte, error) {
+	g.shared.mu.Lock()
+	defer g.shared.mu.Unlock()
+	if err := g.reach(ctx); err != nil {
+		return nil, err
+	}
+	return g.shared.memory.Get(ctx, key)
+}
+
+// Take implements [store.Store].
+func (g *Gateway) Take(ctx context.Context, key string) ([]byte, error) {
+	c := &store.Call{Op: store.Take, Key: key}
+	err := g.Do(ctx, c)
+	return c.Value, err
+}
+
+// Delete implements [store.Store].
+func (g *Gateway) Delete(ctx context.Context, key string) error {
+	return g.Do(ctx, &store.Call{Op: store.Delete, Key: key})
+}
+
+// List implements [store.Store].
+func (g *Gateway) List(ctx context.Context, prefix string) ([]string, error) {
+	g.shared.mu.Lock()
+	defer g.shared.mu.Unlock()
+	if err := g.reach(ctx); err != nil {
+		return nil, err
+	}
+	return g.shared.memory.List(ctx, prefix)
+}
+
+// Do implements [store.Store].
+func (g *Gateway) Do(ctx context.Context, calls ...*store.Call) error {
+	g.shared.mu.Lock()
+	defer g.shared.mu.Unlock()
+	if err := g.reach(ctx); err != nil {
+		return err
+	}
+	if err := g.shared.memory.Do(ctx, calls...); err != nil {
+		return err
+	}
+	return g.shared.announce(ctx, calls)
+}
+
+// announce tells the followers of a step that was made. It requires the lock.
+func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
+	for _, c := range calls {
+		if c.Op == store.Get || !slices.Contains(s.kinds, store.KindOf(c.Key)) {
+			continue
+		}
+		change := store.Change{Key: c.Key, Expires: time.Now().Add(c.TTL)}
+		if c.Stores() {
+			value, err := s.memory.Get(ctx, c.Key)
+			if err != nil {
+				return err
+			}
+			change.Value = append([]byte{}, value...)
+		}
+		s.log = append(s.log, change)
+	}
+	s.wake()
+	return nil
+}
+
+// Follow implements [store.Shared].
+func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
+	update, told, changed, err := g.whole(ctx)
+	for err == nil {
+		tell(update)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(time.Second):
+		}
+		update, told, changed, err = g.since(ctx, told)
+	}
+	return err
+}
+
+// whole returns all followed entries, how long the log is, and what tells of its growth.
+func (g *Gateway) whole(ctx context.Context) (store.Update, int, <-chan struct{}, error) {
+	s := g.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	update := store.Update{Whole: true, Heard: time.Now()}
+	if g.cut || s.down {
+		return update, 0, nil, store.ErrUnavailable
+	}
+	err := s.memory.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+		if slices.Contains(s.kinds, store.KindOf(key)) {
+			update.Changes = append(update.Changes, store.Change{Key: key, Value: append([]byte{}, value...), Expires: time.Now().Add(ttl)})
+		}
+		return nil
+	})
+	return update, len(s.log), s.changed, err
+}
+
+// since is whole for what changed after the first told changes.
+func (g *Gateway) since(ctx context.Context, told int) (store.Update, int, <-chan struct{}, error) {
+	s := g.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	update := store.Update{Heard: time.Now(), Changes: slices.Clone(s.log[told:])}
+	if g.cut || s.down {
+		return update, 0, nil, store.ErrUnavailable
+	}
+	return update, len(s.log), s.changed, ctx.Err()
+}
+
+// Now implements [store.Shared].
+func (g *Gateway) Now() time.Time {
+	g.shared.mu.Lock()
+	defer g.shared.mu.Unlock()
+	return time.Now().Add(g.shared.skew)
+}
+
+var _ store.Shared = (*Gateway)(nil)
