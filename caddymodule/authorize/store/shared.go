@@ -33,7 +33,7 @@ type Update struct {
 
 // A Change is an entry as it is after a change.
 type Change struct {
-	Key     string
+	Key     string    // of the entry
 	Value   []byte    // nil: it was deleted
 	Expires time.Time // by this process's clock
 }

@@ -20,14 +20,15 @@ const (
 	Append           // Value, to at most Max bytes, for TTL
 )
 
+// String returns the name of the method.
 func (o Op) String() string {
 	return [...]string{"Get", "Put", "Add", "Swap", "Take", "Delete", "Append"}[o]
 }
 
 // A Call is a call in a step of [Store.Do].
 type Call struct {
-	Op    Op
-	Key   string
+	Op    Op            // the method
+	Key   string        // of the entry
 	Old   []byte        // the value to replace
 	Value []byte        // the value to store, or what was found
 	Max   int           // the longest value in bytes
@@ -59,8 +60,8 @@ func Do(ctx context.Context, steps ...Step) error {
 
 // A Step is what [Do] does in one store.
 type Step struct {
-	Store Store
-	Calls []*Call
+	Store Store   // has the entries
+	Calls []*Call // of one atomic step
 }
 
 // Check sets Err to why a call fails, given what is stored under its key, and returns it.
