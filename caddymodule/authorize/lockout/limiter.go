@@ -2,9 +2,7 @@ package lockout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,7 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Limiter counts failed attempts in a [store.Store] and delays further ones.
+// Limiter counts failed attempts in a [store.Store] and delays further ones. With a
+// [store.Shared] one, several gateways allow no more attempts than one.
 type Limiter struct {
 	Policy
 	Store   store.Store      // holds the counts
@@ -23,30 +22,15 @@ type Limiter struct {
 	Devices *browser.Devices // are counted apart
 	Trail   *audit.Recorder  // records who must wait
 	Logger  *slog.Logger     // gets what could not be counted
-	stripes [64]stripe
+
+	stripes [64]stripe // of a store of this process
+	shared  sharedTries
 
 	// uncounted counts failures that could not be stored, for everybody together: a full
 	// or broken store makes guessing slow, not free.
 	mu        sync.Mutex
 	uncounted tally
 }
-
-// stripe guards some of the counters while a tally is read and written.
-type stripe struct {
-	mu      sync.Mutex
-	pending map[string]*pendingAttempts // by the counter's key
-}
-
-// pendingAttempts are the attempts of one counter that have begun and not ended.
-type pendingAttempts struct {
-	running int
-	waiting int           // for one of those running to end
-	ended   chan struct{} // closed when one does
-}
-
-// maxWaiting is how many attempts wait for one counter. Each reads the store whenever
-// another ends.
-const maxWaiting = 100
 
 type outcome int // of an attempt
 
@@ -62,132 +46,61 @@ func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, 
 	if l.Off {
 		return check()
 	}
+	begin := l.begin
+	if l.isShared() {
+		begin = l.reserve
+	}
+	end, err := begin(ctx, counters)
+	if err != nil {
+		return err
+	}
 	outcome := undecided
-	for _, c := range counters {
-		if err := l.begin(ctx, c); err != nil {
-			return err
+	defer func() {
+		if late := end(outcome); late != nil {
+			err = late
 		}
-		defer func() { l.end(ctx, c, outcome) }()
-	}
-	switch err = check(); {
-	case err == nil:
-		outcome = succeeded
-	case errors.Is(err, wrong):
-		outcome = failed
-	}
+	}()
+	err = check()
+	outcome = outcomeOf(err, wrong)
 	return err
 }
 
-// begin waits until an attempt may run. As many run at once as can all fail without causing
-// a wait, but at least one: so parallel attempts do not exceed the limit, and right ones
-// never count against anybody.
-func (l *Limiter) begin(ctx context.Context, c counter) error {
-	ctx, cancel := context.WithTimeout(ctx, QueueTimeout)
-	defer cancel()
-	for {
-		ended, err := l.admit(ctx, c)
-		if ended == nil || err != nil {
-			return err
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return QueueError(ctx.Err())
-		}
-	}
-}
-
-// admit lets an attempt run, or returns what to wait for first.
-func (l *Limiter) admit(ctx context.Context, c counter) (ended <-chan struct{}, err error) {
-	s := &l.stripes[c.stripe()]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, err := l.read(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if wait := max(t.wait(), l.uncountedWait()); wait > 0 {
-		return nil, &WaitError{Wait: wait}
-	}
-	p := s.pending[c.key]
+func outcomeOf(err, wrong error) outcome {
 	switch {
-	case p == nil:
-		if s.pending == nil {
-			s.pending = map[string]*pendingAttempts{}
-		}
-		s.pending[c.key] = &pendingAttempts{running: 1, ended: make(chan struct{})}
-	case t.Failures+p.running < c.limit:
-		p.running++
-	case p.waiting >= maxWaiting:
-		return nil, busy(errors.New("too many tries for one account"))
-	default:
-		p.waiting++
-		return p.ended, nil
+	case err == nil:
+		return succeeded
+	case errors.Is(err, wrong):
+		return failed
 	}
-	return nil, nil
+	return undecided
 }
 
-// end counts an attempt, even if the client has disconnected to escape that.
-func (l *Limiter) end(ctx context.Context, c counter, o outcome) {
-	s := &l.stripes[c.stripe()]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := l.count(context.WithoutCancel(ctx), c, o); err != nil {
-		l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
-		if o == failed {
-			l.failUncounted()
-		}
-	}
-	p := s.pending[c.key]
-	close(p.ended)
-	p.ended, p.waiting = make(chan struct{}), 0
-	if p.running--; p.running == 0 {
-		delete(s.pending, c.key)
-	}
+// isShared reports whether the store serves several gateways, and so has a clock for them.
+func (l *Limiter) isShared() bool {
+	_, shared := l.Store.(interface{ Now() time.Time })
+	return shared
 }
 
-func (l *Limiter) count(ctx context.Context, c counter, o outcome) error {
-	if o == undecided || o == succeeded && c.owner == "" {
-		return nil
+// wait is how long a counter must wait.
+func (l *Limiter) wait(t *tally, now time.Time) error {
+	if wait := max(t.wait(now), l.uncountedWait()); wait > 0 {
+		return &WaitError{Wait: wait}
 	}
-	t, err := l.read(ctx, c)
-	switch {
-	case err != nil:
-		return err
-	case o == failed:
-		t.fail(c.owner, c.limit, l.MaxWait)
-	case !t.forgive(c.owner):
-		return nil
-	}
-	if t.Failures == 0 {
-		return l.Store.Delete(ctx, c.key)
-	}
-	value, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	return l.Store.Put(ctx, c.key, value, t.wait()+countRetention)
+	return nil
 }
 
-func (l *Limiter) read(ctx context.Context, c counter) (tally, error) {
-	t, err := store.GetJSON[tally](ctx, l.Store, c.key)
-	if err != nil {
-		return tally{}, fmt.Errorf("reading a count of failures: %w", err)
+// notCounted notes an attempt whose outcome could not be stored.
+func (l *Limiter) notCounted(ctx context.Context, o outcome, err error) {
+	l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
+	if o == failed {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.uncounted.fail("", l.Failures, l.MaxWait, time.Now())
 	}
-	if t == nil {
-		return tally{}, nil
-	}
-	return *t, nil
 }
 
 func (l *Limiter) uncountedWait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.uncounted.wait()
-}
-
-func (l *Limiter) failUncounted() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.uncounted.fail("", l.Failures, l.MaxWait)
+	return l.uncounted.wait(time.Now())
 }

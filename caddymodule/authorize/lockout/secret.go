@@ -23,7 +23,7 @@ func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessa
 	if failed != nil {
 		return failed
 	}
-	err = l.Attempt(r.Context(), counters, err, func() error { return err })
+	err = l.settle(r.Context(), counters, err)
 	if wait, ok := errors.AsType[*WaitError](err); ok {
 		err = &oauth2.Error{
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,

@@ -8,8 +8,15 @@ import (
 // tally is how many attempts of a counter failed, and until when it must wait.
 type tally struct {
 	Failures int          `json:"failures"`
-	Until    time.Time    `json:"until"`
+	Until    time.Time    `json:"until,omitzero"`
 	Owners   []ownerTally `json:"owners,omitempty"` // the latest
+	Tries    []try        `json:"tries,omitempty"`  // under way, if several gateways share the store
+}
+
+// try is an attempt that a gateway may be making.
+type try struct {
+	ID    string    `json:"id"`
+	Until time.Time `json:"until"` // after which it tells nobody what came of it
 }
 
 // ownerTally is one owner's share of a tally.
@@ -22,13 +29,25 @@ type ownerTally struct {
 // forgiven.
 const maxOwners = 8
 
-func (t tally) wait() time.Duration { return max(0, time.Until(t.Until)) }
+func (t *tally) wait(now time.Time) time.Duration { return max(0, t.Until.Sub(now)) }
+
+// count counts an attempt of a counter, and reports whether that changes the tally.
+func (t *tally) count(c counter, o outcome, most time.Duration, now time.Time) bool {
+	switch o {
+	case failed:
+		t.fail(c.owner, c.limit, most, now)
+		return true
+	case succeeded:
+		return t.forgive(c.owner)
+	}
+	return false
+}
 
 // fail counts a failure; the first limit of them are free.
-func (t *tally) fail(owner string, limit int, most time.Duration) {
+func (t *tally) fail(owner string, limit int, most time.Duration, now time.Time) {
 	t.Failures++
 	if over := t.Failures - limit; over >= 0 {
-		t.Until = time.Now().Add(min(most, time.Second<<min(over, 20)))
+		t.Until = now.Add(min(most, time.Second<<min(over, 20)))
 	}
 	if owner == "" {
 		return
@@ -54,4 +73,19 @@ func (t *tally) forgive(owner string) bool {
 
 func (t *tally) owner(owner string) int {
 	return slices.IndexFunc(t.Owners, func(o ownerTally) bool { return o.Owner == owner })
+}
+
+// begin adds a try.
+func (t *tally) begin(id string, until time.Time) { t.Tries = append(t.Tries, try{id, until}) }
+
+// end removes a try, and reports whether it was there.
+func (t *tally) end(id string) bool {
+	before := len(t.Tries)
+	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return u.ID == id })
+	return len(t.Tries) < before
+}
+
+// expire removes the tries of gateways that have gone.
+func (t *tally) expire(now time.Time) {
+	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return now.After(u.Until) })
 }

@@ -12,7 +12,7 @@ func TestTallyForgives(t *testing.T) {
 	t.Parallel()
 	fails := func(owners ...string) (t tally) {
 		for _, owner := range owners {
-			t.fail(owner, 100, time.Minute)
+			t.fail(owner, 100, time.Minute, time.Now())
 		}
 		return t
 	}

@@ -1,0 +1,283 @@
+package lockout
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+)
+
+const (
+	// tryLifetime is how long a try stays reserved if its gateway dies. One that takes longer
+	// ends without a result.
+	tryLifetime = 3 * QueueTimeout
+
+	// clockDifference is how far apart gateways may take the time of the store to be.
+	clockDifference = 2 * time.Second
+
+	// Those who wait for tries of other gateways look again after a pause, which grows.
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+
+	// maxRounds bounds how often a change starts again because another gateway was quicker.
+	maxRounds = 100
+
+	maxSeen = 10_000 // counters
+)
+
+// errUnderWay says that all tries that are left are being made.
+var errUnderWay = errors.New("other tries have not ended")
+
+// sharedTries is what a gateway knows of counters that it shares with others.
+type sharedTries struct {
+	once    sync.Once
+	turns   [64]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
+	waiting [64]atomic.Int32
+
+	// seen are the stored tallies as they were lately. Rarely has another gateway changed
+	// them since, so that a change takes one round trip.
+	seen boundedcache.Cache[string, []byte]
+}
+
+func (s *sharedTries) start() {
+	for i := range s.turns {
+		s.turns[i] = semaphore.NewWeighted(1)
+	}
+	s.seen.MaxEntries = maxSeen
+}
+
+// reserve waits until an attempt may run by all counters, notes it in the store, and returns
+// what ends it there. As in one process, as many run at once as can all fail without causing
+// a wait, but at least one.
+func (l *Limiter) reserve(ctx context.Context, counters []counter) (func(outcome) error, error) {
+	waiting, cancel := context.WithTimeout(ctx, QueueTimeout)
+	defer cancel()
+	id := base64.RawURLEncoding.EncodeToString(oauth2.RandomBytes(9))
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		until := store.Now(l.Store).Add(tryLifetime)
+		err := l.change(waiting, counters, func(c counter, t *tally) error {
+			now := store.Now(l.Store)
+			t.expire(now.Add(-clockDifference))
+			t.end(id) // begun before, in a step that was not atomic
+			if err := l.wait(t, now); err != nil {
+				return err
+			}
+			if len(t.Tries) > 0 && t.Failures+len(t.Tries) >= c.limit {
+				return errUnderWay
+			}
+			t.begin(id, until)
+			return nil
+		})
+		if errors.Is(err, errUnderWay) {
+			err = l.pause(waiting, counters[0], pause)
+		} else if err == nil {
+			return func(o outcome) error { return l.settleTry(ctx, counters, try{id, until}, o) }, nil
+		}
+		if err != nil {
+			return nil, QueueError(err)
+		}
+	}
+}
+
+// pause waits before another look at a counter.
+func (l *Limiter) pause(ctx context.Context, c counter, pause time.Duration) error {
+	waiting := &l.shared.waiting[c.stripe()]
+	defer waiting.Add(-1)
+	if waiting.Add(1) > maxWaiting {
+		return busy(errTooMany)
+	}
+	select {
+	case <-time.After(pause/2 + rand.N(pause)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settleTry counts a try that was reserved, even if the client has disconnected to escape
+// that. If it took too long, others may have been let in in its place: then nothing counts,
+// and its error must replace the result.
+func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), QueueTimeout)
+	defer cancel()
+	isLate := func() bool { return store.Now(l.Store).After(u.Until) }
+	late := isLate()
+	if late {
+		return busy(errLate)
+	}
+	err := l.change(ctx, counters, func(c counter, t *tally) error {
+		switch {
+		case t.end(u.ID):
+			t.count(c, o, l.MaxWait, store.Now(l.Store))
+		case isLate(): // and not counted before, in a step that was not atomic
+			late = true
+		}
+		return nil
+	})
+	if err != nil {
+		l.notCounted(ctx, o, err)
+	}
+	if late {
+		return busy(errLate)
+	}
+	return nil
+}
+
+var errLate = errors.New("the try took too long")
+
+// settle counts an attempt that ended with err, which is returned, or refuses it. Other
+// gateways need not know of it before: it is admitted and counted in one step.
+func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
+	if l.Off || !l.isShared() {
+		return l.Attempt(ctx, counters, err, func() error { return err })
+	}
+	refused := l.change(ctx, counters, func(c counter, t *tally) error {
+		now := store.Now(l.Store)
+		if err := l.wait(t, now); err != nil {
+			return err
+		}
+		t.count(c, outcomeOf(err, err), l.MaxWait, now)
+		return nil
+	})
+	if refused != nil {
+		return QueueError(refused)
+	}
+	return err
+}
+
+// change alters the tallies of counters in one step. An error of alter is returned if it was
+// given what is stored, which takes another round trip than what was seen lately.
+func (l *Limiter) change(ctx context.Context, counters []counter, alter func(counter, *tally) error) error {
+	l.shared.once.Do(l.shared.start)
+	done, err := l.shared.turn(ctx, counters)
+	if err != nil {
+		return err
+	}
+	defer done()
+	held := l.shared.lastSeen(counters)
+	isRead := false
+	for range maxRounds {
+		calls, err := l.changes(counters, held, alter)
+		switch {
+		case !isRead && (err != nil || len(calls) < len(counters)):
+		case err != nil || len(calls) == 0:
+			return err
+		default:
+			if err = l.Store.Do(ctx, calls...); err == nil {
+				l.shared.saw(calls)
+			}
+			if !errors.Is(err, store.ErrChanged) && !errors.Is(err, store.ErrExists) {
+				return err
+			}
+		}
+		if held, err = l.readShared(ctx, counters); err != nil {
+			return fmt.Errorf("reading a count of failures: %w", err)
+		}
+		isRead = true
+	}
+	return busy(errors.New("other gateways were quicker each time"))
+}
+
+// changes returns the calls that store the altered tallies in place of those held.
+func (l *Limiter) changes(counters []counter, held [][]byte, alter func(counter, *tally) error) ([]*store.Call, error) {
+	var calls []*store.Call
+	for i, c := range counters {
+		var t tally
+		if err := json.Unmarshal(orNone(held[i]), &t); err != nil {
+			return nil, fmt.Errorf("reading a count of failures: %w", err)
+		}
+		if err := alter(c, &t); err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(t)
+		if err != nil {
+			return nil, err
+		}
+		call := &store.Call{Op: store.Swap, Key: c.key, Old: held[i], Value: value, TTL: t.wait(store.Now(l.Store)) + countRetention}
+		if held[i] == nil {
+			call.Op = store.Add
+		}
+		if !bytes.Equal(orNone(held[i]), value) {
+			calls = append(calls, call)
+		}
+	}
+	return calls, nil
+}
+
+// orNone returns a stored tally, or one without failures if there is none.
+func orNone(held []byte) []byte {
+	if held == nil {
+		return []byte(`{"failures":0}`)
+	}
+	return held
+}
+
+func (l *Limiter) readShared(ctx context.Context, counters []counter) ([][]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	calls := make([]*store.Call, len(counters))
+	for i, c := range counters {
+		calls[i] = &store.Call{Op: store.Get, Key: c.key}
+	}
+	if err := l.Store.Do(ctx, calls...); err != nil {
+		return nil, err
+	}
+	l.shared.saw(calls)
+	held := make([][]byte, len(calls))
+	for i, call := range calls {
+		held[i] = call.Value
+	}
+	return held, nil
+}
+
+// turn waits for the turns of counters, in an order that is the same for all.
+func (s *sharedTries) turn(ctx context.Context, counters []counter) (done func(), err error) {
+	var stripes []int
+	for _, c := range counters {
+		stripes = append(stripes, c.stripe())
+	}
+	slices.Sort(stripes)
+	stripes = slices.Compact(stripes)
+	for i, stripe := range stripes {
+		if err := s.turns[stripe].Acquire(ctx, 1); err != nil {
+			s.release(stripes[:i])
+			return nil, err
+		}
+	}
+	return func() { s.release(stripes) }, nil
+}
+
+func (s *sharedTries) release(stripes []int) {
+	for _, stripe := range stripes {
+		s.turns[stripe].Release(1)
+	}
+}
+
+func (s *sharedTries) lastSeen(counters []counter) [][]byte {
+	held := make([][]byte, len(counters))
+	for i, c := range counters {
+		held[i], _ = s.seen.Get(c.key)
+	}
+	return held
+}
+
+// saw remembers what is stored after a step.
+func (s *sharedTries) saw(calls []*store.Call) {
+	for _, c := range calls {
+		s.seen.Put(c.Key, c.Value, 0)
+	}
+}

@@ -1,0 +1,314 @@
+package lockout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// sharedStore is a store elsewhere: it has a clock, answers after a moment, and counts steps.
+type sharedStore struct {
+	storetest.Intercepted
+	slow  func() time.Duration
+	steps atomic.Int32
+}
+
+func newSharedStore(slow func() time.Duration) *sharedStore {
+	return &sharedStore{Intercepted: storetest.Intercepted{Store: store.NewMemory(0, 0)}, slow: slow}
+}
+
+func (s *sharedStore) Now() time.Time { return time.Now() }
+
+func (s *sharedStore) Do(ctx context.Context, calls ...*store.Call) error {
+	s.steps.Add(1)
+	time.Sleep(s.slow())
+	defer func() { time.Sleep(s.slow()) }()
+	return s.Intercepted.Do(ctx, calls...)
+}
+
+func atOnce() time.Duration { return 0 }
+
+// gateways are limiters over one store, as those of as many gateways.
+func gateways(n int, s store.Store) []*Limiter {
+	var all []*Limiter
+	for range n {
+		l := &Limiter{Store: s, Logger: slog.New(slog.DiscardHandler)}
+		if err := l.Complete(); err != nil {
+			panic(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// personal are the counters of somebody at an address.
+func personal(name, address string) []counter {
+	bucket := func(text string) (n uint16) {
+		for _, c := range text {
+			n = 31*n + uint16(c)
+		}
+		return n % counterBuckets
+	}
+	return []counter{
+		{key: "lockout:password:" + name, bucket: bucket(name), limit: DefaultFailures, owner: name},
+		{key: "lockout:address:" + address, bucket: bucket(address), limit: DefaultAddressFailures},
+	}
+}
+
+var errWrong = errors.New("wrong")
+
+// wrongly returns a check of a wrong password, which is counted and takes a time.
+func wrongly(made *atomic.Int32, takes time.Duration) func() error {
+	return func() error {
+		made.Add(1)
+		time.Sleep(takes)
+		return errWrong
+	}
+}
+
+// Through any number of gateways at once as many wrong tries get through as through one.
+func TestSharedTriesAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 3, 7} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				all := gateways(n, newSharedStore(func() time.Duration { return rand.N(2 * time.Millisecond) }))
+				var made, refused atomic.Int32
+				var wg sync.WaitGroup
+				for i := range 100 {
+					wg.Go(func() {
+						var wait *WaitError
+						err := all[i%n].Attempt(t.Context(), personal("alice", fmt.Sprint(i)), errWrong, wrongly(&made, 10*time.Millisecond))
+						if errors.As(err, &wait) {
+							refused.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				if made.Load() != 10 || refused.Load() != 90 {
+					t.Errorf("%d were made, %d told to wait", made.Load(), refused.Load())
+				}
+			})
+		})
+	}
+}
+
+// An address too has as many tries at all gateways as at one, whoever they are for.
+func TestSharedTriesOfAddress(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := gateways(3, newSharedStore(atOnce))
+		var made atomic.Int32
+		for i := range 200 {
+			_ = all[i%3].Attempt(t.Context(), personal(fmt.Sprint(i), "192.0.2.1"), errWrong, wrongly(&made, 0))
+		}
+		if made.Load() != DefaultAddressFailures {
+			t.Errorf("%d were made", made.Load())
+		}
+	})
+}
+
+// Whoever goes on trying at all gateways, as fast as they can, tries as often as at one.
+func TestSharedTriesOverTime(t *testing.T) {
+	t.Parallel()
+	tried := func(n int, seed uint64) (made int32) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			all := gateways(n, newSharedStore(func() time.Duration { return 0 }))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+			defer cancel()
+			var count atomic.Int32
+			var wg sync.WaitGroup
+			for i := range 21 {
+				pause := 100*time.Millisecond + time.Duration(random.IntN(50))*time.Millisecond
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						_ = all[i%n].Attempt(ctx, personal("alice", fmt.Sprint(i)), errWrong, wrongly(&count, time.Millisecond))
+						time.Sleep(pause)
+					}
+				})
+			}
+			wg.Wait()
+			made = count.Load()
+		})
+		return made
+	}
+	for seed := range uint64(3) {
+		// ten, and one after each of 1, 2, 4, 8, 16 and 32 seconds
+		if one, three := tried(1, seed), tried(3, seed); one != 16 || three != one {
+			t.Errorf("seed %d: %d through one, %d through three", seed, one, three)
+		}
+	}
+}
+
+// In any order of events as many tries are under way as can all fail without a wait, and a
+// right password is only ever kept waiting.
+func TestSharedTriesInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			some := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
+			var mu sync.Mutex // guards random
+			all := gateways(3, newSharedStore(func() time.Duration { mu.Lock(); defer mu.Unlock(); return some(3 * time.Millisecond) }))
+			wrong := slices.Repeat([]bool{true}, 9) // as many as are free, less one
+			wrong = append(wrong, make([]bool, 30)...)
+			random.Shuffle(len(wrong), func(i, j int) { wrong[i], wrong[j] = wrong[j], wrong[i] })
+			var running, most atomic.Int32
+			var wg sync.WaitGroup
+			for i, isWrong := range wrong {
+				gateway, start, takes := all[random.IntN(3)], some(300*time.Millisecond), some(100*time.Millisecond)
+				wg.Go(func() {
+					time.Sleep(start)
+					want := map[bool]error{true: errWrong}[isWrong]
+					err := gateway.Attempt(t.Context(), personal("alice", fmt.Sprint(i)), errWrong, func() error {
+						most.Store(max(most.Load(), running.Add(1)))
+						time.Sleep(takes)
+						running.Add(-1)
+						return want
+					})
+					if !errors.Is(err, want) {
+						t.Errorf("seed %d, wrong %v: %v", seed, isWrong, err)
+					}
+				})
+			}
+			wg.Wait()
+			if most.Load() > DefaultFailures {
+				t.Errorf("seed %d: %d at once", seed, most.Load())
+			}
+		})
+	}
+}
+
+// Of many right sign-ins at once none is refused.
+func TestSharedTriesWhenRight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSharedStore(func() time.Duration { return time.Millisecond })
+		all := gateways(3, s)
+		var wg sync.WaitGroup
+		for i := range 60 {
+			wg.Go(func() {
+				err := all[i%3].Attempt(t.Context(), personal("alice", "192.0.2.1"), errWrong, func() error {
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if held, err := all[0].readShared(t.Context(), personal("alice", "192.0.2.1")); err != nil || string(held[0]) != `{"failures":0}` || string(held[1]) != `{"failures":0}` {
+			t.Errorf("left are %s, %v", held, err)
+		}
+	})
+}
+
+// A gateway that dies in a try keeps its place for half a minute, and no longer.
+func TestSharedTryOfGatewayThatDied(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all := gateways(2, newSharedStore(atOnce))
+		counters := personal("alice", "192.0.2.1")
+		var made atomic.Int32
+		for range DefaultFailures - 1 {
+			_ = all[0].Attempt(t.Context(), counters, errWrong, wrongly(&made, 0))
+		}
+		if _, err := all[0].reserve(t.Context(), counters); err != nil { // and dies
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := all[1].Attempt(t.Context(), counters, errWrong, func() error { return nil }); !errors.As(err, new(BusyError)) {
+			t.Errorf("while the last try is under way: %v", err)
+		}
+		time.Sleep(tryLifetime + clockDifference + time.Second - time.Since(begun))
+		if err := all[1].Attempt(t.Context(), counters, errWrong, func() error { return nil }); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// A gateway that was paused in a try tells nobody what came of it: another try may have
+// been made in its place.
+func TestSharedTryThatTookTooLong(t *testing.T) {
+	t.Parallel()
+	for _, result := range []error{nil, errWrong} {
+		synctest.Test(t, func(t *testing.T) {
+			l := gateways(1, newSharedStore(atOnce))[0]
+			err := l.Attempt(t.Context(), personal("alice", "192.0.2.1"), errWrong, func() error {
+				time.Sleep(tryLifetime + time.Second)
+				return result
+			})
+			if !errors.As(err, new(BusyError)) {
+				t.Errorf("%v became %v", result, err)
+			}
+		})
+	}
+}
+
+// A try takes two round trips, and three if another gateway has counted a failure meanwhile.
+// A client's secret takes one.
+func TestSharedRoundTrips(t *testing.T) {
+	t.Parallel()
+	counters := personal("alice", "192.0.2.1")
+	attempt := func(l *Limiter, result error) {
+		_ = l.Attempt(t.Context(), counters, errWrong, func() error { return result })
+	}
+	for name, tt := range map[string]struct {
+		before func(all []*Limiter)
+		do     func(l *Limiter)
+		want   int32
+	}{
+		"right":                         {nil, func(l *Limiter) { attempt(l, nil) }, 2},
+		"right, after another's right":  {func(all []*Limiter) { attempt(all[1], nil) }, func(l *Limiter) { attempt(l, nil) }, 4},
+		"right again":                   {func(all []*Limiter) { attempt(all[0], nil); attempt(all[1], nil) }, func(l *Limiter) { attempt(l, nil) }, 2},
+		"wrong":                         {nil, func(l *Limiter) { attempt(l, errWrong) }, 2},
+		"wrong, after another's wrong":  {func(all []*Limiter) { attempt(all[1], errWrong) }, func(l *Limiter) { attempt(l, errWrong) }, 4},
+		"a client's wrong secret":       {nil, func(l *Limiter) { _ = l.settle(t.Context(), counters, errWrong) }, 1},
+		"a client's right weak secret":  {nil, func(l *Limiter) { _ = l.settle(t.Context(), counters, nil) }, 1},
+		"one's right secret, forgiving": {func(all []*Limiter) { _ = all[1].settle(t.Context(), counters, errWrong) }, func(l *Limiter) { _ = l.settle(t.Context(), counters, nil) }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSharedStore(atOnce)
+			all := gateways(2, s)
+			if tt.before != nil {
+				tt.before(all)
+			}
+			s.steps.Store(0)
+			tt.do(all[0])
+			if got := s.steps.Load(); got != tt.want {
+				t.Errorf("%d round trips, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// What cannot be reserved is not tried, and no secret is judged that cannot be counted.
+func TestSharedTriesWithoutStore(t *testing.T) {
+	t.Parallel()
+	s := newSharedStore(atOnce)
+	s.Before = func(string, string) error { return store.ErrUnavailable }
+	l := gateways(1, s)[0]
+	var made atomic.Int32
+	counters := personal("alice", "192.0.2.1")
+	if err := l.Attempt(t.Context(), counters, errWrong, wrongly(&made, 0)); !errors.Is(err, store.ErrUnavailable) || made.Load() != 0 {
+		t.Errorf("%v, %d made", err, made.Load())
+	}
+	if err := l.settle(t.Context(), counters, errWrong); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a secret: %v", err)
+	}
+}
