@@ -9,5 +9,6 @@
 //	recentlist.go     [RecentList], a bounded list of the latest items
 //	json.go           entries in JSON: [GetJSON], [DeleteFunc]
 //	store/boltstore   a store in a file, which survives a restart
+//	store/replica     what a process keeps of a store that several gateways share
 //	store/storetest   the tests that every implementation passes
 package store

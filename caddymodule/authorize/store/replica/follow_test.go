@@ -1,0 +1,104 @@
+package replica_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+)
+
+// A replica that has not heard from the store asks it, and says so when it cannot.
+func TestLag(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, replica.Config{})
+		s.put(s.elsewhere, "revoked:1", "v")
+		s.put(s.elsewhere, "account:1", "v")
+		synctest.Wait()
+		s.wants("account:1", "v", 1)
+		s.here.SetDown(true)
+		s.put(s.elsewhere, "revoked:2", "v")
+		time.Sleep(4 * time.Second)
+		s.wants("revoked:1", "v", 0)
+		s.wants("account:1", "v", 0)
+		s.wants("revoked:2", "", 0) // within the lag
+		if !s.replica.IsCurrent() || s.replica.Lag() < 4*time.Second {
+			t.Errorf("lag %v within the maximum", s.replica.Lag())
+		}
+		time.Sleep(2 * time.Second)
+		for _, key := range []string{"revoked:1", "revoked:2", "account:1", "code:1"} {
+			s.unavailable(key)
+		}
+		if s.replica.IsCurrent() || s.replica.Lag() < 6*time.Second {
+			t.Errorf("lag %v over the maximum", s.replica.Lag())
+		}
+		s.stop() // no following
+		s.here.SetDown(false)
+		s.wants("revoked:2", "v", 1)
+		s.wants("revoked:3", "", 1)
+		s.wants("revoked:3", "", 1)
+		s.follow()
+		s.wants("revoked:2", "v", 0)
+		s.wants("account:1", "v", 1) // a change may have been missed
+		if lag := s.replica.Lag(); lag > time.Second {
+			t.Errorf("lag %v when back", lag)
+		}
+	})
+}
+
+func TestUnlimitedLag(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, replica.Config{})
+		s.replica.SetMaxLag(replica.Unlimited)
+		s.put(s.elsewhere, "revoked:1", "v")
+		s.put(s.elsewhere, "account:1", "v")
+		synctest.Wait()
+		s.wants("account:1", "v", 1)
+		s.here.SetDown(true)
+		time.Sleep(lifetime / 2)
+		s.wants("revoked:1", "v", 0)
+		s.wants("revoked:2", "", 0)
+		s.wants("account:1", "v", 1)
+		s.wants("account:1", "v", 1)
+		s.unavailable("account:2")
+		s.unavailable("code:1")
+	})
+}
+
+// Nothing is said about what was never heard.
+func TestNeverHeard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, lag := range []time.Duration{replica.Unlimited, time.Hour} {
+			s := newSite(t, replica.Config{})
+			s.stop()
+			s.replica = replica.New(s.here, replica.Config{Mirrored: []string{"revoked"}, Cached: []string{"account"}})
+			s.replica.SetMaxLag(lag)
+			s.wants("revoked:1", "", 1)
+			s.wants("account:1", "", 1)
+			s.wants("account:1", "", 1)
+			s.here.SetDown(true)
+			s.unavailable("revoked:1")
+			s.unavailable("account:1")
+		}
+	})
+}
+
+func TestOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, replica.Config{})
+		s.here.SetDown(true)
+		time.Sleep(time.Minute)
+		s.here.SetDown(false)
+		time.Sleep(3 * time.Second)
+		s.wants("revoked:1", "", 0)
+		s.stop()
+		if lines := strings.Count(s.log.String(), "\n"); lines != 2 || !strings.Contains(s.log.String(), "heard again\" after=1m") {
+			t.Errorf("%d lines:\n%s", lines, s.log.String())
+		}
+	})
+}
