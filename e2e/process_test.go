@@ -25,6 +25,11 @@ type process struct {
 // startProcess starts a server. It dies with the test, also when that is killed
 // or runs into its time limit.
 func startProcess(name string, environ []string, command string, args ...string) (*process, error) {
+	return startProcessAs(nil, name, environ, command, args...)
+}
+
+// startProcessAs is startProcess as another user; nil: the same.
+func startProcessAs(as *syscall.Credential, name string, environ []string, command string, args ...string) (*process, error) {
 	if err := os.MkdirAll(outFolder, 0o755); err != nil {
 		return nil, err
 	}
@@ -36,7 +41,7 @@ func startProcess(name string, environ []string, command string, args ...string)
 	p := &process{cmd: exec.Command(command, args...), log: log.Name(), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), environ...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: as}
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}

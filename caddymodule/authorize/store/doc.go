@@ -1,14 +1,15 @@
 // Package store keeps what must be used once or be revocable: codes, sessions, refresh
 // tokens, revocations.
 //
-//	store.go          the contract of a [Store]
-//	step.go           several calls in one step: [Call], [Do]
-//	export.go         what can be copied: [Exporter]
-//	shared.go         what a store of several gateways can do besides: [Shared]
-//	memory.go         [Memory], of one process
-//	recentlist.go     [RecentList], a bounded list of the latest items
-//	json.go           entries in JSON: [GetJSON], [DeleteFunc]
-//	store/boltstore   a store in a file, which survives a restart
-//	store/replica     what a process keeps of a store that several gateways share
-//	store/storetest   the tests that every implementation passes
+//	store.go              the contract of a [Store]
+//	step.go               several calls in one step: [Call], [Do]
+//	export.go             what can be copied: [Exporter]
+//	shared.go             what a store of several gateways can do besides: [Shared]
+//	memory.go             [Memory], of one process
+//	recentlist.go         [RecentList], a bounded list of the latest items
+//	json.go               entries in JSON: [GetJSON], [DeleteFunc]
+//	store/boltstore       a store in a file, which survives a restart
+//	store/replica         what a process keeps of a store that several gateways share
+//	store/postgresstore   a store in PostgreSQL, of any number of gateways
+//	store/storetest       the tests that every implementation passes
 package store

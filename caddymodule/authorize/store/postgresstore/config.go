@@ -1,0 +1,157 @@
+package postgresstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The defaults of a [Config].
+const (
+	DefaultPoolSize          = 10
+	DefaultTimeout           = 2 * time.Second
+	DefaultTable             = "fhir_store"
+	DefaultMaxEntries        = 10_000_000
+	DefaultSynchronousCommit = "on"
+)
+
+// SynchronousCommits are the values of [Config.SynchronousCommit], from what promises most
+// to what promises least.
+var SynchronousCommits = []string{"remote_apply", "on", "remote_write", "local", "off"}
+
+// A Config says where a [Store] is, and how it is used.
+type Config struct {
+	// How to connect, as libpq's connection strings and URLs say. Required.
+	DSN string
+
+	// The same for the one connection that listens, where the others go through a pooler
+	// that shares connections between transactions. Default: DSN.
+	ListenDSN string
+
+	// How the server and this process authenticate to each other. It replaces what the DSN
+	// says of TLS. Nil: as the DSN says.
+	TLS *tls.Config
+
+	// The most connections at once, besides the one that listens. Default: [DefaultPoolSize].
+	PoolSize int
+
+	// How long a step may take, all trials included, and a page of a longer answer. Default:
+	// [DefaultTimeout].
+	Timeout time.Duration
+
+	// The table, with a schema before a dot if it is not in the search path. Default:
+	// [DefaultTable].
+	Table string
+
+	// The most entries, counted from time to time; more are refused. Default:
+	// [DefaultMaxEntries].
+	MaxEntries int
+
+	// When a change counts as made; one of [SynchronousCommits]. Default:
+	// [DefaultSynchronousCommit].
+	SynchronousCommit string
+
+	// The kinds of keys that [Store.Follow] tells of.
+	Followed []string
+
+	// Where problems in the background are reported. Default: slog's.
+	Logger *slog.Logger
+}
+
+var errNoDSN = errors.New("no connection string")
+
+func (c Config) withDefaults() Config {
+	c.ListenDSN = cmp.Or(c.ListenDSN, c.DSN)
+	c.PoolSize = cmp.Or(max(c.PoolSize, 0), DefaultPoolSize)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
+	c.Table = cmp.Or(c.Table, DefaultTable)
+	c.MaxEntries = cmp.Or(max(c.MaxEntries, 0), DefaultMaxEntries)
+	c.SynchronousCommit = cmp.Or(c.SynchronousCommit, DefaultSynchronousCommit)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+func (c Config) check() error {
+	if c.DSN == "" {
+		return errNoDSN
+	}
+	return cmp.Or(CheckTable(c.Table), CheckSynchronousCommit(c.SynchronousCommit))
+}
+
+// The names of procedures and indexes are made of the table's, and are 63 bytes at most.
+var tableName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}$`)
+
+// CheckTable returns an error if a table cannot have a name.
+func CheckTable(name string) error {
+	if !tableName.MatchString(name) {
+		return fmt.Errorf("invalid table %q: a name of up to 40 lower-case letters, digits and underscores, and optionally its schema and a dot before it", name)
+	}
+	return nil
+}
+
+// CheckSynchronousCommit returns an error if a word is not one of [SynchronousCommits].
+func CheckSynchronousCommit(word string) error {
+	if !slices.Contains(SynchronousCommits, word) {
+		return fmt.Errorf("synchronous_commit %q is not one of %s", word, strings.Join(SynchronousCommits, ", "))
+	}
+	return nil
+}
+
+// connections parses a connection string.
+func (c Config) connections(dsn string) (*pgxpool.Config, error) {
+	pool, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err // pgx leaves the password out of it
+	}
+	pool.MaxConns, pool.MinConns = int32(min(c.PoolSize, 10_000)), 0
+	pool.ShouldPing = never // a round trip; a trial on a lost connection is repeated instead
+	conn := &pool.ConnConfig.Config
+	conn.ConnectTimeout = c.Timeout
+	if conn.RuntimeParams["application_name"] == "" {
+		conn.RuntimeParams["application_name"] = "caddy-fhir"
+	}
+	if c.TLS != nil {
+		secure(conn, c.TLS)
+	}
+	if conn.ValidateConnect == nil && severalHosts(conn) {
+		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	return pool, nil
+}
+
+func never(_ context.Context, _ pgxpool.ShouldPingParams) bool { return false }
+
+// secure lets all connections but those by a socket of this host use TLS alone.
+func secure(conn *pgconn.Config, config *tls.Config) {
+	all := append([]*pgconn.FallbackConfig{{Host: conn.Host, Port: conn.Port}}, conn.Fallbacks...)
+	var kept []*pgconn.FallbackConfig
+	for _, f := range all {
+		same := func(k *pgconn.FallbackConfig) bool { return k.Host == f.Host && k.Port == f.Port }
+		if slices.ContainsFunc(kept, same) {
+			continue // the same without TLS, or with
+		}
+		f = &pgconn.FallbackConfig{Host: f.Host, Port: f.Port}
+		if !strings.HasPrefix(f.Host, "/") && !strings.HasPrefix(f.Host, "@") {
+			f.TLSConfig = config.Clone()
+			f.TLSConfig.ServerName = cmp.Or(config.ServerName, f.Host)
+		}
+		kept = append(kept, f)
+	}
+	conn.TLSConfig, conn.Fallbacks = kept[0].TLSConfig, kept[1:]
+}
+
+func severalHosts(conn *pgconn.Config) bool {
+	return slices.ContainsFunc(conn.Fallbacks, func(f *pgconn.FallbackConfig) bool {
+		return f.Host != conn.Host || f.Port != conn.Port
+	})
+}

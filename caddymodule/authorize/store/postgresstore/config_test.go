@@ -1,0 +1,136 @@
+package postgresstore
+
+import (
+	"crypto/tls"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		config Config
+		want   string // in the error; empty: none
+	}{
+		{"nothing", Config{}, "no connection string"},
+		{"a connection string", Config{DSN: "host=db user=fhir"}, ""},
+		{"a URL", Config{DSN: "postgres://fhir@db/fhir?sslmode=verify-full"}, ""},
+		{"no connection string at all", Config{DSN: "nonsense"}, "connection string"},
+		{"another to listen", Config{DSN: "host=db", ListenDSN: "port=x"}, "to listen"},
+		{"a table in a schema", Config{DSN: "host=db", Table: "gateway.store"}, ""},
+		{"a table that would be SQL", Config{DSN: "host=db", Table: "x; DROP TABLE y"}, "invalid table"},
+		{"a long table", Config{DSN: "host=db", Table: strings.Repeat("x", 41)}, "invalid table"},
+		{"an unknown synchronous_commit", Config{DSN: "host=db", SynchronousCommit: "never"}, "remote_apply, on, remote_write, local, off"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := New(tt.config)
+			if err == nil {
+				defer s.Close()
+			}
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A password is in no error.
+func TestPasswordIsNotTold(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{"postgres://fhir:hunter2@db:x/fhir", "password=hunter2 port=x", "host=db password=hunter2 sslmode=perhaps"} {
+		_, err := New(Config{DSN: dsn})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+}
+
+// With TLS set, no connection is made without it, but by a socket of this host.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, dsn, serverName string
+		want                  []string // the name checked for each host; "-": no TLS
+	}{
+		{"one host", "host=db", "", []string{"db"}},
+		{"one that may do without", "host=db sslmode=prefer", "", []string{"db"}},
+		{"one that must do without", "host=db sslmode=disable", "", []string{"db"}},
+		{"two hosts", "host=a,b", "", []string{"a", "b"}},
+		{"another name", "host=10.0.0.1,10.0.0.2", "db.example", []string{"db.example", "db.example"}},
+		{"a socket", "host=/run/postgresql", "", []string{"-"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			config := Config{DSN: tt.dsn, TLS: &tls.Config{ServerName: tt.serverName}}.withDefaults()
+			pool, err := config.connections(config.DSN)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			name := func(c *tls.Config) {
+				if c == nil {
+					c = &tls.Config{ServerName: "-"}
+				}
+				got = append(got, c.ServerName)
+			}
+			name(pool.ConnConfig.TLSConfig)
+			for _, f := range pool.ConnConfig.Fallbacks {
+				name(f.TLSConfig)
+			}
+			if strings.Join(got, " ") != strings.Join(tt.want, " ") {
+				t.Errorf("names %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Of several hosts, the one that takes changes is meant.
+func TestSeveralHosts(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]bool{
+		"host=a,b": true, "host=a": false, "host=a sslmode=prefer": false,
+		"host=a port=1 target_session_attrs=primary": true,
+	} {
+		pool, err := Config{DSN: dsn}.withDefaults().connections(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pool.ConnConfig.ValidateConnect != nil; got != want {
+			t.Errorf("%s: asks each: %v", dsn, got)
+		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	var c clock
+	if off := time.Until(c.now()).Abs(); off > time.Minute {
+		t.Errorf("before it is told: off by %v", off)
+	}
+	answered := time.Now()
+	ahead := answered.Add(time.Hour)
+	c.set(ahead, answered.Add(-2*time.Second), answered) // shown a second ago
+	if off := c.now().Sub(ahead.Add(time.Second)); off < 0 || off > time.Minute {
+		t.Errorf("told an hour ahead: off by %v", off)
+	}
+}
+
+// The room that is left counts what was taken since the last count.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	r := room{most: 10}
+	r.set(6, true)
+	for i, want := range []int64{4, 2, 0} {
+		if got := r.left(2); got != want {
+			t.Errorf("step %d of two: %d left, want %d", i, got, want)
+		}
+	}
+	if r.rows() != 10 {
+		t.Errorf("%d rows of 10", r.rows())
+	}
+	r.set(3, true)
+	if got := r.left(1); got != 7 {
+		t.Errorf("after a count: %d left", got)
+	}
+}

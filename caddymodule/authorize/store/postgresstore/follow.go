@@ -1,0 +1,183 @@
+package postgresstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	beatEvery = time.Second           // also how late a change is told whose notification was lost
+	pause     = 20 * time.Millisecond // between reads, so that many changes are told at once
+	tooLong   = 30 * time.Second      // without a read: deleted rows, which stay for a minute, may be missed
+)
+
+// beatQuery writes to the log of the server, and so fails or waits where changes would: a
+// server that was cut off from its standbys, or is one by now, does not seem to be heard.
+const beatQuery = `SELECT pg_logical_emit_message(true, 'caddy-fhir', '')`
+
+// changesQuery reads the rows that a snapshot did not see, and always a row with this one,
+// the server's clock and when it started, which says whether it is the same server.
+const changesQuery = `SELECT s.snapshot, s.now, s.started, e.key, CASE WHEN NOT e.gone THEN e.value END,
+		extract(epoch FROM e.expires - s.now)::float8
+	FROM (SELECT pg_current_snapshot()::text AS snapshot, clock_timestamp() AS now, pg_postmaster_start_time() AS started) AS s
+	LEFT JOIN {table} AS e ON e.xid >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(e.xid, $1::text::pg_snapshot)
+	ORDER BY e.xid`
+
+// nothingYet is a snapshot that sees what is to come: nothing is new to it.
+const nothingYet = "9223372036854775807:9223372036854775807:"
+
+// A follower is a [Store.Follow].
+type follower struct {
+	*Store
+	conn     *pgx.Conn
+	tell     func(store.Update)
+	snapshot string    // what was read
+	started  time.Time // the server, by its clock
+	read     time.Time // last, by the server's clock
+	heard    time.Time // the last beat was asked for
+}
+
+// Follow implements [store.Shared]. It takes a connection of its own.
+func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closed, cancel)()
+	err := s.follow(ctx, tell)
+	switch {
+	case s.closed.Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return explain(err)
+}
+
+func (s *Store) follow(ctx context.Context, tell func(store.Update)) error {
+	if err := s.Open(ctx); err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, s.listen)
+	if err != nil {
+		return err
+	}
+	f := &follower{Store: s, conn: conn, tell: tell}
+	defer f.end()
+	if _, err := conn.Exec(ctx, "LISTEN "+s.sql.channel); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := f.round(ctx); err != nil {
+			return err
+		}
+		if err := f.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *follower) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), f.config.Timeout)
+	defer cancel()
+	_ = f.conn.Close(ctx)
+}
+
+// round reads what changed, and tells it; each second after a beat.
+func (f *follower) round(ctx context.Context) error {
+	asked := time.Now()
+	if asked.Sub(f.heard) >= beatEvery {
+		if err := f.beat(ctx); err != nil {
+			return fmt.Errorf("heartbeat: %w", err)
+		}
+		f.heard = asked
+	}
+	if f.snapshot == "" {
+		return f.whole(ctx)
+	}
+	last, started := f.read, f.started
+	changes, err := f.changes(ctx)
+	if err != nil {
+		return err
+	}
+	if !f.started.Equal(started) || f.read.Sub(last) > tooLong {
+		return f.whole(ctx)
+	}
+	f.tell(store.Update{Changes: changes, Heard: f.heard})
+	return nil
+}
+
+func (f *follower) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
+	defer cancel()
+	_, err := f.conn.Exec(ctx, beatQuery)
+	return err
+}
+
+// whole tells of all there is, in pages that each may see more than the one before: what
+// changes meanwhile is told again in the next round.
+func (f *follower) whole(ctx context.Context) error {
+	f.snapshot = nothingYet
+	if _, err := f.changes(ctx); err != nil {
+		return err
+	}
+	update := store.Update{Whole: true, Heard: f.heard}
+	for _, kind := range f.config.Followed {
+		err := f.pages(ctx, kind+":", true, func(e entry) error {
+			update.Changes = append(update.Changes, store.Change{Key: e.key, Value: e.value, Expires: time.Now().Add(e.ttl)})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	f.tell(update)
+	return nil
+}
+
+// changes reads what changed since the last snapshot.
+func (f *follower) changes(ctx context.Context) (changes []store.Change, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
+	defer cancel()
+	asked := time.Now()
+	rows, err := f.conn.Query(ctx, f.sql.changes, f.snapshot)
+	if err != nil {
+		return nil, err
+	}
+	var key *string
+	var value []byte
+	var left *float64
+	_, err = pgx.ForEachRow(rows, []any{&f.snapshot, &f.read, &f.started, &key, &value, &left}, func() error {
+		if key != nil && slices.Contains(f.config.Followed, store.KindOf(*key)) {
+			changes = append(changes, store.Change{Key: *key, Value: slices.Clone(value), Expires: time.Now().Add(seconds(*left))})
+		}
+		return nil
+	})
+	if err == nil {
+		f.clock.set(f.read, asked, time.Now())
+	}
+	return changes, err
+}
+
+// wait waits for a notification, or until the next beat is due.
+func (f *follower) wait(ctx context.Context) error {
+	ctx, cancel := context.WithDeadline(ctx, f.heard.Add(beatEvery))
+	defer cancel()
+	_, err := f.conn.WaitForNotification(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !f.conn.IsClosed() {
+		return nil
+	}
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return err
+}

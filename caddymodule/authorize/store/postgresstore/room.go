@@ -1,0 +1,72 @@
+package postgresstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A room says how many more rows fit. Between two counts, each call that stores may have
+// added a row.
+type room struct {
+	most    int64
+	counted atomic.Int64 // rows
+	since   atomic.Int64 // calls that store
+
+	counting sync.Mutex
+	exact    bool      // the table was small enough to count; guarded by counting
+	last     time.Time // count; guarded by counting
+}
+
+func (r *room) rows() int64 { return min(r.counted.Load()+r.since.Load(), r.most) }
+
+// left takes n from what is left, and returns how much that was.
+func (r *room) left(n int64) int64 { return r.most - r.counted.Load() - (r.since.Add(n) - n) }
+
+// set takes a new count. It requires the lock.
+func (r *room) set(rows int64, exact bool) {
+	r.since.Store(0)
+	r.counted.Store(rows)
+	r.exact, r.last = exact, time.Now()
+}
+
+// recount is how often a full table is counted, if it is large.
+const recount = time.Second
+
+// free returns how many rows a step may add, of which it adds at most n. If that may be too
+// few, it removes expired rows, and counts.
+func (s *Store) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, error) {
+	if n == 0 {
+		return 0, nil
+	}
+	left := s.room.left(n)
+	if left >= n {
+		return left, nil
+	}
+	s.room.counting.Lock()
+	defer s.room.counting.Unlock()
+	if s.room.exact || time.Since(s.room.last) >= recount {
+		if _, err := s.sweepOnce(ctx, conn); err != nil {
+			return 0, err
+		}
+		if err := s.count(ctx, conn); err != nil {
+			return 0, err
+		}
+		left = s.room.left(n)
+	}
+	return max(left, 0), nil
+}
+
+// count counts the rows. It requires the lock.
+func (s *Store) count(ctx context.Context, conn *pgxpool.Conn) error {
+	var rows int64
+	var exact bool
+	err := conn.QueryRow(ctx, s.sql.count).Scan(&rows, &exact)
+	if err == nil {
+		s.room.set(rows, exact)
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A postgresServer is a PostgreSQL server in a temporary folder. It belongs to the user
+// postgres where the tests run as root, which PostgreSQL refuses to.
+type postgresServer struct {
+	folder  string // of the data, the socket and the log
+	port    int    // on loopback, and in the socket's name
+	process *process
+	options []string // of the command line, beside those that start gives
+}
+
+// startPostgres makes a database cluster and starts its server, until the test ends. Options
+// are settings, such as "fsync=off".
+func startPostgres(t *testing.T, options ...string) *postgresServer {
+	t.Helper()
+	p := newPostgres(t, options...)
+	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+	p.start(t)
+	return p
+}
+
+// newPostgres finds the program, a folder and a port.
+func newPostgres(t *testing.T, options ...string) *postgresServer {
+	t.Helper()
+	if _, err := postgresProgram("postgres"); err != nil {
+		t.Skipf("PostgreSQL's server is not installed: %v", err)
+	}
+	folder, err := os.MkdirTemp("", "pg") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	p := &postgresServer{folder: folder, port: freePort(t), options: options}
+	if owner := postgresUser(); owner != nil {
+		if err := os.Chown(folder, int(owner.Uid), int(owner.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// postgresProgram finds a program of PostgreSQL, which Debian keeps out of the PATH.
+func postgresProgram(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if len(found) == 0 {
+		return "", fmt.Errorf("no %s in the PATH or in /usr/lib/postgresql", name)
+	}
+	return found[len(found)-1], nil
+}
+
+// postgresUser is who runs the server; nil for whoever runs the tests.
+func postgresUser() *syscall.Credential {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		return nil
+	}
+	uid, _ := strconv.Atoi(account.Uid)
+	gid, _ := strconv.Atoi(account.Gid)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+func (p *postgresServer) data() string { return filepath.Join(p.folder, "data") }
+
+// dsn is a connection string for the superuser, with more settings behind it.
+func (p *postgresServer) dsn(more string) string {
+	return fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable %s", p.port, more)
+}
+
+// socketDSN is dsn by the socket.
+func (p *postgresServer) socketDSN(more string) string {
+	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres %s", p.folder, p.port, more)
+}
+
+// run runs a program of PostgreSQL to its end.
+func (p *postgresServer) run(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	path, err := postgresProgram(program)
+	if err != nil {
+		t.Skip(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Dir = p.folder
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: postgresUser()}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", program, err, out)
+	}
+	return string(out)
+}
+
+// start starts the server, and waits until it takes connections.
+func (p *postgresServer) start(t *testing.T) {
+	t.Helper()
+	p.launch(t)
+	if err := p.process.ready(p.accepts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launch starts the server, and does not wait for it.
+func (p *postgresServer) launch(t *testing.T) {
+	t.Helper()
+	path, err := postgresProgram("postgres")
+	if err != nil {
+		t.Skip(err)
+	}
+	args := []string{"-D", p.data(), "-k", p.folder, "-h", "127.0.0.1", "-p", strconv.Itoa(p.port)}
+	for _, option := range p.options {
+		args = append(args, "-c", option)
+	}
+	name := "postgres-" + strconv.Itoa(p.port)
+	if p.process, err = startProcessAs(postgresUser(), name, nil, path, args...); err != nil {
+		t.Fatal(err)
+	}
+	server := p.process
+	t.Cleanup(func() {
+		server.stop() // SIGINT: PostgreSQL's fast shutdown
+		if !t.Failed() {
+			_ = os.Remove(server.log)
+		}
+	})
+}
+
+// accepts reports whether the server takes queries.
+func (p *postgresServer) accepts() error {
+	path, err := postgresProgram("psql")
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command(path, "-X", "-q", "-d", p.dsn("connect_timeout=2"), "-c", "SELECT 1").CombinedOutput()
+	if err != nil {
+		return errors.New(strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// stop ends the server kindly, and waits for its end.
+func (p *postgresServer) stop() { p.process.stop() }
+
+// kill ends the server and all its processes at once, as kill -9 does.
+func (p *postgresServer) kill(t *testing.T) {
+	t.Helper()
+	if err := p.process.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.process.done
+	time.Sleep(100 * time.Millisecond) // its backends notice, and end
+}
+
+// psql runs a statement, and returns its bare answer.
+func (p *postgresServer) psql(t *testing.T, statement string) string {
+	t.Helper()
+	path, err := postgresProgram("psql")
+	if err != nil {
+		t.Skip(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", p.dsn(""), "-c", statement).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", statement, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// replica starts a streaming standby of the server, until the test ends. It is named, for
+// synchronous_standby_names.
+func (p *postgresServer) replica(t *testing.T, name string, options ...string) *postgresServer {
+	t.Helper()
+	r := newPostgres(t, options...)
+	r.run(t, "pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "--checkpoint=fast", "--no-sync",
+		"-d", p.dsn("application_name="+name))
+	r.start(t)
+	return r
+}
+
+// promote makes a standby the primary.
+func (p *postgresServer) promote(t *testing.T) {
+	t.Helper()
+	p.psql(t, "SELECT pg_promote()")
+}

@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// postgresTables gives each test a table of its own.
+var postgresTables atomic.Int64
+
+func postgresTable() string { return fmt.Sprint("fhir_store_", postgresTables.Add(1)) }
+
+// openPostgres returns a store, closed when the test ends.
+func openPostgres(t *testing.T, config postgresstore.Config) *postgresstore.Store {
+	t.Helper()
+	s, err := postgresstore.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestPostgresStore runs the tests of all stores, bound included.
+func TestPostgresStore(t *testing.T) {
+	server := startPostgres(t, "fsync=off", "max_connections=400")
+	storetest.Suite{
+		Lifetime: 2 * time.Second,
+		New: func(t *testing.T, maxEntries int) store.Store {
+			return openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second})
+		},
+	}.Run(t)
+	storetest.SharedSuite{
+		Lifetime: 2 * time.Second,
+		New: func(t *testing.T, kinds ...string) func() store.Shared {
+			table := postgresTable()
+			return func() store.Shared {
+				return openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: table, Followed: kinds, Timeout: 10 * time.Second})
+			}
+		},
+	}.Run(t)
+}
