@@ -3,6 +3,7 @@ module github.com/caddy-fhir/caddy-fhir/e2e
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/caddy-fhir/caddy-fhir v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.1
 	github.com/chromedp/chromedp v0.22.1

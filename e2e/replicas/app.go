@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
+)
+
+// answer is what a gateway, or nginx in its place, answered.
+type answer struct {
+	status   int
+	body     string
+	location *url.URL
+	err      error // none came
+}
+
+// unknown reports whether it says nothing of what has happened.
+func (a answer) unknown() bool { return a.err != nil || a.status >= 500 }
+
+// told is the answer for people.
+func (a answer) told() string {
+	if a.err != nil {
+		return a.err.Error()
+	}
+	text := a.body
+	if a.location != nil {
+		text = a.location.String()
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	return http.StatusText(a.status) + " " + text[:min(len(text), 160)]
+}
+
+// oauthError is the error code of an answer in JSON.
+func (a answer) oauthError() string {
+	var body struct{ Error string }
+	_ = json.Unmarshal([]byte(a.body), &body) // no JSON has none
+	return body.Error
+}
+
+// app is a confidential client of the deployment.
+type app struct {
+	issuer string
+	http   *http.Client
+}
+
+func send(client *http.Client, r *http.Request) answer {
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	location, _ := response.Location() // most have none
+	return answer{response.StatusCode, string(body), location, err}
+}
+
+// post sends a form as a client with a secret.
+func (a *app) post(ctx context.Context, as, path string, form url.Values) answer {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.issuer+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		return answer{err: err}
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if as != "" {
+		r.SetBasicAuth(as, secret)
+	}
+	return send(a.http, r)
+}
+
+// tokens are what the token endpoint gives.
+type tokens struct {
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token"`
+}
+
+func (a answer) tokens() (t tokens) {
+	if a.err == nil && a.status == http.StatusOK {
+		_ = json.Unmarshal([]byte(a.body), &t) // then it has none
+	}
+	return t
+}
+
+func (a *app) exchange(ctx context.Context, code, verifier string) answer {
+	return a.post(ctx, clientID, "/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {redirectURI}, "code_verifier": {verifier},
+	})
+}
+
+func (a *app) refresh(ctx context.Context, token string) answer {
+	return a.post(ctx, clientID, "/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}})
+}
+
+func (a *app) revoke(ctx context.Context, token string) answer {
+	return a.post(ctx, clientID, "/oauth2/revoke", url.Values{"token": {token}})
+}
+
+// introspect reports the token's state by RFC 7662: status 200, and whether it is active in the body.
+func (a *app) introspect(ctx context.Context, token string) answer {
+	return a.post(ctx, clientID, "/oauth2/introspect", url.Values{"token": {token}})
+}
+
+// read asks for a record, which the guard lets through.
+func (a *app) read(ctx context.Context, token string) answer {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.issuer+"/fhir/R4/Patient?_count=1", nil)
+	if err != nil {
+		return answer{err: err}
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	return send(a.http, r)
+}
+
+// assert authenticates by an assertion (RFC 7523).
+func (a *app) assert(ctx context.Context, assertion string) answer {
+	return a.post(ctx, "", "/oauth2/token", url.Values{
+		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_assertion": {assertion},
+		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
+	})
+}
+
+func (a *app) assertion() (string, error) {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: assertionKey, KeyID: "k"}}, nil)
+	if err != nil {
+		return "", err
+	}
+	return jwt.Signed(signer).Claims(map[string]any{
+		"iss": keyedID, "sub": keyedID, "aud": a.issuer + "/oauth2/token", "jti": rand.Text(),
+		"iat": time.Now().Unix(), "exp": time.Now().Add(2 * time.Minute).Unix(),
+	}).Serialize()
+}
+
+// at is the app as one gateway alone sees it, past nginx.
+func (a *app) at(g *deployment.Gateway) *app {
+	return &app{a.issuer, &http.Client{Timeout: 10 * time.Second, CheckRedirect: a.http.CheckRedirect, Transport: direct{g.Address}}}
+}
+
+// direct sends requests to a gateway as nginx does.
+type direct struct{ address string }
+
+var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+
+// RoundTrip implements http.RoundTripper.
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host = r.URL.Host
+	r.URL.Scheme, r.URL.Host = "http", d.address
+	r.Header.Set("X-Forwarded-Proto", "https")
+	return transport.RoundTrip(r)
+}
+
+// mustTokens are those of an answer that has to have them.
+func mustTokens(a answer) (tokens, error) {
+	t := a.tokens()
+	if t.Access == "" || t.Refresh == "" {
+		return t, errors.New("no tokens: " + a.told())
+	}
+	return t, nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// browser is somebody's, with cookies.
+type browser struct {
+	issuer string
+	http   *http.Client
+	user   string
+}
+
+// newBrowser is one that shares connections with others.
+func newBrowser(issuer string, client *http.Client, user string) (*browser, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	own := *client
+	own.Jar = jar
+	return &browser{issuer, &own, user}, nil
+}
+
+// authorization is an authorization request.
+type authorization struct {
+	query    url.Values
+	verifier string
+}
+
+// newAuthorization is one with PKCE, state and further parameters.
+func newAuthorization(scope string, more ...string) authorization {
+	verifier := rand.Text() + rand.Text()
+	sum := sha256.Sum256([]byte(verifier))
+	query := url.Values{
+		"response_type": {"code"}, "client_id": {clientID}, "redirect_uri": {redirectURI}, "scope": {scope},
+		"state":          {rand.Text()},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+	}
+	for i := 0; i < len(more); i += 2 {
+		query.Set(more[i], more[i+1])
+	}
+	return authorization{query, verifier}
+}
+
+func (b *browser) get(ctx context.Context, address string) answer {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return answer{err: err}
+	}
+	return send(b.http, r)
+}
+
+func (b *browser) authorize(ctx context.Context, query url.Values) answer {
+	return b.get(ctx, b.issuer+"/oauth2/authorize?"+query.Encode())
+}
+
+// code is what an answer to an authorization request leads to the app with; none, if it does not.
+func (a answer) code() string {
+	if a.location == nil || !strings.HasPrefix(a.location.String(), redirectURI) {
+		return ""
+	}
+	return a.location.Query().Get("code")
+}
+
+// asksToSignIn reports whether an answer leads to the sign-in page.
+func (a answer) asksToSignIn() bool { return a.location != nil && a.location.Path == "/oauth2/login" }
+
+var hidden = regexp.MustCompile(`name="request" value="([^"]*)"`)
+
+// signIn goes through an authorization request and the sign-in page. The answer is the last one.
+func (b *browser) signIn(ctx context.Context, request authorization) answer {
+	first := b.authorize(ctx, request.query)
+	if !first.asksToSignIn() {
+		return first
+	}
+	page := b.get(ctx, first.location.String())
+	field := hidden.FindStringSubmatch(page.body)
+	if field == nil {
+		return page
+	}
+	form := url.Values{"request": {html.UnescapeString(field[1])}, "username": {b.user}, "password": {password}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.issuer+"/oauth2/login", strings.NewReader(form.Encode()))
+	if err != nil {
+		return answer{err: err}
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", b.issuer)
+	return send(b.http, r)
+}
+
+// mustSignIn is signIn where nothing fails.
+func (b *browser) mustSignIn(ctx context.Context) error {
+	if a := b.signIn(ctx, newAuthorization(scope)); a.code() == "" {
+		return errors.New("no code after signing in: " + a.told())
+	}
+	return nil
+}
+
+// mustCode is a code in a session.
+func (b *browser) mustCode(ctx context.Context, request authorization) (string, error) {
+	a := b.authorize(ctx, request.query)
+	if a.code() == "" {
+		return "", fmt.Errorf("no code: %s", a.told())
+	}
+	return a.code(), nil
+}

@@ -1,0 +1,155 @@
+package deployment
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Config says what a deployment is.
+type Config struct {
+	Binary      string   // the built gateway
+	Folder      string   // for all files; absolute
+	Engine      string   // one of Engines
+	Gateways    int      // how many
+	Address     string   // host and port of the issuer, where nginx listens
+	Caddyfile   string   // of a gateway alone, with its site at https://Address
+	Environ     []string // of the gateways
+	ReadTimeout string   // how long nginx waits for a gateway; default 60s
+	Cuts        bool     // in network namespaces
+}
+
+// Deployment is several gateways on one store behind nginx.
+type Deployment struct {
+	Issuer   string
+	Roots    *x509.CertPool // of nginx's certificate
+	RootFile string
+	Network  *Network
+	Engine   Engine
+	Gateways []*Gateway
+	Balancer *Process
+}
+
+// ErrNoNamespaces says that this machine does not let servers be cut off.
+var ErrNoNamespaces = errors.New("no network namespaces here")
+
+// Start starts all servers, and waits until they answer.
+func Start(c Config) (d *Deployment, err error) {
+	if c.ReadTimeout == "" {
+		c.ReadTimeout = "60s"
+	}
+	if err := os.MkdirAll(c.Folder, 0o700); err != nil {
+		return nil, err
+	}
+	d = &Deployment{Issuer: "https://" + c.Address, RootFile: filepath.Join(c.Folder, "certificate.pem"), Network: Loopback()}
+	defer func() {
+		if err != nil {
+			d.Stop()
+		}
+	}()
+	name, _, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return d, err
+	}
+	if d.Roots, err = newCertificate(c.Folder, name); err != nil {
+		return d, err
+	}
+	if c.Cuts {
+		if d.Network, err = NewNetwork(); err != nil {
+			d.Network = Loopback()
+			return d, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+		}
+	}
+	if d.Engine, err = StartEngine(c.Engine, c.Folder, d.Network); err != nil {
+		return d, err
+	}
+	if err := d.startGateways(&c); err != nil {
+		return d, err
+	}
+	d.Balancer, err = newBalancer(c.Folder, c.Address, c.ReadTimeout, d.Gateways, d.answers)
+	if err != nil {
+		return d, err
+	}
+	return d, d.Balancer.Start()
+}
+
+// startGateways starts them all at once, as an operator does: they race for making the table and the keys.
+func (d *Deployment) startGateways(c *Config) error {
+	for n := range c.Gateways {
+		g, err := newGateway(c, d.Network, d.Engine.Directives(), n+1)
+		if err != nil {
+			return err
+		}
+		d.Gateways = append(d.Gateways, g)
+	}
+	errs := make(chan error, c.Gateways)
+	for _, g := range d.Gateways {
+		go func() { errs <- g.Start() }()
+	}
+	var all error
+	for range d.Gateways {
+		all = errors.Join(all, <-errs)
+	}
+	return all
+}
+
+// answers reports whether the gateways answer through nginx.
+func (d *Deployment) answers() error {
+	client := d.Client()
+	defer client.CloseIdleConnections()
+	answer, err := client.Get(d.Issuer + "/.well-known/openid-configuration")
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return errors.Join(err, answer.Body.Close())
+}
+
+// Client trusts nginx's certificate and follows no redirect.
+func (d *Deployment) Client() *http.Client {
+	return &http.Client{
+		Timeout:       30 * time.Second,
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: d.Roots}, MaxIdleConnsPerHost: 64, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Stop ends all servers.
+func (d *Deployment) Stop() {
+	if d.Balancer != nil {
+		d.Balancer.Stop()
+	}
+	for _, g := range d.Gateways {
+		g.Resume() // a paused one would not end
+		g.Stop()
+	}
+	if d.Engine != nil {
+		d.Engine.Stop()
+	}
+	d.Network.Close()
+}
+
+// CopyLogs copies what the servers have written to a folder.
+func (d *Deployment) CopyLogs(folder string) error {
+	var all error
+	logs, err := filepath.Glob(filepath.Join(filepath.Dir(d.RootFile), "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, filepath.Base(log)), text, 0o600)
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}

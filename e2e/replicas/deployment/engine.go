@@ -1,0 +1,70 @@
+package deployment
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"time"
+)
+
+// Engine is what keeps the gateways' state.
+type Engine interface {
+	// Directives are the lines of the fhir block that name it.
+	Directives() string
+	// Servers are its processes, the master or the only one first.
+	Servers() []*Process
+	// Stop ends them.
+	Stop()
+}
+
+// Engines are the names of the engines.
+var Engines = []string{"memory", "file", "redis", "sentinel", "postgres"}
+
+// StartEngine starts an engine with its files in a folder.
+func StartEngine(name, folder string, network *Network) (Engine, error) {
+	switch name {
+	case "memory", "file":
+		return local(name), nil
+	case "redis":
+		return startRedis(folder, network)
+	case "sentinel":
+		return startSentinel(folder, network)
+	case "postgres":
+		return startPostgres(folder, network)
+	}
+	return nil, fmt.Errorf("%q is none of %v", name, Engines)
+}
+
+// Missing names the programs that an engine needs, and nginx, as far as they are not installed.
+func Missing(engine string) (programs []string) {
+	needed := map[string][]string{
+		"redis": {"redis-server"}, "sentinel": {"redis-server", "redis-sentinel"}, "postgres": {postgresProgram("postgres"), "setpriv"},
+	}[engine]
+	for _, program := range append(needed, "nginx") {
+		if _, err := exec.LookPath(program); err != nil {
+			programs = append(programs, program)
+		}
+	}
+	return programs
+}
+
+// keyed is the line that puts signing keys and registered clients into the store.
+const keyed = "\t\tstore_key {env.FHIR_STORE_KEY}\n"
+
+// local is what a gateway alone has.
+type local string
+
+func (l local) Directives() string { return "\t\tdurable_store " + string(l) + "\n" }
+func (local) Servers() []*Process  { return nil }
+func (local) Stop()                {}
+
+// accepts returns a function that reports whether somebody listens at an address.
+func accepts(address string) func() error {
+	return func() error {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+}

@@ -1,0 +1,94 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Gateway is one of several.
+type Gateway struct {
+	*Process
+	Address string // where it serves plain HTTP to the load balancer
+	Admin   string // of its admin API
+	Home    string // of its files
+}
+
+// storeKey seals what all gateways share in the store.
+const storeKey = "a-key-for-trying-out-replicas-0001"
+
+// newGateway is a gateway with a storage of its own. Its Caddyfile is the text with its site at an address of its own.
+func newGateway(c *Config, network *Network, store string, n int) (*Gateway, error) {
+	host, err := network.host()
+	if err != nil {
+		return nil, err
+	}
+	address, err1 := host.listen()
+	admin, err2 := host.listen()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	if host.namespace != "" {
+		admin = net.JoinHostPort(host.address, "2019")
+	}
+	g := &Gateway{Address: address, Admin: admin, Home: filepath.Join(c.Folder, fmt.Sprintf("gateway-%d", n))}
+	if err := os.MkdirAll(g.Home, 0o700); err != nil {
+		return nil, err
+	}
+	text, err := c.behind(address, store)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(g.Home, "Caddyfile")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	g.Process = &Process{
+		Name: fmt.Sprintf("gateway-%d", n), host: host, log: filepath.Join(c.Folder, fmt.Sprintf("gateway-%d.log", n)), ready: g.isReady,
+		command: []string{c.Binary, "run", "--config", file, "--adapter", "caddyfile"},
+		environ: append([]string{
+			"HOME=" + g.Home, "XDG_DATA_HOME=" + filepath.Join(g.Home, "data"), "XDG_CONFIG_HOME=" + filepath.Join(g.Home, "config"),
+			"CADDY_ADMIN=" + admin, "FHIR_STORE_KEY=" + storeKey,
+		}, c.Environ...),
+	}
+	return g, nil
+}
+
+// behind is the Caddyfile of a gateway behind the load balancer.
+func (c *Config) behind(address, store string) (string, error) {
+	const block = "\tfhir {\n"
+	site := "\nhttps://" + c.Address + " {\n"
+	if strings.Count(c.Caddyfile, site) != 1 || strings.Count(c.Caddyfile, block) != 1 {
+		return "", fmt.Errorf("the Caddyfile has not one fhir block and one site https://%s", c.Address)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	text := strings.Replace(c.Caddyfile, site, "\nhttp://:"+port+" {\n\tbind "+host+"\n", 1)
+	return strings.Replace(text, block, "\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32 10.211.0.0/16\n\t}\n\n"+block+store, 1), nil
+}
+
+var readiness = &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// isReady asks for the keys: they are made, or read from the store, then.
+func (g *Gateway) isReady() error {
+	r, err := http.NewRequest(http.MethodGet, "http://"+g.Address+"/.well-known/jwks.json", nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("X-Forwarded-Proto", "https")
+	answer, err := readiness.Do(r)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return errors.Join(err, answer.Body.Close())
+}

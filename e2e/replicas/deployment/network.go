@@ -1,0 +1,141 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// Network is where the servers of a deployment are: each in a network namespace of its own, whose packets to others
+// this machine routes, or all on loopback.
+type Network struct {
+	name  string // of its namespaces and its chain of iptables; empty: loopback
+	block string // of its addresses
+	hosts int
+}
+
+// host is where a server runs.
+type host struct {
+	namespace string // empty: this machine's
+	address   string
+}
+
+// enter is a command that runs there.
+func (h host) enter(command []string) []string {
+	if h.namespace == "" {
+		return command
+	}
+	return append([]string{"ip", "netns", "exec", h.namespace}, command...)
+}
+
+// listen is an address on which nothing listens there, for now.
+func (h host) listen() (string, error) {
+	if h.namespace != "" {
+		return net.JoinHostPort(h.address, "8000"), nil // one server in each
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(h.address, "0"))
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// Loopback is a network in which nothing can be cut off.
+func Loopback() *Network { return new(Network) }
+
+// NewNetwork makes a network of namespaces, which needs root. An error means that this machine does not permit it.
+func NewNetwork() (*Network, error) {
+	n := &Network{name: fmt.Sprintf("fhir%d", os.Getpid()), block: fmt.Sprintf("10.211.%d", os.Getpid()%250)}
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
+		return nil, err
+	}
+	err := run(
+		"iptables -w -N "+n.name,
+		"iptables -w -I FORWARD -j "+n.name,
+	)
+	if err == nil {
+		err = n.Heal()
+	}
+	if err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// Cuts reports whether servers can be cut off.
+func (n *Network) Cuts() bool { return n.name != "" }
+
+// host makes a place for a server.
+func (n *Network) host() (host, error) {
+	if !n.Cuts() {
+		return host{address: "127.0.0.1"}, nil
+	}
+	if n.hosts == 63 {
+		return host{}, errors.New("too many servers in one network")
+	}
+	namespace := fmt.Sprintf("%s-%d", n.name, n.hosts)
+	here, there := fmt.Sprintf("%s.%d", n.block, 4*n.hosts+1), fmt.Sprintf("%s.%d", n.block, 4*n.hosts+2)
+	near, far := fmt.Sprintf("fh%d-%d", os.Getpid()%100000, n.hosts), fmt.Sprintf("fp%d-%d", os.Getpid()%100000, n.hosts)
+	n.hosts++
+	return host{namespace, there}, run(
+		"ip netns add "+namespace,
+		"ip link add "+near+" type veth peer name "+far,
+		"ip link set "+far+" netns "+namespace,
+		"ip addr add "+here+"/30 dev "+near,
+		"ip link set "+near+" up",
+		"ip -n "+namespace+" addr add "+there+"/30 dev "+far,
+		"ip -n "+namespace+" link set "+far+" up",
+		"ip -n "+namespace+" link set lo up",
+		"ip -n "+namespace+" route add default via "+here,
+	)
+}
+
+// Cut drops all packets between two servers, in both directions. Connections stay open and silent.
+func (n *Network) Cut(a, b *Process) error {
+	if a.host.namespace == b.host.namespace {
+		return errors.New("both are in the same namespace")
+	}
+	return run(
+		"iptables -w -I "+n.name+" -s "+a.host.address+" -d "+b.host.address+" -j DROP",
+		"iptables -w -I "+n.name+" -s "+b.host.address+" -d "+a.host.address+" -j DROP",
+	)
+}
+
+// Heal ends all cuts.
+func (n *Network) Heal() error {
+	if !n.Cuts() {
+		return nil
+	}
+	return run(
+		"iptables -w -F "+n.name,
+		"iptables -w -A "+n.name+" -s "+n.block+".0/24 -d "+n.block+".0/24 -j ACCEPT",
+	)
+}
+
+// Close removes what the network has made.
+func (n *Network) Close() {
+	if !n.Cuts() {
+		return
+	}
+	for i := range n.hosts {
+		_ = run("ip netns del " + fmt.Sprintf("%s-%d", n.name, i)) // its link goes with it
+	}
+	for _, command := range []string{"-D FORWARD -j " + n.name, "-F " + n.name, "-X " + n.name} {
+		_ = run("iptables -w " + command)
+	}
+}
+
+// run runs commands of words without spaces, up to the first that fails.
+func run(commands ...string) error {
+	for _, command := range commands {
+		words := strings.Fields(command)
+		if output, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", command, err, output)
+		}
+	}
+	return nil
+}

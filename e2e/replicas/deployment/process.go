@@ -1,0 +1,196 @@
+package deployment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a server that can be killed, paused and started again.
+type Process struct {
+	Name string
+
+	host    host
+	environ []string
+	command []string
+	log     string // file of its output
+	ready   func() error
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// Start runs the server and waits until it is ready.
+func (p *Process) Start() error {
+	if err := p.launch(); err != nil {
+		return err
+	}
+	if err := p.Ready(time.Minute); err != nil {
+		p.Kill()
+		return err
+	}
+	return nil
+}
+
+// launch runs the server. It dies with this process, also when that is killed.
+func (p *Process) launch() error {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the child has its own
+	command := p.host.enter(p.command)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), p.environ...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = filepath.Dir(p.log)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in the log
+		close(done)
+	}()
+	p.cmd, p.done = cmd, done
+	return nil
+}
+
+// Ready waits until the server answers, as long as it runs.
+func (p *Process) Ready(bound time.Duration) error {
+	deadline := time.After(bound)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := p.ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended at once:\n%s", p.Name, p.Tail())
+		case <-deadline:
+			return errors.Join(fmt.Errorf("%s is not ready after %v:\n%s", p.Name, bound, p.Tail()), err)
+		case <-tick.C:
+		}
+	}
+}
+
+// PID is the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Running reports whether it has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends the server and its children with SIGKILL: it has no chance to write anything.
+func (p *Process) Kill() {
+	p.signal(syscall.SIGKILL)
+	if p.cmd != nil {
+		<-p.done
+	}
+}
+
+// Pause stops the server and its children in the middle of what they do.
+func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
+
+// Stop ends the server: kindly, then not.
+func (p *Process) Stop() {
+	if p.cmd == nil || !p.Running() {
+		return
+	}
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		p.Kill()
+	}
+}
+
+// signal reaches the children too: those of PostgreSQL are no group with it.
+func (p *Process) signal(s syscall.Signal) {
+	if p.cmd == nil {
+		return
+	}
+	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
+		_ = syscall.Kill(pid, s) // it may have ended
+	}
+}
+
+func children(of int) (pids []int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", of, of))
+	if err != nil {
+		return nil
+	}
+	for field := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Tail is the end of the server's output.
+func (p *Process) Tail() string {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > 4096 {
+		_, _ = f.Seek(-4096, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(f)
+	return strings.TrimSpace(string(text))
+}
+
+// CPU is the time that the server's threads have computed, in seconds. Their schedstat has it in nanoseconds, where
+// stat (proc(5)) has ticks of 10 ms.
+func (p *Process) CPU() (seconds float64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.PID()))
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			return 0, err
+		}
+		nanoseconds, _, _ := strings.Cut(string(text), " ")
+		n, err := strconv.ParseFloat(nanoseconds, 64)
+		if err != nil {
+			return 0, err
+		}
+		seconds += n / 1e9
+	}
+	return seconds, err
+}
+
+// Resident is how much memory the server holds, in bytes.
+func (p *Process) Resident() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, errors.New("/proc status has no VmRSS")
+	}
+	kib, err := strconv.ParseInt(fields[0], 10, 64)
+	return kib << 10, err
+}

@@ -1,0 +1,202 @@
+package deployment
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// redis is a Redis server, alone or with replicas and a Sentinel beside each.
+type redis struct {
+	servers   []*Process
+	sentinels []*Process
+	addresses []string // of the servers
+	watchers  []string // of the Sentinels
+	network   *Network
+}
+
+// sentinelMaster is the name by which the Sentinels know the master.
+const sentinelMaster = "fhir"
+
+// startRedis starts one server. What it acknowledged, it has on disk: it may be killed.
+func startRedis(folder string, network *Network) (Engine, error) {
+	r := &redis{network: network}
+	if err := r.add(folder, "redis", "--appendfsync", "always"); err != nil {
+		r.Stop()
+		return nil, err
+	}
+	return r, nil
+}
+
+// startSentinel starts a master, two replicas and three Sentinels. The master takes changes only while a replica follows.
+func startSentinel(folder string, network *Network) (Engine, error) {
+	r := &redis{network: network}
+	for i := range 3 {
+		arguments := []string{"--appendfsync", "everysec", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0"}
+		if i > 0 {
+			host, port, _ := net.SplitHostPort(r.addresses[0])
+			arguments = append(arguments, "--replicaof", host, port)
+		}
+		if err := r.add(folder, fmt.Sprintf("redis-%d", i+1), arguments...); err != nil {
+			r.Stop()
+			return nil, err
+		}
+	}
+	for i := range r.servers {
+		if err := r.watch(folder, i); err != nil {
+			r.Stop()
+			return nil, err
+		}
+	}
+	return r, r.settled()
+}
+
+// add starts a server.
+func (r *redis) add(folder, name string, arguments ...string) error {
+	host, err := r.network.host()
+	if err != nil {
+		return err
+	}
+	address, err := host.listen()
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(folder, name)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	_, port, _ := net.SplitHostPort(address)
+	p := &Process{
+		Name: name, host: host, log: filepath.Join(folder, name+".log"),
+		ready: func() error { return ping(address) },
+		command: append([]string{
+			"redis-server", "--port", port, "--bind", host.address, "--dir", data, "--protected-mode", "no",
+			"--save", "", "--appendonly", "yes",
+		}, arguments...),
+	}
+	r.servers, r.addresses = append(r.servers, p), append(r.addresses, address)
+	return p.Start()
+}
+
+// watch starts the Sentinel beside a server: what cuts one off, cuts off the other.
+func (r *redis) watch(folder string, i int) error {
+	beside := r.servers[i].host
+	address := net.JoinHostPort(beside.address, "26379")
+	if beside.namespace == "" {
+		var err error
+		if address, err = beside.listen(); err != nil {
+			return err
+		}
+	}
+	_, port, _ := net.SplitHostPort(address)
+	master, masterPort, _ := net.SplitHostPort(r.addresses[0])
+	file := filepath.Join(folder, fmt.Sprintf("sentinel-%d.conf", i+1))
+	text := strings.Join([]string{
+		"port " + port, "bind " + beside.address, "protected-mode no", "dir " + folder,
+		"sentinel monitor " + sentinelMaster + " " + master + " " + masterPort + " 2",
+		"sentinel down-after-milliseconds " + sentinelMaster + " 1000",
+		"sentinel failover-timeout " + sentinelMaster + " 5000",
+		"sentinel parallel-syncs " + sentinelMaster + " 2",
+	}, "\n") + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	p := &Process{
+		Name: fmt.Sprintf("sentinel-%d", i+1), host: beside, log: filepath.Join(folder, fmt.Sprintf("sentinel-%d.log", i+1)),
+		ready: accepts(address), command: []string{"redis-sentinel", file},
+	}
+	r.sentinels, r.watchers = append(r.sentinels, p), append(r.watchers, address)
+	return p.Start()
+}
+
+// settled waits until the Sentinels know each other and the replicas follow.
+func (r *redis) settled() error {
+	return within(30*time.Second, func() error {
+		for _, watcher := range r.watchers {
+			answer, err := ask(watcher, "SENTINEL CKQUORUM "+sentinelMaster)
+			if err != nil || !strings.HasPrefix(answer, "+OK 3") {
+				return fmt.Errorf("the Sentinels are not ready: %s %w", answer, err)
+			}
+		}
+		answer, err := ask(r.addresses[0], "WAIT 2 1000")
+		if err == nil && answer != ":2" {
+			err = errors.New("the replicas do not follow: " + answer)
+		}
+		return err
+	})
+}
+
+func (r *redis) Directives() string {
+	if len(r.sentinels) == 0 {
+		return keyed + "\t\tstore redis {\n\t\t\taddress " + r.addresses[0] + "\n\t\t}\n"
+	}
+	return keyed + "\t\tstore redis {\n\t\t\tsentinel {\n\t\t\t\tmaster " + sentinelMaster + "\n\t\t\t\tnodes " + strings.Join(r.watchers, " ") +
+		"\n\t\t\t}\n\t\t\twait_replicas 1\n\t\t}\n"
+}
+
+// Servers are the Redis servers, the present master first.
+func (r *redis) Servers() []*Process {
+	servers := append([]*Process(nil), r.servers...)
+	for i, address := range r.addresses {
+		if answer, err := ask(address, "ROLE"); err == nil && strings.Contains(answer, "master") {
+			servers[0], servers[i] = servers[i], servers[0]
+			break
+		}
+	}
+	return servers
+}
+
+func (r *redis) Stop() {
+	for _, p := range append(append([]*Process(nil), r.sentinels...), r.servers...) {
+		if p.cmd != nil && p.Running() {
+			p.Kill()
+		}
+	}
+}
+
+func ping(address string) error {
+	answer, err := ask(address, "PING")
+	if err == nil && answer != "+PONG" {
+		err = errors.New(answer)
+	}
+	return err
+}
+
+// ask sends an inline command. Of an array, it reads the first element; and that may be a bulk string.
+func ask(address, command string) (string, error) {
+	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
+		return "", err
+	}
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		if line := lines.Text(); !strings.HasPrefix(line, "*") && !strings.HasPrefix(line, "$") {
+			return line, nil
+		}
+	}
+	return "", errors.Join(errors.New("no answer"), lines.Err())
+}
+
+// within tries until it succeeds.
+func within(bound time.Duration, try func() error) error {
+	deadline := time.Now().Add(bound)
+	for {
+		err := try()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

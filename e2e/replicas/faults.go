@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
+)
+
+// fault is something that fails for a while.
+type fault struct {
+	name  string
+	lasts time.Duration
+	begin func() error
+	end   func() error
+}
+
+// happened is a fault, and when it began and ended in the record.
+type happened struct {
+	name       string
+	begin, end time.Duration
+}
+
+// saboteur lets servers of a deployment fail, one at a time.
+type saboteur struct {
+	*deployment.Deployment
+	random *rand.Rand
+}
+
+// faults are those that the deployment can have now.
+func (s *saboteur) faults() []fault {
+	g := s.Gateways[s.random.IntN(len(s.Gateways))].Process
+	all := []fault{
+		s.killed("a gateway", g, time.Second),
+		paused("a gateway", g, 3*time.Second),
+	}
+	servers := s.Engine.Servers()
+	if len(servers) == 0 {
+		return all
+	}
+	name, down := "the store", time.Second
+	if len(servers) > 1 {
+		name, down = "the master", 4*time.Second // longer than the Sentinels wait
+	}
+	all = append(all, s.killed(name, servers[0], down), paused(name, servers[0], 6*time.Second))
+	if s.Network.Cuts() {
+		all = append(all, s.cut("a gateway cut off from the store", 8*time.Second, []*deployment.Process{g}, servers))
+		all = append(all, s.cut(name+" cut off from all", 6*time.Second, servers[:1], s.others(servers)))
+		if len(servers) > 1 {
+			all = append(all, s.cut("the master cut off from its replicas and the other Sentinels", 8*time.Second, servers[:1], servers[1:]))
+		}
+	}
+	return all
+}
+
+// others are all that the first server has to do with.
+func (s *saboteur) others(servers []*deployment.Process) []*deployment.Process {
+	others := append([]*deployment.Process(nil), servers[1:]...)
+	for _, g := range s.Gateways {
+		others = append(others, g.Process)
+	}
+	return others
+}
+
+func (s *saboteur) killed(name string, p *deployment.Process, down time.Duration) fault {
+	return fault{name + " killed", down, func() error { p.Kill(); return nil }, p.Start}
+}
+
+func paused(name string, p *deployment.Process, lasts time.Duration) fault {
+	return fault{name + " paused", lasts, func() error { p.Pause(); return nil }, func() error { p.Resume(); return nil }}
+}
+
+func (s *saboteur) cut(name string, lasts time.Duration, some, from []*deployment.Process) fault {
+	return fault{name, lasts, func() error {
+		for _, a := range some {
+			for _, b := range from {
+				if err := s.Network.Cut(a, b); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}, s.Network.Heal}
+}
+
+// act lets one after another fail until the context ends, with time to recover in between.
+func (s *saboteur) act(ctx context.Context, now func() time.Duration) (all []happened, err error) {
+	next := 0
+	var order []int
+	for wait(ctx, 3*time.Second) {
+		faults := s.faults()
+		if next == len(order) {
+			order, next = s.random.Perm(len(faults)), 0
+		}
+		f := faults[order[next]%len(faults)]
+		next++
+		h := happened{name: f.name, begin: now()}
+		if err := f.begin(); err != nil {
+			return all, fmt.Errorf("%s: %w", f.name, err)
+		}
+		wait(ctx, f.lasts)
+		if err := f.end(); err != nil {
+			return all, fmt.Errorf("%s, ending: %w", f.name, err)
+		}
+		h.end = now()
+		all = append(all, h)
+		wait(ctx, 3*time.Second)
+	}
+	return all, nil
+}
+
+// wait reports whether so much time has passed before the context ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

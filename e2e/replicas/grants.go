@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+)
+
+// grantPool is the grants that the clients of a history share, the older ones forgotten.
+type grantPool struct {
+	mu     sync.Mutex
+	made   int
+	grants []*grant
+}
+
+// grant is what the clients know of one.
+type grant struct {
+	subject string
+	mu      sync.Mutex
+	refresh []string // the latest last
+	access  string
+	uses    int
+}
+
+// Bounds that keep the histories of grants short: the checker tries orders of what overlaps.
+const (
+	grantsAtOnce = 48
+	usesOfGrant  = 60
+)
+
+// add makes room for a new grant.
+func (p *grantPool) add(session string) *grant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	g := &grant{subject: fmt.Sprintf("grant %d of %s", p.made, session)}
+	if len(p.grants) == grantsAtOnce {
+		p.grants[rand.IntN(len(p.grants))] = g
+	} else {
+		p.grants = append(p.grants, g)
+	}
+	return g
+}
+
+// any is one of the grants; none, if there is none.
+func (p *grantPool) any() *grant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.grants) == 0 {
+		return nil
+	}
+	return p.grants[rand.IntN(len(p.grants))]
+}
+
+// all are those not forgotten.
+func (p *grantPool) all() []*grant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*grant(nil), p.grants...)
+}
+
+// use returns tokens of the grant: the latest refresh token or, if stale, any earlier one. It reports false when there are
+// none, or the grant was used often enough.
+func (g *grant) use(stale bool) (refresh, access string, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.refresh) == 0 || g.uses == usesOfGrant || stale && len(g.refresh) < 2 {
+		return "", "", false
+	}
+	g.uses++
+	last := len(g.refresh) - 1
+	if stale {
+		last = rand.IntN(last)
+	}
+	return g.refresh[last], g.access, true
+}
+
+// learn keeps new tokens. Several clients may get the same.
+func (g *grant) learn(t tokens) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.refresh); t.Refresh == "" || n > 0 && g.refresh[n-1] == t.Refresh {
+		return
+	}
+	g.refresh, g.access = append(g.refresh, t.Refresh), t.Access
+}

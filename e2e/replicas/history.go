@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/history"
+)
+
+// rules are what the deployment of a history promises. Its clocks are one, so nothing is added for theirs.
+var rules = history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second}
+
+// histories runs one history and checks it.
+func histories(ctx context.Context, s settings) error {
+	d, err := s.deploy("\t\trefresh_token_grace " + rules.Grace.String() + "\n")
+	if err != nil {
+		return err
+	}
+	defer d.Stop()
+	fmt.Printf("%d clients for %v, %d gateways, %s, -seed %d\n", s.clients, s.length, s.gateways, s.store, s.seed)
+	record := history.NewRecord()
+	faults, err := s.live(ctx, d, record)
+	operations := record.Operations()
+	if err != nil {
+		return errors.Join(err, s.keep(d, operations, nil))
+	}
+	report(operations, faults)
+	start := time.Now()
+	violations := history.Check(operations, rules)
+	fmt.Printf("\n%d histories of %d operations checked in %v: %d violations\n",
+		history.Subjects(operations), len(operations), time.Since(start).Round(time.Millisecond), len(violations))
+	if len(violations) == 0 {
+		return nil
+	}
+	for _, v := range violations[:min(len(violations), 10)] {
+		fmt.Println(v)
+	}
+	return errors.Join(errors.New("clients were told what cannot be"), s.keep(d, operations, faults))
+}
+
+// live has the clients do what they do, while servers fail.
+func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *history.Record) (faults []happened, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.length)
+	defer cancel()
+	pool, client := new(grantPool), d.Client()
+	errs := make(chan error, s.clients+1)
+	all := make([]*historian, s.clients)
+	var group sync.WaitGroup
+	for i := range all {
+		all[i] = &historian{
+			number: i, record: record, pool: pool, app: &app{d.Issuer, client},
+			browser: &browser{user: fmt.Sprintf("p%d", i%people)}, random: rand.New(rand.NewPCG(s.seed, uint64(i))),
+		}
+		group.Go(func() { errs <- all[i].act(ctx) })
+	}
+	if !s.calm {
+		group.Go(func() {
+			var err error
+			faults, err = (&saboteur{d, rand.New(rand.NewPCG(s.seed, 1<<32))}).act(ctx, record.Now)
+			errs <- err
+		})
+	}
+	group.Wait()
+	close(errs)
+	for e := range errs {
+		err = errors.Join(err, e)
+	}
+	if err == nil {
+		err = last(d, all[0])
+	}
+	return faults, err
+}
+
+// last asks once more for each grant, when everything works again: what was lost shows now.
+func last(d *deployment.Deployment, h *historian) error {
+	for _, g := range d.Gateways {
+		if err := g.Ready(30 * time.Second); err != nil {
+			return fmt.Errorf("after all faults: %w", err)
+		}
+	}
+	ctx := context.Background()
+	time.Sleep(rules.Lag)
+	for _, g := range h.pool.all() {
+		g.mu.Lock()
+		refresh, access := g.refresh, g.access
+		g.mu.Unlock()
+		if len(refresh) == 0 {
+			continue
+		}
+		h.accessWith(ctx, g, access)
+		h.refreshWith(ctx, g, refresh[len(refresh)-1])
+	}
+	return nil
+}
+
+// keep copies the record and the servers' logs to the folder out.
+func (s *settings) keep(d *deployment.Deployment, operations []history.Operation, faults []happened) error {
+	folder := filepath.Join("out", "replicas-"+s.store)
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(folder, "record.jsonl"))
+	if err != nil {
+		return err
+	}
+	err = history.Write(f, operations)
+	for _, h := range faults {
+		log.Printf("%9.3f – %9.3f s  %s", h.begin.Seconds(), h.end.Seconds(), h.name)
+	}
+	log.Print("the record and the logs are in ", folder)
+	return errors.Join(err, f.Close(), d.CopyLogs(folder))
+}

@@ -1,0 +1,141 @@
+package history
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestCheck gives the checker histories that are right, and each way to be wrong.
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		name string
+		want string // what is found
+		ops  []Operation
+	}{
+		{"a grant's life", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Access, "", OK, ""), at(5, 6, Refresh, "a", OK, "b"),
+			at(7, 8, Revoke, "b", OK, ""), at(20, 21, Access, "", Refused, ""), at(22, 23, Refresh, "b", Refused, ""),
+		}},
+		{"a code redeemed twice", UsedTwice, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(1, 2, Exchange, "", OK, "b"),
+		}},
+		{"a code used twice ends the grant", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Exchange, "", Refused, ""), at(30, 31, Access, "", Refused, ""),
+		}},
+		{"a code used twice, and the grant goes on", StillGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Exchange, "", Refused, ""), at(30, 31, Access, "", OK, ""),
+		}},
+		{"a code lost", NoMoreGood, []Operation{at(1, 2, Exchange, "", Refused, "")}},
+		{"a code whose first exchange had no answer", "", []Operation{
+			at(1, 2, Exchange, "", Unknown, ""), at(3, 4, Exchange, "", Refused, ""),
+		}},
+		{"an exchange without an answer that did not happen", "", []Operation{
+			at(1, 2, Exchange, "", Unknown, ""), at(3, 4, Exchange, "", OK, "a"),
+		}},
+		{"refreshed twice within the grace: the same successor", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(5, 6, Refresh, "a", OK, "b"), at(7, 8, Refresh, "b", OK, "c"),
+		}},
+		{"refreshed twice at once: two successors", UsedTwice, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(3, 4, Refresh, "a", OK, "c"),
+		}},
+		{"refreshed again after the grace", UsedTwice, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(15, 16, Refresh, "a", OK, "b"),
+		}},
+		{"used again after the grace: the end", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(15, 16, Refresh, "a", Refused, ""), at(17, 18, Refresh, "b", Refused, ""),
+		}},
+		{"used again after the grace, and the grant goes on", StillGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(15, 16, Refresh, "a", Refused, ""), at(17, 18, Refresh, "b", OK, "c"),
+		}},
+		{"used again within the grace, and punished", NoMoreGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(5, 6, Refresh, "a", Refused, ""),
+		}},
+		{"no answer, and punished for asking again", NoMoreGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, ""), at(5, 6, Refresh, "a", Refused, ""),
+		}},
+		{"no answer, and asked again", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, ""), at(5, 6, Refresh, "a", OK, "b"), at(7, 8, Refresh, "b", OK, "c"),
+		}},
+		{"no answer, and asked again too late", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, ""), at(15, 16, Refresh, "a", Refused, ""), at(30, 31, Access, "", Refused, ""),
+		}},
+		{"a refresh token lost", NoMoreGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", OK, "b"), at(20, 21, Refresh, "b", Refused, ""),
+		}},
+		{"an access token refused without cause", NoMoreGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Access, "", Refused, ""),
+		}},
+		{"accepted after a revocation, within the lag", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(8, 9, Access, "", OK, ""),
+		}},
+		{"accepted after a revocation and the lag", StillGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(10, 11, Access, "", OK, ""),
+		}},
+		{"refused, and then accepted again", StillGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, ""),
+		}},
+		{"a revocation without an answer", "", []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(20, 21, Access, "", OK, ""), at(30, 31, Access, "", Refused, ""),
+		}},
+		{"a revocation without an answer, told of by one gateway, and accepted by another", StillGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, ""),
+		}},
+		{"another answer", Otherwise, []Operation{at(1, 2, Exchange, "", Amiss, "")}},
+		{"refreshed after a revocation", StillGood, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", OK, ""), at(5, 6, Refresh, "a", OK, "b"),
+		}},
+		{"a session", "", []Operation{at(1, 2, SignIn, "", OK, ""), at(3, 4, Authorize, "", OK, ""), at(5, 6, Authorize, "", Unknown, "")}},
+		{"a session lost", NoMoreGood, []Operation{at(1, 2, SignIn, "", OK, ""), at(3, 4, Authorize, "", Refused, "")}},
+		{"two wrongs", Otherwise, []Operation{
+			at(1, 2, Exchange, "", OK, "a"), at(3, 4, Access, "", Refused, ""), at(5, 6, Exchange, "", OK, "b"),
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			found := Check(test.ops, Rules{Grace: 10 * time.Second, Lag: 5 * time.Second})
+			var what string
+			if len(found) > 0 {
+				what = found[0].What
+			}
+			if what != test.want {
+				t.Errorf("found %q, want %q", what, test.want)
+			}
+		})
+	}
+}
+
+// at is an operation between two seconds.
+func at(call, end int, kind Kind, token string, result Result, next string) Operation {
+	return Operation{
+		Subject: "x", Kind: kind, Token: token, Result: result, Next: next,
+		Call: time.Duration(call) * time.Second, Return: time.Duration(end) * time.Second,
+	}
+}
+
+// TestSubjects checks that the wrong history is found among others, and that it alone is.
+func TestSubjects(t *testing.T) {
+	other := at(1, 2, Exchange, "", Refused, "")
+	other.Subject = "y"
+	found := Check([]Operation{at(1, 2, Exchange, "", OK, "a"), other, at(3, 4, Access, "", OK, "")}, Rules{})
+	if len(found) != 1 || found[0].Subject != "y" || len(found[0].Operations) != 1 {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestWriteRead checks that a record survives a file.
+func TestWriteRead(t *testing.T) {
+	record := NewRecord()
+	want := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Refresh, "a", Unknown, "")}
+	for _, o := range want {
+		record.Add(o)
+	}
+	var file bytes.Buffer
+	if err := Write(&file, record.Operations()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(&file); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

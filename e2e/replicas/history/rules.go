@@ -1,0 +1,172 @@
+package history
+
+import "time"
+
+// Rules are what the gateways promise.
+type Rules struct {
+	Grace time.Duration // refresh_token_grace
+	Lag   time.Duration // how long what was ended may still be accepted: revocation_max_lag
+
+	// What is let pass nevertheless, to tell what a violation is.
+	passTwice, passAccepted, passRefused bool
+}
+
+// unknown stands for a refresh token that somebody was given, but nobody received.
+const unknown = "?"
+
+// never is later than any operation returns.
+const never = time.Duration(1<<62 - 1)
+
+// grant is the state of a grant. Its times bound those of changes: a change happened between an operation's call and
+// its return.
+type grant struct {
+	redeemed          bool   // its code
+	current, previous string // refresh tokens
+	rotated, replaced time.Duration
+	ended             bool
+	endedBy           time.Duration // by then it was, never if nobody was told so
+}
+
+// step returns the states in which an operation may leave a grant; none, if it cannot have been answered so.
+func (r Rules) step(g grant, o Operation) []grant {
+	switch {
+	case o.Result == Unknown:
+		return append(r.perhaps(g, o), g)
+	case o.Result != OK && o.Result != Refused:
+		return nil
+	}
+	switch o.Kind {
+	case Exchange:
+		return r.exchange(g, o)
+	case Refresh:
+		return r.refresh(g, o)
+	case Revoke:
+		return revoke(g, o)
+	case Access:
+		return r.access(g, o)
+	}
+	return nil
+}
+
+// perhaps are the states that an operation may have led to that nobody was told of.
+func (r Rules) perhaps(g grant, o Operation) []grant {
+	switch {
+	case o.Kind == Exchange && !g.redeemed:
+		return []grant{g.issue(unknown)}
+	case o.Kind == Refresh && o.Token == g.current:
+		return []grant{g.rotate(o, unknown, never)}
+	case o.Kind == Exchange, o.Kind == Refresh, o.Kind == Revoke:
+		return []grant{g.end(never)}
+	}
+	return nil
+}
+
+func (r Rules) exchange(g grant, o Operation) []grant {
+	switch {
+	case o.Result == OK && (!g.redeemed && !g.ended || r.passTwice):
+		return []grant{g.issue(o.Next)}
+	case o.Result == Refused && g.redeemed:
+		return []grant{g.end(o.Return)} // used twice: all that the first use gave ends (RFC 6749 §4.1.2)
+	case o.Result == Refused && (g.ended || r.passRefused):
+		return []grant{g}
+	}
+	return nil
+}
+
+// refresh by a token other than the latest ends the grant, but for its predecessor within the grace.
+func (r Rules) refresh(g grant, o Operation) []grant {
+	if o.Result == OK {
+		return r.refreshed(g, o)
+	}
+	switch {
+	case g.ended:
+		return []grant{g.end(o.Return)}
+	case r.passRefused:
+		return []grant{g}
+	case o.Token == g.current:
+		return nil
+	case o.Token == g.previous && o.Return < g.rotated+r.Grace:
+		return nil
+	}
+	return []grant{g.end(o.Return)} // used again after the grace
+}
+
+func (r Rules) refreshed(g grant, o Operation) []grant {
+	switch {
+	case g.ended && !r.passAccepted:
+		return nil
+	case o.Token == g.current:
+		return []grant{g.rotate(o, o.Next, o.Return)}
+	case o.Token == g.previous && (o.Next == g.current || g.current == unknown) && o.Call <= later(g.replaced, r.Grace):
+		g.current = o.Next
+		return []grant{g}
+	case r.passTwice:
+		return []grant{g.rotate(o, o.Next, o.Return)}
+	}
+	return nil
+}
+
+// revoke is told 200 for any token. One that is not the latest says nothing of the grant.
+func revoke(g grant, o Operation) []grant {
+	if o.Result != OK {
+		return nil
+	}
+	if o.Token == g.current {
+		return []grant{g.end(o.Return)}
+	}
+	return []grant{g, g.end(never)}
+}
+
+func (r Rules) access(g grant, o Operation) []grant {
+	switch {
+	case o.Result == OK && g.ended && o.Call > later(g.endedBy, r.Lag) && !r.passAccepted:
+		return nil
+	case o.Result == Refused && g.ended:
+		return []grant{g.end(o.Return)} // now somebody has been told
+	case o.Result == Refused && !r.passRefused:
+		return nil
+	}
+	return []grant{g}
+}
+
+func (g grant) issue(token string) grant {
+	g.redeemed, g.current = true, token
+	return g
+}
+
+// rotate replaces the latest refresh token, by a time.
+func (g grant) rotate(o Operation, next string, by time.Duration) grant {
+	g.previous, g.current = o.Token, next
+	g.rotated, g.replaced = o.Call, by
+	return g
+}
+
+// end ends the grant by a time, if it has not ended before.
+func (g grant) end(by time.Duration) grant {
+	if !g.ended || by < g.endedBy {
+		g.ended, g.endedBy = true, by
+	}
+	return g
+}
+
+func later(than, by time.Duration) time.Duration {
+	if than == never {
+		return never
+	}
+	return than + by
+}
+
+// session is the state of a session.
+type session struct{ signedIn bool }
+
+func (r Rules) visit(s session, o Operation) []session {
+	switch {
+	case o.Result == Unknown && o.Kind == SignIn:
+		return []session{s, {signedIn: true}}
+	case o.Kind == SignIn && o.Result == OK:
+		return []session{{signedIn: true}}
+	case o.Kind == Authorize && o.Result == Refused && s.signedIn && !r.passRefused:
+		return nil
+	}
+	return []session{s}
+}

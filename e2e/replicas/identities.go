@@ -1,0 +1,77 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Who is in the deployment beside those of Caddyfile.example.
+const (
+	people      = 16
+	password    = "alice-demo-password"
+	clientID    = "replicas-app"
+	secret      = "7d0c1f7a7be0b6d0e5a6f1c2b3948576" // 128 bits, so nobody waits for others' wrong ones
+	ehrID       = "replicas-ehr"
+	keyedID     = "replicas-keyed"
+	redirectURI = "https://app.example.org/callback" // nobody listens there
+	scope       = "openid offline_access user/*.rs"
+)
+
+// assertionKey signs the assertions of the client keyedID.
+var assertionKey = func() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}()
+
+// identities is Caddyfile.example at an address, with more people and clients, and further options.
+func identities(address, options string) (string, error) {
+	text, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		return "", err
+	}
+	const before = "\t\tclient demo-service {\n"
+	if strings.Count(string(text), before) != 1 {
+		return "", fmt.Errorf("Caddyfile.example has not one %q", before)
+	}
+	more := options + clients()
+	for i := range people {
+		more += fmt.Sprintf("\t\tuser p%d {\n\t\t\tpassword_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy\n\t\t\tfhir_user Practitioner/p%d\n\t\t}\n", i, i)
+	}
+	whole := strings.Replace(string(text), before, more+before, 1)
+	return strings.ReplaceAll(whole, "localhost:8443", address), nil
+}
+
+func clients() string {
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &assertionKey.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+	if err != nil {
+		panic(err)
+	}
+	return `		client ` + clientID + ` {
+			secret ` + secret + `
+			redirect_uri ` + redirectURI + `
+			launch_uri https://app.example.org/launch
+			scope offline_access launch user/*.rs patient/*.rs
+			id_token_alg ES256
+			introspect all
+		}
+		client ` + ehrID + ` {
+			secret ` + secret + `
+			launch_context
+		}
+		client ` + keyedID + ` {
+			jwks ` + "`" + string(keys) + "`" + `
+			grant_type client_credentials
+			scope system/*.rs
+		}
+`
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
+)
+
+// graceOfRaces is the refresh_token_grace in all races but one.
+const graceOfRaces = time.Second
+
+// raceTrack is a deployment with an app and somebody who is signed in.
+type raceTrack struct {
+	*settings
+	*deployment.Deployment
+	app     *app
+	browser *browser
+	seen    []*app // the app as each gateway alone sees it
+}
+
+// race is something that many use at once.
+type race struct {
+	name string
+	// prepare makes what is used, and returns how it is used, what an answer won (nothing: it lost), and what to check
+	// then.
+	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
+	shared  bool // all win, and the same
+	alone   bool // by one, for comparison
+}
+
+// check is what must be so after a race; it returns how long each gateway took to hear of it.
+type check func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error)
+
+// races runs all of them.
+func races(ctx context.Context, s settings) error {
+	track, err := s.openTrack(ctx, "\t\trefresh_token_grace "+graceOfRaces.String()+"\n")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d rounds of %d at once, %d gateways, %s\n\n", s.rounds, s.atOnce, s.gateways, s.store)
+	fmt.Print("| used at once | rounds | winners in each | refused by all gateways after: p50 | p99 | longest |\n|---|--:|--:|--:|--:|--:|\n")
+	err = track.runAll(ctx, []race{
+		{name: "code", prepare: track.codeRace},
+		{name: "refresh token, within the grace", prepare: track.refreshRace, shared: true},
+		{name: "client assertion", prepare: track.assertionRace},
+		{name: "launch", prepare: track.launchRace},
+		{name: "pushed request", prepare: track.pushRace},
+		{name: "(revocation at one gateway)", prepare: track.revocation, alone: true},
+	})
+	track.Stop()
+	if err != nil {
+		return err
+	}
+	if track, err = s.openTrack(ctx, "\t\trefresh_token_grace off\n"); err != nil {
+		return err
+	}
+	defer track.Stop()
+	return track.runAll(ctx, []race{{name: "refresh token, `refresh_token_grace off`", prepare: track.refreshOnceRace}})
+}
+
+func (s *settings) openTrack(ctx context.Context, options string) (*raceTrack, error) {
+	d, err := s.deploy(options)
+	if err != nil {
+		return nil, err
+	}
+	client := d.Client()
+	track := &raceTrack{settings: s, Deployment: d, app: &app{d.Issuer, client}}
+	for _, g := range d.Gateways {
+		track.seen = append(track.seen, track.app.at(g))
+	}
+	track.browser, err = newBrowser(d.Issuer, client, "p0")
+	if err == nil {
+		err = track.browser.mustSignIn(ctx)
+	}
+	if err != nil {
+		d.Stop()
+	}
+	return track, err
+}
+
+func (t *raceTrack) runAll(ctx context.Context, all []race) error {
+	for _, r := range all {
+		if err := t.run(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	return nil
+}
+
+// run is all rounds of a race.
+func (t *raceTrack) run(ctx context.Context, r race) error {
+	var lags spread
+	users, winners := t.atOnce, 1
+	if r.alone {
+		users = 1
+	}
+	if r.shared {
+		winners = users
+	}
+	for n := range t.rounds {
+		lag, err := t.round(ctx, r, users, winners)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", n+1, err)
+		}
+		lags = append(lags, lag...)
+	}
+	fmt.Printf("| %s | %d | %d | %s |\n", r.name, t.rounds, winners, lags)
+	if longest := lags.quantile(1); longest > time.Second {
+		return fmt.Errorf("a gateway heard of an end after %v", longest)
+	}
+	return nil
+}
+
+// round has all of them use one thing at once.
+func (t *raceTrack) round(ctx context.Context, r race, users, winners int) ([]time.Duration, error) {
+	use, won, check, err := r.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers := atOnce(ctx, users, use)
+	since := time.Now()
+	var winner answer
+	prizes := map[string]bool{}
+	count := 0
+	for _, a := range answers {
+		if a.unknown() || a.status == http.StatusTooManyRequests {
+			return nil, errors.New("neither won nor lost: " + a.told())
+		}
+		if prize := won(a); prize != "" {
+			winner, prizes[prize] = a, true
+			count++
+		}
+	}
+	if count != winners || len(prizes) != 1 {
+		return nil, fmt.Errorf("%d won %d different things, want %d and 1; the last answer: %s", count, len(prizes), winners, answers[len(answers)-1].told())
+	}
+	if check == nil {
+		return nil, nil
+	}
+	return check(ctx, winner, since)
+}
+
+func atOnce(ctx context.Context, n int, use func(context.Context) answer) []answer {
+	answers := make([]answer, n)
+	var started, finished sync.WaitGroup
+	started.Add(n)
+	for i := range n {
+		finished.Go(func() {
+			started.Done()
+			started.Wait() // so that all come at once
+			answers[i] = use(ctx)
+		})
+	}
+	finished.Wait()
+	return answers
+}
+
+func (t *raceTrack) codeRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	request := newAuthorization(scope)
+	code, err := t.browser.mustCode(ctx, request)
+	use := func(ctx context.Context) answer { return t.app.exchange(ctx, code, request.verifier) }
+	return use, accessToken, t.ends, err
+}
+
+func accessToken(a answer) string  { return a.tokens().Access }
+func refreshToken(a answer) string { return a.tokens().Refresh }
+
+// grant is a new one.
+func (t *raceTrack) grant(ctx context.Context) (tokens, error) {
+	request := newAuthorization(scope)
+	code, err := t.browser.mustCode(ctx, request)
+	if err != nil {
+		return tokens{}, err
+	}
+	return mustTokens(t.app.exchange(ctx, code, request.verifier))
+}
+
+// refreshRace has all of them get the same successor. Used again after the grace, the token ends the grant.
+func (t *raceTrack) refreshRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	first, err := t.grant(ctx)
+	use := func(ctx context.Context) answer { return t.app.refresh(ctx, first.Refresh) }
+	reuse := func(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error) {
+		pause := time.NewTimer(time.Until(since.Add(graceOfRaces + 200*time.Millisecond)))
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if a := t.app.refresh(ctx, first.Refresh); a.oauthError() != "invalid_grant" {
+			return nil, errors.New("after the grace: " + a.told())
+		}
+		return t.ends(ctx, winner, time.Now())
+	}
+	return use, refreshToken, reuse, err
+}
+
+func (t *raceTrack) refreshOnceRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	first, err := t.grant(ctx)
+	use := func(ctx context.Context) answer { return t.app.refresh(ctx, first.Refresh) }
+	return use, refreshToken, t.ends, err
+}
+
+func (t *raceTrack) assertionRace(context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	assertion, err := t.app.assertion()
+	use := func(ctx context.Context) answer { return t.app.assert(ctx, assertion) }
+	return use, accessToken, nil, err
+}
+
+func (t *raceTrack) launchRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	a := t.app.post(ctx, ehrID, "/oauth2/launch", url.Values{"app": {clientID}, "user": {t.browser.user}, "patient": {"ada"}})
+	var body struct{ Launch string }
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Launch == "" {
+		return nil, nil, nil, errors.New("no launch: " + a.told())
+	}
+	use := func(ctx context.Context) answer {
+		return t.browser.authorize(ctx, newAuthorization("launch openid patient/*.rs", "launch", body.Launch, "aud", t.Issuer+"/fhir/R4").query)
+	}
+	return use, answer.code, nil, nil
+}
+
+func (t *raceTrack) pushRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	a := t.app.post(ctx, clientID, "/oauth2/par", newAuthorization(scope).query)
+	var body struct {
+		URI string `json:"request_uri"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.URI == "" {
+		return nil, nil, nil, errors.New("not pushed: " + a.told())
+	}
+	use := func(ctx context.Context) answer {
+		return t.browser.authorize(ctx, url.Values{"client_id": {clientID}, "request_uri": {body.URI}})
+	}
+	return use, answer.code, nil, nil
+}
+
+// revocation is at one gateway, which the others hear of.
+func (t *raceTrack) revocation(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
+	first, err := t.grant(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, seen := range t.seen {
+		if a := seen.read(ctx, first.Access); a.status != http.StatusOK {
+			return nil, nil, nil, errors.New("refused before it was revoked: " + a.told())
+		}
+	}
+	use := func(ctx context.Context) answer { return t.seen[0].revoke(ctx, first.Refresh) }
+	won := func(a answer) string { return http.StatusText(a.status) }
+	ends := func(ctx context.Context, _ answer, since time.Time) ([]time.Duration, error) {
+		return t.refusals(ctx, first, since)
+	}
+	return use, won, ends, nil
+}
+
+// ends checks that a winner's grant has ended.
+func (t *raceTrack) ends(ctx context.Context, winner answer, since time.Time) ([]time.Duration, error) {
+	return t.refusals(ctx, winner.tokens(), since)
+}
+
+// refusals are how long each gateway took to refuse an access token. The refresh token is then refused by each, too.
+func (t *raceTrack) refusals(ctx context.Context, of tokens, since time.Time) (lags []time.Duration, err error) {
+	for n, seen := range t.seen {
+		for {
+			a := seen.read(ctx, of.Access)
+			if a.status == http.StatusUnauthorized {
+				break
+			}
+			if time.Since(since) > 5*time.Second {
+				return nil, fmt.Errorf("gateway %d accepts an ended access token: %s", n+1, a.told())
+			}
+			time.Sleep(time.Millisecond)
+		}
+		lags = append(lags, time.Since(since))
+	}
+	for n, seen := range t.seen {
+		if a := seen.introspect(ctx, of.Access); a.status != http.StatusOK || strings.Contains(a.body, `"active":true`) {
+			return nil, fmt.Errorf("gateway %d, introspection of an ended access token: %s", n+1, a.told())
+		}
+		if a := seen.refresh(ctx, of.Refresh); a.oauthError() != "invalid_grant" {
+			return nil, fmt.Errorf("gateway %d, refreshing an ended grant: %s", n+1, a.told())
+		}
+	}
+	return lags, nil
+}

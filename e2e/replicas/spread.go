@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// spread is how long something took each time.
+type spread []time.Duration
+
+// quantile is the time within which a share of them were over.
+func (s spread) quantile(share float64) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
+}
+
+// String is three cells of a table.
+func (s spread) String() string {
+	if len(s) == 0 {
+		return "| |"
+	}
+	return fmt.Sprintf("%s | %s | %s", milliseconds(s.quantile(0.5)), milliseconds(s.quantile(0.99)), milliseconds(s.quantile(1)))
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
