@@ -32,7 +32,8 @@
 //
 // inferno_test.go runs Inferno's modules of package conformance through the binary and before HAPI.
 //
-// bench measures the binary, house the code, and mutants the tests of the guard. Each is a command.
+// bench measures the binary, house the code, searchquality the search, and mutants the tests of the guard. Each is a
+// command.
 //
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
 // need Chromium, wrk, or Java and Maven are skipped where these are not

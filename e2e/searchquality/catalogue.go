@@ -1,0 +1,65 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// catalogue is a terminology that lists may be for.
+type catalogue struct {
+	// valueSet is the url of the value set that is searched.
+	valueSet string
+
+	// from is the file that it is made from; none if it is built in. fetch is the command that fetches it.
+	from, fetch string
+
+	// write writes the definitions as a JSON file; terms asks for its synonyms as designations.
+	write func(definitions, from string, terms bool) error
+}
+
+// catalogues are the terminologies by the names that lists give them.
+var catalogues = map[string]catalogue{
+	"icd10cm": {
+		valueSet: tabularValueSet,
+		from:     "searchquality/packages/simple_icd_10_cm-1.5.0-py3-none-any.whl",
+		fetch:    "pip download --no-deps -d searchquality/packages simple-icd-10-cm==1.5.0",
+		write:    writeICD10CM,
+	},
+	"snomed": {
+		valueSet: "http://terminology.hl7.org/ValueSet/snomed-intl-gps",
+		from:     "node/packages/hl7.terminology.r4-7.0.1.tgz",
+		fetch:    "npm pack hl7.terminology.r4@7.0.1 --pack-destination node/packages",
+		write:    writeSNOMED,
+	},
+	"loinc": {valueSet: "http://hl7.org/fhir/ValueSet/c80-doc-typecodes"},
+}
+
+// open loads the terminology of this name, out of the file from if that is not empty.
+func open(ctx context.Context, name, from string, terms bool) (*searcher, error) {
+	c, ok := catalogues[name]
+	if !ok {
+		return nil, fmt.Errorf("no terminology is called %q", name)
+	}
+	if c.write == nil {
+		return newSearcher(ctx, c.valueSet, terminology.Options{Core: true})
+	}
+	c.from = cmp.Or(from, c.from)
+	if _, err := os.Stat(c.from); err != nil {
+		return nil, fmt.Errorf("%w; to fetch it: %s", err, c.fetch)
+	}
+	folder, err := os.MkdirTemp("", "searchquality")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder) // what is loaded needs it no more
+	definitions := filepath.Join(folder, name+".json")
+	if err := c.write(definitions, c.from, terms); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.from, err)
+	}
+	return newSearcher(ctx, c.valueSet, terminology.Options{Definitions: []string{definitions}})
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// question is a query, and what it should find.
+type question struct {
+	query    string
+	wanted   []string // codes; A00* is any that begins so and can be chosen
+	category string
+	source   string
+}
+
+// wants reports whether a hit is wanted. One that cannot be chosen is wanted only by its own code.
+func (q *question) wants(hit terminology.Code) bool {
+	for _, w := range q.wanted {
+		prefix, below := strings.CutSuffix(w, "*")
+		if w == hit.Code || below && !hit.Abstract && strings.HasPrefix(hit.Code, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// list is a list of queries for one terminology.
+type list struct {
+	terminology string
+	questions   []question
+}
+
+// readList reads a list from a file.
+func readList(name string) (*list, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return l, nil
+}
+
+// parse reads a list. The same query twice is an error: one of them would count double.
+func parse(text string) (*list, error) {
+	l, seen := &list{}, map[string]bool{}
+	for n, line := range strings.Split(text, "\n") {
+		if name, ok := strings.CutPrefix(line, "#! "); ok {
+			l.terminology = strings.TrimSpace(name)
+		}
+		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
+			continue
+		}
+		columns := strings.Split(line, "\t")
+		if len(columns) != 4 {
+			return nil, fmt.Errorf("line %d: %d columns, want query, codes, category and source", n+1, len(columns))
+		}
+		q := question{query: columns[0], wanted: strings.Fields(columns[1]), category: columns[2], source: columns[3]}
+		switch {
+		case q.query == "" || len(q.wanted) == 0 || q.category == "" || q.source == "":
+			return nil, fmt.Errorf("line %d: an empty column", n+1)
+		case seen[q.query]:
+			return nil, fmt.Errorf("line %d: %q a second time", n+1, q.query)
+		}
+		seen[q.query] = true
+		l.questions = append(l.questions, q)
+	}
+	if l.terminology == "" || len(l.questions) == 0 {
+		return nil, fmt.Errorf("want a line with #! and the name of a terminology, and queries")
+	}
+	return l, nil
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var o options
+	flag.StringVar(&o.from, "from", "", "the `file` that has the terminology, if it is elsewhere than doc.go says")
+	flag.BoolVar(&o.terms, "terms", false, "load ICD-10-CM's inclusion terms as designations")
+	flag.BoolVar(&o.sums, "sums", false, "print no queries")
+	flag.BoolVar(&o.misses, "misses", false, "print only the queries whose answer is not among the first three")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	for _, name := range flag.Args() {
+		if err := run(ctx, os.Stdout, name, o); err != nil {
+			fmt.Fprintln(os.Stderr, "searchquality:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// options are the flags.
+type options struct {
+	from                string
+	terms, sums, misses bool
+}
+
+// run asks the queries of a list, and prints what came of it.
+func run(ctx context.Context, w io.Writer, name string, o options) error {
+	l, err := readList(name)
+	if err != nil {
+		return err
+	}
+	s, err := open(ctx, l.terminology, o.from, o.terms)
+	if err != nil {
+		return err
+	}
+	if err := s.check(l.questions); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	answers, err := s.askAll(ctx, l.questions)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "%s: %d queries, %d codes\n\n", name, len(answers), len(s.codes)); err != nil {
+		return err
+	}
+	if !o.sums {
+		if err := printAnswers(w, answers, o.misses); err != nil {
+			return err
+		}
+	}
+	return printSums(w, answers)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// pageSize is how many hits a pick list shows.
+const pageSize = 10
+
+// searcher searches one value set.
+type searcher struct {
+	library  *terminology.Library
+	valueSet string
+	codes    []string // all of them, sorted
+}
+
+// answer is what a question found.
+type answer struct {
+	question
+	rank  int                // of the first hit that is wanted, from 1 up; 0 if none is
+	hit   terminology.Code   // that hit
+	first []terminology.Code // the page
+	total int
+}
+
+// newSearcher loads definitions, and lists the codes of the value set.
+func newSearcher(ctx context.Context, valueSet string, o terminology.Options) (*searcher, error) {
+	library, err := terminology.Load(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &searcher{library: library, valueSet: valueSet}
+	all, err := s.expand(ctx, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	for c := range all.Codes() {
+		s.codes = append(s.codes, c.Code)
+	}
+	slices.Sort(s.codes)
+	return s, nil
+}
+
+// expand expands the value set; a count of nil is all of it.
+func (s *searcher) expand(ctx context.Context, filter string, count *int) (*terminology.Expansion, error) {
+	return s.library.Expand(ctx, terminology.Query{
+		ValueSetRef:   terminology.ValueSetRef{URL: s.valueSet},
+		Page:          terminology.Page{Filter: filter, Count: count},
+		Limits:        terminology.Limits{Entries: 1 << 22},
+		ExcludeNested: terminology.Yes,
+	})
+}
+
+// check reports the wanted codes that are not in the value set.
+func (s *searcher) check(questions []question) error {
+	var wrong []error
+	for _, q := range questions {
+		for _, w := range q.wanted {
+			prefix, below := strings.CutSuffix(w, "*")
+			at, found := slices.BinarySearch(s.codes, prefix)
+			if !found && !(below && at < len(s.codes) && strings.HasPrefix(s.codes[at], prefix)) {
+				wrong = append(wrong, fmt.Errorf("%q wants %s, which is not there", q.query, w))
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// askAll asks all questions.
+func (s *searcher) askAll(ctx context.Context, questions []question) ([]answer, error) {
+	answers := make([]answer, 0, len(questions))
+	for _, q := range questions {
+		a, err := s.ask(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", q.query, err)
+		}
+		answers = append(answers, a)
+	}
+	return answers, nil
+}
+
+// ask asks a question: for a page, and for all if nothing wanted is on that.
+func (s *searcher) ask(ctx context.Context, q question) (answer, error) {
+	a := answer{question: q}
+	count := pageSize
+	page, err := s.expand(ctx, q.query, &count)
+	if err != nil {
+		return a, err
+	}
+	a.first, a.total = slices.Collect(page.Codes()), page.Total()
+	if a.find(page); a.rank > 0 || a.total <= pageSize {
+		return a, nil
+	}
+	whole, err := s.expand(ctx, q.query, nil)
+	if err == nil {
+		a.find(whole)
+	}
+	return a, err
+}
+
+// find finds the first hit that is wanted.
+func (a *answer) find(hits *terminology.Expansion) {
+	rank := 0
+	for c := range hits.Codes() {
+		if rank++; a.wants(c) {
+			a.rank, a.hit = rank, c
+			return
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// tabular is the tabular list of ICD-10-CM, as NCHS publishes it.
+type tabular struct {
+	Version  string `xml:"version"`
+	Chapters []struct {
+		Sections []struct {
+			Diagnoses []diagnosis `xml:"diag"`
+		} `xml:"section"`
+	} `xml:"chapter"`
+}
+
+// diagnosis is a code of the tabular list, with those below it.
+type diagnosis struct {
+	Code      string      `xml:"name"`
+	Title     string      `xml:"desc"`
+	Terms     []string    `xml:"inclusionTerm>note"`
+	Sevenths  []seventh   `xml:"sevenChrDef>extension"` // for the codes below it too
+	Diagnoses []diagnosis `xml:"diag"`
+}
+
+// seventh is a seventh character, which the tabular list does not repeat for each code.
+type seventh struct {
+	Character string `xml:"char,attr"`
+	Title     string `xml:",chardata"`
+}
+
+// readTabular reads a tabular list.
+func readTabular(r io.Reader) (*tabular, error) {
+	t := &tabular{}
+	if err := xml.NewDecoder(r).Decode(t); err != nil {
+		return nil, fmt.Errorf("tabular list: %w", err)
+	}
+	return t, nil
+}
+
+// concepts returns the codes in the order of the list, parents first. A code with a seventh character exists if it is
+// among the valid ones, which are written without a dot.
+func (t *tabular) concepts(valid map[string]bool) []concept {
+	var all []concept
+	for _, c := range t.Chapters {
+		for _, s := range c.Sections {
+			for i := range s.Diagnoses {
+				all = s.Diagnoses[i].appendTo(all, "", nil, valid)
+			}
+		}
+	}
+	return all
+}
+
+// appendTo appends the code and those below it.
+func (d *diagnosis) appendTo(all []concept, parent string, sevenths []seventh, valid map[string]bool) []concept {
+	if len(d.Sevenths) > 0 {
+		sevenths = d.Sevenths
+	}
+	at := len(all)
+	all = append(all, concept{code: strings.TrimSpace(d.Code), display: spaced(d.Title), parent: parent, terms: d.Terms})
+	for i := range d.Diagnoses {
+		all = d.Diagnoses[i].appendTo(all, all[at].code, sevenths, valid)
+	}
+	if len(d.Diagnoses) == 0 {
+		for _, s := range sevenths {
+			if c := all[at].with(s); valid[strings.ReplaceAll(c.code, ".", "")] {
+				all = append(all, c)
+			}
+		}
+	}
+	all[at].header = len(all) > at+1
+	return all
+}
+
+// spaced returns text with single spaces between its words.
+func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
