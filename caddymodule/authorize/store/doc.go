@@ -11,5 +11,6 @@
 //	store/boltstore       a store in a file, which survives a restart
 //	store/replica         what a process keeps of a store that several gateways share
 //	store/postgresstore   a store in PostgreSQL, of any number of gateways
+//	store/redisstore      a store in Redis, of any number of gateways
 //	store/storetest       the tests that every implementation passes
 package store

@@ -59,50 +59,52 @@ func appendersRace(t *testing.T, ctx context.Context, s subject) {
 	wantValue(t, s, "k", strings.Repeat("ab", 50))
 }
 
+// The keys of a step all end in the same identifier, as those of a grant do: a store that is
+// spread over servers keeps them together by it.
 func stepDoesAll(t *testing.T, ctx context.Context, s subject) {
-	for _, key := range []string{"swapped", "taken", "deleted", "read", "grown"} {
+	for _, key := range []string{"swapped:1", "taken:1", "deleted:1", "read:1", "grown:1"} {
 		must(t, s.Put(ctx, key, []byte("old"), s.lifetime))
 	}
-	get, none, take := &store.Call{Op: store.Get, Key: "read"}, &store.Call{Op: store.Get, Key: "nothing"}, &store.Call{Op: store.Take, Key: "taken"}
+	get, none, take := &store.Call{Op: store.Get, Key: "read:1"}, &store.Call{Op: store.Get, Key: "nothing:1"}, &store.Call{Op: store.Take, Key: "taken:1"}
 	must(t, s.Do(
 		ctx, get, none, take,
-		&store.Call{Op: store.Put, Key: "put", Value: []byte("new"), TTL: s.lifetime},
-		&store.Call{Op: store.Add, Key: "added", Value: []byte("new"), TTL: s.lifetime},
-		&store.Call{Op: store.Swap, Key: "swapped", Old: []byte("old"), Value: []byte("new"), TTL: s.lifetime},
-		&store.Call{Op: store.Append, Key: "grown", Value: []byte("er"), Max: 5, TTL: s.lifetime},
-		&store.Call{Op: store.Delete, Key: "deleted"},
-		&store.Call{Op: store.Delete, Key: "never there"},
+		&store.Call{Op: store.Put, Key: "put:1", Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Add, Key: "added:1", Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Swap, Key: "swapped:1", Old: []byte("old"), Value: []byte("new"), TTL: s.lifetime},
+		&store.Call{Op: store.Append, Key: "grown:1", Value: []byte("er"), Max: 5, TTL: s.lifetime},
+		&store.Call{Op: store.Delete, Key: "deleted:1"},
+		&store.Call{Op: store.Delete, Key: "never there:1"},
 	))
 	if string(get.Value) != "old" || none.Value != nil || string(take.Value) != "old" {
 		t.Errorf("found %q, %q and %q", get.Value, none.Value, take.Value)
 	}
-	for key, want := range map[string]string{"read": "old", "put": "new", "added": "new", "swapped": "new", "grown": "older"} {
+	for key, want := range map[string]string{"read:1": "old", "put:1": "new", "added:1": "new", "swapped:1": "new", "grown:1": "older"} {
 		wantValue(t, s, key, want)
 	}
-	wantKeys(t, s, "taken")
-	wantKeys(t, s, "deleted")
+	wantKeys(t, s, "taken:1")
+	wantKeys(t, s, "deleted:1")
 }
 
 // Whichever call of a step fails, the others have not been made, and it says why.
 func failedStep(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "there", []byte("old"), s.lifetime))
+	must(t, s.Put(ctx, "there:1", []byte("old"), s.lifetime))
 	for _, tt := range []struct {
 		call *store.Call
 		want error
 	}{
-		{&store.Call{Op: store.Add, Key: "there", Value: []byte("new"), TTL: s.lifetime}, store.ErrExists},
-		{&store.Call{Op: store.Swap, Key: "there", Old: []byte("other"), Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
-		{&store.Call{Op: store.Swap, Key: "nothing", Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
-		{&store.Call{Op: store.Take, Key: "nothing"}, store.ErrNotFound},
-		{&store.Call{Op: store.Append, Key: "there", Value: []byte("new"), Max: 5, TTL: s.lifetime}, store.ErrTooLong},
+		{&store.Call{Op: store.Add, Key: "there:1", Value: []byte("new"), TTL: s.lifetime}, store.ErrExists},
+		{&store.Call{Op: store.Swap, Key: "there:1", Old: []byte("other"), Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Swap, Key: "nothing:1", Value: []byte("new"), TTL: s.lifetime}, store.ErrChanged},
+		{&store.Call{Op: store.Take, Key: "nothing:1"}, store.ErrNotFound},
+		{&store.Call{Op: store.Append, Key: "there:1", Value: []byte("new"), Max: 5, TTL: s.lifetime}, store.ErrTooLong},
 	} {
 		for _, last := range []bool{false, true} {
 			calls := []*store.Call{
-				{Op: store.Put, Key: "put", Value: []byte("new"), TTL: s.lifetime},
-				{Op: store.Append, Key: "grown", Value: []byte("new"), Max: 9, TTL: s.lifetime},
-				{Op: store.Delete, Key: "kept"},
+				{Op: store.Put, Key: "put:1", Value: []byte("new"), TTL: s.lifetime},
+				{Op: store.Append, Key: "grown:1", Value: []byte("new"), Max: 9, TTL: s.lifetime},
+				{Op: store.Delete, Key: "kept:1"},
 			}
-			must(t, s.Put(ctx, "kept", nil, s.lifetime))
+			must(t, s.Put(ctx, "kept:1", nil, s.lifetime))
 			at := 0
 			if last {
 				at = len(calls)
@@ -112,10 +114,10 @@ func failedStep(t *testing.T, ctx context.Context, s subject) {
 				t.Errorf("step with %v of %q: %v, the call: %v", tt.call.Op, tt.call.Key, err, tt.call.Err)
 			}
 			tt.call.Err = nil
-			wantKeys(t, s, "put")
-			wantKeys(t, s, "grown")
-			wantKeys(t, s, "kept", "kept")
-			wantValue(t, s, "there", "old")
+			wantKeys(t, s, "put:1")
+			wantKeys(t, s, "grown:1")
+			wantKeys(t, s, "kept:1", "kept:1")
+			wantValue(t, s, "there:1", "old")
 		}
 	}
 }
@@ -143,27 +145,27 @@ func stepFull(t *testing.T, ctx context.Context, s subject) {
 
 // stepsRace has steps take an entry and leave two others, as whoever redeems a code does.
 func stepsRace(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "code", []byte("v"), s.lifetime))
+	must(t, s.Put(ctx, "code:1", []byte("v"), s.lifetime))
 	won := race(func() error {
 		return s.Do(
-			ctx, &store.Call{Op: store.Put, Key: "grant", Value: []byte("v"), TTL: s.lifetime},
-			&store.Call{Op: store.Append, Key: "grants", Value: []byte("v"), Max: 99, TTL: s.lifetime},
-			&store.Call{Op: store.Take, Key: "code"},
+			ctx, &store.Call{Op: store.Put, Key: "grant:1", Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Append, Key: "grants:1", Value: []byte("v"), Max: 99, TTL: s.lifetime},
+			&store.Call{Op: store.Take, Key: "code:1"},
 		)
 	})
 	if won != 1 {
 		t.Errorf("%d steps took the code", won)
 	}
-	wantValue(t, s, "grants", "v")
+	wantValue(t, s, "grants:1", "v")
 }
 
 func emptyStep(t *testing.T, ctx context.Context, s subject) { must(t, s.Do(ctx)) }
 
 // stepFindsEmpty tells an empty value from none.
 func stepFindsEmpty(t *testing.T, ctx context.Context, s subject) {
-	must(t, s.Put(ctx, "put", nil, s.lifetime))
-	must(t, s.Append(ctx, "appended", nil, 0, s.lifetime))
-	for _, key := range []string{"put", "appended"} {
+	must(t, s.Put(ctx, "put:1", nil, s.lifetime))
+	must(t, s.Append(ctx, "appended:1", nil, 0, s.lifetime))
+	for _, key := range []string{"put:1", "appended:1"} {
 		c := &store.Call{Op: store.Get, Key: key}
 		must(t, s.Do(ctx, c))
 		if c.Value == nil || len(c.Value) > 0 {

@@ -1,0 +1,75 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Check asks the server whether state can be kept there. It fails with [ErrUnsuitable], and what
+// to do, if the server must not be used as it is: wrong password, older than 6.2, a replica, or
+// set to drop what is in use when it is full. It fails with [store.ErrUnavailable] if there is
+// no answer.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, s.checkServer)
+	}
+	return s.checkServer(ctx, s.client.(*redis.Client))
+}
+
+func (s *Store) checkServer(ctx context.Context, server *redis.Client) error {
+	text, err := server.Info(ctx, "everything").Result()
+	if err != nil {
+		return checkFailure(ctx, err)
+	}
+	info := parseInfo(text)
+	version := info["redis_version"] // Valkey's too: of the Redis that it is compatible with
+	switch {
+	case !atLeast(version, 6, 2):
+		return fmt.Errorf("%w: it has version %s: 6.2 or newer is needed", ErrUnsuitable, version)
+	case info["role"] == "slave":
+		return fmt.Errorf("%w: it is a replica of %s, which takes no changes: name that one as the address, or use sentinel", ErrUnsuitable, info["master_host"])
+	case info["maxmemory_policy"] != "noeviction":
+		return fmt.Errorf("%w: when its memory is full, it drops entries that are in use (maxmemory-policy %s): sessions would end, and revoked tokens would be valid again; set maxmemory-policy noeviction, or use a server of its own", ErrUnsuitable, info["maxmemory_policy"])
+	}
+	return nil
+}
+
+// checkFailure tells what somebody must set right from what passes.
+func checkFailure(ctx context.Context, err error) error {
+	for prefix, hint := range map[string]string{
+		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
+		"ERR AUTH": "it has no password, but one is configured", "NOPERM": "the user may not use the commands that docs/replicas.md lists",
+		"ERR invalid password": "the password is wrong", "ERR DB index": "it has no database of this number",
+	} {
+		if strings.HasPrefix(err.Error(), prefix) {
+			return fmt.Errorf("%w: %s: %w", ErrUnsuitable, hint, err)
+		}
+	}
+	return failure(ctx, err)
+}
+
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+func atLeast(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	gotMajor, majorErr := strconv.Atoi(parts[0])
+	gotMinor, minorErr := strconv.Atoi(parts[1])
+	return majorErr == nil && minorErr == nil && (gotMajor > major || gotMajor == major && gotMinor >= minor)
+}

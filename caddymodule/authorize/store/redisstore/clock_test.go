@@ -1,0 +1,40 @@
+package redisstore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestClock asks a server whose clock is an hour ahead.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		if c.ahead() != 0 {
+			t.Errorf("before any answer, it is %v ahead", c.ahead())
+		}
+		ask := func(forth, back time.Duration) {
+			sent := time.Now()
+			time.Sleep(forth)
+			server := time.Now().Add(time.Hour)
+			time.Sleep(back)
+			c.hear(server, sent)
+		}
+		want := func(when string, most time.Duration) {
+			t.Helper()
+			if off := (c.ahead() - time.Hour).Abs(); off > most {
+				t.Errorf("%s: %v off", when, off)
+			}
+		}
+		ask(0, 100*time.Millisecond)
+		want("after a slow answer", 50*time.Millisecond)
+		ask(time.Millisecond, time.Millisecond)
+		want("after a quick one", 0)
+		ask(0, 10*time.Second) // the server was paused
+		want("after one that took long", 0)
+		time.Sleep(time.Hour)
+		ask(0, 40*time.Millisecond)
+		want("an hour later", 20*time.Millisecond)
+	})
+}

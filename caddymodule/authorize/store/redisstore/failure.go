@@ -1,0 +1,66 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// ErrUnsuitable says that a server answers, but must not be used: what is stored there could
+// be lost, or cannot be stored.
+var ErrUnsuitable = errors.New("this Redis server cannot be used")
+
+// refusals are what a server answers that has not made a change and may later, beside what the
+// network brings.
+var refusals = []string{
+	"READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "MISCONF", "BUSY",
+	"UNBLOCKED", "NOAUTH", "WRONGPASS", "NOPERM", "UNKILLABLE",
+}
+
+// failure says what an error of the client means for a caller with a context.
+func failure(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case cause != nil && !errors.Is(cause, errTimeout): // nobody waits for it any more
+		return cause
+	case redis.HasErrorPrefix(err, "OOM"):
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case redis.HasErrorPrefix(err, "NEWER"):
+		return errNewer
+	case !isRefusal(err):
+		return fmt.Errorf("redis: %w", err)
+	}
+	return fmt.Errorf("%w: %v", store.ErrUnavailable, err) // which may say that a context ended, but that was ours
+}
+
+// isRefusal reports whether an error passes without anybody's doing anything about the program.
+func isRefusal(err error) bool {
+	if _, answered := errors.AsType[redis.Error](err); !answered {
+		return true
+	}
+	for _, prefix := range refusals {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return redis.HasErrorPrefix(err, "max number of clients")
+}
+
+// The client logs what it returns as an error as well, for whoever looks closely.
+func init() { redis.SetLogger(debugLogger{}) }
+
+type debugLogger struct{}
+
+// Printf is called by the client.
+func (debugLogger) Printf(ctx context.Context, format string, v ...any) {
+	if slog.Default().Enabled(ctx, slog.LevelDebug) {
+		slog.DebugContext(ctx, "redis: "+fmt.Sprintf(format, v...))
+	}
+}

@@ -1,0 +1,122 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	// listening is how long a follower waits for changes before it asks again.
+	listening = time.Second
+
+	// batch is how many changes are read at once.
+	batch = 1000
+
+	// heartbeat is how often a follower makes sure that the server still takes changes.
+	heartbeat = time.Second / 2
+)
+
+// Follow implements [store.Shared]. The stream holds the changes of a day: an older entry of a
+// followed kind is not told at first. A server that must not be used ([Store.Check]) is not
+// followed.
+func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	f := &follower{store: s, stream: s.names.own(streamName, s.names.tag("", true)), read: "0-0"}
+	heard, err := f.confirm(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := f.whole(ctx)
+	if err != nil {
+		return err
+	}
+	tell(store.Update{Whole: true, Changes: latest(all), Heard: heard})
+	for {
+		if heard, err = f.confirm(ctx); err != nil {
+			return err
+		}
+		changes, err := f.listen(ctx)
+		if err != nil {
+			return err
+		}
+		tell(store.Update{Changes: changes, Heard: heard})
+	}
+}
+
+// A follower reads the stream.
+type follower struct {
+	store  *Store
+	stream string    // its name
+	read   string    // identifier of the latest change that was read
+	heard  time.Time // before the latest heartbeat
+}
+
+// confirm makes a change, unless it did just now, and returns when it was begun: earlier
+// changes are in the stream of the server that we listen to. One that has been cut off from its
+// replicas, and replaced, may refuse changes (min-replicas-to-write) or not get them confirmed
+// (wait_replicas): what it tells is old.
+func (f *follower) confirm(ctx context.Context) (time.Time, error) {
+	began := time.Now()
+	if began.Sub(f.heard) < heartbeat {
+		return f.heard, nil
+	}
+	if err := f.store.beat(ctx); err != nil {
+		return began, err
+	}
+	f.heard = began
+	return began, nil
+}
+
+// whole reads all changes.
+func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
+	for {
+		var messages []redis.XMessage
+		if err := f.store.asked(ctx, func(ctx context.Context) (err error) {
+			messages, err = f.store.client.XRangeN(ctx, f.stream, "("+f.read, "+", batch).Result()
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		changes, err := f.take(messages)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, changes...); len(messages) < batch {
+			return all, nil
+		}
+	}
+}
+
+// listen waits for changes. There may be none.
+func (f *follower) listen(ctx context.Context) ([]store.Change, error) {
+	bound, cancel := context.WithTimeoutCause(ctx, listening+f.store.timeout, errTimeout)
+	defer cancel()
+	args := &redis.XReadArgs{Streams: []string{f.stream, f.read}, Count: batch, Block: listening}
+	streams, err := f.store.client.XRead(bound, args).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, failure(bound, err)
+	}
+	var messages []redis.XMessage
+	for _, stream := range streams {
+		messages = append(messages, stream.Messages...)
+	}
+	return f.take(messages)
+}
+
+// take notes how far the stream has been read.
+func (f *follower) take(messages []redis.XMessage) ([]store.Change, error) {
+	if len(messages) > 0 {
+		f.read = messages[len(messages)-1].ID
+	}
+	return f.store.changes(messages)
+}

@@ -1,0 +1,131 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// page is how many keys Redis looks at for one answer of SCAN.
+const page = 1000
+
+// List implements [store.Store]. It looks at all keys of the database.
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+	found := map[string]bool{} // SCAN may tell a key twice
+	err := s.scan(ctx, prefix, func(_ *redis.Client, _, keys []string) error {
+		for _, key := range keys {
+			found[key] = true
+		}
+		return nil
+	})
+	keys := make([]string, 0, len(found))
+	for key := range found {
+		keys = append(keys, key)
+	}
+	return keys, err
+}
+
+// Entries implements [store.Exporter].
+func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	told := map[string]bool{}
+	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
+		var values []*redis.StringCmd
+		var lifetimes []*redis.DurationCmd
+		if err := s.asked(ctx, func(ctx context.Context) error {
+			pipe := server.Pipeline()
+			for _, name := range names {
+				values = append(values, pipe.Get(ctx, name))
+				lifetimes = append(lifetimes, pipe.PTTL(ctx, name))
+			}
+			_, err := pipe.Exec(ctx)
+			return err
+		}); err != nil {
+			return err
+		}
+		for i, key := range keys {
+			ttl, err := lifetimes[i].Result()
+			if told[key] || ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // gone meanwhile
+				continue
+			}
+			value, versionErr := valueOf(values[i].Val())
+			if err := errors.Join(err, values[i].Err(), versionErr); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			told[key] = true
+			if err := tell(key, value, ttl); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// scan tells of the entries with a prefix, page by page, with the server that has them.
+func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return s.scanServer(ctx, s.client.(*redis.Client), prefix, tell)
+	}
+	var one sync.Mutex // the client asks all masters at once
+	var told error     // the first
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
+			one.Lock()
+			defer one.Unlock()
+			if told == nil {
+				told = tell(server, names, keys)
+			}
+			return told
+		})
+	})
+}
+
+func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
+	for cursor := uint64(0); ; {
+		var found []string
+		if err := s.asked(ctx, func(ctx context.Context) (err error) {
+			found, cursor, err = server.Scan(ctx, cursor, s.names.pattern(prefix), page).Result()
+			return err
+		}); err != nil {
+			return err
+		}
+		var keys []string
+		names := slices.DeleteFunc(found, func(name string) bool {
+			key, ours := s.names.key(name)
+			if ours {
+				keys = append(keys, key)
+			}
+			return !ours
+		})
+		if err := tell(server, names, keys); err != nil || cursor == 0 {
+			return err
+		}
+	}
+}
+
+// Size returns the number of keys in the database, with what other programs keep there.
+func (s *Store) Size(ctx context.Context) (entries int, err error) {
+	err = s.asked(ctx, func(ctx context.Context) error {
+		n, err := s.client.DBSize(ctx).Result()
+		s.room.entries.Store(n)
+		entries = int(n)
+		return err
+	})
+	return entries, err
+}
+
+// asked makes one request in bounded time.
+func (s *Store) asked(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	err := request(ctx)
+	if errors.Is(err, redis.Nil) {
+		err = nil // one of a pipeline
+	}
+	return failure(ctx, err)
+}

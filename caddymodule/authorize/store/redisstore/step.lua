@@ -1,0 +1,93 @@
+-- Makes the calls of a step: all, or none.
+--
+-- KEYS[1]     record of the step, which is there if it was made before
+-- KEYS[1+i]   entry of the call i
+-- KEYS[2+n]   stream of changes, if one of the n calls is followed
+-- ARGV[1]     how long the record of the step is kept, in ms
+-- ARGV[2]     how long changes are kept in the stream, in ms
+-- ARGV[3...]  of each call: method, value, old value or longest length, lifetime in ms,
+--             and the name in the stream if it is followed
+--
+-- Returns {0 or the call that failed, seconds and microseconds of the clock, what each call
+-- found}.
+local n = math.floor((#ARGV - 2) / 5)
+local time = redis.call('TIME')
+local reply = {0, tonumber(time[1]), tonumber(time[2])}
+local made = redis.call('GET', KEYS[1])
+local taken = made and cmsgpack.unpack(made) or {}
+local held = {}
+
+for i = 1, n do
+	local at = 2 + (i - 1) * 5
+	local method, value, old = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+	local found = false
+	if method ~= 'Put' and method ~= 'Delete' then
+		found = redis.call('GET', KEYS[1 + i])
+	end
+	if found then
+		if string.byte(found) ~= 1 then
+			return redis.error_reply('NEWER the entry has version ' .. (string.byte(found) or 'none'))
+		end
+		found = string.sub(found, 2)
+	end
+	if made then
+		if method == 'Take' then
+			found = table.remove(taken, 1)
+		end
+	elseif method == 'Add' and found
+		or method == 'Swap' and found ~= old
+		or method == 'Take' and not found
+		or method == 'Append' and #(found or '') + #value > tonumber(old) then
+		reply[1] = i
+		return reply
+	elseif method == 'Take' then
+		taken[#taken + 1] = found
+	end
+	held[i] = found
+	reply[3 + i] = (method == 'Get' or method == 'Take') and found
+end
+
+if made then -- a write, so that WAIT after it waits for the step, too
+	redis.call('PEXPIRE', KEYS[1], ARGV[1])
+	return reply
+end
+
+-- Values first: a server that is full refuses the first that needs memory, and then none has
+-- been made. Whatever deletes alone must succeed on it.
+for i = 1, n do
+	local at = 2 + (i - 1) * 5
+	local method, value = ARGV[at + 1], ARGV[at + 2]
+	if method == 'Append' then
+		held[i] = (held[i] or '') .. value
+	elseif method == 'Put' or method == 'Add' or method == 'Swap' then
+		held[i] = value
+	else
+		held[i] = false
+	end
+	if held[i] then
+		redis.call('SET', KEYS[1 + i], '\1' .. held[i], 'PX', ARGV[at + 4])
+	end
+end
+for i = 1, n do
+	local method = ARGV[2 + (i - 1) * 5 + 1]
+	if method == 'Take' or method == 'Delete' then
+		redis.call('DEL', KEYS[1 + i])
+	end
+end
+redis.call('SET', KEYS[1], cmsgpack.pack(taken), 'PX', ARGV[1])
+
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 1, n do
+	local at = 2 + (i - 1) * 5
+	local method, key = ARGV[at + 1], ARGV[at + 5]
+	if key ~= '' and method ~= 'Get' then
+		local oldest = string.format('%.0f', now - ARGV[2])
+		if held[i] then
+			local expiry = string.format('%.0f', now + ARGV[at + 4])
+			redis.call('XADD', KEYS[2 + n], 'MINID', '~', oldest, '*', 'k', key, 'v', held[i], 'e', expiry)
+		else
+			redis.call('XADD', KEYS[2 + n], 'MINID', '~', oldest, '*', 'k', key)
+		end
+	end
+end
+return reply
