@@ -93,15 +93,23 @@ type App struct {
 	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
 	Lockout Lockout `json:"lockout,omitzero"`
 
-	// Where codes and revocations are kept. Default: `memory`.
+	// Where codes and revocations are kept. Default: `memory`. A store that several gateways share (`redis`, `postgres`)
+	// is the durable store too.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
 	// Where state that must survive a restart is kept: sessions, refresh tokens, and a copy of the revocations.
-	// Default: `file`.
+	// Default: the store if gateways share it, or else `file`.
 	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+
+	// How long this gateway answers for tokens without hearing from a store that it shares: which were revoked elsewhere
+	// since then, it does not know. After that, it asks the store for each token, and answers 503 if it cannot. At least
+	// 2s, at most 1h; negative: it goes on without the store. Default: `5s`.
+	RevocationMaxLag caddy.Duration `json:"revocation_max_lag,omitempty"`
 
 	store   store.Store
 	durable store.Store
+	shared  []*pooledShared
+	local   []startedStore
 	keys    *keyring.Keyring
 	pooled  string // the keys in keysInUse
 	server  *authorize.Server
@@ -142,37 +150,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 		a.Clients[i].warn(a.logger)
 	}
 	return haveSitesChecked(ctx)
-}
-
-func (a *App) loadStores(ctx caddy.Context) (err error) {
-	if a.StoreRaw == nil {
-		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
-	}
-	if a.DurableRaw == nil {
-		a.DurableRaw = json.RawMessage(`{"store":"file"}`)
-	}
-	if a.store, err = a.loadStore(ctx, "StoreRaw"); err != nil {
-		return err
-	}
-	a.durable, err = a.loadStore(ctx, "DurableRaw")
-	return err
-}
-
-func (a *App) loadStore(ctx caddy.Context, field string) (store.Store, error) {
-	module, err := ctx.LoadModule(a, field)
-	if err != nil {
-		return nil, fmt.Errorf("loading the store: %w", err)
-	}
-	if file, ok := module.(*FileStore); ok {
-		if err := file.use(defaultStorePath(ctx.Storage(), a.Issuer)); err != nil {
-			return nil, err
-		}
-	}
-	store, ok := module.(store.Store)
-	if !ok {
-		return nil, fmt.Errorf("module %T is not a store", module)
-	}
-	return store, nil
 }
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {
@@ -244,15 +221,8 @@ var processStart = sync.OnceValue(time.Now)
 // Start opens the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them.
 func (a *App) Start() error {
 	processStart()
-	for _, store := range []store.Store{a.store, a.durable} {
-		switch store := store.(type) {
-		case *MemoryStore:
-			store.start()
-		case *FileStore:
-			if err := store.start(a.logger); err != nil {
-				return err
-			}
-		}
+	if err := a.startStores(); err != nil {
+		return err
 	}
 	go func() {
 		if err := a.keys.Refresh(a.ctx); err != nil && !errors.Is(err, context.Canceled) {

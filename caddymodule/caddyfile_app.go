@@ -51,6 +51,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		lockout { … } | lockout off
 //		store <module> { … }
 //		durable_store <module> { … }
+//		revocation_max_lag <duration>|off
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseDirective(d, subdirectives{
@@ -71,6 +72,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"lockout":               a.Lockout.parse,
 		"store":                 parseStore(&a.StoreRaw),
 		"durable_store":         parseStore(&a.DurableRaw),
+		"revocation_max_lag":    durationOrOff(&a.RevocationMaxLag, duration(&a.RevocationMaxLag)),
 
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),

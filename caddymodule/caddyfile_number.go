@@ -35,16 +35,21 @@ func lifetime(name string, to *caddy.Duration) setter {
 	}
 }
 
-// lifetimeOrOff reads a lifetime, or the word off as -1.
-func lifetimeOrOff(name string, to *caddy.Duration) setter {
+// durationOrOff reads a duration, or the word off as -1.
+func durationOrOff(to *caddy.Duration, otherwise setter) setter {
 	return func(d *caddyfile.Dispenser) error {
 		var off bool
-		err := orOff(&off, lifetime(name, to))(d)
+		err := orOff(&off, otherwise)(d)
 		if off {
 			*to = -1
 		}
 		return err
 	}
+}
+
+// lifetimeOrOff reads a lifetime, or the word off as -1.
+func lifetimeOrOff(name string, to *caddy.Duration) setter {
+	return durationOrOff(to, lifetime(name, to))
 }
 
 // number reads a positive integer.

@@ -118,4 +118,5 @@ var (
 	_ store.Store           = (*FileStore)(nil)
 	_ caddy.CleanerUpper    = (*FileStore)(nil)
 	_ caddyfile.Unmarshaler = (*FileStore)(nil)
+	_ startedStore          = (*FileStore)(nil)
 )

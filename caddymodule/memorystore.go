@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -51,7 +52,10 @@ func (m *MemoryStore) Provision(caddy.Context) error {
 }
 
 // start sets the bound. Until the configuration has started, the store belongs to the previous one.
-func (m *MemoryStore) start() { m.SetMaxEntries(m.MaxEntries) }
+func (m *MemoryStore) start(*slog.Logger) error {
+	m.SetMaxEntries(m.MaxEntries)
+	return nil
+}
 
 // Cleanup releases the store, if Provision got that far.
 func (m *MemoryStore) Cleanup() error {
@@ -89,4 +93,5 @@ var (
 	_ caddy.Provisioner     = (*MemoryStore)(nil)
 	_ caddy.CleanerUpper    = (*MemoryStore)(nil)
 	_ caddyfile.Unmarshaler = (*MemoryStore)(nil)
+	_ startedStore          = (*MemoryStore)(nil)
 )

@@ -26,6 +26,9 @@ type metricSet struct {
 	next      prometheus.Histogram
 	upstream  prometheus.Histogram
 
+	stored         *prometheus.CounterVec
+	storeDurations *prometheus.HistogramVec
+
 	collectors []prometheus.Collector
 }
 
@@ -37,6 +40,9 @@ func newMetricSet() *metricSet {
 		events:   prometheus.NewCounterVec(counterOpts("authorization_events_total", "Events of the audit trail."), []string{"kind", "outcome", "grant"}),
 		next:     prometheus.NewHistogram(histogramOpts("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.")),
 		upstream: prometheus.NewHistogram(histogramOpts("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.")),
+
+		stored:         prometheus.NewCounterVec(counterOpts("store_operations_total", "Operations of stores that several gateways share."), []string{"store", "operation", "outcome"}),
+		storeDurations: prometheus.NewHistogramVec(histogramOpts("store_operation_duration_seconds", "How long a store took that several gateways share, if it was asked."), []string{"store", "operation"}),
 	}
 	endpoints := prometheus.NewHistogramVec(histogramOpts("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer."), []string{"endpoint"})
 	m.endpoints = curried(endpoint.Names, func(name string) prometheus.Observer { return endpoints.WithLabelValues(name) })
@@ -44,7 +50,7 @@ func newMetricSet() *metricSet {
 	m.decisions = curried(decisions, func(d decision) prometheus.Counter { return guarded.WithLabelValues(string(d)) })
 	expanded := prometheus.NewCounterVec(counterOpts("expand_requests_total", "Requests for an operation that fhir_expand answers."), []string{"result"})
 	m.expanded = curried(front.Outcomes, func(r front.Outcome) prometheus.Counter { return expanded.WithLabelValues(string(r)) })
-	m.collectors = []prometheus.Collector{m.events, m.next, m.upstream, endpoints, guarded, expanded, definitionsCollector{}, cacheCollector{}}
+	m.collectors = []prometheus.Collector{m.events, m.next, m.upstream, endpoints, guarded, expanded, definitionsCollector{}, cacheCollector{}, m.stored, m.storeDurations, storeCollector{}}
 	return m
 }
 

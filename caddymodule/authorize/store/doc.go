@@ -9,6 +9,7 @@
 //	recentlist.go         [RecentList], a bounded list of the latest items
 //	json.go               entries in JSON: [GetJSON], [DeleteFunc]
 //	store/boltstore       a store in a file, which survives a restart
+//	store/breaker         fails fast while a store elsewhere is down
 //	store/replica         what a process keeps of a store that several gateways share
 //	store/postgresstore   a store in PostgreSQL, of any number of gateways
 //	store/redisstore      a store in Redis, of any number of gateways

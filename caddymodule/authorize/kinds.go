@@ -1,0 +1,13 @@
+package authorize
+
+// A store that several gateways share announces the changes of the kinds of entries that most
+// requests read (see store.KindOf), so that a guarded request needs no round trip.
+var (
+	// MirroredKinds are those of which each gateway has all entries, at most a day old: what
+	// was revoked. That there is none must be known as well.
+	MirroredKinds = []string{"revoked", "cutoff"}
+
+	// CachedKinds are those of which each gateway keeps what it has read, until a change is
+	// announced: the people of identity providers.
+	CachedKinds = []string{"account", "kept-account"}
+)

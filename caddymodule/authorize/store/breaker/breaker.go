@@ -1,0 +1,171 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	maxFailures = 3                      // in a row, until the store is down; a lone one may be of the network
+	probePause  = 250 * time.Millisecond // between the calls to a store that is down
+
+	// DefaultMaxCalls is the default limit of calls under way. Only a store that is slow gets
+	// there: 1000 that take 10 ms each are 100,000 per second.
+	DefaultMaxCalls = 1000
+)
+
+// An Outcome is how a call ended.
+type Outcome string
+
+// The outcomes. What a [store.Store] answers by an error, such as that an entry is not there,
+// is an answer too.
+const (
+	Answered    Outcome = "answered"
+	Full        Outcome = "full"        // [store.ErrFull]
+	Unavailable Outcome = "unavailable" // no answer in time
+	Rejected    Outcome = "rejected"    // not asked: the store is down, or has too many calls
+	Failed      Outcome = "failed"      // anything else
+)
+
+// Outcomes are all of them.
+var Outcomes = []Outcome{Answered, Full, Unavailable, Rejected, Failed}
+
+// Operations are the names of the operations that are measured.
+var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete", "list", "step"}
+
+// Breaker is a shared store that fails fast. Its fields must not change once it is used.
+type Breaker struct {
+	store.Shared
+
+	MaxCalls int          // at the same time. Default: [DefaultMaxCalls].
+	Logger   *slog.Logger // gets when the store goes, and when it is back
+
+	// Observe gets each call: one of [Operations], how it ended, and how long it took.
+	Observe func(operation string, outcome Outcome, took time.Duration)
+
+	mu       sync.Mutex
+	calls    int // under way
+	failures int // in a row
+	failing  time.Time
+	down     bool
+	probing  bool
+	probed   time.Time
+}
+
+// Check asks the store, if no other call does while it is down, and returns why it does not
+// answer.
+func (b *Breaker) Check(ctx context.Context) error {
+	_, err := b.Get(ctx, "check:")
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return err
+}
+
+// call makes a call, unless it would only wait.
+func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
+	if err := b.enter(); err != nil {
+		b.Observe(operation, Rejected, 0)
+		return err
+	}
+	began := time.Now()
+	err := call()
+	b.leave(ctx, err)
+	b.Observe(operation, outcomeOf(err), time.Since(began))
+	return err
+}
+
+func outcomeOf(err error) Outcome {
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return Unavailable
+	case errors.Is(err, store.ErrFull):
+		return Full
+	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists),
+		errors.Is(err, store.ErrChanged), errors.Is(err, store.ErrTooLong):
+		return Answered
+	}
+	return Failed
+}
+
+// enter begins a call, or refuses it.
+func (b *Breaker) enter() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.down && (b.probing || time.Since(b.probed) < probePause):
+		return fmt.Errorf("%w: it has not answered for %v", store.ErrUnavailable, time.Since(b.failing).Round(time.Millisecond))
+	case b.calls >= b.maxCalls():
+		return fmt.Errorf("%w: %d calls wait for it", store.ErrUnavailable, b.calls)
+	}
+	if b.down {
+		b.probing, b.probed = true, time.Now()
+	}
+	b.calls++
+	return nil
+}
+
+func (b *Breaker) maxCalls() int {
+	if b.MaxCalls <= 0 {
+		return DefaultMaxCalls
+	}
+	return b.MaxCalls
+}
+
+// leave ends a call, and judges by it whether the store is there. A call that its caller gave
+// up says nothing.
+func (b *Breaker) leave(ctx context.Context, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls--
+	b.probing = false
+	switch gaveUp := ctx.Err() != nil; {
+	case outcomeOf(err) != Unavailable:
+		if !gaveUp || outcomeOf(err) != Failed {
+			b.answered(ctx)
+		}
+	case !gaveUp:
+		b.failed(ctx, err)
+	}
+}
+
+func (b *Breaker) answered(ctx context.Context) {
+	if b.down {
+		b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.failing).Round(time.Millisecond))
+	}
+	b.failures, b.down = 0, false
+}
+
+func (b *Breaker) failed(ctx context.Context, err error) {
+	if b.failures++; b.failures == 1 {
+		b.failing = time.Now()
+	}
+	if b.failures < maxFailures || b.down {
+		return
+	}
+	b.down, b.probed = true, time.Now()
+	b.Logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
+}
+
+// Follow implements [store.Shared]. While the store tells something, it is asked whether it is
+// back, so that no request need do so.
+func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
+	return b.Shared.Follow(ctx, func(u store.Update) {
+		tell(u)
+		if b.isDown() {
+			_ = b.Check(ctx)
+		}
+	})
+}
+
+func (b *Breaker) isDown() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.down
+}

@@ -1,0 +1,273 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// timeout is how long the tests' store takes not to answer.
+const timeout = 2 * time.Second
+
+// stalling is a store that answers late, or not.
+type stalling struct {
+	store.Shared
+	stalls bool // it does not answer
+	err    error
+	asked  int
+}
+
+func (s *stalling) Get(ctx context.Context, key string) ([]byte, error) {
+	if s.asked++; s.err != nil {
+		return nil, s.err
+	}
+	if !s.stalls {
+		return s.Shared.Get(ctx, key)
+	}
+	select {
+	case <-time.After(timeout):
+	case <-ctx.Done():
+	}
+	return nil, fmt.Errorf("%w: i/o timeout", store.ErrUnavailable)
+}
+
+type harness struct {
+	*stalling
+	breaker  *breaker.Breaker
+	log      strings.Builder
+	observed []string
+	mu       sync.Mutex
+}
+
+func newHarness() *harness {
+	h := &harness{stalling: &stalling{Shared: storetest.NewShared("revoked").Gateway()}}
+	h.breaker = &breaker.Breaker{
+		Shared: h.stalling, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
+		Observe: func(operation string, outcome breaker.Outcome, took time.Duration) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.observed = append(h.observed, fmt.Sprint(operation, " ", outcome, " ", took))
+		},
+	}
+	return h
+}
+
+// get returns how long a call took, and whether it was answered.
+func (h *harness) get(ctx context.Context) (took time.Duration, answered bool) {
+	began := time.Now()
+	_, err := h.breaker.Get(ctx, "code:1")
+	return time.Since(began), errors.Is(err, store.ErrNotFound)
+}
+
+func (h *harness) lines() int { return strings.Count(h.log.String(), "\n") }
+
+// A store that does not answer is asked by one request at a time, and the others fail at once;
+// what happened is logged once when it goes and once when it is back.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, ctx := newHarness(), t.Context()
+		h.stalls = true
+		for range 3 {
+			if took, answered := h.get(ctx); answered || took != timeout {
+				t.Errorf("not answered within %v: %t", took, answered)
+			}
+		}
+		asked := h.asked
+		for range 100 {
+			if took, answered := h.get(ctx); answered || took != 0 {
+				t.Errorf("while the store is down: %t after %v", answered, took)
+			}
+		}
+		time.Sleep(time.Second)
+		var all sync.WaitGroup
+		waited := make(chan time.Duration, 100)
+		for range cap(waited) {
+			all.Go(func() { took, _ := h.get(ctx); waited <- took })
+		}
+		all.Wait()
+		var total time.Duration
+		for range cap(waited) {
+			total += <-waited
+		}
+		if total != timeout || h.asked != asked+1 {
+			t.Errorf("100 requests waited %v in all, and the store was asked %d times", total, h.asked-asked)
+		}
+		h.stalls = false
+		time.Sleep(time.Second)
+		for range 10 {
+			if took, answered := h.get(ctx); !answered || took != 0 {
+				t.Errorf("when the store is back: %t after %v", answered, took)
+			}
+		}
+		if h.lines() != 2 || !strings.Contains(h.log.String(), "i/o timeout") || !strings.Contains(h.log.String(), `the store is back" after=8s`) {
+			t.Errorf("%d lines:\n%s", h.lines(), h.log.String())
+		}
+	})
+}
+
+// What is no outage: few failures, an answer that is an error, and callers that give up.
+func TestNoOutage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		do   func(context.Context, *harness)
+	}{
+		{"two failures, then an answer", func(ctx context.Context, h *harness) {
+			for range 3 {
+				for _, h.stalls = range []bool{true, true, false} {
+					h.get(ctx)
+				}
+			}
+		}},
+		{"callers that give up", func(ctx context.Context, h *harness) {
+			h.stalls = true
+			for range 5 {
+				gone, cancel := context.WithTimeout(ctx, time.Second)
+				h.get(gone)
+				cancel()
+			}
+		}},
+		{"another error", func(ctx context.Context, h *harness) {
+			h.err = errors.New("unknown command")
+			for range 5 {
+				h.get(ctx)
+			}
+		}},
+		{"a full store", func(ctx context.Context, h *harness) {
+			h.err = store.ErrFull
+			for range 5 {
+				h.get(ctx)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness()
+				tt.do(t.Context(), h)
+				h.stalls, h.err = false, nil
+				if took, answered := h.get(t.Context()); !answered || took != 0 || h.lines() > 0 {
+					t.Errorf("afterwards: %t after %v\n%s", answered, took, h.log.String())
+				}
+			})
+		})
+	}
+}
+
+// A caller that gives up while it asks whether the store is back does not keep others from it.
+func TestProbeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness()
+		h.stalls = true
+		for range 3 {
+			h.get(t.Context())
+		}
+		time.Sleep(time.Second)
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		h.get(gone)
+		h.stalls = false
+		if _, answered := h.get(t.Context()); !answered {
+			t.Error("nobody asks the store")
+		}
+	})
+}
+
+// A slow store gets no more calls than it may.
+func TestTooManyCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness()
+		h.breaker.MaxCalls, h.stalls = 2, true
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { h.get(t.Context()) })
+		}
+		synctest.Wait()
+		if took, _ := h.get(t.Context()); took != 0 {
+			t.Errorf("the third call waited %v", took)
+		}
+		all.Wait()
+		h.stalls = false
+		if _, answered := h.get(t.Context()); !answered || h.lines() > 0 {
+			t.Errorf("later: %t\n%s", answered, h.log.String())
+		}
+	})
+}
+
+// The follower finds that the store is back, without a request.
+func TestFollowerFindsStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness()
+		h.stalls = true
+		for range 3 {
+			h.get(t.Context())
+		}
+		h.stalls = false
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = h.breaker.Follow(ctx, func(store.Update) {})
+		}()
+		time.Sleep(3 * time.Second)
+		stop()
+		<-done
+		if h.lines() != 2 {
+			t.Errorf("%d lines:\n%s", h.lines(), h.log.String())
+		}
+	})
+}
+
+func TestOperationsAreObserved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, ctx := newHarness(), t.Context()
+		b := h.breaker
+		_ = b.Put(ctx, "k", []byte("v"), time.Minute)
+		_ = b.Add(ctx, "k", nil, time.Minute)
+		_ = b.Swap(ctx, "k", []byte("v"), []byte("w"), time.Minute)
+		_ = b.Append(ctx, "k", []byte("x"), 9, time.Minute)
+		if value, err := b.Get(ctx, "k"); string(value) != "wx" || err != nil {
+			t.Errorf("Get: %q, %v", value, err)
+		}
+		if keys, err := b.List(ctx, ""); len(keys) != 1 || err != nil {
+			t.Errorf("List: %q, %v", keys, err)
+		}
+		if value, err := b.Take(ctx, "k"); string(value) != "wx" || err != nil {
+			t.Errorf("Take: %q, %v", value, err)
+		}
+		_ = b.Delete(ctx, "k")
+		_ = b.Do(ctx, &store.Call{Op: store.Get, Key: "k"})
+		if err := b.Check(ctx); err != nil {
+			t.Error(err)
+		}
+		h.err = store.ErrFull
+		_, _ = b.Get(ctx, "k")
+		h.err = errors.New("unknown command")
+		_, _ = b.Get(ctx, "k")
+		h.err, h.stalls = nil, true
+		for range 4 {
+			if err := b.Check(ctx); !errors.Is(err, store.ErrUnavailable) {
+				t.Error(err)
+			}
+		}
+		want := "put answered 0s,add answered 0s,swap answered 0s,append answered 0s,get answered 0s,list answered 0s,take answered 0s,delete answered 0s,step answered 0s,get answered 0s,get full 0s,get failed 0s,get unavailable 2s,get unavailable 2s,get unavailable 2s,get rejected 0s"
+		if got := strings.Join(h.observed, ","); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	})
+}

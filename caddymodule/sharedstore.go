@@ -1,0 +1,164 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+)
+
+// sharedStores keeps stores elsewhere over reloads, with what this process knows of them.
+var sharedStores = caddy.NewUsagePool()
+
+// remoteStore is a store that several gateways share, as its module opens it.
+type remoteStore struct {
+	store.Shared
+
+	// check says why the store cannot be used. An error that is [store.ErrUnavailable] may pass; any other, somebody must
+	// set right.
+	check func(context.Context) error
+
+	close func() error
+
+	// connections returns how many there are, and how many of them are in use.
+	connections func() (open, used int)
+}
+
+// sharedStore is what the guest modules have in common whose store several gateways share. They embed it.
+type sharedStore struct {
+	*pooledShared `json:"-"`
+
+	key string
+}
+
+// use takes the store over from the previous configuration if the key, of all its settings, is the same. Else it is opened,
+// which makes no connection yet.
+func (s *sharedStore) use(name, key string, open func(*slog.Logger) (*remoteStore, error)) error {
+	pooled, _, err := sharedStores.LoadOrNew(name+" "+key, func() (caddy.Destructor, error) {
+		return newPooledShared(name, open)
+	})
+	if err != nil {
+		return err
+	}
+	s.key, s.pooledShared = name+" "+key, pooled.(*pooledShared)
+	return nil
+}
+
+// Cleanup releases the store, if use got that far.
+func (s *sharedStore) Cleanup() error {
+	if s.pooledShared == nil {
+		return nil
+	}
+	_, err := sharedStores.Delete(s.key)
+	return err
+}
+
+// pooledShared is a store elsewhere. Requests use the replica, which asks the store through the breaker.
+type pooledShared struct {
+	name    string // of the module, in metrics
+	remote  *remoteStore
+	breaker *breaker.Breaker
+	replica *replica.Replica
+	logger  latestLogger
+
+	follow sync.Once
+	ctx    context.Context // of following
+	end    context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error)) (*pooledShared, error) {
+	s := &pooledShared{name: name}
+	logger := slog.New(&s.logger)
+	s.logger.Store(slog.Default())
+	remote, err := open(logger)
+	if err != nil {
+		return nil, err
+	}
+	s.remote = remote
+	s.breaker = &breaker.Breaker{Shared: &checkedStore{remoteStore: remote}, Logger: logger, Observe: metrics.observeStore(name)}
+	s.replica = replica.New(s.breaker, replica.Config{Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Logger: logger})
+	s.ctx, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// startTimeout is how long a start waits for a store that does not answer.
+const startTimeout = 5 * time.Second
+
+// start begins to follow the store. It fails if the store cannot be used as it is. If it cannot be reached, the gateway
+// serves what needs no store, and the rest once it can.
+func (s *pooledShared) start(logger *slog.Logger, maxLag time.Duration) error {
+	s.logger.Store(logger)
+	s.replica.SetMaxLag(maxLag)
+	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
+	defer cancel()
+	if err := s.remote.check(ctx); errors.Is(err, store.ErrUnavailable) {
+		logger.Warn("starting without the store, which cannot be reached yet", "store", s.name, "error", err)
+	} else if err != nil {
+		return err
+	}
+	s.follow.Do(func() { s.ended.Go(func() { s.replica.Run(s.ctx) }) })
+	return nil
+}
+
+// Destruct ends following, and closes the store.
+func (s *pooledShared) Destruct() error {
+	s.end()
+	s.ended.Wait()
+	return s.remote.close()
+}
+
+// checkedStore is a store that is followed only once it has passed its check. One that cannot be used may have been out of
+// reach when the gateway started.
+type checkedStore struct {
+	*remoteStore
+	passed atomic.Bool
+}
+
+// Follow implements [store.Shared].
+func (s *checkedStore) Follow(ctx context.Context, tell func(store.Update)) error {
+	if !s.passed.Load() {
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+		s.passed.Store(true)
+	}
+	return s.remoteStore.Follow(ctx, tell)
+}
+
+// latestLogger is the handler of the logger of the configuration that started last, for what lives longer.
+type latestLogger struct{ atomic.Pointer[slog.Logger] }
+
+// Enabled implements [slog.Handler].
+func (l *latestLogger) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.Load().Enabled(ctx, level)
+}
+
+// Handle implements [slog.Handler].
+func (l *latestLogger) Handle(ctx context.Context, r slog.Record) error {
+	return l.Load().Handler().Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (l *latestLogger) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return l.Load().Handler().WithAttrs(attrs)
+}
+
+// WithGroup implements [slog.Handler].
+func (l *latestLogger) WithGroup(name string) slog.Handler { return l.Load().Handler().WithGroup(name) }
+
+var (
+	_ caddy.CleanerUpper = (*sharedStore)(nil)
+	_ caddy.Destructor   = (*pooledShared)(nil)
+	_ store.Shared       = (*checkedStore)(nil)
+	_ slog.Handler       = (*latestLogger)(nil)
+)

@@ -1,0 +1,252 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+func init() { caddy.RegisterModule(new(testStore)) }
+
+// testStore is a guest module whose store several gateways of a test share.
+type testStore struct {
+	// The test's server. Two modules with the same one are the same gateway's.
+	Server string `json:"server,omitempty"`
+
+	// A gateway at that server. Default: the same as others without one.
+	Gateway string `json:"gateway,omitempty"`
+
+	sharedStore
+}
+
+// testServers are the servers of tests, by name.
+var testServers sync.Map
+
+// A testServer is a store, and what a check of it says.
+type testServer struct {
+	*storetest.Shared
+	unfit  error
+	mu     sync.Mutex
+	byName map[string]*storetest.Gateway
+	closed int
+}
+
+// newTestServer makes a server with the test's name.
+func newTestServer(t *testing.T) *testServer {
+	t.Helper()
+	s := &testServer{
+		Shared: storetest.NewShared(append(authorize.MirroredKinds[:len(authorize.MirroredKinds):len(authorize.MirroredKinds)], authorize.CachedKinds...)...),
+		byName: map[string]*storetest.Gateway{},
+	}
+	testServers.Store(t.Name(), s)
+	return s
+}
+
+// gateway returns a gateway's handle on the server.
+func (s *testServer) gateway(name string) *storetest.Gateway {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byName[name] == nil {
+		s.byName[name] = s.Gateway()
+	}
+	return s.byName[name]
+}
+
+func (s *testServer) check(ctx context.Context) error {
+	if s.unfit != nil {
+		return s.unfit
+	}
+	_, err := s.Gateway().List(ctx, "none:")
+	return err
+}
+
+func (*testStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.test_shared", New: func() caddy.Module { return new(testStore) }}
+}
+
+func (s *testStore) Provision(caddy.Context) error {
+	return s.use("test_shared", s.Server+" "+s.Gateway, func(*slog.Logger) (*remoteStore, error) {
+		known, ok := testServers.Load(s.Server)
+		if !ok {
+			return nil, errors.New("no such server")
+		}
+		server := known.(*testServer)
+		return &remoteStore{
+			Shared: server.gateway(s.Gateway), check: server.check,
+			close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
+			connections: func() (open, used int) { return 3, 1 },
+		}, nil
+	})
+}
+
+// onServer is the configuration of a store at the test's server.
+func onServer(t *testing.T, gateway string) json.RawMessage {
+	return caddyconfig.JSON(map[string]string{"store": "test_shared", "server": t.Name(), "gateway": gateway}, nil)
+}
+
+func TestSharedStoreServesAsBoth(t *testing.T) {
+	t.Parallel()
+	newTestServer(t)
+	for name, app := range map[string]*App{
+		"alone": {StoreRaw: onServer(t, "")}, "named twice": {StoreRaw: onServer(t, ""), DurableRaw: onServer(t, "")},
+	} {
+		app.Issuer = "https://x.example"
+		app, _, err := provisionApp(t, app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if app.store != app.durable || len(app.shared) != 1 {
+			t.Errorf("%s: %d stores, the same: %t", name, len(app.shared), app.store == app.durable)
+		}
+	}
+}
+
+// A reload takes over the store with what is known of it, and the last configuration closes it.
+func TestSharedStoreOutlivesReload(t *testing.T) {
+	t.Parallel()
+	server := newTestServer(t)
+	var modules []*testStore
+	for range 2 {
+		m := &testStore{Server: t.Name()}
+		if err := m.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.start(slog.New(slog.DiscardHandler), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		modules = append(modules, m)
+	}
+	if modules[0].replica != modules[1].replica {
+		t.Error("two configurations have two replicas")
+	}
+	if err := new(testStore).Cleanup(); err != nil { // Provision never ran
+		t.Error(err)
+	}
+	for i, m := range modules {
+		if server.closed != 0 {
+			t.Errorf("closed after %d cleanups", i)
+		}
+		if err := m.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if server.closed != 1 {
+		t.Errorf("closed %d times", server.closed)
+	}
+}
+
+// A store that cannot be used refuses the configuration; one that cannot be reached does not.
+func TestSharedStoreIsChecked(t *testing.T) {
+	t.Parallel()
+	server := newTestServer(t)
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	app.logger = slog.New(slog.NewTextHandler(&log, nil))
+	server.SetDown(true)
+	if err := app.startStores(); err != nil || strings.Count(log.String(), "starting without the store") != 1 {
+		t.Errorf("a store that is down: %v\n%s", err, log.String())
+	}
+	server.SetDown(false)
+	server.unfit = errors.New("it evicts")
+	if err := app.startStores(); !errors.Is(err, server.unfit) {
+		t.Errorf("a store that is unfit: %v", err)
+	}
+}
+
+// What is found unfit only later is not trusted either.
+func TestSharedStoreIsCheckedLate(t *testing.T) {
+	t.Parallel()
+	unfit := errors.New("it evicts")
+	g := storetest.NewShared().Gateway()
+	s := &checkedStore{remoteStore: &remoteStore{Shared: g, check: func(context.Context) error { return unfit }}}
+	if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
+		t.Errorf("followed: %v", err)
+	}
+}
+
+func TestMixedStoresWarn(t *testing.T) {
+	t.Parallel()
+	newTestServer(t)
+	for _, tt := range []struct {
+		name string
+		app  App
+		want string // none: no warning
+	}{
+		{"none shared", App{}, ""},
+		{"the durable one shared", App{DurableRaw: onServer(t, "")}, "gateways share the durable store, but not the store"},
+		{"the other shared", App{StoreRaw: onServer(t, ""), DurableRaw: json.RawMessage(`{"store":"file"}`)}, "gateways share the store, but not the durable store"},
+		{"both shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.app.Issuer = "https://x.example"
+			app, _, err := provisionApp(t, &tt.app)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			app.logger = slog.New(slog.NewTextHandler(&log, nil))
+			if err := app.checkStores(); err != nil {
+				t.Fatal(err)
+			}
+			if warned := log.String(); tt.want == "" && warned != "" || !strings.Contains(warned, tt.want) {
+				t.Errorf("warned\n%s\nwant %q", warned, tt.want)
+			}
+		})
+	}
+}
+
+func TestRevocationMaxLag(t *testing.T) {
+	t.Parallel()
+	newTestServer(t)
+	for _, tt := range []struct {
+		name string
+		app  App
+		want string
+	}{
+		{"without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag is for a store"},
+		{"too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
+		{"too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
+		{"off", App{RevocationMaxLag: -1, StoreRaw: onServer(t, "")}, ""},
+		{"right", App{RevocationMaxLag: caddy.Duration(10 * time.Second), StoreRaw: onServer(t, "")}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.app.Issuer = "https://x.example"
+			_, _, err := provisionApp(t, &tt.app)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// The logger of the latest configuration is used, with what the store adds to it.
+func TestLatestLogger(t *testing.T) {
+	t.Parallel()
+	var first, second bytes.Buffer
+	var latest latestLogger
+	latest.Store(slog.New(slog.NewTextHandler(&first, nil)))
+	logger := slog.New(&latest)
+	logger.Info("one")
+	latest.Store(slog.New(slog.NewTextHandler(&second, nil)).With("store", "redis"))
+	logger.Info("two", "x", 1)
+	logger.Debug("three")
+	if strings.Count(first.String(), "\n") != 1 || !strings.Contains(second.String(), "msg=two store=redis x=1\n") || strings.Count(second.String(), "\n") != 1 {
+		t.Errorf("first:\n%ssecond:\n%s", first.String(), second.String())
+	}
+}
