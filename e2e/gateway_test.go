@@ -45,6 +45,13 @@ func startExample(home string, b *backend) (*gateway, error) {
 
 // startGateway starts Caddy and waits until it answers.
 func startGateway(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
+	text, err := os.ReadFile(caddyfile)
+	if err != nil {
+		return nil, err
+	}
+	if replicasStore != "" && replicable(string(text), strings.TrimPrefix(issuer, "https://")) {
+		return startReplicas(name, home, string(text), issuer, backendAddress)
+	}
 	admin, err := freeAddress()
 	if err != nil {
 		return nil, err

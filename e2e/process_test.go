@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 
 // outFolder holds what a run leaves behind.
@@ -20,6 +22,8 @@ type process struct {
 	cmd  *exec.Cmd
 	log  string
 	done chan struct{} // closed when it has ended
+
+	replicas *deployment.Deployment // in place of the others, with REPLICAS
 }
 
 // startProcess starts a server. It dies with the test, also when that is killed
@@ -54,6 +58,10 @@ func startProcessAs(as *syscall.Credential, name string, environ []string, comma
 
 // stop ends the server: kindly, then not.
 func (p *process) stop() {
+	if p.replicas != nil {
+		p.replicas.Stop()
+		return
+	}
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-p.done:
@@ -90,6 +98,13 @@ func (p *process) readyWithin(bound time.Duration, try func() error) error {
 
 // tail is the end of the server's output.
 func (p *process) tail() string {
+	if p.replicas != nil {
+		var all strings.Builder
+		for _, g := range p.replicas.Gateways {
+			all.WriteString(g.Tail() + "\n")
+		}
+		return strings.TrimSpace(all.String())
+	}
 	f, err := os.Open(p.log)
 	if err != nil {
 		return err.Error()

@@ -146,22 +146,26 @@ func (g *gateway) reloadFor(t *testing.T, length time.Duration) (reloads int) {
 // nothing in it has changed.
 func (g *gateway) postConfig(t *testing.T) {
 	t.Helper()
-	caddyfile, err := os.ReadFile(g.caddyfile)
-	if err != nil {
-		t.Fatal(err)
+	for _, one := range g.each() {
+		caddyfile, err := os.ReadFile(one.caddyfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Caddy adapts it with its own environment.
+		r := newRequest(t, http.MethodPost, "http://"+one.admin+"/load", string(caddyfile))
+		r.Header.Set("Content-Type", "text/caddyfile")
+		r.Header.Set("Cache-Control", "must-revalidate")
+		send(t, http.DefaultClient, r).is(t, http.StatusOK)
 	}
-	// Caddy adapts it with its own environment.
-	r := newRequest(t, http.MethodPost, "http://"+g.admin+"/load", string(caddyfile))
-	r.Header.Set("Content-Type", "text/caddyfile")
-	r.Header.Set("Cache-Control", "must-revalidate")
-	send(t, http.DefaultClient, r).is(t, http.StatusOK)
 }
 
 // reload does so with the command.
 func (g *gateway) reload(t *testing.T) {
 	t.Helper()
-	if output, err := g.command("reload", "--force", "--config", g.caddyfile, "--adapter", "caddyfile", "--address", g.admin); err != nil {
-		t.Fatalf("caddy reload: %v\n%s", err, output)
+	for _, one := range g.each() {
+		if output, err := one.command("reload", "--force", "--config", one.caddyfile, "--adapter", "caddyfile", "--address", one.admin); err != nil {
+			t.Fatalf("caddy reload: %v\n%s", err, output)
+		}
 	}
 }
 

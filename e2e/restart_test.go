@@ -143,6 +143,10 @@ func (g *gateway) keyIDs(t *testing.T) (ids []string) {
 // killAndStart ends the gateway with SIGKILL and starts it with what it left.
 func (g *gateway) killAndStart(t *testing.T, name string) {
 	t.Helper()
+	if g.process.replicas != nil {
+		g.killReplicas(t)
+		return
+	}
 	if err := g.process.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,7 @@ func checkMemory(t *testing.T, g *gateway) {
 // memory is what the gateway has in memory now, and had at most, in bytes.
 func (g *gateway) memory(t *testing.T) (now, most int) {
 	t.Helper()
+	alone(t, "memory of one process")
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(g.process.cmd.Process.Pid) + "/status")
 	if err != nil {
 		t.Fatal(err)

@@ -112,12 +112,28 @@ func (a *app) introspect(ctx context.Context, token string) answer {
 
 // read asks for a record, which the guard lets through.
 func (a *app) read(ctx context.Context, token string) answer {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.issuer+"/fhir/R4/Patient?_count=1", nil)
+	return a.get(ctx, "Patient?_count=1", token)
+}
+
+// get asks for something of the FHIR API.
+func (a *app) get(ctx context.Context, path, token string) answer {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.issuer+"/fhir/R4/"+path, nil)
 	if err != nil {
 		return answer{err: err}
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	return send(a.http, r)
+}
+
+// firstPatient is the path of the first record of a searchset.
+func firstPatient(a answer) (string, error) {
+	var bundle struct {
+		Entry []struct{ Resource struct{ ID string } }
+	}
+	if err := json.Unmarshal([]byte(a.body), &bundle); err != nil || len(bundle.Entry) == 0 {
+		return "", errors.New("no patients: " + a.told())
+	}
+	return "Patient/" + bundle.Entry[0].Resource.ID, nil
 }
 
 // assert authenticates by an assertion (RFC 7523).
@@ -151,11 +167,15 @@ var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: tru
 
 // RoundTrip implements http.RoundTripper.
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Host = r.URL.Host
-	r.URL.Scheme, r.URL.Host = "http", d.address
-	r.Header.Set("X-Forwarded-Proto", "https")
-	return transport.RoundTrip(r)
+	out := r.Clone(r.Context())
+	out.Host = r.URL.Host
+	out.URL.Scheme, out.URL.Host = "http", d.address
+	out.Header.Set("X-Forwarded-Proto", "https")
+	response, err := transport.RoundTrip(out)
+	if err == nil {
+		response.Request = r // relative addresses are relative to its
+	}
+	return response, err
 }
 
 // mustTokens are those of an answer that has to have them.

@@ -26,9 +26,11 @@ type settings struct {
 	clients  int
 	length   time.Duration
 	calm     bool
+	round    time.Duration
 	cuts     bool
 	seed     uint64
-	folder   string // of this run
+	folder   string                               // of this run
+	between  func(address string) (string, error) // see deployment.Config
 }
 
 func main() {
@@ -39,6 +41,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 20, "rounds of each race")
 	flag.IntVar(&s.clients, "clients", 16, "clients of the history")
 	flag.DurationVar(&s.length, "length", time.Minute, "length of the history")
+	flag.DurationVar(&s.round, "round", time.Second, "length of a round of the figures")
 	flag.BoolVar(&s.calm, "calm", false, "a history in which nothing fails")
 	flag.BoolVar(&s.cuts, "cuts", true, "network namespaces, so that servers can be cut off, if this machine permits them")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of what is chosen at random")
@@ -60,16 +63,14 @@ type errMissing []string
 func (e errMissing) Error() string { return "not installed: " + strings.Join(e, ", ") }
 
 func run(s settings, command string) error {
-	do := map[string]func(context.Context, settings) error{"races": races, "history": histories, "serve": serve}[command]
+	do := map[string]func(context.Context, settings) error{"races": races, "history": histories, "figures": figures, "serve": serve}[command]
 	if do == nil {
-		return fmt.Errorf("%q is not one of races, history and serve", command)
+		return fmt.Errorf("%q is not one of races, history, figures and serve", command)
 	}
 	if missing := deployment.Missing(s.store); len(missing) > 0 {
 		return errMissing(missing)
 	}
-	if s.store == "memory" || s.store == "file" {
-		s.gateways = 1
-	}
+	s.gateways = s.most(s.gateways)
 	var err error
 	if s.folder, err = os.MkdirTemp("", "replicas"); err != nil {
 		return err
@@ -78,6 +79,14 @@ func run(s settings, command string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return do(ctx, s)
+}
+
+// most is how many gateways can be on the store.
+func (s *settings) most(gateways int) int {
+	if s.store == "memory" || s.store == "file" {
+		return 1
+	}
+	return gateways
 }
 
 // deploy starts a deployment with options of the fhir block.
@@ -95,7 +104,7 @@ func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	address := net.JoinHostPort("localhost", port)
+	address := net.JoinHostPort("localhost", port) // free, for now
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
@@ -109,7 +118,7 @@ func (s *settings) deploy(options string) (*deployment.Deployment, error) {
 	}
 	c := deployment.Config{
 		Binary: binary, Folder: folder, Engine: s.store, Gateways: s.gateways, Address: address, Caddyfile: caddyfile,
-		Environ: []string{"FHIR_BACKEND="}, ReadTimeout: "10s", Cuts: s.cuts,
+		Environ: []string{"FHIR_BACKEND="}, ReadTimeout: "10s", Cuts: s.cuts, Between: s.between,
 	}
 	d, err := deployment.Start(c)
 	if errors.Is(err, deployment.ErrNoNamespaces) {

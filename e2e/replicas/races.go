@@ -34,6 +34,7 @@ type race struct {
 	prepare func(context.Context) (use func(context.Context) answer, won func(answer) string, check check, err error)
 	shared  bool // all win, and the same
 	alone   bool // by one, for comparison
+	later   bool // its check waits, and is made beside further rounds
 }
 
 // check is what must be so after a race; it returns how long each gateway took to hear of it.
@@ -49,7 +50,7 @@ func races(ctx context.Context, s settings) error {
 	fmt.Print("| used at once | rounds | winners in each | refused by all gateways after: p50 | p99 | longest |\n|---|--:|--:|--:|--:|--:|\n")
 	err = track.runAll(ctx, []race{
 		{name: "code", prepare: track.codeRace},
-		{name: "refresh token, within the grace", prepare: track.refreshRace, shared: true},
+		{name: "refresh token, within the grace", prepare: track.refreshRace, shared: true, later: true},
 		{name: "client assertion", prepare: track.assertionRace},
 		{name: "launch", prepare: track.launchRace},
 		{name: "pushed request", prepare: track.pushRace},
@@ -97,7 +98,6 @@ func (t *raceTrack) runAll(ctx context.Context, all []race) error {
 
 // run is all rounds of a race.
 func (t *raceTrack) run(ctx context.Context, r race) error {
-	var lags spread
 	users, winners := t.atOnce, 1
 	if r.alone {
 		users = 1
@@ -105,12 +105,19 @@ func (t *raceTrack) run(ctx context.Context, r race) error {
 	if r.shared {
 		winners = users
 	}
+	var checks checks
 	for n := range t.rounds {
-		lag, err := t.round(ctx, r, users, winners)
+		check, err := t.round(ctx, r, users, winners)
+		if err == nil && check != nil {
+			err = checks.add(ctx, check, r.later)
+		}
 		if err != nil {
 			return fmt.Errorf("round %d: %w", n+1, err)
 		}
-		lags = append(lags, lag...)
+	}
+	lags, err := checks.wait()
+	if err != nil {
+		return err
 	}
 	fmt.Printf("| %s | %d | %d | %s |\n", r.name, t.rounds, winners, lags)
 	if longest := lags.quantile(1); longest > time.Second {
@@ -119,8 +126,39 @@ func (t *raceTrack) run(ctx context.Context, r race) error {
 	return nil
 }
 
-// round has all of them use one thing at once.
-func (t *raceTrack) round(ctx context.Context, r race, users, winners int) ([]time.Duration, error) {
+// checks are those of a race's rounds.
+type checks struct {
+	group sync.WaitGroup
+	mu    sync.Mutex
+	lags  spread
+	err   error
+}
+
+// add makes a check, or begins to.
+func (c *checks) add(ctx context.Context, check func(context.Context) ([]time.Duration, error), later bool) error {
+	run := func() {
+		lags, err := check(ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lags, c.err = append(c.lags, lags...), errors.Join(c.err, err)
+	}
+	if later {
+		c.group.Go(run)
+	} else {
+		run()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *checks) wait() (spread, error) {
+	c.group.Wait()
+	return c.lags, c.err
+}
+
+// round has all of them use one thing at once, and returns what to check then, if anything.
+func (t *raceTrack) round(ctx context.Context, r race, users, winners int) (func(context.Context) ([]time.Duration, error), error) {
 	use, won, check, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
@@ -145,7 +183,7 @@ func (t *raceTrack) round(ctx context.Context, r race, users, winners int) ([]ti
 	if check == nil {
 		return nil, nil
 	}
-	return check(ctx, winner, since)
+	return func(ctx context.Context) ([]time.Duration, error) { return check(ctx, winner, since) }, nil
 }
 
 func atOnce(ctx context.Context, n int, use func(context.Context) answer) []answer {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -23,6 +24,9 @@ type Config struct {
 	Environ     []string // of the gateways
 	ReadTimeout string   // how long nginx waits for a gateway; default 60s
 	Cuts        bool     // in network namespaces
+
+	// Between returns the address of a proxy to put between the gateways and an address of the store. Nil: none.
+	Between func(address string) (string, error)
 }
 
 // Deployment is several gateways on one store behind nginx.
@@ -81,8 +85,18 @@ func Start(c Config) (d *Deployment, err error) {
 
 // startGateways starts them all at once, as an operator does: they race for making the table and the keys.
 func (d *Deployment) startGateways(c *Config) error {
+	store := d.Engine.Directives()
+	if c.Between != nil {
+		for _, address := range d.Engine.Addresses() {
+			proxy, err := c.Between(address)
+			if err != nil {
+				return err
+			}
+			store = strings.ReplaceAll(store, address, proxy)
+		}
+	}
 	for n := range c.Gateways {
-		g, err := newGateway(c, d.Network, d.Engine.Directives(), n+1)
+		g, err := newGateway(c, d.Network, store, n+1)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 type Engine interface {
 	// Directives are the lines of the fhir block that name it.
 	Directives() string
+	// Addresses are those in the directives.
+	Addresses() []string
 	// Servers are its processes, the master or the only one first.
 	Servers() []*Process
 	// Stop ends them.
@@ -55,6 +57,7 @@ const keyed = "\t\tstore_key {env.FHIR_STORE_KEY}\n"
 type local string
 
 func (l local) Directives() string { return "\t\tdurable_store " + string(l) + "\n" }
+func (local) Addresses() []string  { return nil }
 func (local) Servers() []*Process  { return nil }
 func (local) Stop()                {}
 

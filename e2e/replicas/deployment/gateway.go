@@ -44,13 +44,12 @@ func newGateway(c *Config, network *Network, store string, n int) (*Gateway, err
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(g.Home, "Caddyfile")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(g.Caddyfile(), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	g.Process = &Process{
 		Name: fmt.Sprintf("gateway-%d", n), host: host, log: filepath.Join(c.Folder, fmt.Sprintf("gateway-%d.log", n)), ready: g.isReady,
-		command: []string{c.Binary, "run", "--config", file, "--adapter", "caddyfile"},
+		command: []string{c.Binary, "run", "--config", g.Caddyfile(), "--adapter", "caddyfile"},
 		environ: append([]string{
 			"HOME=" + g.Home, "XDG_DATA_HOME=" + filepath.Join(g.Home, "data"), "XDG_CONFIG_HOME=" + filepath.Join(g.Home, "config"),
 			"CADDY_ADMIN=" + admin, "FHIR_STORE_KEY=" + storeKey,
@@ -58,6 +57,12 @@ func newGateway(c *Config, network *Network, store string, n int) (*Gateway, err
 	}
 	return g, nil
 }
+
+// Caddyfile is the file with its configuration.
+func (g *Gateway) Caddyfile() string { return filepath.Join(g.Home, "Caddyfile") }
+
+// Environ is what its environment has beside that of this process.
+func (g *Gateway) Environ() []string { return g.environ }
 
 // behind is the Caddyfile of a gateway behind the load balancer.
 func (c *Config) behind(address, store string) (string, error) {

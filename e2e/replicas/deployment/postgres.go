@@ -84,6 +84,8 @@ func (p *postgres) Directives() string {
 	return keyed + "\t\tstore postgres {\n\t\t\tconnection postgres://postgres@" + p.address + "/postgres\n\t\t}\n"
 }
 
+func (p *postgres) Addresses() []string { return []string{p.address} }
+
 func (p *postgres) Servers() []*Process { return []*Process{p.server} }
 
 func (p *postgres) Stop() {

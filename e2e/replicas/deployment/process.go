@@ -161,12 +161,26 @@ func (p *Process) Tail() string {
 	return strings.TrimSpace(string(text))
 }
 
-// CPU is the time that the server's threads have computed, in seconds. Their schedstat has it in nanoseconds, where
-// stat (proc(5)) has ticks of 10 ms.
+// CPU is the time that the threads of the server and its children have computed, in seconds. Their schedstat has it in
+// nanoseconds, where stat (proc(5)) has ticks of 10 ms.
 func (p *Process) CPU() (seconds float64, err error) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.PID()))
+	for _, pid := range append([]int{p.PID()}, children(p.PID())...) {
+		s, err := computed(pid)
+		if err != nil {
+			return 0, err
+		}
+		seconds += s
+	}
+	return seconds, nil
+}
+
+func computed(pid int) (seconds float64, err error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended
+		}
 		if err != nil {
 			return 0, err
 		}

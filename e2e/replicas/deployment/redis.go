@@ -139,6 +139,13 @@ func (r *redis) Directives() string {
 		"\n\t\t\t}\n\t\t\twait_replicas 1\n\t\t}\n"
 }
 
+func (r *redis) Addresses() []string {
+	if len(r.sentinels) == 0 {
+		return r.addresses
+	}
+	return r.watchers
+}
+
 // Servers are the Redis servers, the present master first.
 func (r *redis) Servers() []*Process {
 	servers := append([]*Process(nil), r.servers...)

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// counter is a proxy that counts round trips: how often a client sends something after it was answered.
+type counter struct {
+	target string
+	trips  atomic.Int64
+	bytes  atomic.Int64 // in both directions
+}
+
+// listen makes a proxy to an address.
+func (c *counter) listen(target string) (string, error) {
+	c.target = target
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go c.pass(client)
+		}
+	}()
+	return l.Addr().String(), nil
+}
+
+func (c *counter) pass(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return // the client notices
+	}
+	defer server.Close()
+	var answered atomic.Bool
+	answered.Store(true)
+	go func() {
+		defer client.Close()
+		_, _ = io.Copy(client, reader{server, func(n int) { answered.Store(true); c.bytes.Add(int64(n)) }})
+	}()
+	_, _ = io.Copy(server, reader{client, func(n int) {
+		if c.bytes.Add(int64(n)); answered.Swap(false) {
+			c.trips.Add(1)
+		}
+	}})
+}
+
+// reader tells of what is read.
+type reader struct {
+	io.Reader
+	tell func(n int)
+}
+
+// Read implements io.Reader.
+func (r reader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if n > 0 {
+		r.tell(n)
+	}
+	return n, err
+}
+
+// operationsCounted is how many times each operation is done, one after another, to count its round trips.
+const operationsCounted = 300
+
+// countTrips prints the round trips of each operation, less those that a gateway makes by itself.
+func (s *settings) countTrips(ctx context.Context, store string) error {
+	count := new(counter)
+	s.between = count.listen
+	defer func() { s.between = nil }()
+	of, err := s.newSubject(ctx, store, 1)
+	if err != nil {
+		return err
+	}
+	defer of.Stop()
+	const idle = 5 * time.Second
+	before := count.trips.Load()
+	time.Sleep(idle)
+	alone := float64(count.trips.Load()-before) / idle.Seconds()
+	fmt.Printf("\nRound trips to %s, by a proxy that counts them; %.1f a second of a gateway that nobody asks anything:\n\n| operation | round trips | bytes |\n|---|--:|--:|\n", store, alone)
+	for _, d := range duties {
+		if err := d.do(of.workers[0], ctx); err != nil { // what is read only once
+			return err
+		}
+		start, trips, bytes := time.Now(), count.trips.Load(), count.bytes.Load()
+		for range operationsCounted {
+			if err := d.do(of.workers[0], ctx); err != nil {
+				return err
+			}
+		}
+		made := float64(count.trips.Load()-trips) - alone*time.Since(start).Seconds()
+		fmt.Printf("| %s | %.2f | %d |\n", d.name, made/operationsCounted, (count.bytes.Load()-bytes)/operationsCounted)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
+)
+
+// replicasStore is the store of REPLICAS: redis, sentinel or postgres. With it, all these tests run against three gateways on
+// it, behind nginx, wherever they would start one.
+var replicasStore = os.Getenv("REPLICAS")
+
+// replicable reports whether a configuration can be that of several gateways here.
+func replicable(caddyfile, address string) bool {
+	return strings.Count(caddyfile, "\tfhir {\n") == 1 && strings.Count(caddyfile, "\nhttps://"+address+" {\n") == 1 &&
+		!strings.Contains(caddyfile, "durable_store ")
+}
+
+// startReplicas is startGateway for several.
+func startReplicas(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
+	folder, err := filepath.Abs(filepath.Join(outFolder, name+"-replicas"))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return nil, err
+	}
+	gateways := 3
+	if replicasStore == "memory" || replicasStore == "file" {
+		gateways = 1
+	}
+	started := time.Now()
+	d, err := deployment.Start(deployment.Config{
+		Binary: caddyBinary, Folder: folder, Engine: replicasStore, Gateways: gateways, Address: strings.TrimPrefix(issuer, "https://"),
+		Caddyfile: caddyfile, Environ: []string{"FHIR_BACKEND=" + backendAddress},
+	})
+	if err != nil {
+		return nil, err
+	}
+	first := d.Gateways[0]
+	return &gateway{
+		issuer: issuer, admin: first.Admin, caddyfile: first.Caddyfile(), environ: append(first.Environ(), "HOME="+home),
+		started: started, rootFile: d.RootFile, roots: d.Roots, client: newClient(d.Roots), process: &process{replicas: d},
+	}, nil
+}
+
+// each is the gateways, one by one.
+func (g *gateway) each() []*gateway {
+	if g.process.replicas == nil {
+		return []*gateway{g}
+	}
+	var all []*gateway
+	for _, one := range g.process.replicas.Gateways {
+		all = append(all, &gateway{issuer: g.issuer, admin: one.Admin, caddyfile: one.Caddyfile(), environ: one.Environ(), client: g.client})
+	}
+	return all
+}
+
+// killReplicas ends all gateways with SIGKILL and starts them again.
+func (g *gateway) killReplicas(t *testing.T) {
+	t.Helper()
+	gateways := g.process.replicas.Gateways
+	for _, one := range gateways {
+		one.Kill()
+	}
+	for _, one := range slices.Backward(gateways) {
+		if err := one.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(1100 * time.Millisecond) // nginx asks none of them for a second
+}
+
+// alone skips a test of what is not there when there are several gateways.
+func alone(t *testing.T, why string) {
+	t.Helper()
+	if replicasStore != "" {
+		t.Skip("not with REPLICAS: " + why)
+	}
+}
