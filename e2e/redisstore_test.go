@@ -38,18 +38,13 @@ func TestRedisStore(t *testing.T) {
 			t.Parallel()
 			options := tt.start(t)
 			var made atomic.Int64
-			open := func(t *testing.T, options redisstore.Options) *redisstore.Store {
-				s := redisstore.New(options)
-				t.Cleanup(func() { _ = s.Close() })
-				return s
-			}
 			storetest.Suite{Lifetime: redisLifetime, LooseBound: true, New: func(t *testing.T, _ int) store.Store {
-				return open(t, withPrefix(options, &made))
+				return openRedis(t, withPrefix(options, &made))
 			}}.Run(t)
 			storetest.SharedSuite{Lifetime: redisLifetime, New: func(t *testing.T, kinds ...string) func() store.Shared {
 				options := withPrefix(options, &made)
 				options.Followed = kinds
-				return func() store.Shared { return open(t, options) }
+				return func() store.Shared { return openRedis(t, options) }
 			}}.Run(t)
 		})
 	}
@@ -59,4 +54,27 @@ func TestRedisStore(t *testing.T) {
 func withPrefix(o redisstore.Options, made *atomic.Int64) redisstore.Options {
 	o.KeyPrefix = fmt.Sprintf("test%d:", made.Add(1))
 	return o
+}
+
+// TestRedisNetwork disturbs the connections, and the server.
+func TestRedisNetwork(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	var made atomic.Int64
+	storetest.NetworkSuite{New: func(t *testing.T) *storetest.Network {
+		proxy := storetest.NewProxy(t, "tcp", server.address())
+		options := withPrefix(redisstore.Options{Address: server.address(), Timeout: time.Second, Followed: []string{"revoked"}}, &made)
+		direct := openRedis(t, options)
+		options.Address = proxy.Address()
+		return &storetest.Network{
+			Store: openRedis(t, options), Direct: direct, Proxy: proxy, Timeout: options.Timeout,
+			Stop: server.kill, Start: func() { server.start(t) },
+		}
+	}}.Run(t)
+}
+
+func openRedis(t *testing.T, options redisstore.Options) *redisstore.Store {
+	s := redisstore.New(options)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }

@@ -1,0 +1,384 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// A NetworkSuite tests what a store does when the network or its server fails. It needs a
+// server, and takes real time.
+type NetworkSuite struct {
+	// New makes an empty store.
+	New func(t *testing.T) *Network
+}
+
+// A Network is a store whose connections can be disturbed.
+type Network struct {
+	Store   store.Shared  // reached by the proxy; it follows the kind revoked
+	Direct  store.Shared  // the same, by itself
+	Proxy   *Proxy        // disturbs
+	Timeout time.Duration // of calls of the store
+
+	// Stop ends the server as kill -9 does; Start starts it again, with its data. Nil: that
+	// is not tested.
+	Stop, Start func()
+}
+
+// Run runs the tests.
+func (s NetworkSuite) Run(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, *Network)
+	}{
+		{"an answer is lost", answerLost},
+		{"an answer is lost, and others change the entry", answerLostMeanwhile},
+		{"a change that is announced is lost", announcementLost},
+		{"no answer comes", noAnswer},
+		{"no answer comes to many", noAnswerToMany},
+		{"the caller does not wait", callerLeaves},
+		{"a change without an answer", changeUnknown},
+		{"idle connections are cut", idleCut},
+		{"answers come late", answersLate},
+		{"connections are refused", refused},
+		{"a follower is cut off", followerCut},
+		{"a follower hears nothing", followerSilent},
+		{"the server restarts", restart},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := s.New(t)
+			warm(t, n)
+			tt.test(t, n)
+		})
+	}
+}
+
+// long is how long entries live here.
+const long = time.Hour
+
+// slack is how much longer than its time a call may take on a busy machine.
+const slack = time.Second
+
+// warm makes the connection, so that the next answer is that of a call.
+func warm(t *testing.T, n *Network) {
+	t.Helper()
+	must(t, n.Store.Put(t.Context(), "warm:1", []byte("v"), long))
+	_, err := n.Store.Take(t.Context(), "warm:1")
+	must(t, err)
+}
+
+// A change is a call, what it finds, and what it leaves.
+type change struct {
+	name         string
+	before       string // what is there; empty: nothing
+	call         store.Call
+	found, after string
+}
+
+var changes = []change{
+	{"Put", "", store.Call{Op: store.Put, Value: []byte("new"), TTL: long}, "", "new"},
+	{"Add", "", store.Call{Op: store.Add, Value: []byte("new"), TTL: long}, "", "new"},
+	{"Swap", "old", store.Call{Op: store.Swap, Old: []byte("old"), Value: []byte("new"), TTL: long}, "", "new"},
+	{"Append", "old", store.Call{Op: store.Append, Value: []byte("er"), Max: 5, TTL: long}, "", "older"},
+	{"Take", "old", store.Call{Op: store.Take}, "old", ""},
+	{"Delete", "old", store.Call{Op: store.Delete}, "", ""},
+}
+
+// answerLost has a change succeed although the answer to the first attempt, or to the first
+// two, is lost: it was made once.
+func answerLost(t *testing.T, n *Network) {
+	for _, c := range changes {
+		for lost := range 3 {
+			key := fmt.Sprintf("%s:%d", c.name, lost)
+			prepare(t, n, key, c.before)
+			n.Proxy.LoseAnswers(lost, nil)
+			call := c.call
+			call.Key = key
+			step := []*store.Call{&call, {Op: store.Append, Key: "count:" + key, Value: []byte("x"), Max: 9, TTL: long}}
+			if err := n.Store.Do(t.Context(), step...); err != nil {
+				t.Errorf("%s, %d answers lost: %v", c.name, lost, err)
+			}
+			n.Proxy.LoseAnswers(0, nil)
+			if c.found != "" && string(call.Value) != c.found {
+				t.Errorf("%s found %q, want %q", c.name, call.Value, c.found)
+			}
+			wantThere(t, n.Direct, key, c.after)
+			wantThere(t, n.Direct, "count:"+key, "x")
+		}
+	}
+}
+
+func prepare(t *testing.T, n *Network, key, value string) {
+	t.Helper()
+	if value != "" {
+		must(t, n.Direct.Put(t.Context(), key, []byte(value), long))
+	}
+}
+
+// wantThere checks an entry; empty: that there is none.
+func wantThere(t *testing.T, s store.Store, key, want string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	if err != nil || string(got) != want {
+		t.Errorf("%s = %q, %v; want %q", key, got, err, want)
+	}
+}
+
+// answerLostMeanwhile has others change the entry before the change is sent again: it succeeds,
+// and theirs stays.
+func answerLostMeanwhile(t *testing.T, n *Network) {
+	for _, c := range changes {
+		key := "meanwhile:" + c.name
+		prepare(t, n, key, c.before)
+		other := "theirs"
+		n.Proxy.LoseAnswers(1, func() {
+			if c.after == "" {
+				must(t, n.Direct.Add(context.Background(), key, []byte(other), long))
+				return
+			}
+			other = ""
+			_, err := n.Direct.Take(context.Background(), key)
+			must(t, err)
+		})
+		call := c.call
+		call.Key = key
+		if err := n.Store.Do(t.Context(), &call); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.found != "" && string(call.Value) != c.found {
+			t.Errorf("%s found %q, want %q", c.name, call.Value, c.found)
+		}
+		wantThere(t, n.Direct, key, other)
+	}
+}
+
+func announcementLost(t *testing.T, n *Network) {
+	f := (&shared{lifetime: time.Second}).follow(t, n.Direct)
+	n.Proxy.LoseAnswers(1, nil)
+	must(t, n.Store.Add(t.Context(), "revoked:1", []byte("v"), long))
+	f.awaitValues(t, map[string]string{"revoked:1": "v"})
+	n.Proxy.LoseAnswers(1, nil)
+	_, err := n.Store.Take(t.Context(), "revoked:1")
+	must(t, err)
+	f.awaitValues(t, map[string]string{})
+}
+
+// methods are one call of each.
+func methods(ctx context.Context, s store.Store) map[string]func() error {
+	return map[string]func() error{
+		"Put":    func() error { return s.Put(ctx, "none:1", nil, long) },
+		"Add":    func() error { return s.Add(ctx, "none:2", nil, long) },
+		"Swap":   func() error { return s.Swap(ctx, "none:3", nil, nil, long) },
+		"Append": func() error { return s.Append(ctx, "none:4", nil, 9, long) },
+		"Get":    func() error { _, err := s.Get(ctx, "none:5"); return err },
+		"Take":   func() error { _, err := s.Take(ctx, "none:6"); return err },
+		"Delete": func() error { return s.Delete(ctx, "none:7") },
+		"List":   func() error { _, err := s.List(ctx, "none:"); return err },
+		"Do":     func() error { return s.Do(ctx, &store.Call{Op: store.Get, Key: "none:8"}) },
+	}
+}
+
+// wantUnavailable makes a call that fails in time, because of the store.
+func (n *Network) wantUnavailable(t *testing.T, name string, call func() error) {
+	t.Helper()
+	began := time.Now()
+	if err := call(); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%s: %v, want %v", name, err, store.ErrUnavailable)
+	}
+	if took := time.Since(began); took > n.Timeout+slack {
+		t.Errorf("%s took %v", name, took)
+	}
+}
+
+// wantBack waits until the store answers, without a new client.
+func (n *Network) wantBack(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	for {
+		err := n.Store.Put(t.Context(), "back:1", []byte("v"), long)
+		if err == nil {
+			return
+		}
+		if time.Since(began) > 5*time.Second {
+			t.Fatalf("it does not come back: %v", err)
+		}
+	}
+}
+
+func noAnswer(t *testing.T, n *Network) {
+	n.Proxy.SetSilent(true)
+	for name, call := range methods(t.Context(), n.Store) {
+		n.wantUnavailable(t, name, call)
+	}
+	n.Proxy.SetSilent(false)
+	n.wantBack(t)
+}
+
+func noAnswerToMany(t *testing.T, n *Network) {
+	n.Proxy.SetSilent(true)
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			n.wantUnavailable(t, "Add", func() error { return n.Store.Add(t.Context(), fmt.Sprint("many:", i), nil, long) })
+		})
+	}
+	all.Wait()
+	n.Proxy.SetSilent(false)
+	n.wantBack(t)
+}
+
+// callerLeaves ends the caller's context before the store's time is over: the error is the
+// caller's own.
+func callerLeaves(t *testing.T, n *Network) {
+	n.Proxy.SetSilent(true)
+	ctx, cancel := context.WithTimeout(t.Context(), n.Timeout/10)
+	defer cancel()
+	began := time.Now()
+	err := n.Store.Add(ctx, "left:1", nil, long)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the caller's time is over: %v", err)
+	}
+	if took := time.Since(began); took > n.Timeout/10+slack {
+		t.Errorf("it took %v", took)
+	}
+	ended, end := context.WithCancel(t.Context())
+	time.AfterFunc(n.Timeout/10, end)
+	if err := n.Store.Add(ended, "left:2", nil, long); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller has left: %v", err)
+	}
+	n.Proxy.SetSilent(false)
+	n.wantBack(t)
+}
+
+// changeUnknown asks again after a change without an answer: it was made whole, or not at all.
+func changeUnknown(t *testing.T, n *Network) {
+	must(t, n.Direct.Put(t.Context(), "code:1", []byte("v"), long))
+	n.Proxy.SetSilent(true)
+	n.wantUnavailable(t, "Do", func() error {
+		return n.Store.Do(
+			t.Context(), &store.Call{Op: store.Take, Key: "code:1"},
+			&store.Call{Op: store.Add, Key: "grant:1", Value: []byte("v"), TTL: long},
+		)
+	})
+	n.Proxy.SetSilent(false)
+	n.wantBack(t)
+	_, codeErr := n.Store.Get(t.Context(), "code:1")
+	_, grantErr := n.Store.Get(t.Context(), "grant:1")
+	if taken, added := errors.Is(codeErr, store.ErrNotFound), grantErr == nil; taken != added {
+		t.Errorf("half done: the code: %v; the grant: %v", codeErr, grantErr)
+	}
+}
+
+func idleCut(t *testing.T, n *Network) {
+	for name, call := range methods(t.Context(), n.Store) {
+		n.Proxy.Cut()
+		if err := call(); errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func answersLate(t *testing.T, n *Network) {
+	n.Proxy.SetDelay(n.Timeout / 8)
+	defer n.Proxy.SetDelay(0)
+	must(t, n.Store.Add(t.Context(), "late:1", []byte("v"), long))
+	_, err := n.Store.Take(t.Context(), "late:1")
+	must(t, err)
+}
+
+func refused(t *testing.T, n *Network) {
+	n.Proxy.SetRefusing(true)
+	for name, call := range methods(t.Context(), n.Store) {
+		n.wantUnavailable(t, name, call)
+	}
+	n.Proxy.SetRefusing(false)
+	n.wantBack(t)
+}
+
+// followerCut changes entries while the follower cannot hear, which it is told when it follows
+// again.
+func followerCut(t *testing.T, n *Network) {
+	must(t, n.Direct.Put(t.Context(), "revoked:old", []byte("v"), long))
+	followed := make(chan error, 1)
+	heard := make(chan struct{}, 1000)
+	go func() {
+		followed <- n.Store.Follow(t.Context(), func(store.Update) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	<-heard
+	n.Proxy.SetRefusing(true)
+	select {
+	case err := <-followed:
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("following ended with %v", err)
+		}
+	case <-time.After(n.Timeout + 3*slack):
+		t.Error("it follows what it cannot reach")
+	}
+	must(t, n.Direct.Delete(t.Context(), "revoked:old"))
+	must(t, n.Direct.Put(t.Context(), "revoked:new", []byte("v"), long))
+	n.Proxy.SetRefusing(false)
+	n.wantBack(t)
+	f := (&shared{lifetime: time.Second}).follow(t, n.Store)
+	f.awaitValues(t, map[string]string{"revoked:new": "v"})
+}
+
+// followerSilent has a follower not claim to have heard while no answer comes.
+func followerSilent(t *testing.T, n *Network) {
+	var mu sync.Mutex
+	var heard time.Time
+	followed := make(chan error, 1)
+	go func() {
+		followed <- n.Store.Follow(t.Context(), func(u store.Update) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = u.Heard
+		})
+	}()
+	time.Sleep(n.Timeout)
+	n.Proxy.SetSilent(true)
+	silent := time.Now()
+	select {
+	case err := <-followed:
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("following ended with %v", err)
+		}
+	case <-time.After(2*n.Timeout + 3*slack):
+		t.Error("it follows what does not answer")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if heard.IsZero() || heard.After(silent.Add(10*time.Millisecond)) {
+		t.Errorf("it heard %v after the last answer", heard.Sub(silent))
+	}
+	n.Proxy.SetSilent(false)
+}
+
+func restart(t *testing.T, n *Network) {
+	if n.Stop == nil {
+		t.Skip("the server cannot be stopped")
+	}
+	must(t, n.Store.Put(t.Context(), "kept:1", []byte("v"), long))
+	n.Stop()
+	for name, call := range methods(t.Context(), n.Store) {
+		n.wantUnavailable(t, name, call)
+	}
+	n.Start()
+	n.wantBack(t)
+	wantThere(t, n.Store, "kept:1", "v")
+	if _, err := n.Store.Take(t.Context(), "kept:1"); err != nil {
+		t.Errorf("Take after the restart: %v", err)
+	}
+}
