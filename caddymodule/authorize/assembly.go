@@ -119,7 +119,7 @@ func (a *assembly) addSessions(c *Config) {
 		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime,
 		Accounts: a.accounts, Devices: a.limiter.Devices, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
-		Notifier:     session.NewNotifier(c.Issuer, c.Keys, c.Durable, a.trail, c.Logger),
+		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.trail, c.Logger),
 		Trail:        a.trail, Logger: c.Logger,
 	}
 }

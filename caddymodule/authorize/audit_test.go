@@ -70,7 +70,7 @@ func TestAudit(t *testing.T) {
 			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
 			trail.take()
 			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
-		}, "revocation success user=alice client=app scope=\ntoken invalid_grant authorization_code user= client=app scope="},
+		}, "revocation success user=alice client=app scope=openid\ntoken invalid_grant authorization_code user=alice client=app scope="},
 		{"client credentials", func(b *servertest.Browser) {
 			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 			r.SetBasicAuth("service", "hush")

@@ -190,7 +190,7 @@ func TestStoredConsentsAreStable(t *testing.T) {
 	}
 	delete(stored, "at")
 	text, err := json.Marshal(stored)
-	if want := `{"client_id":"app","granted":["openid","user/*.rs"],"seen":["openid","user/*.rs","demo.read"],"user":"alice"}`; string(text) != want || err != nil {
+	if want := `{"client_id":"app","granted":["openid","user/*.rs"],"seen":["openid","user/*.rs","demo.read"],"user":"alice","v":1}`; string(text) != want || err != nil {
 		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -133,6 +133,23 @@ func (s *faultyStore) Delete(ctx context.Context, key string) error {
 	return s.call("Delete", key, func() error { return s.Memory.Delete(ctx, key) })
 }
 
+func (s *faultyStore) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
+	return s.call("Append", key, func() error { return s.Memory.Append(ctx, key, item, most, ttl) })
+}
+
+// Do fails as a whole, before or after it is done.
+func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
+	var names []string
+	for _, c := range calls {
+		names = append(names, c.Op.String()+" "+store.KindOf(c.Key))
+	}
+	failed := s.next(s.name + ".Do " + strings.Join(names, ", "))
+	if failed != nil && !s.lost {
+		return failed
+	}
+	return cmp.Or(s.Memory.Do(ctx, calls...), failed)
+}
+
 func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.fails("List", prefix); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
@@ -44,7 +43,7 @@ func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *se
 	switch {
 	case err == nil && !f.kept.Local(signedIn.User):
 		err = errNotHere
-	case err == nil && (time.Since(signedIn.At) > recent || held.Any() && !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor)):
+	case err == nil && (signedIn.Age > recent || held.Any() && !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor)):
 		signIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
 		return false
 	}

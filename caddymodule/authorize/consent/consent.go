@@ -2,7 +2,7 @@ package consent
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -42,9 +42,29 @@ func consentKey(user, clientID string) string { return store.Key("consent", user
 
 // Load returns what a person allows a client, or nil if they were not asked.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
-	c, err := store.GetJSON[Consent](ctx, cs.Durable, consentKey(user, clientID))
+	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return cs.decode(value)
+}
+
+// Reading returns the call that reads what a person allows a client in a step; see
+// [Consents.Read].
+func (cs *Consents) Reading(user, clientID string) *store.Call {
+	return &store.Call{Op: store.Get, Key: consentKey(user, clientID)}
+}
+
+// Read returns what the call of [Consents.Reading] found.
+func (cs *Consents) Read(found *store.Call) (*Consent, error) { return cs.decode(found.Value) }
+
+func (cs *Consents) decode(value []byte) (*Consent, error) {
+	c, err := store.FromJSON[Consent](value)
 	if c != nil {
-		c.lapse(time.Now())
+		c.lapse(store.Now(cs.Durable))
 	}
 	return c, err
 }
@@ -70,8 +90,8 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, a Answe
 		c = &Consent{User: user, ClientID: clientID}
 	}
 	c.add(a)
-	c.At = time.Now().UTC()
-	value, err := json.Marshal(c)
+	c.At = store.Now(cs.Durable).UTC()
+	value, err := store.ToJSON(c)
 	if err != nil {
 		return err
 	}

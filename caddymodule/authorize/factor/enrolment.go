@@ -2,7 +2,6 @@ package factor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -36,42 +35,44 @@ func enrolmentKey(user string) string { return store.Key("factors", user) }
 
 // Load returns what a person enrolled, which may be nothing.
 func (es *Enrolments) Load(ctx context.Context, user string) (*Enrolment, error) {
-	e, _, err := es.load(ctx, user)
-	return e, err
+	stored, err := es.Durable.Get(ctx, enrolmentKey(user))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, fmt.Errorf("reading what %q enrolled: %w", user, err)
+	}
+	return es.open(ctx, user, stored)
 }
 
-// load also returns the stored form; nil if there is none.
-func (es *Enrolments) load(ctx context.Context, user string) (*Enrolment, []byte, error) {
-	e := new(Enrolment)
-	stored, err := es.Durable.Get(ctx, enrolmentKey(user))
-	if errors.Is(err, store.ErrNotFound) {
-		return e, nil, nil
+func (es *Enrolments) open(ctx context.Context, user string, stored []byte) (*Enrolment, error) {
+	if stored == nil {
+		return new(Enrolment), nil
 	}
-	var text string
+	text, err := es.Keys.UnsealStored(ctx, string(stored), enrolmentKey(user))
+	var e *Enrolment
 	if err == nil {
-		text, err = es.Keys.UnsealStored(ctx, string(stored), enrolmentKey(user))
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), e)
+		e, err = store.FromJSON[Enrolment]([]byte(text))
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading what %q enrolled: %w", user, err)
+		return nil, fmt.Errorf("reading what %q enrolled: %w", user, err)
 	}
-	return e, stored, nil
+	return e, nil
 }
 
 // change changes what a person enrolled, unless do returns an error. After a concurrent
-// change, do runs again.
+// change, do runs again. It reads in a step, as a gateway's copy may be late.
 func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolment) error) error {
 	for ctx.Err() == nil {
-		e, stored, err := es.load(ctx, user)
+		stored, err := store.Values(ctx, es.Durable, enrolmentKey(user))
+		var e *Enrolment
+		if err == nil {
+			e, err = es.open(ctx, user, stored[0])
+		}
 		if err == nil {
 			err = do(e)
 		}
 		if err == nil {
-			err = es.save(ctx, user, e, stored)
+			err = es.save(ctx, user, e, stored[0])
 		}
-		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) {
+		if !store.Lost(err) {
 			return err
 		}
 	}
@@ -79,7 +80,7 @@ func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolmen
 }
 
 func (es *Enrolments) save(ctx context.Context, user string, e *Enrolment, stored []byte) error {
-	text, err := json.Marshal(e)
+	text, err := store.ToJSON(e)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	req, err := e.requests.check(r.Context(), query)
 	switch {
 	case req != nil && pushed != nil:
-		req.onUse = pushed.use
+		req.once = pushed.once
 	case err == nil && req.client.RequirePushed:
 		err = errMustPush
 	}

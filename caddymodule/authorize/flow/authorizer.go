@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,20 +15,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // authorizer makes authorization responses, once the person has signed in.
 type authorizer struct {
 	*step
-	accounts     *people.Accounts
-	consents     *consent.Consents
-	launches     *launch.Launches
-	grants       *token.Grants
-	codes        *token.Codes
-	tokens       *token.Issuer
-	participants *session.Participants
-	stepUp       *stepUp
+	accounts *people.Accounts
+	consents *consent.Consents
+	launches *launch.Launches
+	grants   *token.Grants
+	codes    *token.Codes
+	tokens   *token.Issuer
+	stepUp   *stepUp
 }
 
 // authorize goes on with a person who has signed in: to a page for what the client is to be
@@ -81,23 +82,7 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 // respond sends the authorization response (RFC 6749 §4.1.2).
 func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	g := req.grant(signedIn, a.pages.SMARTStyle().URL())
-	err := a.grants.Confirm(r.Context(), g)
-	var p responseParameters
-	if err == nil {
-		p, err = a.parameters(r.Context(), req, g)
-	}
-	if err == nil {
-		err = a.participants.Add(r.Context(), g.Session, g.ClientID, g.Has("openid"))
-	}
-	if err == nil {
-		err = a.grants.Note(r.Context(), g)
-	}
-	if err == nil {
-		err = a.launches.Use(r.Context(), req.launch.handle)
-	}
-	if err == nil {
-		err = req.markUsed(r.Context())
-	}
+	p, err := a.issue(r.Context(), req, g)
 	a.trail.Record(r.Context(), audit.Event{
 		Kind: audit.Authorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeText(), Err: err,
 	})
@@ -108,15 +93,52 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 	a.responses.send(w, r, req, req.mode, p)
 }
 
-func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
+// issue makes the parameters of the response. What that stores, and what it uses up, it does
+// last and in one step of each store.
+func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, err error) {
+	for ctx.Err() == nil {
+		noting, err := a.grants.Confirm(ctx, g)
+		if err != nil {
+			return nil, err
+		}
+		p, issued, err := a.parameters(ctx, req, g)
+		if err != nil {
+			return nil, err
+		}
+		if err = a.commit(ctx, req, noting, issued); !store.Lost(err) {
+			return p, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// commit stores a grant. If another request of the person's was faster to note what it gives,
+// the error is [store.ErrExists] or [store.ErrChanged].
+func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, steps ...store.Step) error {
+	if req.launch.handle == "" {
+		return req.markUsed(ctx, steps...)
+	}
+	using := a.launches.Using(req.launch.handle)
+	err := req.markUsed(ctx, append(steps, store.In(a.launches.Store, using))...)
+	if errors.Is(using.Err, store.ErrNotFound) {
+		return launch.ErrUnknown
+	}
+	return err
+}
+
+// parameters makes the parameters of the response, and the step that stores what they stand
+// for, if anything.
+func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, issued store.Step, err error) {
 	switch {
 	case req.responds("code"):
-		code, err := a.codes.Issue(ctx, g)
-		return responseParameters{{"code", code}}, err
+		code, issued, err := a.codes.Issue(g)
+		return responseParameters{{"code", code}}, issued, err
 	case req.responds("token"):
-		return a.tokenResponse(ctx, req, g)
+		p, err = a.tokenResponse(ctx, req, g)
+	default:
+		p, err = a.idTokenResponse(ctx, g)
 	}
-	return a.idTokenResponse(ctx, g)
+	return p, issued, err
 }
 
 func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *token.Grant {

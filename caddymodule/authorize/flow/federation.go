@@ -28,7 +28,7 @@ type federation struct {
 	accounts     *people.Accounts
 	secondFactor *secondFactorStep
 	signInPage   *signInEndpoint // shows other ways, if a provider cannot be reached
-	usedStates   *store.Memory   // of authentication responses
+	store        store.Store     // has the used states of authentication responses
 	identities   *identities     // whose sign-in failed here after the exchange
 }
 
@@ -99,11 +99,11 @@ func (f *federation) callback(p *people.Provider) http.HandlerFunc {
 		}
 		req, err := f.requests.reopen(r.Context(), response.pending.Query)
 		if req != nil {
-			req.onUse = func(context.Context) error {
+			req.once = &singleUse{after: func() error {
 				response.done = true
 				browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
 				return nil
-			}
+			}}
 		}
 		if !f.responses.failed(w, r, req, err) {
 			f.signIn(w, r, p, req, response)
@@ -184,8 +184,9 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 		return identity, nil
 	}
 	// A provider may take a code sent twice for a stolen one, and revoke what it issued. If
-	// the memory is full we risk that: a flood must not stop other sign-ins.
-	if err := f.usedStates.Add(ctx, state, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
+	// the store is full or fails we risk that: a flood must not stop other sign-ins.
+	used := store.Key("used-state", state)
+	if err := f.store.Add(ctx, used, nil, pendingLifetime); errors.Is(err, store.ErrExists) {
 		return nil, errDoubleSignIn
 	}
 	identity, err := p.Client.Exchange(ctx, upstream.Callback{
@@ -193,8 +194,8 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 	}, response.pending.Request)
 	if err != nil {
 		// Nobody is signed in. Made-up responses, which need no account, must not fill the
-		// memory.
-		_ = f.usedStates.Delete(ctx, state) // in memory: never fails
+		// store.
+		err = errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
 	}
 	return identity, err
 }

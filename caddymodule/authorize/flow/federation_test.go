@@ -101,8 +101,8 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
 		t.Fatal(err)
 	}
-	f := &federation{accounts: accounts, usedStates: store.NewMemory(1, 0), identities: newIdentities()}
-	if err := f.usedStates.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
+	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities()}
+	if err := f.store.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
 		t.Fatal(err)
 	}
 	p := accounts.Providers["p"]

@@ -46,7 +46,7 @@ func Endpoints(c Config) map[string]http.Handler {
 	step := newStep(&c)
 	authorizer := &authorizer{
 		step: step, accounts: c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
-		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer, participants: c.Sessions.Participants,
+		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
 	}
 	pending := &pendingFactors{step: step, store: c.Store}
 	authorizer.stepUp = &stepUp{step: step, pending: pending, factors: c.Factors, sessions: c.Sessions}
@@ -108,7 +108,7 @@ func signedInEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer
 func providerEndpoints(c *Config, signIn *signInEndpoint) map[string]http.Handler {
 	federation := &federation{
 		step: signIn.step, accounts: c.Accounts, secondFactor: signIn.secondFactor, signInPage: signIn,
-		usedStates: store.NewMemory(0, 0), identities: newIdentities(),
+		store: c.Store, identities: newIdentities(),
 	}
 	logout := &logoutEndpoint{
 		step: signIn.step, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,

@@ -39,15 +39,15 @@ func (req *authenticationParameters) prompts(word string) bool {
 	return slices.Contains(strings.Fields(req.prompt), word)
 }
 
-// freshEnough reports whether a sign-in is recent enough for the client.
-func (req *authenticationParameters) freshEnough(at time.Time) bool {
-	return !req.tooOld(at, 0) && !req.prompts("login") && !req.unreadHint
+// freshEnough reports whether a sign-in of an age is recent enough for the client.
+func (req *authenticationParameters) freshEnough(age time.Duration) bool {
+	return !req.tooOld(age, 0) && !req.prompts("login") && !req.unreadHint
 }
 
-// tooOld reports whether a sign-in is older than max_age and than least.
-func (req *authenticationParameters) tooOld(at time.Time, least time.Duration) bool {
+// tooOld reports whether a sign-in of an age is older than max_age and than least.
+func (req *authenticationParameters) tooOld(age, least time.Duration) bool {
 	seconds, err := strconv.Atoi(req.maxAge)
-	return err == nil && time.Since(at) > max(time.Duration(seconds)*time.Second, least)
+	return err == nil && age > max(time.Duration(seconds)*time.Second, least)
 }
 
 // checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core §3.1.2.1).

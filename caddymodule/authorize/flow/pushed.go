@@ -125,7 +125,7 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 
 type pushedRequest struct {
 	query string
-	use   func(context.Context) error // errRequestURIUsed after the first time
+	once  *singleUse
 }
 
 // find returns the pushed request that a query names, or nil if it names none. Beside it only
@@ -159,14 +159,8 @@ func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushe
 	case err != nil:
 		return nil, err
 	}
-	return &pushedRequest{query, func(ctx context.Context) error {
-		_, err := ps.store.Take(ctx, key)
-		if errors.Is(err, store.ErrNotFound) {
-			return errRequestURIUsed
-		}
-		if err == nil {
-			_ = ps.count.Delete(ctx, key) // in memory: never fails
-		}
-		return err
+	return &pushedRequest{query, &singleUse{
+		store: ps.store, call: &store.Call{Op: store.Take, Key: key}, spent: errRequestURIUsed,
+		after: func() error { return ps.count.Delete(ctx, key) },
 	}}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
@@ -39,16 +40,14 @@ type authorizationRequest struct {
 	account     bool // of the account page, and no client's (accountrequest.go)
 	askedFactor bool // the person was asked already for all factors that the request asks for
 
-	// onUse uses up what may be used only once, such as a request_uri. It runs when the
-	// response is ready, so that earlier failures can be tried again. May be nil.
-	onUse func(context.Context) error
+	// once is what may be used only once, such as a request_uri. It is used when the response
+	// is ready, so that earlier failures can be tried again. May be nil.
+	once *singleUse
 }
 
-func (req *authorizationRequest) markUsed(ctx context.Context) error {
-	if req.onUse == nil {
-		return nil
-	}
-	return req.onUse(ctx)
+// markUsed uses up what may be used only once, in the same step as what comes before it.
+func (req *authorizationRequest) markUsed(ctx context.Context, before ...store.Step) error {
+	return req.once.use(ctx, before...)
 }
 
 type requests struct {

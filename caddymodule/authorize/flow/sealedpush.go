@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // seal puts a public client's request into its request_uri, which nobody can guess, read or
@@ -33,15 +34,24 @@ func (ps *pushedRequests) unseal(ctx context.Context, clientID, sealed string) (
 		return nil, err
 	}
 	id := pushID([]byte(text[:len(pushID{})]))
-	if ps.used.has(id) {
-		return nil, errRequestURIUsed
+	once, err := ps.onlyOnce(ctx, id)
+	return &pushedRequest{text[len(id):], once}, err
+}
+
+// onlyOnce returns the use of a sealed request. Gateways that share a store remember it there,
+// for the time that the request lasts.
+func (ps *pushedRequests) onlyOnce(ctx context.Context, id pushID) (*singleUse, error) {
+	if !store.IsShared(ps.store) {
+		return ps.used.onlyOnce(id)
 	}
-	return &pushedRequest{text[len(id):], func(context.Context) error {
-		if !ps.used.add(id) {
-			return errRequestURIUsed
-		}
-		return nil
-	}}, nil
+	used := &store.Call{Op: store.Add, Key: store.Key("pushed-used", string(id[:])), TTL: pushedLifetime}
+	switch _, err := ps.store.Get(ctx, used.Key); {
+	case err == nil:
+		return nil, errRequestURIUsed
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, err
+	}
+	return &singleUse{store: ps.store, call: used, spent: errRequestURIUsed}, nil
 }
 
 // isSealed reports whether a reference has a dot, as only those of sealed requests do.
@@ -55,7 +65,8 @@ type pushID [16]byte
 // maxUsedPushes is how many used requests are remembered at least, in some 10 MiB.
 const maxUsedPushes = 1 << 17
 
-// usedPushes are the sealed requests that were used; pushing alone takes no memory.
+// usedPushes are the sealed requests that were used at a single gateway; pushing alone takes
+// no memory.
 //
 // There are two generations: when the younger is full, or as old as a request can get, the
 // older is dropped. This bounds the memory without stopping other sign-ins. At worst, somebody
@@ -65,6 +76,19 @@ type usedPushes struct {
 	mu             sync.Mutex
 	younger, older map[pushID]struct{}
 	since          time.Time // when the younger generation began
+}
+
+// onlyOnce returns the use of a request.
+func (u *usedPushes) onlyOnce(id pushID) (*singleUse, error) {
+	if u.has(id) {
+		return nil, errRequestURIUsed
+	}
+	return &singleUse{after: func() error {
+		if !u.add(id) {
+			return errRequestURIUsed
+		}
+		return nil
+	}}, nil
 }
 
 // add adds a request, and reports whether this is its first use.

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -61,7 +60,7 @@ func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *
 }
 
 func (ps *pendingFactors) add(ctx context.Context, pending pendingSecondFactor) (id string, err error) {
-	value, err := json.Marshal(pending)
+	value, err := store.ToJSON(pending)
 	if err != nil {
 		return "", err
 	}
@@ -235,10 +234,9 @@ func (f *secondFactorStep) finish(w http.ResponseWriter, r *http.Request, pendin
 		}
 	}
 	done := false
-	pending.req.onUse = func(ctx context.Context) error {
-		err := f.pending.store.Delete(ctx, store.Key("factor", pending.id))
-		done = err == nil
-		return err
+	pending.req.once = &singleUse{
+		store: f.pending.store, call: &store.Call{Op: store.Delete, Key: store.Key("factor", pending.id)},
+		after: func() error { done = true; return nil },
 	}
 	if f.startSession(w, r, pending.req, pending.user, pending.Session); !done {
 		right.release(r.Context())

@@ -87,7 +87,7 @@ func (ps *signedInPages) page(path string, show, submit signedInHandler) http.Ha
 		case ps.responses.failed(w, r, req, err):
 		case p.Get("decision") == "deny":
 			ps.responses.redirectError(w, r, req, errDenied)
-		case req.tooOld(signedIn.At, answerTime): // even to see the page: it may name patients, or go on by itself
+		case req.tooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
 			ps.signIn.redirectTo(w, r, req)
 		case r.Method != http.MethodPost:
 			show(w, r, req, signedIn, p)

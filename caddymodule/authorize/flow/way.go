@@ -51,5 +51,5 @@ func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider)
 // person, provider and time are as requested.
 func (req *authorizationRequest) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
 	named := req.identityProvider == "" || req.identityProvider == signedIn.Way()
-	return ways.Has(signedIn.Provider) && named && req.freshEnough(signedIn.At) && req.isFor(signedIn.User.ID)
+	return ways.Has(signedIn.Provider) && named && req.freshEnough(signedIn.Age) && req.isFor(signedIn.User.ID)
 }

@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -52,7 +50,7 @@ func key(handle string) string { return store.Key("launch", handle) }
 
 // Register stores a launch, and returns the handle that the app is to send as launch.
 func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error) {
-	value, err := json.Marshal(l)
+	value, err := store.ToJSON(l)
 	if err != nil {
 		return "", err
 	}
@@ -72,15 +70,8 @@ func (ls *Launches) Find(ctx context.Context, handle, clientID string) (*Registe
 	return l, nil
 }
 
-// Use uses a launch up, if there is one. Of several at once exactly one succeeds; the others
-// get [ErrUnknown].
-func (ls *Launches) Use(ctx context.Context, handle string) error {
-	if handle == "" {
-		return nil
-	}
-	_, err := ls.Store.Take(ctx, key(handle))
-	if errors.Is(err, store.ErrNotFound) {
-		return ErrUnknown
-	}
-	return err
+// Using returns the call that uses a launch up. Of several at once exactly one succeeds; it
+// fails with [store.ErrNotFound] in the others, which stands for [ErrUnknown].
+func (ls *Launches) Using(handle string) *store.Call {
+	return &store.Call{Op: store.Take, Key: key(handle)}
 }

@@ -3,7 +3,6 @@ package people
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -101,14 +100,12 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	}
 	a.checkFHIRUser(ctx, p, &id.user)
 	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
-	value, err := json.Marshal(stored)
+	value, err := store.ToJSON(stored)
 	if err != nil {
 		return nil, err
 	}
-	err = a.Store.Put(ctx, accountKey(id.user.ID), value, a.Lifetime)
-	if err == nil {
-		err = a.retain(ctx, id.user.ID, value, a.Lifetime)
-	}
+	inUse := &store.Call{Op: store.Put, Key: accountKey(id.user.ID), Value: value, TTL: a.Lifetime}
+	err = a.retain(ctx, id.user.ID, value, a.Lifetime, store.In(a.Store, inUse))
 	if err != nil || local != nil {
 		return local, err
 	}

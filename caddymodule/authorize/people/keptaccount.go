@@ -3,9 +3,9 @@ package people
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -38,49 +38,60 @@ type keptAccount struct {
 	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
 }
 
-// retain keeps an account for at least a lifetime. It writes only if the account changes or
-// must last longer.
-func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
-	var kept keptAccount
-	if err := json.Unmarshal(account, &kept); err != nil {
+// retain keeps an account for at least a lifetime, and makes other steps with that. It writes
+// only if the account changes or must last longer.
+func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
+	kept, err := store.FromJSON[keptAccount](account)
+	if err != nil {
 		return fmt.Errorf("keeping an account: %w", err)
 	}
 	for ctx.Err() == nil {
-		old, err := a.Durable.Get(ctx, keptAccountPrefix+id)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		old, err := store.Values(ctx, a.Durable, keptAccountPrefix+id)
+		if err != nil {
 			return err
 		}
-		kept.Until = time.Now().Add(lifetime).Truncate(time.Second)
+		calls, err := a.retaining(id, kept, old[0], lifetime)
 		if err == nil {
-			if kept.Until, err = a.keptUntil(old, kept.Until); err != nil {
-				return err
-			}
+			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
 		}
-		value, err := json.Marshal(kept)
-		if err != nil || bytes.Equal(value, old) {
-			return err
-		}
-		if old == nil {
-			err = a.Durable.Add(ctx, keptAccountPrefix+id, value, time.Until(kept.Until))
-		} else {
-			err = a.Durable.Swap(ctx, keptAccountPrefix+id, old, value, time.Until(kept.Until))
-		}
-		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) { // a concurrent change
+		if !store.Lost(err) { // to a concurrent change
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
+// retaining returns the calls that keep an account in place of the old one, if there is one.
+func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
+	kept.Until = a.now().Add(lifetime).Truncate(time.Second)
+	if old != nil {
+		var err error
+		if kept.Until, err = a.keptUntil(old, kept.Until); err != nil {
+			return nil, err
+		}
+	}
+	value, err := store.ToJSON(kept)
+	call := &store.Call{Op: store.Add, Key: keptAccountPrefix + id, Value: value, TTL: kept.Until.Sub(a.now())}
+	switch {
+	case err != nil || bytes.Equal(value, old):
+		return nil, err
+	case old != nil:
+		call.Op, call.Old = store.Swap, old
+	}
+	return []*store.Call{call}, nil
+}
+
+func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
+
 // keptUntil is the later of until and the time until which an account is kept already. One
 // of an earlier version has no time, and counts as that of a new refresh token.
 func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
-	var kept keptAccount
-	if err := json.Unmarshal(old, &kept); err != nil {
+	kept, err := store.FromJSON[keptAccount](old)
+	if err != nil {
 		return until, fmt.Errorf("reading a kept account: %w", err)
 	}
 	if kept.Until.IsZero() {
-		kept.Until = time.Now().Add(a.RefreshLifetime + a.Lifetime).Truncate(time.Second)
+		kept.Until = a.now().Add(a.RefreshLifetime + a.Lifetime).Truncate(time.Second)
 	}
 	if kept.Until.After(until) {
 		until = kept.Until
@@ -99,7 +110,10 @@ func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
 	}
 	if err == nil && stored != nil && stored.Provider == p.Key {
 		// The kept one first: the other would be restored from it.
-		err = errors.Join(a.Durable.Delete(ctx, keptAccountPrefix+id.user.ID), a.Store.Delete(ctx, accountKey(id.user.ID)))
+		err = store.Do(
+			ctx, store.In(a.Durable, &store.Call{Op: store.Delete, Key: keptAccountPrefix + id.user.ID}),
+			store.In(a.Store, &store.Call{Op: store.Delete, Key: accountKey(id.user.ID)}),
+		)
 	}
 	refusal := *ErrNotAllowed
 	refusal.Err = err
@@ -114,12 +128,11 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
-	stored := new(storedAccount)
 	if err == nil {
 		err = a.Store.Put(ctx, accountKey(id), value, a.Lifetime)
 	}
-	if err == nil {
-		err = json.Unmarshal(value, stored)
+	if err != nil {
+		return nil, err
 	}
-	return stored, err
+	return store.FromJSON[storedAccount](value)
 }

@@ -56,20 +56,32 @@ func ConsentCutoff(user, clientID string) string {
 // pair joins two names unambiguously.
 func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
+// clockError is how much gateways' readings of their store's clock may differ at one moment:
+// about as long as an answer takes. A cutoff is dated that much later, so that nothing
+// survives that another gateway issued just before. What is issued after it is dated later
+// still; see [DateAfter].
+const clockError = 2 * time.Second
+
+// margin is how much later than now a cutoff must be dated.
+func (r *Revocations) margin() time.Duration {
+	if store.IsShared(r.durable) {
+		return clockError
+	}
+	return 0
+}
+
 // CutOff voids what was issued until now.
 func (r *Revocations) CutOff(ctx context.Context, keys ...string) error {
-	return r.CutOffAt(ctx, time.Now(), keys...)
+	return r.CutOffAt(ctx, r.Now().Add(r.margin()), keys...)
 }
 
 // CutOffAt voids what was issued until a time. If the durable store fails, nothing is void.
 func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
-	for _, key := range keys {
-		if r.durable != r.store && err == nil {
-			err = putCutoff(ctx, r.durable, key, at)
-		}
-		if err == nil {
-			err = putCutoff(ctx, r.store, key, at)
-		}
+	if r.durable != r.near {
+		err = r.putCutoffs(ctx, r.durable, at, keys, nil)
+	}
+	if err == nil {
+		err = r.putCutoffs(ctx, r.near, at, keys, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("storing that tokens are void: %w", err)
@@ -77,31 +89,85 @@ func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string
 	return nil
 }
 
-// putCutoff stores a cutoff unless a later one is stored already.
-func putCutoff(ctx context.Context, in store.Store, key string, at time.Time) error {
-	text, err := at.MarshalText()
-	left := time.Until(at.Add(cutoffLifetime))
-	if err != nil || left <= 0 {
-		return err
+// EndSession voids what was issued in a session, and deletes what is over with it: entries of
+// the durable store, and of that of what is in flight, if it is another. If a store is full,
+// they make room for the cutoff, so that people can always sign out. What is durable goes
+// last: while it is there, a failure can be made good.
+//
+// The cutoff lies in the future, to cover what is issued until the session is deleted. No
+// other session has its sid.
+func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, durable []string) (err error) {
+	at, cutoff := r.Now().Add(endingTime), []string{SessionCutoff(sid)}
+	if r.near != r.durable {
+		if err = r.putCutoffs(ctx, r.near, at, cutoff, nil); errors.Is(err, store.ErrFull) {
+			err = r.putCutoffs(ctx, r.near, at, cutoff, inFlight)
+		}
+	}
+	if err == nil {
+		err = r.putCutoffs(ctx, r.durable, at, cutoff, durable)
+	}
+	if err != nil {
+		return fmt.Errorf("storing that a session has ended: %w", err)
+	}
+	if r.near != r.durable {
+		_ = store.Do(ctx, store.In(r.near, deleting(inFlight)...)) // else they expire
+	}
+	return nil
+}
+
+func deleting(keys []string) (calls []*store.Call) {
+	for _, key := range keys {
+		calls = append(calls, &store.Call{Op: store.Delete, Key: key})
+	}
+	return calls
+}
+
+// endingTime is longer than it takes to end a session.
+const endingTime = time.Minute
+
+// putCutoffs stores cutoffs, each unless a later one is stored already, and deletes other
+// keys in the same step.
+func (r *Revocations) putCutoffs(ctx context.Context, in store.Store, at time.Time, keys, ended []string) error {
+	var stored [][]byte
+	for _, key := range keys {
+		value, err := in.Get(ctx, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		stored = append(stored, value)
 	}
 	for ctx.Err() == nil {
-		stored, err := in.Get(ctx, key)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			err = in.Add(ctx, key, text, left)
-		case err != nil:
+		calls, err := r.laterCutoffs(at, keys, stored)
+		if err != nil {
 			return err
-		default:
-			if there := new(time.Time); there.UnmarshalText(stored) == nil && there.After(at) {
-				return nil
-			}
-			err = in.Swap(ctx, key, stored, text, left)
 		}
-		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) {
+		if err = store.Do(ctx, store.In(in, append(calls, deleting(ended)...)...)); !store.Lost(err) {
+			return err
+		}
+		if stored, err = store.Values(ctx, in, keys...); err != nil { // what a copy may not have yet
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// laterCutoffs are the calls that store a cutoff in place of those that are not later.
+func (r *Revocations) laterCutoffs(at time.Time, keys []string, stored [][]byte) (calls []*store.Call, err error) {
+	text, err := at.MarshalText()
+	left := store.Until(r.durable, at.Add(cutoffLifetime))
+	if err != nil || left <= 0 {
+		return nil, err
+	}
+	for i, key := range keys {
+		there := new(time.Time)
+		switch {
+		case stored[i] == nil:
+			calls = append(calls, &store.Call{Op: store.Add, Key: key, Value: text, TTL: left})
+		case there.UnmarshalText(stored[i]) != nil || !there.After(at):
+			calls = append(calls, &store.Call{Op: store.Swap, Key: key, Old: stored[i], Value: text, TTL: left})
+		}
+	}
+	return calls, nil
 }
 
 // Binding is what a code or token is bound to, which decides what cutoffs apply.
@@ -112,16 +178,21 @@ type Binding struct {
 	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
 }
 
-// LatestCutoff returns the latest cutoff that applies to a binding, or the zero time.
-func (r *Revocations) LatestCutoff(ctx context.Context, g Binding) (latest time.Time, err error) {
-	if err := r.loadRevocations(ctx); err != nil {
+// LatestCutoff returns the latest cutoff that applies to a binding, or the zero time. As with
+// [Revocations.Revoked], one that another gateway has just stored may not be known yet.
+func (r *Revocations) LatestCutoff(ctx context.Context, b Binding) (latest time.Time, err error) {
+	if err := r.load(ctx); err != nil {
 		return time.Time{}, err
 	}
-	keys, err := r.cutoffKeys(ctx, g)
+	keys := commonCutoffs(b)
+	rare, err := readCutoff(ctx, r.near, RareCutoff)
+	if !rare.IsZero() {
+		keys = append(keys, rareCutoffs(b)...)
+	}
 	for _, key := range keys {
 		var at time.Time
 		if err == nil {
-			at, err = readCutoff(ctx, r.store, key)
+			at, err = readCutoff(ctx, r.near, key)
 		}
 		if at.After(latest) {
 			latest = at
@@ -130,60 +201,37 @@ func (r *Revocations) LatestCutoff(ctx context.Context, g Binding) (latest time.
 	return latest, err
 }
 
-func (r *Revocations) cutoffKeys(ctx context.Context, g Binding) (keys []string, err error) {
-	if g.Session != "" {
-		keys = append(keys, SessionCutoff(g.Session))
+func commonCutoffs(b Binding) (keys []string) {
+	if b.Session != "" {
+		keys = append(keys, SessionCutoff(b.Session))
 	}
-	if g.ByConsent {
-		keys = append(keys, ConsentCutoff(g.User, g.ClientID))
+	if b.ByConsent {
+		keys = append(keys, ConsentCutoff(b.User, b.ClientID))
 	}
-	rare, err := readCutoff(ctx, r.store, RareCutoff)
-	if rare.IsZero() || err != nil {
-		return keys, err
+	return keys
+}
+
+// rareCutoffs are those that [RareCutoff] stands for.
+func rareCutoffs(b Binding) []string {
+	keys := []string{UserCutoff(b.User), ClientCutoff(b.ClientID), PairCutoff(b.User, b.ClientID)}
+	if b.ShortLived {
+		keys = append(keys, revocationsCutoff(b.User, b.ClientID))
 	}
-	keys = append(keys, UserCutoff(g.User), ClientCutoff(g.ClientID), PairCutoff(g.User, g.ClientID))
-	if g.ShortLived {
-		keys = append(keys, revocationsCutoff(g.User, g.ClientID))
+	if b.ShortLived && b.Session != "" {
+		keys = append(keys, endedSessionsCutoff(b.User))
 	}
-	if g.ShortLived && g.Session != "" {
-		keys = append(keys, endedSessionsCutoff(g.User))
-	}
-	return keys, nil
+	return keys
 }
 
 func readCutoff(ctx context.Context, in store.Store, key string) (time.Time, error) {
-	at, err := readTime(ctx, in, key)
-	if err != nil {
+	text, err := in.Get(ctx, key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return time.Time{}, nil
+	case err != nil:
 		return time.Time{}, fmt.Errorf("reading until when tokens are void: %w", err)
 	}
-	return at, nil
-}
-
-// readTime returns a stored time, or the zero time if there is none.
-func readTime(ctx context.Context, in store.Store, key string) (at time.Time, err error) {
-	text, err := in.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		return time.Time{}, nil
-	}
-	if err == nil {
-		err = at.UnmarshalText(text)
-	}
-	return at, err
-}
-
-// loadCutoffs copies the cutoffs of the durable store.
-func (r *Revocations) loadCutoffs(ctx context.Context) error {
-	keys, err := r.durable.List(ctx, cutoffPrefix)
-	for _, key := range keys {
-		var at time.Time
-		if err == nil {
-			at, err = readCutoff(ctx, r.durable, key)
-		}
-		if err == nil {
-			err = putCutoff(ctx, r.store, key, at)
-		}
-	}
-	return err
+	return parseCutoff(text)
 }
 
 // IsCutOff reports whether what was issued at a time is void. The zero time, of a version
@@ -194,8 +242,7 @@ func IsCutOff(issued, cutoff time.Time) bool {
 
 // DateAfter returns the time of something issued now: the present or, if a coarse or reset
 // clock has not passed the cutoff yet, just after that.
-func DateAfter(cutoff time.Time) time.Time {
-	now := time.Now()
+func DateAfter(now, cutoff time.Time) time.Time {
 	if IsCutOff(now, cutoff) {
 		return cutoff.Add(time.Nanosecond)
 	}

@@ -21,8 +21,8 @@ const (
 // It voids all older codes and access tokens of the person.
 type recentList struct {
 	store.RecentList
-	cutoff          string // replaces the oldest
-	prefix, durable string // of an entry's keys in the two stores
+	cutoff string // replaces the oldest
+	prefix string // of an entry's key
 }
 
 // LimitRevocations counts the revocation of a user's token or grant to a client. If there
@@ -30,7 +30,7 @@ type recentList struct {
 func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id string) {
 	r.limit(ctx, id, recentList{
 		RecentList: store.RecentList{Store: r.durable, Key: store.Key("revocations", pair(user, clientID)), Max: maxRevocations, TTL: cutoffLifetime},
-		cutoff:     revocationsCutoff(user, clientID), prefix: TokenKey(""), durable: revokedPrefix,
+		cutoff:     revocationsCutoff(user, clientID), prefix: revokedPrefix,
 	})
 }
 
@@ -38,13 +38,13 @@ func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id s
 func (r *Revocations) LimitEndedSessions(ctx context.Context, user, sid string) {
 	r.limit(ctx, sid, recentList{
 		RecentList: store.RecentList{Store: r.durable, Key: store.Key("ended-sessions", user), Max: maxEndedSessions, TTL: cutoffLifetime},
-		cutoff:     endedSessionsCutoff(user), prefix: SessionCutoff(""), durable: SessionCutoff(""),
+		cutoff:     endedSessionsCutoff(user), prefix: SessionCutoff(""),
 	})
 }
 
 // limit only logs errors, because the entry itself is stored already.
 func (r *Revocations) limit(ctx context.Context, id string, list recentList) {
-	dropped, err := list.Add(ctx, listItem(time.Now(), id))
+	dropped, err := list.Add(ctx, listItem(r.Now().Add(r.margin()), id))
 	for _, item := range dropped {
 		err = errors.Join(err, r.fold(ctx, item, list))
 	}
@@ -63,8 +63,12 @@ func (r *Revocations) fold(ctx context.Context, item string, list recentList) er
 	if err != nil {
 		return err
 	}
-	id = strings.TrimRight(id, " ")
-	return errors.Join(r.store.Delete(ctx, list.prefix+id), r.durable.Delete(ctx, list.durable+id))
+	key := list.prefix + strings.TrimRight(id, " ")
+	err = r.near.Delete(ctx, key)
+	if r.durable != r.near {
+		err = errors.Join(err, r.durable.Delete(ctx, key))
+	}
+	return err
 }
 
 // listItem is the time and id of an entry, padded to the longest id, a jti.

@@ -1,10 +1,8 @@
 package revocation
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -14,19 +12,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Values of the entry of a token or family.
-var (
-	CodeRedeemed = []byte("its code was used")
-	tokenRevoked = []byte("revoked")
-)
-
-// TokenKey is the key of a jti or a family id; neither is a secret.
-func TokenKey(id string) string { return "token:" + id }
-
-// Revocations void tokens and grants.
+// Revocations void tokens and grants. They are in the durable store, and each check reads them
+// near: in the store of what is in flight, to which they are copied, or, if several gateways
+// share the durable store, in this gateway's copy of that.
 type Revocations struct {
-	store, durable store.Store
-	logger         *slog.Logger
+	near, durable store.Store
+	inFlight      store.Store // has the marks of used codes
+	logger        *slog.Logger
 
 	loaded  atomic.Bool
 	loading sync.Mutex
@@ -34,28 +26,53 @@ type Revocations struct {
 
 // New returns the revocations in a store and a durable store, which may be the same.
 func New(inFlight, durable store.Store, logger *slog.Logger) *Revocations {
-	r := &Revocations{store: inFlight, durable: durable, logger: logger}
-	r.loaded.Store(durable == inFlight) // nothing to copy
+	r := &Revocations{near: inFlight, durable: durable, inFlight: inFlight, logger: logger}
+	if store.IsShared(durable) {
+		r.near = durable
+		r.loaded.Store(true) // the store follows them
+	}
 	return r
 }
 
-// Revoke voids an access token or a whole grant, by its id, for the time it has left and a
-// little longer, because clocks differ.
-func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration) error {
-	left += time.Minute
-	err := r.store.Put(ctx, TokenKey(id), tokenRevoked, left)
-	if r.durable == r.store {
-		return err
-	}
-	until, _ := time.Now().Add(left).MarshalText() // fails only after the year 9999
-	return errors.Join(err, r.durable.Put(ctx, revokedPrefix+id, until, left))
-}
+// Now is the time by which revocations and grants are dated: gateways that share a store
+// have one clock.
+func (r *Revocations) Now() time.Time { return store.Now(r.durable) }
 
 const revokedPrefix = "revoked:"
 
-// Revoked reports whether an access token was revoked, by itself or with its grant.
+// UsedCodeKey is the key that marks a grant's code as used.
+func UsedCodeKey(family string) string { return "token:" + family }
+
+// Values of a used code's mark.
+var (
+	CodeRedeemed = []byte("its code was used")
+	revokedMark  = "revoked" // of an earlier version, which had no other entry in a single store
+)
+
+// Revoke voids an access token or a whole grant, by its id, for the time it has left and a
+// little longer, because clocks differ. If the store is full, the mark of the grant's code,
+// which is void too, makes room.
+func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration) error {
+	left += time.Minute
+	until, _ := r.Now().Add(left).MarshalText() // fails only after the year 9999
+	put := func() *store.Call {
+		return &store.Call{Op: store.Put, Key: revokedPrefix + id, Value: until, TTL: left}
+	}
+	err := r.near.Do(ctx, put())
+	if errors.Is(err, store.ErrFull) {
+		err = store.Do(ctx, store.In(r.near, put()), store.In(r.inFlight, &store.Call{Op: store.Delete, Key: UsedCodeKey(id)}))
+	}
+	if r.durable == r.near {
+		return err
+	}
+	return errors.Join(err, r.durable.Do(ctx, put()))
+}
+
+// Revoked reports whether an access token was revoked, by itself or with its grant. Where
+// several gateways share the store, what another has just revoked may not be known yet; a
+// [Check] finds it.
 func (r *Revocations) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	if err := r.loadRevocations(ctx); err != nil {
+	if err := r.load(ctx); err != nil {
 		return false, err
 	}
 	family, _, member := strings.Cut(tokenID, ".")
@@ -67,45 +84,9 @@ func (r *Revocations) Revoked(ctx context.Context, tokenID string) (bool, error)
 }
 
 func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
-	state, err := r.store.Get(ctx, TokenKey(id))
+	_, err := r.near.Get(ctx, revokedPrefix+id)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
-	return bytes.Equal(state, tokenRevoked), err
-}
-
-// loadRevocations copies the entries of the durable store, once. Until that has succeeded,
-// no token is valid.
-func (r *Revocations) loadRevocations(ctx context.Context) error {
-	if r.loaded.Load() {
-		return nil
-	}
-	r.loading.Lock()
-	defer r.loading.Unlock()
-	if r.loaded.Load() { // while waiting
-		return nil
-	}
-	keys, err := r.durable.List(ctx, revokedPrefix)
-	if err != nil {
-		return fmt.Errorf("reading the revocations: %w", err)
-	}
-	for _, key := range keys {
-		if err := r.loadRevocation(ctx, key); err != nil {
-			return fmt.Errorf("reading a revocation: %w", err)
-		}
-	}
-	if err := r.loadCutoffs(ctx); err != nil {
-		return err
-	}
-	r.loaded.Store(true)
-	return nil
-}
-
-func (r *Revocations) loadRevocation(ctx context.Context, key string) error {
-	until, err := readTime(ctx, r.durable, key)
-	left := time.Until(until)
-	if err != nil || left <= 0 {
-		return err
-	}
-	return r.store.Put(ctx, TokenKey(strings.TrimPrefix(key, revokedPrefix)), tokenRevoked, left)
+	return err == nil, err
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
@@ -52,7 +51,6 @@ type logoutTokenClaims struct {
 type Notifier struct {
 	issuer  string
 	keys    keyring.Signing
-	durable store.Store // of participants
 	trail   *audit.Recorder
 	logger  *slog.Logger
 	client  *http.Client
@@ -60,13 +58,12 @@ type Notifier struct {
 	waiting atomic.Int64     // notices not yet delivered
 }
 
-// NewNotifier returns the Notifier of an issuer. Keys sign its logout tokens, and durable
-// holds the participants.
-func NewNotifier(issuer string, keys keyring.Signing, durable store.Store, trail *audit.Recorder, logger *slog.Logger) *Notifier {
+// NewNotifier returns the Notifier of an issuer, whose logout tokens keys sign.
+func NewNotifier(issuer string, keys keyring.Signing, trail *audit.Recorder, logger *slog.Logger) *Notifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // rarely used, and nobody would close them
 	return &Notifier{
-		issuer: issuer, keys: keys, durable: durable, trail: trail, logger: logger,
+		issuer: issuer, keys: keys, trail: trail, logger: logger,
 		client: &http.Client{
 			Transport: transport, Timeout: noticeTimeout,
 			// Clients register the address that gets the token, not where it redirects.
@@ -76,14 +73,10 @@ func NewNotifier(issuer string, keys keyring.Signing, durable store.Store, trail
 	}
 }
 
-// notify removes participants from a session that has ended. It notifies those that got an
-// ID token and have a back-channel endpoint, and does not wait for them.
+// notify notifies the participants of a session that has ended, or from which they were
+// removed, that got an ID token and have a back-channel endpoint. It does not wait for them.
 func (n *Notifier) notify(ctx context.Context, stored *Session, participants []participant) {
 	for _, p := range participants {
-		if err := n.durable.Delete(ctx, participantKey(stored.SID, p.client.ID)); err != nil {
-			// It expires, and without the session it means nothing.
-			n.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", p.client.ID, "error", err)
-		}
 		if p.idToken && p.client.BackchannelLogoutURI != "" {
 			n.send(audit.Detach(ctx), p.client, stored)
 		}

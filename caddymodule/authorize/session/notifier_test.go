@@ -25,7 +25,7 @@ func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestSlowClientDelaysItselfAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := NewNotifier("", nil, nil, nil, nil)
+		n := NewNotifier("", nil, nil, nil)
 		n.client = &http.Client{Transport: slowTransport{}}
 		var group sync.WaitGroup
 		for range 3 * noticesAtOnce {

@@ -3,7 +3,8 @@ package session
 import (
 	"bytes"
 	"context"
-	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -23,68 +24,79 @@ type Participants struct {
 	Lifetime time.Duration    // of a session
 }
 
-// Add remembers that a client got something in a session. Each client has an entry of its
-// own, so that none is lost when several are added at once. It is written only if it
-// changes: a write to the durable store costs more than the rest of issuing a code.
-func (p *Participants) Add(ctx context.Context, sid, clientID string, idToken bool) error {
-	key := participantKey(sid, clientID)
-	got, err := p.Durable.Get(ctx, key)
-	switch {
-	case err == nil && (bytes.Equal(got, gotIDToken) || !idToken):
-		return nil
-	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return err
-	case idToken:
-		return p.Durable.Put(ctx, key, gotIDToken, p.Lifetime)
-	}
-	if err = p.Durable.Add(ctx, key, gotToken, p.Lifetime); errors.Is(err, store.ErrExists) {
-		return nil
-	}
-	return err
+// Reading returns the call that finds whether a client takes part in a session.
+func (p *Participants) Reading(sid, clientID string) *store.Call {
+	return &store.Call{Op: store.Get, Key: participantKey(sid, clientID)}
 }
 
-func (p *Participants) list(ctx context.Context, sid string) ([]participant, error) {
-	var list []participant
-	for _, client := range p.Clients.Configured {
-		found, err := p.find(ctx, sid, client)
-		if err != nil {
-			return nil, err
+// Adding returns the calls that remember that a client got something in a session, given what
+// [Participants.Reading] found. Each client has an entry of its own, so that none is lost
+// when several are added at once. It is written only if it changes: a write to the durable
+// store costs more than the rest of issuing a code.
+func (p *Participants) Adding(found *store.Call, idToken bool) []*store.Call {
+	switch {
+	case bytes.Equal(found.Value, gotIDToken), found.Value != nil && !idToken:
+		return nil
+	case idToken:
+		return []*store.Call{{Op: store.Put, Key: found.Key, Value: gotIDToken, TTL: p.Lifetime}}
+	}
+	return []*store.Call{{Op: store.Add, Key: found.Key, Value: gotToken, TTL: p.Lifetime}}
+}
+
+// list returns the participants of a session: of all clients, or of some.
+func (p *Participants) list(ctx context.Context, sid string, clients ...*client.Client) (list []participant, err error) {
+	if clients == nil {
+		clients = slices.Collect(maps.Values(p.Clients.Configured))
+	}
+	calls := make([]*store.Call, len(clients))
+	for i, client := range clients {
+		calls[i] = p.Reading(sid, client.ID)
+	}
+	if err := store.Do(ctx, store.In(p.Durable, calls...)); err != nil {
+		return nil, err
+	}
+	for i, client := range clients {
+		if got := calls[i].Value; got != nil {
+			list = append(list, participant{client, bytes.Equal(got, gotIDToken), calls[i].Key})
 		}
-		list = append(list, found...)
 	}
 	return list, nil
 }
 
-// find returns a client as the participant of a session, if it is one.
-func (p *Participants) find(ctx context.Context, sid string, client *client.Client) ([]participant, error) {
-	got, err := p.Durable.Get(ctx, participantKey(sid, client.ID))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return []participant{{client, bytes.Equal(got, gotIDToken)}}, nil
-}
-
-// renew makes the participants last as long as a session that a new sign-in prolonged.
-func (p *Participants) renew(ctx context.Context, sid string) error {
+// renewing returns the calls that make the participants last as long as a session that a new
+// sign-in prolonged.
+func (p *Participants) renewing(ctx context.Context, sid string) (calls []*store.Call, err error) {
 	list, err := p.list(ctx, sid)
 	for _, participant := range list {
 		got := gotToken
 		if participant.idToken {
 			got = gotIDToken
 		}
-		if err := p.Durable.Put(ctx, participantKey(sid, participant.client.ID), got, p.Lifetime); err != nil {
-			return err
-		}
+		calls = append(calls, &store.Call{Op: store.Put, Key: participant.key, Value: got, TTL: p.Lifetime})
 	}
-	return err
+	return calls, err
+}
+
+// remove removes participants from a session that goes on.
+func (p *Participants) remove(ctx context.Context, list []participant) error {
+	var calls []*store.Call
+	for _, key := range keysOf(list) {
+		calls = append(calls, &store.Call{Op: store.Delete, Key: key})
+	}
+	return store.Do(ctx, store.In(p.Durable, calls...))
+}
+
+func keysOf(list []participant) (keys []string) {
+	for _, p := range list {
+		keys = append(keys, p.key)
+	}
+	return keys
 }
 
 type participant struct {
 	client  *client.Client
-	idToken bool // it got one
+	idToken bool   // it got one
+	key     string // of its entry
 }
 
 func participantKey(sid, clientID string) string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,12 +23,13 @@ import (
 
 // SignedIn is a person who is signed in.
 type SignedIn struct {
-	User     *people.User // who they are
-	At       time.Time    // when they last signed in
-	Provider string       // key of the identity provider; "" for a password here
-	SID      string       // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
-	Subject  string       // sub at that provider
-	AMR      []string     // authentication methods (RFC 8176)
+	User     *people.User  // who they are
+	At       time.Time     // when they last signed in
+	Age      time.Duration // how long ago that is
+	Provider string        // key of the identity provider; "" for a password here
+	SID      string        // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
+	Subject  string        // sub at that provider
+	AMR      []string      // authentication methods (RFC 8176)
 }
 
 // Way is how the person signed in: a key of a client's list of identity providers.
@@ -90,11 +90,14 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 		return nil, err
 	}
 	audit.NoteAuthenticated(r.Context())
-	return stored.signedIn(user), nil
+	return s.signedIn(stored, user), nil
 }
 
-func (s *Session) signedIn(user *people.User) *SignedIn {
-	return &SignedIn{User: user, At: s.At, Provider: s.Provider, SID: s.SID, Subject: s.UpstreamSubject, AMR: s.AMR}
+func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
+	return &SignedIn{
+		User: user, At: session.At, Age: s.Now().Sub(session.At), Provider: session.Provider, SID: session.SID,
+		Subject: session.UpstreamSubject, AMR: session.AMR,
+	}
 }
 
 // User returns the person of a session; nil if they must sign in again: they were removed or
@@ -140,6 +143,13 @@ func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	return stored, nil
 }
 
+// Reading returns the call that finds whether a session lasts. Without a value, it has ended:
+// see [ErrEnded].
+func Reading(sid string) *store.Call { return &store.Call{Op: store.Get, Key: Key(sid)} }
+
+// ErrEnded says that a session ended before its person could be answered.
+var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
+
 // Start signs a user in at this browser. The secret is always new, to prevent session
 // fixation. A user who signs in again keeps the session with its participants; another
 // user's session ends.
@@ -150,7 +160,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	}
 	session.User, session.Credential = user.ID, user.Credential()
 	session.Address, session.UserAgent = audit.ClientAddress(r.Context()), r.UserAgent()[:min(len(r.UserAgent()), maxUserAgent)]
-	now := time.Now().Truncate(time.Second)
+	now := s.Now().Truncate(time.Second)
 	if session.At.IsZero() || session.At.After(now) {
 		session.At = now
 	}
@@ -171,47 +181,62 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	}
 	http.SetCookie(w, cookie)
 	http.SetCookie(w, device)
-	return session.signedIn(user), nil
+	return s.signedIn(&session, user), nil
 }
+
+// Now is the time by which sign-ins are dated: gateways that share a store have one clock.
+func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
 
 // renew stores a continued session.
 func (s *Sessions) renew(ctx context.Context, session *Session) (*http.Cookie, error) {
-	if err := s.Participants.renew(ctx, session.SID); err != nil {
-		return nil, err
-	}
-	return s.put(ctx, session)
-}
-
-// add stores a new session, and ends the one it replaces.
-func (s *Sessions) add(ctx context.Context, session, earlier *Session) (*http.Cookie, error) {
-	cookie, err := s.put(ctx, session)
+	renewing, err := s.Participants.renewing(ctx, session.SID)
 	if err != nil {
 		return nil, err
 	}
-	if earlier != nil {
-		audit.NoteSessionEndReason(ctx, "somebody signed in in its place in the same browser")
-		if err := s.End(ctx, earlier); err != nil {
-			return nil, errors.Join(err, s.delete(context.WithoutCancel(ctx), session.SID))
+	return s.put(ctx, session, renewing...)
+}
+
+// add stores a new session, and ends the one it replaces, and the person's oldest if there
+// are too many.
+func (s *Sessions) add(ctx context.Context, session, earlier *Session) (*http.Cookie, error) {
+	list := s.listOf(session.User)
+	cookie, err := s.put(ctx, session, list.Adding(session.SID))
+	for errors.Is(err, store.ErrTooLong) && ctx.Err() == nil {
+		var dropped []string
+		if dropped, err = list.Fold(ctx, len(session.SID)); err == nil {
+			s.endDropped(ctx, session.User, dropped)
+			cookie, err = s.put(ctx, session, list.Adding(session.SID))
 		}
 	}
-	s.limit(ctx, session)
+	if err != nil || earlier == nil {
+		return cookie, err
+	}
+	audit.NoteSessionEndReason(ctx, "somebody signed in in its place in the same browser")
+	if err := s.End(ctx, earlier); err != nil {
+		return nil, errors.Join(err, s.delete(context.WithoutCancel(ctx), session.SID))
+	}
 	return cookie, nil
 }
 
 const maxUserAgent = 200 // bytes
 
-// put stores a session with a new secret, and returns its cookie.
-func (s *Sessions) put(ctx context.Context, session *Session) (*http.Cookie, error) {
+// put stores a session with a new secret, makes other calls to the durable store in the same
+// step, and returns the session's cookie. Room is reserved for its cutoff, if that will be in
+// another store.
+func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	secret := oauth2.RandomToken()
 	session.Secret = sha256.Sum256([]byte(secret))
-	value, err := json.Marshal(session)
+	value, err := store.ToJSON(session)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reserveCutoff(ctx, session.SID); err != nil {
-		return nil, err
+	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.Lifetime}
+	steps := []store.Step{store.In(s.Durable, append(calls, stored)...)}
+	if s.Durable != s.Store {
+		reserved := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
+		steps = append([]store.Step{store.In(s.Store, reserved)}, steps...)
 	}
-	if err := s.Durable.Put(ctx, Key(session.SID), value, s.Lifetime); err != nil {
+	if err := store.Do(ctx, steps...); err != nil {
 		return nil, err
 	}
 	return browser.NewCookie(browser.SessionCookie, session.SID+"."+secret), nil

@@ -3,13 +3,13 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -53,9 +53,36 @@ func (s *Sessions) all(ctx context.Context) iter.Seq2[*Session, error] {
 		if err != nil && !yield(nil, err) {
 			return
 		}
-		for _, key := range keys {
-			stored, err := s.Find(ctx, strings.TrimPrefix(key, Key("")))
-			if (stored != nil || err != nil) && !yield(stored, err) {
+		for some := range slices.Chunk(keys, readAtOnce) {
+			for stored, err := range s.some(ctx, some) {
+				if (stored != nil || err != nil) && !yield(stored, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readAtOnce is how many sessions are read in one step.
+const readAtOnce = 100
+
+// some yields the sessions of some keys, nil for those that have ended by now.
+func (s *Sessions) some(ctx context.Context, keys []string) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		values, err := store.Values(ctx, s.Durable, keys...)
+		if err != nil {
+			yield(nil, fmt.Errorf("reading sessions: %w", err))
+			return
+		}
+		for i, value := range values {
+			stored, err := store.FromJSON[Session](value)
+			if err != nil {
+				err = fmt.Errorf("reading a session: %w", err)
+			}
+			if stored != nil {
+				stored.SID = strings.TrimPrefix(keys[i], Key(""))
+			}
+			if !yield(stored, err) {
 				return
 			}
 		}
@@ -69,35 +96,14 @@ func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.revoke(ctx, stored); err != nil {
+	err = s.Revocations.EndSession(ctx, stored.SID, []string{Key(stored.SID)}, append(keysOf(participants), Key(stored.SID)))
+	if err != nil {
 		return err
 	}
+	s.Revocations.LimitEndedSessions(ctx, stored.User, stored.SID)
 	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: audit.SessionEndReason(ctx)})
 	s.Notifier.notify(ctx, stored, participants)
 	return nil
-}
-
-// revoke voids what was issued in a session, and deletes it. If the store is full, deleting
-// the session makes room for the cutoff, so that people can always sign out.
-//
-// The cutoff lies in the future, to cover what is issued until the session is deleted. No
-// other session has its sid.
-func (s *Sessions) revoke(ctx context.Context, stored *Session) error {
-	cutOff := func() error {
-		return s.Revocations.CutOffAt(ctx, time.Now().Add(endingTime), revocation.SessionCutoff(stored.SID))
-	}
-	err := cutOff()
-	full := errors.Is(err, store.ErrFull)
-	if err == nil || full {
-		err = s.delete(ctx, stored.SID)
-	}
-	if err == nil && full {
-		err = cutOff()
-	}
-	if err == nil {
-		s.Revocations.LimitEndedSessions(ctx, stored.User, stored.SID)
-	}
-	return err
 }
 
 // delete also frees the room reserved for the cutoff; if that fails, it expires.
@@ -109,62 +115,32 @@ func (s *Sessions) delete(ctx context.Context, sid string) error {
 	return err
 }
 
-// reserveCutoff reserves room for a session's cutoff, if the session itself is in another
-// store.
-func (s *Sessions) reserveCutoff(ctx context.Context, sid string) error {
-	if s.Durable == s.Store {
-		return nil
-	}
-	return s.Store.Put(ctx, Key(sid), nil, s.Lifetime)
-}
-
-const (
-	// maxSessions is how many sessions a person can have. A ward may share an account.
-	maxSessions = 1000
-
-	// endingTime is longer than it takes to end a session.
-	endingTime = time.Minute
-)
+// maxSessions is how many sessions a person can have. A ward may share an account.
+const maxSessions = 1000
 
 // listOf is the list of a person's sessions.
 func (s *Sessions) listOf(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// limit ends a person's oldest sessions beyond maxSessions. The person is signed in by then,
-// so a failure is only logged.
-func (s *Sessions) limit(ctx context.Context, session *Session) {
-	dropped, err := s.listOf(session.User).Add(ctx, session.SID)
+// endDropped ends a person's oldest sessions. The person can sign in all the same, so a
+// failure is only logged.
+func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
 	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
-	for _, sid := range dropped {
-		_, endErr := s.EndByID(ctx, sid)
-		err = errors.Join(err, endErr)
+	var errs []error
+	for _, sid := range sids {
+		_, err := s.EndByID(ctx, sid)
+		errs = append(errs, err)
 	}
-	if err != nil {
-		s.Logger.ErrorContext(ctx, "sessions of a person not counted", "user", session.User, "error", err)
+	if err := errors.Join(errs...); err != nil {
+		s.Logger.ErrorContext(ctx, "sessions of a person beyond the limit not ended", "user", user, "error", err)
 	}
-}
-
-// CheckActive returns login_required for a session that has ended. Call it after setting a
-// grant's time: a session that ends later than that voids the grant.
-func (s *Sessions) CheckActive(ctx context.Context, sid string) error {
-	session, err := s.Find(ctx, sid)
-	if err == nil && session == nil {
-		err = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
-	}
-	return err
 }
 
 // RemoveClients removes all clients from a person's sessions, and notifies them.
 func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
 	match := func(stored *Session) bool { return stored.User == user }
-	_, err := s.each(ctx, match, func(stored *Session) error {
-		found, err := s.Participants.list(ctx, stored.SID)
-		if err == nil {
-			s.Notifier.notify(ctx, stored, found)
-		}
-		return err
-	})
+	_, err := s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored) })
 	return err
 }
 
@@ -176,12 +152,20 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 		return err
 	}
 	match := func(stored *Session) bool { return user == "" || stored.User == user }
-	_, err = s.each(ctx, match, func(stored *Session) error {
-		found, err := s.Participants.find(ctx, stored.SID, client)
-		if err == nil {
-			s.Notifier.notify(ctx, stored, found)
-		}
-		return err
-	})
+	_, err = s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored, client) })
 	return err
+}
+
+// removeFrom removes clients from a session, or all of them, and notifies them.
+func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...*client.Client) error {
+	found, err := s.Participants.list(ctx, stored.SID, clients...)
+	if err != nil {
+		return err
+	}
+	if err := s.Participants.remove(ctx, found); err != nil {
+		// They expire, and mean nothing to a client without a grant.
+		s.Logger.WarnContext(ctx, "clients not removed from a session", "error", err)
+	}
+	s.Notifier.notify(ctx, stored, found)
+	return nil
 }

@@ -1,28 +1,86 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 // GetJSON decodes the entry under key; nil if there is none.
 func GetJSON[T any](ctx context.Context, s Store, key string) (*T, error) {
 	value, err := s.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) {
+	switch {
+	case errors.Is(err, ErrNotFound):
 		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return FromJSON[T](value)
+}
+
+// recordVersion is the version of the records that [ToJSON] writes. This one reads those of
+// all earlier ones: members are only ever added. Records without a version are older than it.
+const recordVersion = 1
+
+// ErrNewer says that a record has a format of a later version, in which its members may mean
+// something else.
+var ErrNewer = errors.New("a record of a later version of caddy-fhir, which this one cannot read")
+
+// versionMember is how a record with a version begins.
+const versionMember = `{"v":`
+
+// ToJSON encodes a struct as the value of an entry, with the version of its format.
+func ToJSON(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	members := bytes.TrimPrefix(text, []byte("{"))
+	value := append(strconv.AppendInt([]byte(versionMember), recordVersion, 10), ',')
+	if string(members) == "}" {
+		value = value[:len(value)-1]
+	}
+	return append(value, members...), nil
+}
+
+// VersionOf returns the version of a record: 0 if it has none.
+func VersionOf(value []byte) int {
+	rest, ok := bytes.CutPrefix(value, []byte(versionMember))
+	if !ok {
+		return 0
+	}
+	digits := rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
+	version, err := strconv.Atoi(string(digits))
+	if err != nil {
+		return math.MaxInt // none of ours, or far too high
+	}
+	return version
+}
+
+// FromJSON decodes the value of an entry; nil if there is none. If it was written by a later
+// version, the error is [ErrNewer].
+func FromJSON[T any](value []byte) (*T, error) {
+	switch {
+	case value == nil:
+		return nil, nil
+	case VersionOf(value) > recordVersion:
+		return nil, ErrNewer
 	}
 	v := new(T)
-	if err == nil {
-		err = json.Unmarshal(value, v)
-	}
-	if err != nil {
+	if err := json.Unmarshal(value, v); err != nil {
 		return nil, err
 	}
 	return v, nil
 }
+
+// atOnce is how many entries [DeleteFunc] reads in one step.
+const atOnce = 100
 
 // DeleteFunc deletes the entries with a prefix that match, and returns how many. It
 // continues after an error, so that one bad entry does not keep the others.
@@ -32,15 +90,31 @@ func DeleteFunc[T any](ctx context.Context, s Store, prefix string, match func(*
 		return 0, err
 	}
 	var errs []error
-	for _, key := range keys {
-		v, err := GetJSON[T](ctx, s, key)
-		if v != nil && match(v) {
-			deleted++
-			err = s.Delete(ctx, key)
-		}
+	for some := range slices.Chunk(keys, atOnce) {
+		n, err := deleteSome(ctx, s, some, match)
+		deleted += n
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimSuffix(prefix, ":"), err))
 		}
 	}
 	return deleted, errors.Join(errs...)
+}
+
+// deleteSome is [DeleteFunc] for some keys.
+func deleteSome[T any](ctx context.Context, s Store, keys []string, match func(*T) bool) (deleted int, err error) {
+	values, err := Values(ctx, s, keys...)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	var calls []*Call
+	for i, value := range values {
+		v, err := FromJSON[T](value)
+		if v != nil && match(v) {
+			calls = append(calls, &Call{Op: Delete, Key: keys[i]})
+		}
+		errs = append(errs, err)
+	}
+	err = Do(ctx, In(s, calls...))
+	return len(calls), errors.Join(append(errs, err)...)
 }

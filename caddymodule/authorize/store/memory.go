@@ -123,13 +123,15 @@ func (m *Memory) Do(_ context.Context, calls ...*Call) error {
 		if err := c.Check(held, found); err != nil {
 			return err
 		}
-		if !c.Stores() || found {
-			continue
+		switch {
+		case c.Removes() && found:
+			added--
+		case c.Stores() && !found:
+			added++
 		}
-		if added++; !m.room(added) {
-			c.Err = ErrFull
-			return ErrFull
-		}
+	}
+	if err := m.checkRoom(calls, added); err != nil {
+		return err
 	}
 	for _, c := range calls {
 		m.do(c)
@@ -163,6 +165,19 @@ func (m *Memory) held(key string) (value []byte, found bool) {
 		return nil, false
 	}
 	return v.([]byte), true
+}
+
+// checkRoom fails with [ErrFull] if there is no room for n more. It requires the lock.
+func (m *Memory) checkRoom(calls []*Call, n int) error {
+	if n <= 0 || m.room(n) {
+		return nil
+	}
+	for _, c := range calls {
+		if _, found := m.held(c.Key); c.Stores() && !found {
+			c.Err = ErrFull
+		}
+	}
+	return ErrFull
 }
 
 // room reports whether there is room for n more, after a sweep if need be. It requires the

@@ -14,32 +14,49 @@ type RecentList struct {
 	Max   int           // items
 	TTL   time.Duration // of the list, from its latest item
 
-	// Ended reports whether an item no longer counts. Nil: all count.
-	Ended func(item string) (bool, error)
+	// Ended reports which items no longer count. Nil: all count.
+	Ended func(items []string) ([]bool, error)
 }
 
 // Add appends an item, and returns those it dropped to make room.
 func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err error) {
-	for {
-		stored, err := l.Store.Get(ctx, l.Key)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return nil, err
+	for ctx.Err() == nil {
+		err := l.Store.Do(ctx, l.Adding(item))
+		if !errors.Is(err, ErrTooLong) {
+			return dropped, err
 		}
-		isNew := err != nil
-		items, dropped, err := l.fit(append(slices.Clip(stored), item...), len(item))
-		switch {
-		case err != nil:
-			return nil, err
-		case isNew:
-			err = l.Store.Add(ctx, l.Key, items, l.TTL)
-		default:
-			err = l.Store.Swap(ctx, l.Key, stored, items, l.TTL)
+		more, err := l.Fold(ctx, len(item))
+		if dropped = append(dropped, more...); err != nil {
+			return dropped, err
 		}
-		if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) { // concurrently
-			continue
-		}
-		return dropped, err
 	}
+	return dropped, ctx.Err()
+}
+
+// Adding returns the call that appends an item. If the list is too long, it fails with
+// [ErrTooLong]; see [RecentList.Fold].
+func (l RecentList) Adding(item string) *Call {
+	return &Call{Op: Append, Key: l.Key, Value: []byte(item), Max: l.Max * len(item), TTL: l.TTL}
+}
+
+// Fold makes room for one more item, each of a size in bytes, and returns those it dropped:
+// the oldest, after those that have ended.
+func (l RecentList) Fold(ctx context.Context, size int) (dropped []string, err error) {
+	stored, err := l.Store.Get(ctx, l.Key)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	var items []byte
+	if err == nil {
+		items, dropped, err = l.fit(stored, size)
+	}
+	if err == nil {
+		err = l.Store.Swap(ctx, l.Key, stored, items, l.TTL)
+	}
+	if errors.Is(err, ErrChanged) { // another makes room
+		return nil, nil
+	}
+	return dropped, err
 }
 
 // Items returns the items, each of a size in bytes, the latest first.
@@ -55,26 +72,34 @@ func (l RecentList) Items(ctx context.Context, size int) (items []string, err er
 	return items, err
 }
 
-// fit shortens a list that is too long: first by the ended items, then by the oldest.
+// fit leaves room for one more item.
 func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
-	if len(list) <= l.Max*size {
+	most := (l.Max - 1) * size
+	if len(list) <= most {
 		return list, nil, nil
 	}
-	for chunk := range slices.Chunk(list, size) {
-		ended := false
-		if l.Ended != nil {
-			ended, err = l.Ended(string(chunk))
-		}
-		if err != nil {
+	chunks := slices.Collect(slices.Chunk(list, size))
+	var ended []bool
+	if l.Ended != nil {
+		if ended, err = l.Ended(texts(chunks)); err != nil {
 			return nil, nil, err
 		}
-		if !ended {
+	}
+	for i, chunk := range chunks {
+		if ended == nil || !ended[i] {
 			items = append(items, chunk...)
 		}
 	}
-	over := max(0, len(items)-l.Max*size)
+	over := max(0, len(items)-most)
 	for old := range slices.Chunk(items[:over], size) { // the oldest
 		dropped = append(dropped, string(old))
 	}
 	return items[over:], dropped, nil
+}
+
+func texts(chunks [][]byte) (items []string) {
+	for _, chunk := range chunks {
+		items = append(items, string(chunk))
+	}
+	return items
 }

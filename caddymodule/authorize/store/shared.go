@@ -44,10 +44,25 @@ func KindOf(key string) string {
 	return kind
 }
 
+// clocked is what a shared store has, and each wrapper around one.
+type clocked interface{ Now() time.Time }
+
+// IsShared reports whether several gateways may use a store at once.
+func IsShared(s Store) bool {
+	_, ok := s.(clocked)
+	return ok
+}
+
 // Now returns the time by a store's clock if it is shared, and else this process's.
 func Now(s Store) time.Time {
-	if shared, ok := s.(interface{ Now() time.Time }); ok {
+	if shared, ok := s.(clocked); ok {
 		return shared.Now()
 	}
 	return time.Now()
 }
+
+// Since is [time.Since] by a store's clock.
+func Since(s Store, t time.Time) time.Duration { return Now(s).Sub(t) }
+
+// Until is [time.Until] by a store's clock.
+func Until(s Store, t time.Time) time.Duration { return t.Sub(Now(s)) }

@@ -50,8 +50,10 @@ func Do(ctx context.Context, steps ...Step) error {
 		for _, step := range steps[:n] {
 			calls = append(calls, step.Calls...)
 		}
-		if err := steps[0].Store.Do(ctx, calls...); err != nil {
-			return err
+		if len(calls) > 0 {
+			if err := steps[0].Store.Do(ctx, calls...); err != nil {
+				return err
+			}
 		}
 		steps = steps[n:]
 	}
@@ -62,6 +64,22 @@ func Do(ctx context.Context, steps ...Step) error {
 type Step struct {
 	Store Store   // has the entries
 	Calls []*Call // of one atomic step
+}
+
+// In returns the step of some calls in a store.
+func In(s Store, calls ...*Call) Step { return Step{s, calls} }
+
+// Values reads some keys in one step; nil for those that there are not.
+func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err error) {
+	calls := make([]*Call, len(keys))
+	for i, key := range keys {
+		calls[i] = &Call{Op: Get, Key: key}
+	}
+	err = s.Do(ctx, calls...)
+	for _, c := range calls {
+		values = append(values, c.Value)
+	}
+	return values, err
 }
 
 // Check sets Err to why a call fails, given what is stored under its key, and returns it.
@@ -79,6 +97,10 @@ func (c *Call) Check(held []byte, found bool) error {
 	}
 	return c.Err
 }
+
+// Removes reports whether a call leaves no value under its key. It makes room for another of
+// the same step.
+func (c *Call) Removes() bool { return c.Op == Take || c.Op == Delete }
 
 // Stores reports whether a call leaves a value under its key.
 func (c *Call) Stores() bool { return c.Op == Put || c.Op == Add || c.Op == Swap || c.Op == Append }

@@ -62,6 +62,9 @@ var (
 	ErrUnavailable = errors.New("the store cannot be reached")
 )
 
+// Lost reports whether an error says that another was faster to change an entry.
+func Lost(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) }
+
 // Key returns the key of an entry, which does not reveal the secret.
 func Key(kind, secret string) string {
 	sum := sha256.Sum256([]byte(secret))

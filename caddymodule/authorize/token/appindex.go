@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -42,26 +43,44 @@ type appIndex struct {
 
 func appsKey(user string) string { return store.Key("apps", user) }
 
-// note adds the client of a grant that is about to be made. Grants up to the cutoff are void.
-func (ix *appIndex) note(ctx context.Context, g *Grant, cutoff time.Time) error {
-	return ix.change(ctx, g.User, func(apps []indexedApp) ([]indexedApp, bool) {
-		app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}}
-		i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
-		if i >= 0 {
-			known := apps[i]
-			if known.tells(g, cutoff) {
-				return apps, false
-			}
-			if ix.gives(known, cutoff) {
-				app.Since = known.Since
-			}
-			others := slices.DeleteFunc(slices.Clone(known.Sessions), func(sid string) bool { return sid == g.Session })
-			app.Sessions = append(app.Sessions, others[:min(len(others), maxAppSessions-1)]...)
-			apps = slices.Delete(apps, i, i+1)
+// reading returns the call that finds the list of a person.
+func (ix *appIndex) reading(user string) *store.Call {
+	return &store.Call{Op: store.Get, Key: appsKey(user)}
+}
+
+// noting returns the calls that add the client of a grant that is about to be made, given
+// what [appIndex.reading] found. Grants up to the cutoff are void.
+func (ix *appIndex) noting(g *Grant, cutoff time.Time, found *store.Call) ([]*store.Call, error) {
+	apps, err := decodeApps(found.Value)
+	if err != nil {
+		return nil, err
+	}
+	apps, changed := ix.noted(apps, g, cutoff)
+	if !changed {
+		return nil, nil
+	}
+	save, err := saving(found.Key, apps, found.Value)
+	return []*store.Call{save}, err
+}
+
+// noted adds the client of a grant to a list, unless that says all of it already.
+func (ix *appIndex) noted(apps []indexedApp, g *Grant, cutoff time.Time) ([]indexedApp, bool) {
+	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}}
+	i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
+	if i >= 0 {
+		known := apps[i]
+		if known.tells(g, cutoff) {
+			return apps, false
 		}
-		apps = append([]indexedApp{app}, apps...)
-		return apps[:min(len(apps), maxApps)], true
-	})
+		if ix.gives(known, cutoff) {
+			app.Since = known.Since
+		}
+		others := slices.DeleteFunc(slices.Clone(known.Sessions), func(sid string) bool { return sid == g.Session })
+		app.Sessions = append(app.Sessions, others[:min(len(others), maxAppSessions-1)]...)
+		apps = slices.Delete(apps, i, i+1)
+	}
+	apps = append([]indexedApp{app}, apps...)
+	return apps[:min(len(apps), maxApps)], true
 }
 
 // noteKnown adds the client of a grant of before there was an index.
@@ -81,7 +100,7 @@ func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
 
 // gives reports whether a grant without a refresh token may still give access.
 func (ix *appIndex) gives(a indexedApp, cutoff time.Time) bool {
-	return a.Used.After(cutoff) && time.Since(a.Used) < ix.lasting+appPrecision
+	return a.Used.After(cutoff) && store.Since(ix.durable, a.Used) < ix.lasting+appPrecision
 }
 
 // forget removes a client from the list of a person, or all if it is empty.
@@ -101,9 +120,19 @@ func (ix *appIndex) load(ctx context.Context, user string) (apps []indexedApp, s
 		return nil, nil, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(stored, &apps)
+		apps, err = decodeApps(stored)
 	}
 	return apps, stored, err
+}
+
+func decodeApps(stored []byte) (apps []indexedApp, err error) {
+	if stored == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(stored, &apps); err != nil {
+		return nil, fmt.Errorf("reading a person's apps: %w", err)
+	}
+	return apps, nil
 }
 
 // change changes the list of a person, if do says so.
@@ -117,21 +146,22 @@ func (ix *appIndex) change(ctx context.Context, user string, do func([]indexedAp
 		if !changed {
 			return nil
 		}
-		err = ix.save(ctx, user, apps, stored)
-		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) {
+		save, err := saving(appsKey(user), apps, stored)
+		if err == nil {
+			err = ix.durable.Do(ctx, save)
+		}
+		if !store.Lost(err) {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (ix *appIndex) save(ctx context.Context, user string, apps []indexedApp, stored []byte) error {
+// saving returns the call that stores a list in place of what was stored.
+func saving(key string, apps []indexedApp, stored []byte) (*store.Call, error) {
 	value, err := json.Marshal(apps)
-	if err != nil {
-		return err
-	}
 	if stored == nil {
-		return ix.durable.Add(ctx, appsKey(user), value, appLifetime)
+		return &store.Call{Op: store.Add, Key: key, Value: value, TTL: appLifetime}, err
 	}
-	return ix.durable.Swap(ctx, appsKey(user), stored, value, appLifetime)
+	return &store.Call{Op: store.Swap, Key: key, Old: stored, Value: value, TTL: appLifetime}, err
 }

@@ -86,14 +86,15 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	if err != nil {
 		return nil, err
 	}
-	if t.refresh, err = e.families.start(ctx, g); err != nil {
+	start, err := e.families.start(ctx, g)
+	if err != nil {
 		return nil, err
 	}
-	if err := e.codes.redeem(ctx, g); err != nil {
+	if err := e.codes.redeem(ctx, client, g, start); err != nil {
 		return nil, err
 	}
-	if t.refresh != "" {
-		e.families.enforceLimit(ctx, g)
+	if start != nil {
+		t.refresh = start.token
 	}
 	return t.response(g.ScopeText(), g.Launch), nil
 }

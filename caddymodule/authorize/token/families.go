@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,41 +31,30 @@ type families struct {
 	logger      *slog.Logger
 }
 
-// start makes the first refresh token of a grant, or returns "" if it has none. It runs
-// before the code is redeemed, and replaces what a failed attempt left. If another request
-// redeems the code first, redeem deletes the family.
-func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
+// start makes the first refresh token of a grant, to be stored when its code is redeemed; nil
+// if it has none.
+func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	if !g.wantsRefresh() {
-		return "", nil
+		return nil, nil
 	}
-	now, lifetime := time.Now(), fs.Refresh
+	now, lifetime := fs.now(), fs.Refresh
 	if g.online() {
 		lifetime = min(lifetime, fs.Session)
 	}
 	lifetime = g.bounded(lifetime)
 	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
-	token := f.first(now)
-	value, err := json.Marshal(f)
-	if err != nil {
-		return "", err
+	start := &familyStart{families: fs, token: f.first(now), id: g.Family, list: fs.list(ctx, g.User, g.ClientID)}
+	var err error
+	if start.value, err = store.ToJSON(f); err != nil {
+		return nil, err
 	}
-	if err := fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime); err != nil {
-		return "", err
-	}
-	if err := fs.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.expires(fs.RefreshIdle))); err != nil {
-		return "", fmt.Errorf("storing a refresh token: %w", err)
-	}
-	// A revocation sets the cutoff before it looks for families; this stores the family
-	// before it looks for the cutoff. One of the two sees the other.
-	void, err := fs.grants.revoked(ctx, g)
-	if err == nil && void {
-		err = errInvalidCode
-	}
-	if err != nil {
-		return "", errors.Join(err, fs.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
-	}
-	return token, nil
+	start.ttl = f.expires(fs.RefreshIdle).Sub(now)
+	return start, fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime)
 }
+
+// now is the time by which refresh tokens are dated: gateways that share a store have one
+// clock.
+func (fs *families) now() time.Time { return store.Now(fs.durable) }
 
 // find returns the family that a token names, and its stored form.
 func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []byte, error) {
@@ -78,9 +66,9 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, errInvalidRefreshToken
 	}
-	f := new(refreshFamily)
+	var f *refreshFamily
 	if err == nil {
-		err = json.Unmarshal(stored, f)
+		f, err = store.FromJSON[refreshFamily](stored)
 	}
 	return f, stored, err
 }
@@ -102,7 +90,7 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	case reusedToken:
 		return nil, fs.revokeReplayed(ctx, f)
 	}
-	if err := fs.check(ctx, f, client); err != nil {
+	if err := fs.checkGrant(ctx, f, client); err != nil {
 		return nil, err
 	}
 	g := *f.Grant
@@ -116,11 +104,8 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 // token, the response may have been lost with it, so the grace period counts from the start
 // of this one.
 func (fs *families) state(f *refreshFamily, token string) tokenState {
-	rotated := f.IssuedAt
-	if start := fs.Started(); rotated.Before(start) {
-		rotated = start
-	}
-	return f.state(token, time.Since(rotated) < fs.RefreshGrace)
+	age := min(fs.now().Sub(f.IssuedAt), time.Since(fs.Started()))
+	return f.state(token, age < fs.RefreshGrace)
 }
 
 func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error {
@@ -145,36 +130,39 @@ func (fs *families) revoke(ctx context.Context, g *Grant) error {
 // check refuses a grant that was revoked or has expired, or that its person, session or
 // client no longer allows.
 func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.Client) error {
-	g := f.Grant
-	void, err := fs.grants.revoked(ctx, g)
-	switch {
-	case err != nil:
-		return err
-	case void || !time.Now().Before(f.expires(fs.RefreshIdle)):
-		return errInvalidRefreshToken
-	}
-	if err := fs.grants.checkAllowed(ctx, g, client); err != nil || !g.online() {
+	if err := fs.checkGrant(ctx, f, client); err != nil || !f.Grant.online() {
 		return err
 	}
-	_, err = fs.durable.Get(ctx, session.Key(g.Session))
+	_, err := fs.durable.Get(ctx, session.Key(f.Grant.Session))
 	if errors.Is(err, store.ErrNotFound) {
-		return oauth2.InvalidGrant("the person has signed out")
+		return errSignedOut
 	}
 	return err
 }
 
-// rotate returns the next refresh token: a new one, or within the grace period the same one
-// again.
-func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte, token string) (string, error) {
-	if !f.isCurrent(token) {
-		return f.successor(token), nil
+var errSignedOut = oauth2.InvalidGrant("the person has signed out")
+
+// checkGrant is check without the session, which is read when the token is rotated.
+func (fs *families) checkGrant(ctx context.Context, f *refreshFamily, client *client.Client) error {
+	void, err := fs.grants.revoked(ctx, f.Grant)
+	switch {
+	case err != nil:
+		return err
+	case void || !fs.now().Before(f.expires(fs.RefreshIdle)):
+		return errInvalidRefreshToken
 	}
-	next := f.rotate(token, time.Now())
-	value, err := json.Marshal(f)
-	if err != nil {
-		return "", err
+	return fs.grants.checkAllowed(ctx, f.Grant, client)
+}
+
+// noteKnown lists the client of a grant of before there was a list, when it is first refreshed.
+// A failure is only logged: it is what people see of their apps that lacks one.
+func (fs *families) noteKnown(ctx context.Context, g *Grant, stored []byte) {
+	if store.VersionOf(stored) > 0 {
+		return
 	}
-	return next, fs.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.expires(fs.RefreshIdle)))
+	if err := fs.grants.apps.noteKnown(ctx, g); err != nil {
+		fs.logger.WarnContext(ctx, "an app with access is not listed", "client_id", g.ClientID, "error", err)
+	}
 }
 
 // clientOf returns the client of a refresh token sent without a client_id, as some public
@@ -200,25 +188,17 @@ const maxFamilies = 200
 func (fs *families) list(ctx context.Context, user, clientID string) store.RecentList {
 	return store.RecentList{
 		Store: fs.durable, Key: store.Key("families", user+"\x00"+clientID), Max: maxFamilies, TTL: fs.Refresh,
-		Ended: func(id string) (bool, error) {
-			_, err := fs.durable.Get(ctx, familyKey(id))
-			if errors.Is(err, store.ErrNotFound) {
-				return true, nil
+		Ended: func(ids []string) ([]bool, error) {
+			keys := make([]string, len(ids))
+			for i, id := range ids {
+				keys[i] = familyKey(id)
 			}
-			return false, err
+			values, err := store.Values(ctx, fs.durable, keys...)
+			ended := make([]bool, len(values))
+			for i, value := range values {
+				ended[i] = value == nil
+			}
+			return ended, err
 		},
-	}
-}
-
-// enforceLimit drops the oldest families of a person and client if there are too many. The
-// client already has its token, so a failure is only logged.
-func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
-	list := fs.list(ctx, g.User, g.ClientID)
-	dropped, err := list.Add(ctx, g.Family)
-	for _, id := range dropped {
-		err = errors.Join(err, fs.durable.Delete(ctx, familyKey(id)))
-	}
-	if err != nil {
-		fs.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
 	}
 }

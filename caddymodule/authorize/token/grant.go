@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Grant is what a person granted to a client. Codes hold it, and tokens are made from it.
@@ -45,8 +46,6 @@ type Grant struct {
 	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // see UserinfoClaims
-
-	cutoff time.Time // what was granted until then is void
 }
 
 // Grants checks whether grants are still valid.
@@ -58,19 +57,31 @@ type Grants struct {
 	apps        *appIndex
 }
 
-// Confirm sets the time of a grant that is about to be issued. It fails if the person's
-// session has ended in the meantime.
-func (gs *Grants) Confirm(ctx context.Context, g *Grant) error {
-	cutoff, err := gs.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID})
-	if g.GrantedAt = revocation.DateAfter(cutoff); err == nil {
-		err = gs.sessions.CheckActive(ctx, g.Session)
+// Confirm sets the time of a grant that is about to be issued, and returns the step, to be
+// made with that, that lists its client among those that have access ([Apps]) and take part
+// in the session. It fails if the session has ended in the meantime. A session that ends
+// later than that voids the grant.
+func (gs *Grants) Confirm(ctx context.Context, g *Grant) (noting store.Step, err error) {
+	now := gs.revocations.Now() // before the cutoff is read, so that a later one voids the grant
+	check, err := gs.revocations.Check(ctx, "", revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true, ShortLived: true})
+	if err != nil {
+		return noting, err
 	}
-	g.cutoff = cutoff
-	return err
+	active, participant, apps := session.Reading(g.Session), gs.sessions.Participants.Reading(g.Session, g.ClientID), gs.apps.reading(g.User)
+	if err := store.Do(ctx, check.Step(), store.In(gs.sessions.Durable, active, participant, apps)); err != nil {
+		return noting, err
+	}
+	if active.Value == nil {
+		return noting, session.ErrEnded
+	}
+	cutoff, err := check.Cutoff()
+	if err != nil {
+		return noting, err
+	}
+	g.GrantedAt = revocation.DateAfter(now, cutoff)
+	calls, err := gs.apps.noting(g, cutoff, apps)
+	return store.In(gs.sessions.Durable, append(calls, gs.sessions.Participants.Adding(participant, g.Has("openid"))...)...), err
 }
-
-// Note lists the client of a confirmed grant among those that have access ([Apps]).
-func (gs *Grants) Note(ctx context.Context, g *Grant) error { return gs.apps.note(ctx, g, g.cutoff) }
 
 // ScopeText returns the scope as requests and responses write it (RFC 6749 §3.3).
 func (g *Grant) ScopeText() string { return strings.Join(g.Scope, " ") }
@@ -149,7 +160,11 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	if client.ACR != "" && !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
 		return oauth2.InvalidGrant("the client now requires a further factor")
 	}
-	if err := gs.checkConsent(ctx, g, client); err != nil {
+	given, err := gs.consent(ctx, g, client)
+	if err != nil {
+		return err
+	}
+	if err := checkConsent(g, client, given); err != nil {
 		return err
 	}
 	user, err := gs.user(ctx, g)
@@ -159,16 +174,41 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	return err
 }
 
-// checkConsent refuses a grant whose consent has ended, if the client requires one.
-func (gs *Grants) checkConsent(ctx context.Context, g *Grant, client *client.Client) error {
+// consent returns the consent to a grant, if the client requires one and there is one.
+func (gs *Grants) consent(ctx context.Context, g *Grant, client *client.Client) (*consent.Consent, error) {
+	if !client.RequiresConsent() {
+		return nil, nil
+	}
+	return gs.consents.Load(ctx, g.User, client.ID)
+}
+
+// readingConsent returns the call that reads the consent to a grant again in the step that
+// issues something, if the client requires one.
+func (gs *Grants) readingConsent(g *Grant, client *client.Client) []*store.Call {
 	if !client.RequiresConsent() {
 		return nil
 	}
-	given, err := gs.consents.Load(ctx, g.User, client.ID)
-	if err == nil && (given == nil || !given.Covers(g.Scope)) {
-		err = oauth2.InvalidGrant("the person's consent has ended")
+	return []*store.Call{gs.consents.Reading(g.User, client.ID)}
+}
+
+// checkReadConsent refuses a grant whose consent had ended when it was read in a step.
+func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*store.Call) error {
+	if read == nil {
+		return nil
 	}
-	return err
+	given, err := gs.consents.Read(read[0])
+	if err != nil {
+		return err
+	}
+	return checkConsent(g, client, given)
+}
+
+// checkConsent refuses a grant whose consent has ended, if the client requires one.
+func checkConsent(g *Grant, client *client.Client, given *consent.Consent) error {
+	if client.RequiresConsent() && (given == nil || !given.Covers(g.Scope)) {
+		return oauth2.InvalidGrant("the person's consent has ended")
+	}
+	return nil
 }
 
 // wantsRefresh reports whether the grant includes a refresh token.

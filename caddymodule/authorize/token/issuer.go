@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // accessTokenClaims are those of RFC 9068 §2.2.
@@ -95,12 +96,16 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	if revocation.IsCutOff(g.GrantedAt, cutoff) {
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
+	dated, err := i.dating(ctx, g, cutoff)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	lifetime = g.bounded(lifetime)
 	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: revocation.NewTokenID(g.Family, revocation.DateAfter(cutoff)), ClientID: g.ClientID, Scope: g.ScopeText(),
+		ID: revocation.NewTokenID(g.Family, dated), ClientID: g.ClientID, Scope: g.ScopeText(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
 		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: user.TokensBoundTo,
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
@@ -110,6 +115,17 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		t.ID, err = i.IssueIDToken(ctx, g, user, access, now)
 	}
 	return t, err
+}
+
+// dating returns the time of an access token's jti: not before its grant, which is dated after
+// all that had been cut off by then, and after the latest cutoffs that are known.
+func (i *Issuer) dating(ctx context.Context, g *Grant, cutoff time.Time) (time.Time, error) {
+	byConsent, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID, ByConsent: true})
+	at := revocation.DateAfter(revocation.DateAfter(i.revocations.Now(), cutoff), byConsent)
+	if at.Before(g.GrantedAt) {
+		at = g.GrantedAt
+	}
+	return at, err
 }
 
 // IssueIDToken makes an ID token. It holds the hash of the access token issued with it,
@@ -165,16 +181,29 @@ func withClaims(claims any, more map[string]any) (any, error) {
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
 	audit.NoteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
-	cutoff, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: client.ID, ClientID: client.ID})
+	dated, err := i.clientDating(ctx, client)
 	if err != nil {
 		return nil, err
 	}
 	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: revocation.NewDatedID(revocation.DateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		ID: revocation.NewDatedID(dated), ClientID: client.ID, Scope: strings.Join(scope, " "),
 	})
 	return &Issued{Access: access, Lifetime: lifetime}, err
+}
+
+// clientDating returns the time of the jti of a client's own token: after all cutoffs.
+func (i *Issuer) clientDating(ctx context.Context, client *client.Client) (at time.Time, err error) {
+	check, err := i.revocations.Check(ctx, "", revocation.Binding{User: client.ID, ClientID: client.ID})
+	if err == nil {
+		err = store.Do(ctx, check.Step())
+	}
+	if err != nil {
+		return at, err
+	}
+	cutoff, err := check.Cutoff()
+	return revocation.DateAfter(i.revocations.Now(), cutoff), err
 }
 
 // clientTokenLifetime is the most that SMART Backend Services recommends.

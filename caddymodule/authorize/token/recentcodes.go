@@ -1,8 +1,6 @@
 package token
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -70,16 +68,12 @@ func (c *recentCodes) sweep() {
 	c.most = max(1024, 2*len(c.people))
 }
 
-// enforceLimit deletes a person's oldest code if there are too many.
-func (cs *Codes) enforceLimit(ctx context.Context, g *Grant, key string) error {
+// limiting returns the calls that delete a person's oldest code, and the mark of its use, if
+// there are too many with a new one.
+func (cs *Codes) limiting(g *Grant, key string) []*store.Call {
 	old, ok := cs.recent.add(g.User, recentCode{key: key, family: g.Family})
 	if !ok {
 		return nil
 	}
-	err := cs.store.Delete(ctx, old.key)
-	// Its use can be forgotten, but not its revocation.
-	if e := cs.store.Swap(ctx, revocation.TokenKey(old.family), revocation.CodeRedeemed, revocation.CodeRedeemed, time.Second); !errors.Is(e, store.ErrChanged) {
-		err = errors.Join(err, e)
-	}
-	return err
+	return []*store.Call{{Op: store.Delete, Key: old.key}, {Op: store.Delete, Key: revocation.UsedCodeKey(old.family)}}
 }

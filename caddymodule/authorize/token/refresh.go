@@ -45,12 +45,10 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	if err != nil {
 		return nil, err
 	}
-	if err := e.issuer.grants.apps.noteKnown(ctx, g); err != nil {
+	if t.refresh, err = e.families.rotate(ctx, client, f, stored, token); err != nil {
 		return nil, err
 	}
-	if t.refresh, err = e.families.rotate(ctx, f, stored, token); err != nil {
-		return nil, err
-	}
+	e.families.noteKnown(ctx, g, stored)
 	return t.response(g.ScopeText(), g.Launch), nil
 }
 

@@ -19,12 +19,18 @@ func (t transaction) do(calls []*store.Call) error {
 		if err := c.Check(held, found); err != nil {
 			return err
 		}
-		if c.Stores() && !found { // an expired entry counts until it is swept
-			added++
-		}
-		if c.Err = t.checkRoom(c, added); c.Err != nil {
+		if c.Err = checkKey(c); c.Err != nil {
 			return c.Err
 		}
+		switch { // an expired entry counts until it is swept
+		case c.Removes() && found:
+			added--
+		case c.Stores() && !found:
+			added++
+		}
+	}
+	if err := t.checkRoom(calls, added); err != nil {
+		return err
 	}
 	for _, c := range calls {
 		if err := t.make(c); err != nil {
@@ -34,24 +40,32 @@ func (t transaction) do(calls []*store.Call) error {
 	return nil
 }
 
-// checkRoom refuses a key that bbolt cannot store, and fails with [store.ErrFull] if there
-// is no room for so many new entries after the expired ones have been removed.
-func (t transaction) checkRoom(c *store.Call, added int64) error {
-	if !c.Stores() {
-		return nil
-	}
-	if c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize {
+// checkKey refuses a key that bbolt cannot store.
+func checkKey(c *store.Call) error {
+	if c.Stores() && (c.Key == "" || len(c.Key)+expirySize > bbolt.MaxKeySize) {
 		return fmt.Errorf("a key of %d bytes", len(c.Key))
 	}
-	if added > 0 && t.held()+added > t.max {
-		if err := t.sweep(true); err != nil {
-			return err
+	return nil
+}
+
+// checkRoom fails with [store.ErrFull] if there is no room for so many new entries after the
+// expired ones have been removed.
+func (t transaction) checkRoom(calls []*store.Call, added int64) error {
+	if added <= 0 || t.held()+added <= t.max {
+		return nil
+	}
+	if err := t.sweep(true); err != nil {
+		return err
+	}
+	if t.held()+added <= t.max {
+		return nil
+	}
+	for _, c := range calls {
+		if _, found := t.get(c.Key); c.Stores() && !found {
+			c.Err = store.ErrFull
 		}
 	}
-	if added > 0 && t.held()+added > t.max {
-		return store.ErrFull
-	}
-	return nil
+	return store.ErrFull
 }
 
 // make makes a call that succeeds, unless the file fails.
