@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -72,10 +73,11 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 		return nil, err
 	}
 	audiences := []string{a.Issuer + endpoint.Token, a.Issuer, a.Issuer + r.URL.Path}
-	if err := claims.check(client.ID, audiences, time.Now()); err != nil {
+	now := store.Now(a.Durable) // the same at all gateways, until the entry of the jti expires
+	if err := claims.check(client.ID, audiences, now); err != nil {
 		return nil, err
 	}
-	return client, a.useAssertion(r.Context(), claims)
+	return client, a.useAssertion(r.Context(), claims, now)
 }
 
 // assertingClient returns the claims of an assertion, and the client that they name. The
@@ -147,20 +149,32 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	return nil
 }
 
-// useAssertion accepts each jti once (RFC 7523 §3), across restarts. It can be sent again if
-// the request fails with a server error.
-func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims) error {
-	key := store.Key("assertion", c.Subject+"\x00"+c.ID)
-	err := a.Durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
-	if errors.Is(err, store.ErrExists) {
+// useAssertion accepts each jti once (RFC 7523 §3), across restarts and gateways. It can be
+// sent again if the request fails with a server error.
+func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims, now time.Time) error {
+	key, mark := store.Key("assertion", c.Subject+"\x00"+c.ID), oauth2.RandomBytes(8)
+	err := a.Durable.Add(ctx, key, mark, c.Expiry.Time().Sub(now)+assertionLeeway)
+	switch {
+	case errors.Is(err, store.ErrExists):
 		return invalidAssertion("jti was used already")
-	}
-	if err == nil {
+	case err == nil, errors.Is(err, store.ErrUnavailable): // it may be stored all the same
 		audit.FromContext(ctx).Release = func(ctx context.Context) {
-			if err := a.Durable.Delete(context.WithoutCancel(ctx), key); err != nil {
-				a.Logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
+			if err := a.releaseAssertion(context.WithoutCancel(ctx), key, mark); err != nil {
+				a.Logger.ErrorContext(ctx, "the client assertion of a request that failed may stay used", "error", err)
 			}
 		}
+	}
+	return err
+}
+
+// releaseAssertion forgets an assertion if it was used with this mark, and not before.
+func (a *Authenticator) releaseAssertion(ctx context.Context, key string, mark []byte) error {
+	held, err := a.Durable.Get(ctx, key)
+	if err == nil && bytes.Equal(held, mark) {
+		err = a.Durable.Delete(ctx, key)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
 	}
 	return err
 }
