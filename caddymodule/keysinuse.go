@@ -20,7 +20,7 @@ func (pooledKeys) Destruct() error { return nil }
 // loadKeys makes the keyring, with the keys of the previous configuration. It reads nothing yet.
 func (a *App) loadKeys() error {
 	storage, name := a.ctx.Storage(), "fhir/keys/"+storageName(a.Issuer)+".json"
-	a.keys = keyring.New(storage, name, a.logger)
+	a.keys = keyring.New(keyring.Locked{LockedStorage: storage}, name, a.logger)
 	key := fmt.Sprintf("%p %s", storage, name)
 	if settings, err := json.Marshal(storage); err == nil {
 		key = fmt.Sprintf("%T %s %s", storage, settings, name)

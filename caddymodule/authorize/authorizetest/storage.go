@@ -15,11 +15,20 @@ type Storage struct {
 	Files map[string][]byte
 }
 
-// Lock implements keyring.Storage.
-func (*Storage) Lock(context.Context, string) error { return nil }
+// Update implements keyring.Storage.
+func (s *Storage) Update(_ context.Context, key string, renew func([]byte) ([]byte, error)) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, err := renew(s.Files[key])
+	if err != nil {
+		return nil, err
+	}
+	s.store(key, value)
+	return value, nil
+}
 
-// Unlock implements keyring.Storage.
-func (*Storage) Unlock(context.Context, string) error { return nil }
+// Location implements keyring.Storage.
+func (*Storage) Location(key string) string { return key + " in storage" }
 
 // Load implements keyring.Storage.
 func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
@@ -31,15 +40,20 @@ func (s *Storage) Load(_ context.Context, key string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// Store implements keyring.Storage.
+// Store keeps a file.
 func (s *Storage) Store(_ context.Context, key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.store(key, value)
+	return nil
+}
+
+// store requires mu.
+func (s *Storage) store(key string, value []byte) {
 	if s.Files == nil {
 		s.Files = map[string][]byte{}
 	}
 	s.Files[key] = value
-	return nil
 }
 
 // Delete removes a file.

@@ -11,5 +11,6 @@
 //	registrationendpoint.go    where apps register themselves
 //	configurationendpoint.go   where they read, update and delete their registration
 //	metadata.go                what they say of themselves
-//	registrar.go               keeps registered clients; registeredkeys.go their keys
+//	registrar.go               knows registered clients; registeredkeys.go their keys
+//	shelf.go, sharedshelf.go   where they are kept: in Caddy's storage, or in a shared store
 package client

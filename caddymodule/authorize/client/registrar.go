@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -53,6 +52,10 @@ type Registration struct {
 	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
 	Storage    Storage // keeps them. Required.
 	Folder     string  // in Storage, without a slash at the end. Required.
+
+	// Store keeps them in place of Storage, for all gateways that share it. They copy those
+	// in Storage once. Default: none.
+	Store store.Store
 }
 
 // registered is a client as stored. Its secrets are random, so their digests need no salt
@@ -67,14 +70,9 @@ type registered struct {
 
 type registrar struct {
 	Registration
-	mu     sync.Mutex     // held while a client is counted, changed or removed
-	cached *store.Memory  // copies of what is stored
-	keys   registeredKeys // of the clients that have some
+	shelf shelf
+	keys  registeredKeys // of the clients that have some
 }
-
-// cacheTTL is how long a copy is used, and thus a client deleted at another gateway stays
-// valid here.
-const cacheTTL = time.Minute
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 
@@ -90,7 +88,11 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
 	}
-	r := &registrar{Registration: *c, cached: store.NewMemory(DefaultMaxClients, 0)}
+	inStorage := newFolder(c.Storage, c.Folder)
+	r := &registrar{Registration: *c, shelf: inStorage}
+	if c.Store != nil {
+		r.shelf = newSharedShelf(c.Store, inStorage)
+	}
 	r.MaxClients = cmp.Or(r.MaxClients, DefaultMaxClients)
 	if r.Transport == nil {
 		r.Transport = upstream.PublicTransport()
@@ -110,28 +112,12 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	return r, nil
 }
 
-func (r *registrar) key(id string) string { return r.Folder + "/" + id + ".json" }
-
 // load returns a client, or nil. It checks the id first, which becomes part of a file name.
 func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if !registeredID.MatchString(id) {
 		return nil, nil
 	}
-	value, err := r.cached.Get(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		if value, err = r.Storage.Load(ctx, r.key(id)); err == nil {
-			_ = r.cached.Put(ctx, id, value, cacheTTL) // the cache may be full
-		}
-	}
-	c, err := r.decode(id, value, err)
-	if c == nil || err != nil || c.Client.ID != id {
-		return nil, err
-	}
-	return c, r.loadError(id, r.complete(c))
-}
-
-// decode returns a client that was loaded, or nil if it does not exist.
-func (r *registrar) decode(id string, value []byte, err error) (*registered, error) {
+	value, err := r.shelf.load(ctx, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -139,15 +125,21 @@ func (r *registrar) decode(id string, value []byte, err error) (*registered, err
 	if err == nil {
 		err = json.Unmarshal(value, c)
 	}
-	return c, r.loadError(id, err)
+	switch {
+	case err != nil:
+		return nil, r.loadError(id, err)
+	case c.Client.ID != id:
+		return nil, nil
+	}
+	return c, r.loadError(id, r.complete(c))
 }
 
-// loadError names the file of a bad entry for the operator.
+// loadError names the place of a bad entry to the operator.
 func (r *registrar) loadError(id string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s in storage: %w", r.key(id), err)
+	return fmt.Errorf("%s: %w", r.shelf.location(id), err)
 }
 
 // complete applies the present configuration to a client.
@@ -168,51 +160,34 @@ func (r *registrar) store(ctx context.Context, c *registered) error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	others, err := r.Storage.List(ctx, r.Folder, false)
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("counting the registered clients: %w", err)
-	case len(others) >= r.MaxClients:
-		return &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
+	if err := r.shelf.add(ctx, c.Client.ID, value, r.MaxClients); err != nil {
+		return fmt.Errorf("storing a registered client: %w", err)
 	}
-	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
+	return nil
 }
 
-// change alters a client as stored, not as cached: another gateway may have changed or
-// removed it.
-func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (*registered, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	value, err := r.Storage.Load(ctx, r.key(id))
-	c, err := r.decode(id, value, err)
+// change alters a client as stored.
+func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
+	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
+		changed = new(registered)
+		if err := json.Unmarshal(value, changed); err != nil {
+			return nil, r.loadError(id, err)
+		}
+		if err := alter(changed); err != nil {
+			return nil, err
+		}
+		return json.Marshal(changed)
+	})
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errRegistrationToken
 	case err != nil:
 		return nil, err
-	case c == nil:
-		return nil, errRegistrationToken
 	}
-	if err = alter(c); err == nil {
-		value, err = json.Marshal(c)
-	}
-	if err == nil {
-		err = r.Storage.Store(ctx, r.key(id), value)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c, r.cached.Delete(ctx, id)
+	return changed, nil
 }
 
-func (r *registrar) remove(ctx context.Context, id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.Storage.Delete(ctx, r.key(id)); err != nil {
-		return err
-	}
-	return r.cached.Delete(ctx, id)
-}
+func (r *registrar) remove(ctx context.Context, id string) error { return r.shelf.remove(ctx, id) }
 
 // newRegistered makes a client and its credentials. The secret may be empty.
 func newRegistered(c Client, method string) (made *registered, secret, access string) {

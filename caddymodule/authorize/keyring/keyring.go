@@ -109,7 +109,12 @@ func (k *Keyring) current(ctx context.Context) (*keySet, error) {
 	if set := k.set.Load(); set.fresh() {
 		return set, nil
 	}
-	k.mu.Lock()
+	if !k.mu.TryLock() {
+		if set := k.set.Load(); set != nil && time.Since(set.read) < 2*refresh {
+			return set, nil // others are reading the storage, which may take long
+		}
+		k.mu.Lock()
+	}
 	defer k.mu.Unlock()
 	if set := k.set.Load(); set.fresh() { // read while waiting
 		return set, nil
@@ -163,23 +168,30 @@ var (
 // load reads the keys. If none were ever stored, it returns none.
 func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.name)
-	isNew := errors.Is(err, fs.ErrNotExist)
-	if isNew {
-		document, err = []byte("[]"), nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("loading %s: %w", k.location(), err)
+	}
+	set, err := k.parse(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.location(), err)
+	}
+	return set, nil
+}
+
+// parse reads a document of keys, or nil if there is none.
+func (k *Keyring) parse(document []byte) (*keySet, error) {
+	isNew := document == nil
+	if isNew {
+		document = []byte("[]")
 	}
 	set, err := parseKeySet(document, time.Now())
 	switch {
 	case err != nil:
+		return nil, err
 	case set.lacks(k.set.Load()):
-		err = errKeysGone
+		return nil, errKeysGone
 	case len(set.keys) == 0 && !isNew:
-		err = errNoKeys
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.location(), err)
+		return nil, errNoKeys
 	}
 	return set, nil
 }
@@ -193,37 +205,31 @@ func (s *keySet) lacks(inUse *keySet) bool {
 	})
 }
 
-// location names the file of the keys, or their key in storage.
-func (k *Keyring) location() string {
-	if files, ok := k.storage.(interface{ Filename(key string) string }); ok {
-		return files.Filename(k.name)
-	}
-	return k.name + " in storage"
-}
+func (k *Keyring) location() string { return k.storage.Location(k.name) }
 
-// renew adds the keys that are due, under the storage's lock, unless another gateway has
-// just done so.
-func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
-	if err := k.storage.Lock(ctx, k.name); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", k.location(), err)
-	}
-	defer func() { err = errors.Join(err, k.storage.Unlock(context.WithoutCancel(ctx), k.name)) }()
-	if set, err = k.load(ctx); err != nil || !set.due() {
-		return set, err
-	}
-	keys, err := set.renewed(time.Now())
+// renew adds the keys that are due, unless another gateway has just done so.
+func (k *Keyring) renew(ctx context.Context) (*keySet, error) {
+	made := 0
+	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
+		set, err := k.parse(document)
+		if err != nil || !set.due() {
+			made = 0
+			return document, err
+		}
+		keys, err := set.renewed(time.Now())
+		if err != nil {
+			return nil, err
+		}
+		made = len(keys)
+		return json.Marshal(keys)
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("renewing %s: %w", k.location(), err)
 	}
-	document, err := json.Marshal(keys)
-	if err != nil {
-		return nil, fmt.Errorf("writing the signing keys: %w", err)
+	if made > 0 {
+		k.logger.Info("made signing keys", "stored", k.location(), "keys", made)
 	}
-	if err := k.storage.Store(ctx, k.name, document); err != nil {
-		return nil, fmt.Errorf("storing %s: %w", k.location(), err)
-	}
-	k.logger.Info("made signing keys", "stored", k.location(), "keys", len(keys))
-	return parseKeySet(document, time.Now())
+	return k.parse(document)
 }
 
 var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}

@@ -47,8 +47,8 @@ func (s *sharedStorage) Store(_ context.Context, _ string, value []byte) error {
 	return s.fail
 }
 
-func testKeyring(storage Storage) *Keyring {
-	return New(storage, "keys", slog.New(slog.DiscardHandler))
+func testKeyring(storage LockedStorage) *Keyring {
+	return New(Locked{storage}, "keys", slog.New(slog.DiscardHandler))
 }
 
 // signedBy returns the id of the key that signs now.
@@ -197,10 +197,10 @@ func TestKeysInUseGoOn(t *testing.T) {
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			storage := new(keyFile)
-			before := New(storage, "keys", logger)
+			before := New(Locked{storage}, "keys", logger)
 			kid := signedBy(t, before, AccessTokenAlgorithm)
 			storage.file, storage.fail, storage.writes = test.file, test.fail, 0
-			after := New(storage, "keys", logger)
+			after := New(Locked{storage}, "keys", logger)
 			after.TakeOver(before.KeysInUse)
 			if err := after.Refresh(t.Context()); err != nil {
 				t.Error(err)

@@ -1,7 +1,6 @@
 package keyring
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -149,13 +148,4 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 		jwk.Use = "enc"
 	}
 	return storedKey{Created: now, JWK: jwk}, nil
-}
-
-// Storage is where a [Keyring] keeps its keys, such as Caddy's certmagic.Storage. A
-// missing key is fs.ErrNotExist.
-type Storage interface {
-	Lock(ctx context.Context, name string) error               // waits until no process holds the name
-	Unlock(ctx context.Context, name string) error             // releases it
-	Load(ctx context.Context, key string) ([]byte, error)      // returns a value
-	Store(ctx context.Context, key string, value []byte) error // stores or replaces it
 }

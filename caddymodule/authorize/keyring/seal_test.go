@@ -33,7 +33,7 @@ func (m *memoryKeys) Store(_ context.Context, _ string, value []byte) error {
 func TestSealsHaveTheirTime(t *testing.T) {
 	t.Parallel()
 	keys := new(memoryKeys) // made once
-	ring := func() *Keyring { return New(keys, "keys.json", slog.New(slog.DiscardHandler)) }
+	ring := func() *Keyring { return New(Locked{keys}, "keys.json", slog.New(slog.DiscardHandler)) }
 	for name, tt := range map[string]struct {
 		ahead, wait time.Duration // of the clock that sealed; until it is opened
 		opens       bool

@@ -30,6 +30,12 @@ func (s *Sealer) Seal(text, binding string) string {
 // sealSkew is how far ahead the clock of the gateway that sealed a text may be.
 const sealSkew = time.Minute
 
+// Open opens what [Sealer.Seal] has sealed with the binding, whenever that was, or fails with [ErrUnsealed].
+func (s *Sealer) Open(sealed, binding string) (string, error) {
+	text, _, err := s.open(sealed, binding)
+	return text, err
+}
+
 // Unseal opens what [Sealer.Seal] has sealed with the binding, maxAge ago at most, or fails with [ErrUnsealed].
 func (s *Sealer) Unseal(sealed, binding string, maxAge time.Duration) (string, error) {
 	text, at, err := s.open(sealed, binding)

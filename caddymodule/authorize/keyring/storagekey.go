@@ -38,8 +38,7 @@ func (k *Keyring) UnsealStored(ctx context.Context, sealed, binding string) (str
 	if kid != key.JWK.KeyID {
 		return "", ErrUnsealed
 	}
-	text, _, err := sealer.open(box, binding)
-	return text, err
+	return sealer.Open(box, binding)
 }
 
 // storageKey returns the storage key, and makes it on first need.
@@ -52,9 +51,6 @@ func (k *Keyring) storageKey(ctx context.Context) (storedKey, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	key, err := k.loadStorageKey(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		key, err = k.makeStorageKey(ctx)
-	}
 	if err != nil {
 		return key, fmt.Errorf("the key of what is stored, %s: %w", k.storageKeyName(), err)
 	}
@@ -66,8 +62,13 @@ func (k *Keyring) storageKeyName() string {
 	return strings.TrimSuffix(k.name, ".json") + "-stored.json"
 }
 
+// loadStorageKey loads the storage key. If there is none it makes one, unless another gateway
+// has just done so.
 func (k *Keyring) loadStorageKey(ctx context.Context) (key storedKey, err error) {
 	document, err := k.storage.Load(ctx, k.storageKeyName())
+	if errors.Is(err, fs.ErrNotExist) {
+		document, err = k.storage.Update(ctx, k.storageKeyName(), makeStorageKey)
+	}
 	if err == nil {
 		err = json.Unmarshal(document, &key)
 	}
@@ -77,22 +78,14 @@ func (k *Keyring) loadStorageKey(ctx context.Context) (key storedKey, err error)
 	return key, err
 }
 
-// makeStorageKey makes the storage key under the storage's lock, unless another gateway has
-// just done so.
-func (k *Keyring) makeStorageKey(ctx context.Context) (key storedKey, err error) {
-	if err := k.storage.Lock(ctx, k.storageKeyName()); err != nil {
-		return key, err
+// makeStorageKey returns the document of a storage key, or the one that there is.
+func makeStorageKey(document []byte) ([]byte, error) {
+	if document != nil {
+		return document, nil
 	}
-	defer func() { err = errors.Join(err, k.storage.Unlock(context.WithoutCancel(ctx), k.storageKeyName())) }()
-	if key, err = k.loadStorageKey(ctx); !errors.Is(err, fs.ErrNotExist) {
-		return key, err
-	}
-	if key, err = generateKey(sealAlgorithm, time.Now()); err != nil {
-		return key, err
-	}
-	document, err := json.Marshal(key)
+	key, err := generateKey(sealAlgorithm, time.Now())
 	if err != nil {
-		return key, err
+		return nil, err
 	}
-	return key, k.storage.Store(ctx, k.storageKeyName(), document)
+	return json.Marshal(key)
 }

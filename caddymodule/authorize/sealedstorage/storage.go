@@ -1,0 +1,143 @@
+package sealedstorage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	// Kind is that of the keys of entries.
+	Kind = "keyring"
+
+	// forever is how long a value stays. Stores want a time.
+	forever = 100 * 365 * 24 * time.Hour
+
+	// maxRounds bounds how often an update starts again because another gateway was quicker.
+	maxRounds = 20
+)
+
+// Storage is a [keyring.Storage] in a store. It holds no locks, which a gateway that is
+// paused could lose without noticing: a value replaces the one that it was made of, or is
+// made again. Of several gateways that make the first value, one wins, and all use it.
+type Storage struct {
+	Store store.Store
+	Keys  Keys
+
+	// Earlier has values from before the store was used. One that the store does not have
+	// is copied, once by all gateways. Default: nothing.
+	Earlier interface {
+		Load(ctx context.Context, key string) ([]byte, error) // or fs.ErrNotExist
+	}
+
+	mu   sync.Mutex
+	seen map[string][]byte // the latest values
+}
+
+// Load implements [keyring.Storage]. A store that has lost the value gets it back.
+func (s *Storage) Load(ctx context.Context, name string) ([]byte, error) {
+	value, _, err := s.load(ctx, name)
+	return value, err
+}
+
+// load also returns the value as it is stored.
+func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, err error) {
+	sealed, err = s.Store.Get(ctx, key(name))
+	if errors.Is(err, store.ErrNotFound) {
+		if err = s.restore(ctx, name); err != nil {
+			return nil, nil, err
+		}
+		sealed, err = s.Store.Get(ctx, key(name))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	value, by, err := s.Keys.open(sealed, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if by > 0 { // so that its key can be given up
+		if err := s.Store.Swap(ctx, key(name), sealed, s.Keys.seal(value, name), forever); err != nil && !errors.Is(err, store.ErrChanged) {
+			return nil, nil, err
+		}
+	}
+	s.note(name, value)
+	return value, sealed, nil
+}
+
+// restore stores the value that this gateway has seen, or that was there earlier, unless
+// another gateway has stored one. If there is none it returns fs.ErrNotExist.
+func (s *Storage) restore(ctx context.Context, name string) error {
+	value := s.lastSeen(name)
+	if value == nil {
+		if s.Earlier == nil {
+			return fs.ErrNotExist
+		}
+		var err error
+		if value, err = s.Earlier.Load(ctx, name); err != nil {
+			return err
+		}
+	}
+	err := s.Store.Add(ctx, key(name), s.Keys.seal(value, name), forever)
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// Update implements [keyring.Storage].
+func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([]byte, error)) ([]byte, error) {
+	for range maxRounds {
+		value, sealed, err := s.load(ctx, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		renewed, err := renew(value)
+		if err != nil || bytes.Equal(renewed, value) {
+			return renewed, err
+		}
+		switch err = s.replace(ctx, name, sealed, renewed); {
+		case err == nil:
+			s.note(name, renewed)
+			return renewed, nil
+		case !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged):
+			return nil, err
+		}
+	}
+	return nil, errors.New("other gateways were quicker each time")
+}
+
+func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte) error {
+	if sealed == nil {
+		return s.Store.Add(ctx, key(name), s.Keys.seal(value, name), forever)
+	}
+	return s.Store.Swap(ctx, key(name), sealed, s.Keys.seal(value, name), forever)
+}
+
+// Location implements [keyring.Storage].
+func (*Storage) Location(name string) string { return key(name) + " in the durable store" }
+
+func key(name string) string { return Kind + ":" + name }
+
+func (s *Storage) note(name string, value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = map[string][]byte{}
+	}
+	s.seen[name] = value
+}
+
+func (s *Storage) lastSeen(name string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[name]
+}
+
+var _ keyring.Storage = (*Storage)(nil)
