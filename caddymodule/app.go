@@ -28,8 +28,8 @@ const DefaultFHIRBase = "/fhir/R4"
 // App holds what the fhir handlers share: the issuer, its clients and users, the keys that sign tokens, and the
 // stores.
 //
-// Signing keys are in Caddy's storage, shared by all gateways that use it. They are made on first need and replaced every
-// 90 days.
+// Signing keys are in Caddy's storage or, with store keys, in the durable store, shared by all gateways that use it. They
+// are made on first need and replaced every 90 days.
 type App struct {
 	// The authorization server's address, `https://host` or `https://host:port`: the `iss` of its tokens (RFC 8414
 	// §2). Required.
@@ -106,11 +106,18 @@ type App struct {
 	// 2s, at most 1h; negative: it goes on without the store. Default: `5s`.
 	RevocationMaxLag caddy.Duration `json:"revocation_max_lag,omitempty"`
 
+	// Keep the signing keys and registered clients in the durable store, for all gateways that share it, and seal the
+	// signing keys with the first of these: base64 of at least 32 random bytes, the same at all gateways. Those after it
+	// are previous ones, which may still have sealed them. What Caddy's storage holds is taken over once. Placeholders are
+	// supported. Default: none, they are in Caddy's storage.
+	StoreKeys []string `json:"store_keys,omitempty"`
+
 	store   store.Store
 	durable store.Store
 	shared  []*pooledShared
 	local   []startedStore
 	keys    *keyring.Keyring
+	place   string // of the keys
 	pooled  string // the keys in keysInUse
 	server  *authorize.Server
 	events  *audit.Log
@@ -133,6 +140,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := checkFHIRBase(a.FHIRBase); err != nil {
 		return err
 	}
+	a.place = a.keyPlace()
 	if err := a.loadStores(ctx); err != nil {
 		return err
 	}
@@ -158,7 +166,7 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 	}
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
-	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage()); err != nil {
+	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), a.clientStore()); err != nil {
 		return c, err
 	}
 	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.fhirBaseURL()); err != nil {

@@ -52,6 +52,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		store <module> { … }
 //		durable_store <module> { … }
 //		revocation_max_lag <duration>|off
+//		store_key <secret> [<previous...>]
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseDirective(d, subdirectives{
@@ -73,6 +74,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"store":                 parseStore(&a.StoreRaw),
 		"durable_store":         parseStore(&a.DurableRaw),
 		"revocation_max_lag":    durationOrOff(&a.RevocationMaxLag, duration(&a.RevocationMaxLag)),
+		"store_key":             a.parseStoreKey,
 
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),

@@ -1,9 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -19,19 +16,18 @@ func (pooledKeys) Destruct() error { return nil }
 
 // loadKeys makes the keyring, with the keys of the previous configuration. It reads nothing yet.
 func (a *App) loadKeys() error {
-	storage, name := a.ctx.Storage(), "fhir/keys/"+storageName(a.Issuer)+".json"
-	a.keys = keyring.New(keyring.Locked{LockedStorage: storage}, name, a.logger)
-	key := fmt.Sprintf("%p %s", storage, name)
-	if settings, err := json.Marshal(storage); err == nil {
-		key = fmt.Sprintf("%T %s %s", storage, settings, name)
+	storage, err := a.keyStorage()
+	if err != nil {
+		return err
 	}
-	keys, _, err := keysInUse.LoadOrNew(key, func() (caddy.Destructor, error) {
+	a.keys = keyring.New(storage, a.keysName(), a.logger)
+	keys, _, err := keysInUse.LoadOrNew(a.place, func() (caddy.Destructor, error) {
 		return pooledKeys{a.keys.KeysInUse}, nil
 	})
 	if err != nil {
 		return err
 	}
-	a.pooled = key
+	a.pooled = a.place
 	a.keys.TakeOver(keys.(pooledKeys).KeysInUse)
 	return nil
 }

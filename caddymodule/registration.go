@@ -9,11 +9,12 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code
-// flow with PKCE, and people are asked for consent. Registered clients are in Caddy's storage, shared by all gateways
-// that use it.
+// flow with PKCE, and people are asked for consent. Registered clients are in Caddy's storage or, with store keys, in the
+// durable store, shared by all gateways that use it.
 type Registration struct {
 	// The initial access token, which must be sent as a bearer token. Required. Placeholders are supported.
 	InitialAccessToken string `json:"initial_access_token,omitempty"`
@@ -32,7 +33,7 @@ type Registration struct {
 
 // resolved is the registration for package authorize, with the placeholders of its token replaced; nil if there is
 // none.
-func (r *Registration) resolved(issuer string, storage certmagic.Storage) (*client.Registration, error) {
+func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared store.Store) (*client.Registration, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -42,7 +43,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage) (*clie
 	}
 	resolved := &client.Registration{
 		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients,
-		Storage: storage, Folder: "fhir/clients/" + storageName(issuer),
+		Storage: storage, Folder: "fhir/clients/" + storageName(issuer), Store: shared,
 	}
 	if r.PrivateJWKSURI {
 		resolved.Transport = http.DefaultTransport

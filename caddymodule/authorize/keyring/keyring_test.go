@@ -157,6 +157,23 @@ func TestKeysWhenStorageFails(t *testing.T) {
 	})
 }
 
+// Nobody waits for keys to be read again, but whoever reads them.
+func TestKeysWhileTheyAreRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(sharedStorage)
+		k := testKeyring(storage)
+		kid := signedBy(t, k, AccessTokenAlgorithm)
+		time.Sleep(refresh + time.Second)
+		k.mu.Lock() // as while the storage does not answer
+		before := time.Now()
+		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid || time.Since(before) > 0 {
+			t.Errorf("signed by %q after %v", got, time.Since(before))
+		}
+		k.mu.Unlock()
+	})
+}
+
 func TestKeysOfBrokenFile(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"", "{", "[]", "null", `[{"created":"x"}]`, `[{"jwk":{"kty":"oct","k":"AA","alg":"ES256","kid":"a"}}]`} {

@@ -1,0 +1,77 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// keyStorage is where the signing keys are: with store_key in the durable store, and otherwise in Caddy's storage.
+func (a *App) keyStorage() (keyring.Storage, error) {
+	if len(a.StoreKeys) == 0 {
+		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
+	}
+	keys, err := a.sealingKeys()
+	return &sealedstorage.Storage{Store: a.durable, Keys: keys, Earlier: a.ctx.Storage()}, err
+}
+
+// keyPlace tells where the keys are from other places. Call it before the stores are loaded, which drops their
+// configuration.
+func (a *App) keyPlace() string {
+	place := fmt.Sprintf("%p", a.ctx.Storage())
+	if settings, err := json.Marshal(a.ctx.Storage()); err == nil {
+		place = fmt.Sprintf("%T %s", a.ctx.Storage(), settings)
+	}
+	if len(a.StoreKeys) > 0 {
+		place += fmt.Sprintf(" %s %s", a.StoreRaw, a.DurableRaw)
+	}
+	return place + " " + a.keysName()
+}
+
+func (a *App) keysName() string { return "fhir/keys/" + storageName(a.Issuer) + ".json" }
+
+// sealingKeys are the store keys, with their placeholders replaced.
+func (a *App) sealingKeys() (sealedstorage.Keys, error) {
+	if _, ok := a.durable.(*MemoryStore); ok {
+		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
+	}
+	var secrets []string
+	for _, key := range a.StoreKeys {
+		secret, err := resolveSecret("store_key", key)
+		if err != nil {
+			return nil, err
+		}
+		secrets = append(secrets, secret)
+	}
+	keys, err := sealedstorage.NewKeys(secrets...)
+	if err != nil {
+		return nil, fmt.Errorf("store_key: %w", err)
+	}
+	return keys, nil
+}
+
+// clientStore is where registered clients are, or nil if in Caddy's storage.
+func (a *App) clientStore() store.Store {
+	if len(a.StoreKeys) == 0 {
+		return nil
+	}
+	return a.durable
+}
+
+// parseStoreKey reads the store keys. Syntax:
+//
+//	store_key <secret> [<previous...>]
+func (a *App) parseStoreKey(d *caddyfile.Dispenser) error {
+	return words(&a.StoreKeys, literal(func(secret string) error {
+		if _, err := sealedstorage.NewKeys(secret); err != nil {
+			return fmt.Errorf("store_key %w", err)
+		}
+		return nil
+	}))(d)
+}
