@@ -192,6 +192,7 @@ func TestMixedStoresWarn(t *testing.T) {
 		{"the durable one shared", App{DurableRaw: onServer(t, "")}, "gateways share the durable store, but not the store"},
 		{"the other shared", App{StoreRaw: onServer(t, ""), DurableRaw: json.RawMessage(`{"store":"file"}`)}, "gateways share the store, but not the durable store"},
 		{"both shared", App{StoreRaw: onServer(t, "")}, "signing keys and registered clients are in files"},
+		{"both shared, and the keys", App{StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.app.Issuer = "https://x.example"

@@ -93,8 +93,8 @@ func (a *App) checkStores() error {
 	if !isReplica(a.durable) {
 		a.logger.Warn("gateways share the store, but not the durable store: sessions, refresh tokens and consents are of one gateway, and it alone counts wrong passwords; leave out durable_store, to keep all in the store, or run one gateway only")
 	}
-	if files, ok := a.ctx.Storage().(*certmagic.FileStorage); ok {
-		a.logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; share the folder, or another storage of Caddy's", "folder", files.Path)
+	if files, ok := a.ctx.Storage().(*certmagic.FileStorage); ok && len(a.StoreKeys) == 0 {
+		a.logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; set store_key, or share the folder, or another storage of Caddy's", "folder", files.Path)
 	}
 	return nil
 }

@@ -27,8 +27,8 @@ const (
 // paused could lose without noticing: a value replaces the one that it was made of, or is
 // made again. Of several gateways that make the first value, one wins, and all use it.
 type Storage struct {
-	Store store.Store
-	Keys  Keys
+	Store store.Store // has the values
+	Keys  Keys        // seal them
 
 	// Earlier has values from before the store was used. One that the store does not have
 	// is copied, once by all gateways. Default: nothing.
