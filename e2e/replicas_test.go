@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,4 +83,30 @@ func alone(t *testing.T, why string) {
 	if replicasStore != "" {
 		t.Skip("not with REPLICAS: " + why)
 	}
+}
+
+// TestConformanceOfReplicas runs our ports of the conformance suites, each request by the next of three gateways.
+func TestConformanceOfReplicas(t *testing.T) {
+	switch replicasStore {
+	case "", "memory", "file":
+		t.Skip("REPLICAS names no store that gateways share")
+	}
+	engine, err := deployment.StartEngine(replicasStore, t.TempDir(), deployment.Loopback())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Stop)
+	file := filepath.Join(t.TempDir(), "store")
+	if err := os.WriteFile(file, []byte(engine.Directives()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := exec.CommandContext(t.Context(), "go", "test", "./caddymodule/conformance", "-count=1", "-v",
+		"-run", "^TestConformance$", "-caddy", caddyBinary, "-store", file)
+	run.Dir, run.Env = "..", append(os.Environ(), deployment.StoreKey)
+	output, err := run.CombinedOutput()
+	passed := strings.Count(string(output), "\n        --- PASS: ")
+	if err != nil || passed < 100 {
+		t.Fatalf("%v, %d modules passed\n%s", err, passed, output)
+	}
+	t.Logf("%d modules passed", passed)
 }

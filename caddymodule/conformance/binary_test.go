@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
-var caddyBinary = flag.String("caddy", "", "run the modules against this binary, but for those that let time pass; default: a gateway in this process")
+var (
+	caddyBinary = flag.String("caddy", "", "run the modules against this binary, but for those that let time pass; default: a gateway in this process")
+	storeFile   = flag.String("store", "", "with -caddy, run three gateways in place of one, each request by the next, with the store that this `file` configures")
+)
 
 // newGateway is a gateway with a configuration: in this process, or the binary.
 func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
@@ -32,11 +36,33 @@ func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 	if *caddyBinary == "" {
 		return gatewaytest.New(t, caddyfile)
 	}
-	address := freeAddress(t)
 	certificate, files := newCertificate(t)
-	caddyfile = strings.Replace(caddyfile, "\n"+issuer+" {", "\nhttps://"+address+" {\n\ttls "+files, 1)
-	startBinary(t, gatewaytest.WriteFile(t, "Caddyfile", caddyfile))
-	return &gatewaytest.Gateway{Server: proxyTo(address, certificate), Cookies: map[string]string{}}
+	gateways := make([]http.Handler, 1)
+	if *storeFile != "" {
+		gateways, caddyfile = make([]http.Handler, 3), withStore(t, caddyfile)
+	}
+	for i := range gateways {
+		address := freeAddress(t)
+		at := strings.Replace(caddyfile, "\n"+issuer+" {", "\nhttps://"+address+" {\n\ttls "+files, 1)
+		startBinary(t, gatewaytest.WriteFile(t, "Caddyfile", at))
+		gateways[i] = proxyTo(address, certificate)
+	}
+	var requests atomic.Uint64
+	inTurn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		gateways[requests.Add(1)%uint64(len(gateways))].ServeHTTP(w, r)
+	})
+	return &gatewaytest.Gateway{Server: inTurn, Cookies: map[string]string{}}
+}
+
+// withStore is a configuration with the store of the flag -store in place of its own.
+func withStore(t *testing.T, caddyfile string) string {
+	t.Helper()
+	const memory = "\t\tdurable_store memory\n"
+	directives, err := os.ReadFile(*storeFile)
+	if err != nil || !strings.Contains(caddyfile, memory) {
+		t.Fatalf("no store (%v), or no %q in the configuration", err, memory)
+	}
+	return strings.Replace(caddyfile, memory, string(directives), 1)
 }
 
 // newCertificate is a certificate for localhost, and the names of the files with it and its key. Caddy would make its own only

@@ -3,6 +3,7 @@
 //	cd e2e && go run ./replicas races                       # one code, token, assertion, … used by 50 at once
 //	cd e2e && go run ./replicas -store sentinel history     # what clients were told while servers failed
 //	cd e2e && go run ./replicas -rounds 5 figures           # what each store costs
+//	cd e2e && go run ./replicas -people 1000000 crowded     # what a full store costs
 //	cd e2e && go run ./replicas -store postgres serve       # a deployment to look at, until it is interrupted
 //
 // races has 50 requests use the same code, refresh token, client assertion, launch and pushed request at once, each

@@ -27,6 +27,8 @@ type settings struct {
 	length   time.Duration
 	calm     bool
 	round    time.Duration
+	people   int
+	person   map[string][]byte // the entries of one, by their kinds
 	cuts     bool
 	seed     uint64
 	folder   string                               // of this run
@@ -41,6 +43,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 20, "rounds of each race")
 	flag.IntVar(&s.clients, "clients", 16, "clients of the history")
 	flag.DurationVar(&s.length, "length", time.Minute, "length of the history")
+	flag.IntVar(&s.people, "people", 1_000_000, "how many sessions and grants crowded has")
 	flag.DurationVar(&s.round, "round", time.Second, "length of a round of the figures")
 	flag.BoolVar(&s.calm, "calm", false, "a history in which nothing fails")
 	flag.BoolVar(&s.cuts, "cuts", true, "network namespaces, so that servers can be cut off, if this machine permits them")
@@ -63,9 +66,9 @@ type errMissing []string
 func (e errMissing) Error() string { return "not installed: " + strings.Join(e, ", ") }
 
 func run(s settings, command string) error {
-	do := map[string]func(context.Context, settings) error{"races": races, "history": histories, "figures": figures, "serve": serve}[command]
+	do := map[string]func(context.Context, settings) error{"races": races, "history": histories, "figures": figures, "crowded": crowded, "serve": serve}[command]
 	if do == nil {
-		return fmt.Errorf("%q is not one of races, history, figures and serve", command)
+		return fmt.Errorf("%q is not one of races, history, figures, crowded and serve", command)
 	}
 	if missing := deployment.Missing(s.store); len(missing) > 0 {
 		return errMissing(missing)

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,9 @@ func newBalancer(folder, address, readTimeout string, gateways []*Gateway, ready
 	var upstream strings.Builder
 	for _, g := range gateways {
 		fmt.Fprintf(&upstream, "\t\tserver %s max_fails=1 fail_timeout=1s;\n", g.Address)
+	}
+	if name, port, err := net.SplitHostPort(address); err == nil && name != "localhost" {
+		address = net.JoinHostPort("127.0.0.1", port) // a name that only browsers know
 	}
 	file := filepath.Join(folder, "nginx.conf")
 	text := fmt.Sprintf(nginx, folder, upstream.String(), address, readTimeout)

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -127,11 +128,20 @@ func (d *Deployment) answers() error {
 	return errors.Join(err, answer.Body.Close())
 }
 
-// Client trusts nginx's certificate and follows no redirect.
+// Client trusts nginx's certificate and follows no redirect. It connects to nginx, whatever the host is called.
 func (d *Deployment) Client() *http.Client {
 	return &http.Client{
-		Timeout:       30 * time.Second,
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: d.Roots}, MaxIdleConnsPerHost: 64, DisableCompression: true},
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: d.Roots}, MaxIdleConnsPerHost: 64, DisableCompression: true,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				_, port, err := net.SplitHostPort(address)
+				if err != nil {
+					return nil, err
+				}
+				return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
+			},
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -56,10 +56,16 @@ const keyed = "\t\tstore_key {env.FHIR_STORE_KEY}\n"
 // local is what a gateway alone has.
 type local string
 
-func (l local) Directives() string { return "\t\tdurable_store " + string(l) + "\n" }
-func (local) Addresses() []string  { return nil }
-func (local) Servers() []*Process  { return nil }
-func (local) Stop()                {}
+func (l local) Directives() string {
+	if l == "file" {
+		return "\t\tdurable_store file {\n\t\t\tmax_entries 10000000\n\t\t}\n"
+	}
+	return "\t\tdurable_store memory\n"
+}
+
+func (local) Addresses() []string { return nil }
+func (local) Servers() []*Process { return nil }
+func (local) Stop()               {}
 
 // accepts returns a function that reports whether somebody listens at an address.
 func accepts(address string) func() error {

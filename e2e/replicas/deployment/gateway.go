@@ -19,8 +19,8 @@ type Gateway struct {
 	Home    string // of its files
 }
 
-// storeKey seals what all gateways share in the store.
-const storeKey = "a-key-for-trying-out-replicas-0001"
+// StoreKey is the variable with the key that seals what all gateways share in the store.
+const StoreKey = "FHIR_STORE_KEY=" + "a-key-for-trying-out-replicas-0001"
 
 // newGateway is a gateway with a storage of its own. Its Caddyfile is the text with its site at an address of its own.
 func newGateway(c *Config, network *Network, store string, n int) (*Gateway, error) {
@@ -52,7 +52,7 @@ func newGateway(c *Config, network *Network, store string, n int) (*Gateway, err
 		command: []string{c.Binary, "run", "--config", g.Caddyfile(), "--adapter", "caddyfile"},
 		environ: append([]string{
 			"HOME=" + g.Home, "XDG_DATA_HOME=" + filepath.Join(g.Home, "data"), "XDG_CONFIG_HOME=" + filepath.Join(g.Home, "config"),
-			"CADDY_ADMIN=" + admin, "FHIR_STORE_KEY=" + storeKey,
+			"CADDY_ADMIN=" + admin, StoreKey,
 		}, c.Environ...),
 	}
 	return g, nil

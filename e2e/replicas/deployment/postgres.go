@@ -81,7 +81,7 @@ func postgresProgram(name string) string {
 }
 
 func (p *postgres) Directives() string {
-	return keyed + "\t\tstore postgres {\n\t\t\tconnection postgres://postgres@" + p.address + "/postgres\n\t\t}\n"
+	return keyed + "\t\tstore postgres {\n\t\t\tdsn postgres://postgres@" + p.address + "/postgres\n\t\t}\n"
 }
 
 func (p *postgres) Addresses() []string { return []string{p.address} }

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
+)
+
+// crowded measures each store with the sessions and grants of -people people in it.
+func crowded(ctx context.Context, s settings) error {
+	fmt.Printf("%d people, each with a session and a grant of one app:\n\n", s.people)
+	fmt.Print("| store | entries | size | for each person | start of a gateway: empty | full | refresh, p50: empty | full |\n|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, name := range []string{"file", "redis", "postgres"} {
+		if missing := deployment.Missing(name); len(missing) > 0 {
+			fmt.Println("without", name, "-", errMissing(missing))
+			continue
+		}
+		if err := s.crowd(ctx, name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return s.crowdMemory(ctx)
+}
+
+// crowdMemory fills a store in the memory of this process, since a gateway's own cannot be filled from outside.
+func (s *settings) crowdMemory(ctx context.Context) error {
+	before := heap()
+	state := store.NewMemory(1<<30, 0)
+	entries, err := s.fill(ctx, state, s.person)
+	grown := heap() - before
+	runtime.KeepAlive(state)
+	fmt.Printf("| memory | %d | %.1f GB | %d bytes | | | | |\n", entries, float64(grown)/1e9, grown/int64(s.people))
+	return err
+}
+
+// crowd fills a store with copies of what one person has in it.
+func (s *settings) crowd(ctx context.Context, name string) error {
+	of, err := s.newSubject(ctx, name, 1)
+	if err != nil {
+		return err
+	}
+	defer of.Stop()
+	empty, refreshed, err := of.restart(ctx)
+	if err != nil {
+		return err
+	}
+	of.Gateways[0].Stop()
+	state, size, err := of.open(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := size()
+	if err != nil {
+		return err
+	}
+	if s.person, err = template(ctx, state); err != nil {
+		return err
+	}
+	entries, err := s.fill(ctx, state, s.person)
+	if err != nil {
+		return err
+	}
+	after, err := size()
+	if err != nil {
+		return err
+	}
+	grown := after - before
+	if err := state.Close(); err != nil {
+		return err
+	}
+	full, again, err := of.restart(ctx)
+	fmt.Printf("| %s | %d | %.1f GB | %d bytes | %.2f s | %.2f s | %s | %s |\n", name, entries, float64(grown)/1e9, grown/int64(s.people),
+		empty.Seconds(), full.Seconds(), milliseconds(refreshed), milliseconds(again))
+	return err
+}
+
+// restart starts the gateway anew, and says how long that and a refresh take.
+func (of *subject) restart(ctx context.Context) (start, refresh time.Duration, err error) {
+	of.Gateways[0].Stop()
+	begun := time.Now()
+	if err := of.Gateways[0].Start(); err != nil {
+		return 0, 0, err
+	}
+	start = time.Since(begun)
+	transport.CloseIdleConnections()
+	w := of.workers[0]
+	var took spread
+	for range 200 {
+		begun := time.Now()
+		if err := w.refresh(ctx); err != nil {
+			return start, 0, err
+		}
+		took = append(took, time.Since(begun))
+	}
+	return start, took.quantile(0.5), nil
+}
+
+// most is more entries than there are.
+const most = 1 << 30
+
+// closer is a store that is closed after use.
+type closer interface {
+	store.Store
+	Close() error
+}
+
+// open opens the store of a gateway that does not run, past it. It also returns how to ask for its size.
+func (of *subject) open(ctx context.Context) (closer, func() (int64, error), error) {
+	switch of.name {
+	case "file":
+		files, err := filepath.Glob(filepath.Join(of.Gateways[0].Home, "data/caddy/fhir/*.db"))
+		if err != nil || len(files) != 1 {
+			return nil, nil, fmt.Errorf("files %q: %w", files, err)
+		}
+		s := boltstore.New(files[0], most)
+		return s, func() (int64, error) { return fileSize(files[0]) }, s.Open()
+	case "redis":
+		address := of.Engine.Addresses()[0]
+		s := redisstore.New(redisstore.Options{Address: address, Timeout: time.Minute})
+		return s, of.Engine.Servers()[0].Resident, nil
+	case "postgres":
+		dsn := "postgres://postgres@" + of.Engine.Addresses()[0] + "/postgres"
+		s, err := postgresstore.New(postgresstore.Config{DSN: dsn, MaxEntries: most, Timeout: time.Minute, SynchronousCommit: "off"})
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, func() (int64, error) { return tableSize(ctx, dsn) }, s.Open(ctx)
+	}
+	return nil, nil, errors.New("no such store")
+}
+
+// tableSize is that of the table with its indexes.
+func tableSize(ctx context.Context, dsn string) (size int64, err error) {
+	connection, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return 0, err
+	}
+	err = connection.QueryRow(ctx, "SELECT pg_total_relation_size('fhir_store')").Scan(&size)
+	return size, errors.Join(err, connection.Close(ctx))
+}
+
+// heap is the memory of this process that is in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func fileSize(name string) (int64, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// fill stores as many copies of one person's entries as there are people, under names of their own.
+func (s *settings) fill(ctx context.Context, state store.Store, person map[string][]byte) (entries int, err error) {
+	const batch = 500
+	var calls []*store.Call
+	for n := range s.people {
+		for kind, value := range person {
+			name := kind + ":" + (rand.Text() + rand.Text())[:43]
+			calls = append(calls, &store.Call{Op: store.Put, Key: name, Value: value, TTL: 8 * time.Hour})
+		}
+		if len(calls) >= batch || n == s.people-1 {
+			if err := state.Do(ctx, calls...); err != nil {
+				return entries, err
+			}
+			entries += len(calls)
+			calls = calls[:0]
+		}
+	}
+	return entries, nil
+}
+
+// template is one entry of each kind that people have.
+func template(ctx context.Context, state store.Store) (map[string][]byte, error) {
+	keys, err := state.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]byte{}
+	for _, key := range keys {
+		kind, _, _ := strings.Cut(key, ":")
+		if !slices.Contains([]string{"session", "session-client", "sessions", "apps", "families", "refresh"}, kind) || of[kind] != nil {
+			continue
+		}
+		if of[kind], err = state.Get(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	if len(of) != 6 {
+		return nil, fmt.Errorf("found entries of %v", slices.Sorted(maps.Keys(of)))
+	}
+	return of, nil
+}
