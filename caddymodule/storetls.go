@@ -1,0 +1,86 @@
+package caddymodule
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// StoreTLS says how a store's server and we authenticate to each other. Without any option, the server's certificate must
+// be one that the system trusts.
+type StoreTLS struct {
+	// A PEM file with the certificate authorities to trust for the server. Default: those of the system.
+	CA string `json:"ca,omitempty"`
+
+	// A PEM file with a client certificate. It is read again for each connection. Default: none.
+	Certificate string `json:"certificate,omitempty"`
+
+	// The PEM file with its key. Required with the certificate.
+	Key string `json:"key,omitempty"`
+
+	// The name in the server's certificate. Default: the host.
+	ServerName string `json:"server_name,omitempty"`
+}
+
+var errHalfStoreTLS = errors.New("tls needs both a certificate and its key, or neither")
+
+// parseStoreTLS reads a tls block, which may be empty.
+func parseStoreTLS(to **StoreTLS) setter {
+	return func(d *caddyfile.Dispenser) error {
+		t := new(StoreTLS)
+		if *to = t; d.NextArg() {
+			return d.ArgErr()
+		}
+		err := subdirectives{
+			"ca": word(&t.CA, nil), "certificate": word(&t.Certificate, nil), "key": word(&t.Key, nil),
+			"server_name": word(&t.ServerName, nil),
+		}.parse(d)
+		return cmp.Or(err, withLine(d, t.check()))
+	}
+}
+
+func (t *StoreTLS) check() error {
+	if (t.Certificate == "") != (t.Key == "") {
+		return errHalfStoreTLS
+	}
+	return nil
+}
+
+// config is nil without a block.
+func (t *StoreTLS) config() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		authorities, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls: ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("tls: ca: %s: %w", t.CA, errNoCertificates)
+		}
+	}
+	if t.Certificate == "" {
+		return config, nil
+	}
+	if _, err := t.clientPair(nil); err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	config.GetClientCertificate = t.clientPair
+	return config, nil
+}
+
+func (t *StoreTLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
+	return &pair, err
+}

@@ -1,0 +1,80 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A store's server may have a certificate of a private authority, for another name than its
+// host, and ask for a client certificate. Without what it needs, the connection fails.
+func TestStoreTLS(t *testing.T) {
+	t.Parallel()
+	own, clients := newAuthority(t, "hospital"), newAuthority(t, "clients")
+	folder := t.TempDir()
+	file := func(name string) string { return filepath.Join(folder, name) }
+	own.write(file("ca.pem"), "CERTIFICATE", own.certificate.Raw)
+	clients.issue("gateway", file("client.pem"), file("client.key"))
+	server := serveTLS(t, own, clients, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, tt := range []struct {
+		name    string
+		options StoreTLS
+		reached bool
+	}{
+		{"all it needs", StoreTLS{CA: file("ca.pem"), Certificate: file("client.pem"), Key: file("client.key")}, true},
+		{"no authority", StoreTLS{Certificate: file("client.pem"), Key: file("client.key")}, false},
+		{"no client certificate", StoreTLS{CA: file("ca.pem")}, false},
+		{"another name", StoreTLS{CA: file("ca.pem"), Certificate: file("client.pem"), Key: file("client.key"), ServerName: "other.example"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := reaches(t, server, &tt.options); got != tt.reached {
+				t.Errorf("reached: %v", got)
+			}
+		})
+	}
+}
+
+func reaches(t *testing.T, server *httptest.Server, options *StoreTLS) bool {
+	t.Helper()
+	config, err := options.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get(server.URL)
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil
+}
+
+func TestStoreTLSFaults(t *testing.T) {
+	t.Parallel()
+	own, folder := newAuthority(t, "hospital"), t.TempDir()
+	file := func(name string) string { return filepath.Join(folder, name) }
+	own.issue("gateway", file("client.pem"), file("client.key"))
+	own.write(file("empty.pem"), "NOTHING", nil)
+	for _, tt := range []struct {
+		name    string
+		options StoreTLS
+		want    string // in the error
+	}{
+		{"no such file", StoreTLS{CA: file("none.pem")}, "none.pem"},
+		{"no certificate in it", StoreTLS{CA: file("empty.pem")}, "no certificate found"},
+		{"no key", StoreTLS{Certificate: file("client.pem")}, "both a certificate and its key"},
+		{"no certificate", StoreTLS{Key: file("client.key")}, "both a certificate and its key"},
+		{"a key that is none", StoreTLS{Certificate: file("client.pem"), Key: file("empty.pem")}, "tls:"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := tt.options.config(); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+	if config, err := (*StoreTLS)(nil).config(); config != nil || err != nil {
+		t.Errorf("without a block: %v, %v", config, err)
+	}
+}
