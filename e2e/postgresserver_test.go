@@ -29,9 +29,15 @@ type postgresServer struct {
 func startPostgres(t *testing.T, options ...string) *postgresServer {
 	t.Helper()
 	p := newPostgres(t, options...)
-	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+	p.initialize(t)
 	p.start(t)
 	return p
+}
+
+// initialize makes the database cluster.
+func (p *postgresServer) initialize(t *testing.T) {
+	t.Helper()
+	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 }
 
 // newPostgres finds the program, a folder and a port.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -101,7 +102,8 @@ func TestErrors(t *testing.T) {
 		full, mistake, once bool
 	}{
 		{"a lost connection", io.ErrUnexpectedEOF, false, false, false},
-		{"no server", &pgconn.ConnectError{}, false, false, true},
+		{"no server", &net.OpError{Op: "dial"}, false, false, true},
+		{"a connection lost while it was made", &pgconn.ConnectError{}, false, false, false},
 		{"a server that ends", server("57P01"), false, false, false},
 		{"a deadlock", server("40P01"), false, false, false},
 		{"a table that is gone", server("42P01"), false, true, false},

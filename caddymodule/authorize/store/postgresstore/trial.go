@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -95,7 +96,8 @@ func isAnswer(err error) bool {
 func repeatable(err error) bool {
 	switch c := code(err); c {
 	case "":
-		return !errors.As(err, new(*pgconn.ConnectError)) && !errors.Is(err, errUnusable)
+		dialing, ok := errors.AsType[*net.OpError](err)
+		return !(ok && dialing.Op == "dial") && !errors.Is(err, errUnusable)
 	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable:
 		return true
 	default:
