@@ -37,7 +37,9 @@ func parseStoreTLS(to **StoreTLS) setter {
 			return d.ArgErr()
 		}
 		err := subdirectives{
-			"ca": word(&t.CA, nil), "certificate": word(&t.Certificate, nil), "key": word(&t.Key, nil),
+			"ca":          word(&t.CA, nil),
+			"certificate": word(&t.Certificate, nil),
+			"key":         word(&t.Key, nil),
 			"server_name": word(&t.ServerName, nil),
 		}.parse(d)
 		return cmp.Or(err, withLine(d, t.check()))
@@ -51,8 +53,27 @@ func (t *StoreTLS) check() error {
 	return nil
 }
 
+// orNone is a copy, or one without options if there is no block.
+func (t *StoreTLS) orNone() StoreTLS {
+	if t == nil {
+		return StoreTLS{}
+	}
+	return *t
+}
+
+func (t *StoreTLS) authorities() ([]byte, error) {
+	if t == nil || t.CA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("tls: ca: %w", err)
+	}
+	return text, nil
+}
+
 // config is nil without a block.
-func (t *StoreTLS) config() (*tls.Config, error) {
+func (t *StoreTLS) config(authorities []byte) (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
 	}
@@ -61,10 +82,6 @@ func (t *StoreTLS) config() (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
-		authorities, err := os.ReadFile(t.CA)
-		if err != nil {
-			return nil, fmt.Errorf("tls: ca: %w", err)
-		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("tls: ca: %s: %w", t.CA, errNoCertificates)

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -38,7 +39,7 @@ func TestStoreTLS(t *testing.T) {
 
 func reaches(t *testing.T, server *httptest.Server, options *StoreTLS) bool {
 	t.Helper()
-	config, err := options.config()
+	config, err := configOf(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +50,14 @@ func reaches(t *testing.T, server *httptest.Server, options *StoreTLS) bool {
 		return false
 	}
 	return response.Body.Close() == nil
+}
+
+func configOf(t *StoreTLS) (*tls.Config, error) {
+	authorities, err := t.authorities()
+	if err != nil {
+		return nil, err
+	}
+	return t.config(authorities)
 }
 
 func TestStoreTLSFaults(t *testing.T) {
@@ -69,12 +78,12 @@ func TestStoreTLSFaults(t *testing.T) {
 		{"a key that is none", StoreTLS{Certificate: file("client.pem"), Key: file("empty.pem")}, "tls:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := tt.options.config(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := configOf(&tt.options); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
 	}
-	if config, err := (*StoreTLS)(nil).config(); config != nil || err != nil {
+	if config, err := configOf(nil); config != nil || err != nil {
 		t.Errorf("without a block: %v, %v", config, err)
 	}
 }

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -34,9 +37,10 @@ type Config struct {
 	// How to connect, as libpq's connection strings and URLs say. Required.
 	DSN string
 
-	// The same for the one connection that listens, where the others go through a pooler
-	// that shares connections between transactions. Default: DSN.
-	ListenDSN string
+	// The host, or host:port, for the one connection that listens, where the others go
+	// through a pooler that shares connections between transactions. Default: as the DSN
+	// says.
+	ListenAddress string
 
 	// How the server and this process authenticate to each other. It replaces what the DSN
 	// says of TLS. Nil: as the DSN says.
@@ -71,7 +75,6 @@ type Config struct {
 var errNoDSN = errors.New("no connection string")
 
 func (c Config) withDefaults() Config {
-	c.ListenDSN = cmp.Or(c.ListenDSN, c.DSN)
 	c.PoolSize = cmp.Or(max(c.PoolSize, 0), DefaultPoolSize)
 	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
 	c.Table = cmp.Or(c.Table, DefaultTable)
@@ -107,9 +110,9 @@ func CheckSynchronousCommit(word string) error {
 	return nil
 }
 
-// connections parses a connection string.
-func (c Config) connections(dsn string) (*pgxpool.Config, error) {
-	pool, err := pgxpool.ParseConfig(dsn)
+// connections parses the connection string.
+func (c Config) connections() (*pgxpool.Config, error) {
+	pool, err := pgxpool.ParseConfig(c.DSN)
 	if err != nil {
 		return nil, err // pgx leaves the password out of it
 	}
@@ -130,6 +133,36 @@ func (c Config) connections(dsn string) (*pgxpool.Config, error) {
 }
 
 func never(_ context.Context, _ pgxpool.ShouldPingParams) bool { return false }
+
+// listener is how to make the connection that listens.
+func (c Config) listener() (*pgx.ConnConfig, error) {
+	pool, err := c.connections()
+	if err != nil {
+		return nil, err
+	}
+	conn := pool.ConnConfig
+	if c.ListenAddress == "" {
+		return conn, nil
+	}
+	host, port, err := net.SplitHostPort(c.ListenAddress)
+	if err != nil {
+		host, port = c.ListenAddress, strconv.Itoa(int(conn.Port))
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("listen address %q is neither a host nor a host with a port", c.ListenAddress)
+	}
+	secured := conn.TLSConfig
+	conn.Host, conn.Port, conn.Fallbacks, conn.ValidateConnect = host, uint16(number), nil, nil
+	switch {
+	case c.TLS != nil:
+		secure(&conn.Config, c.TLS)
+	case secured != nil && secured.ServerName != "":
+		conn.TLSConfig = secured.Clone()
+		conn.TLSConfig.ServerName = host
+	}
+	return conn, nil
+}
 
 // secure lets all connections but those by a socket of this host use TLS alone.
 func secure(conn *pgconn.Config, config *tls.Config) {

@@ -2,6 +2,7 @@ package postgresstore
 
 import (
 	"crypto/tls"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,8 @@ func TestNew(t *testing.T) {
 		{"a connection string", Config{DSN: "host=db user=fhir"}, ""},
 		{"a URL", Config{DSN: "postgres://fhir@db/fhir?sslmode=verify-full"}, ""},
 		{"no connection string at all", Config{DSN: "nonsense"}, "connection string"},
-		{"another to listen", Config{DSN: "host=db", ListenDSN: "port=x"}, "to listen"},
+		{"an address to listen", Config{DSN: "host=db", ListenAddress: "primary:5433"}, ""},
+		{"a port to listen that is none", Config{DSN: "host=db", ListenAddress: "primary:x"}, "to listen"},
 		{"a table in a schema", Config{DSN: "host=db", Table: "gateway.store"}, ""},
 		{"a table that would be SQL", Config{DSN: "host=db", Table: "x; DROP TABLE y"}, "invalid table"},
 		{"a long table", Config{DSN: "host=db", Table: strings.Repeat("x", 41)}, "invalid table"},
@@ -63,7 +65,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			config := Config{DSN: tt.dsn, TLS: &tls.Config{ServerName: tt.serverName}}.withDefaults()
-			pool, err := config.connections(config.DSN)
+			pool, err := config.connections()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,12 +94,36 @@ func TestSeveralHosts(t *testing.T) {
 		"host=a,b": true, "host=a": false, "host=a sslmode=prefer": false,
 		"host=a port=1 target_session_attrs=primary": true,
 	} {
-		pool, err := Config{DSN: dsn}.withDefaults().connections(dsn)
+		pool, err := Config{DSN: dsn}.withDefaults().connections()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := pool.ConnConfig.ValidateConnect != nil; got != want {
 			t.Errorf("%s: asks each: %v", dsn, got)
+		}
+	}
+}
+
+// The connection that listens goes past the pooler, with the same TLS.
+func TestListenAddress(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ address, dsn, want string }{
+		{"", "host=pooler port=6432 sslmode=verify-full", "pooler:6432 pooler"},
+		{"db", "host=pooler port=6432 sslmode=verify-full", "db:6432 db"},
+		{"db:5432", "host=pooler,other sslmode=verify-full", "db:5432 db"},
+		{"db:5432", "host=pooler sslmode=disable", "db:5432"},
+		{"[2001:db8::1]:5432", "host=pooler sslmode=verify-full", "2001:db8::1:5432 2001:db8::1"},
+	} {
+		conn, err := Config{DSN: tt.dsn, ListenAddress: tt.address}.withDefaults().listener()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintf("%s:%d", conn.Host, conn.Port)
+		if conn.TLSConfig != nil {
+			got += " " + conn.TLSConfig.ServerName
+		}
+		if got != tt.want || tt.address != "" && len(conn.Fallbacks) > 0 {
+			t.Errorf("%s for %s: %s, and %d more; want %s", tt.address, tt.dsn, got, len(conn.Fallbacks), tt.want)
 		}
 	}
 }

@@ -41,16 +41,16 @@ func New(config Config) (*Store, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	connections, err := config.connections(config.DSN)
+	connections, err := config.connections()
 	if err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
-	listener, err := config.connections(config.ListenDSN)
+	listener, err := config.listener()
 	if err != nil {
-		return nil, fmt.Errorf("connection string to listen: %w", err)
+		return nil, fmt.Errorf("connection to listen: %w", err)
 	}
 	s := &Store{
-		config: config, listen: listener.ConnConfig, sql: statementsFor(config.Table),
+		config: config, listen: listener, sql: statementsFor(config.Table),
 		opening: make(chan struct{}, 1), room: room{most: int64(config.MaxEntries)},
 	}
 	s.closed, s.close = context.WithCancel(context.Background())

@@ -1,0 +1,212 @@
+package caddymodule
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+)
+
+func init() { caddy.RegisterModule(new(PostgresStore)) }
+
+// PostgresStore keeps state in one table of a PostgreSQL database (13 or newer), which several gateways share. The table is
+// made at the first start. Where it is, either `dsn` says or `host` and the options beside it.
+type PostgresStore struct {
+	// A connection string or URL as PostgreSQL's own clients take it, such as
+	// `postgres://fhir@db.example/fhir?sslmode=verify-full`. Placeholders are supported. Required without `host`.
+	DSN string `json:"dsn,omitempty"`
+
+	// The hosts, or the folder of a socket. Of several hosts, the one that takes changes is used. Placeholders are
+	// supported. Required without `dsn`.
+	Hosts []string `json:"hosts,omitempty"`
+
+	// The port at all hosts. Default: 5432.
+	Port int `json:"port,omitempty"`
+
+	// The role to sign in as. Placeholders are supported. Default: the name of the system's user.
+	User string `json:"user,omitempty"`
+
+	// Its password. Placeholders are supported. Default: none.
+	Password string `json:"password,omitempty"`
+
+	// The database. Placeholders are supported. Default: the name of the role.
+	Database string `json:"database,omitempty"`
+
+	// How the server and this process authenticate to each other. Default: with `dsn`, what it says; else TLS if the
+	// server offers it, whatever its certificate.
+	TLS *StoreTLS `json:"tls,omitempty"`
+
+	// The host, or host:port, for the one connection that waits for notifications, where the others go through a pooler
+	// that shares connections between transactions, such as PgBouncer. Default: as for the others.
+	ListenAddress string `json:"listen_address,omitempty"`
+
+	// The maximum number of connections, besides the one that waits for notifications. Default: 10.
+	PoolSize int `json:"pool_size,omitempty"`
+
+	// How long an operation may take, with all its trials. Default: `2s`.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// The table; with its schema and a dot before it, if the search path does not lead there. Default: `fhir_store`.
+	Table string `json:"table,omitempty"`
+
+	// The maximum number of entries, counted from time to time; more are refused. Default: 10000000.
+	MaxEntries int `json:"max_entries,omitempty"`
+
+	// When a change counts as made: `remote_apply`, `on`, `remote_write`, `local` or `off`, as PostgreSQL's setting of
+	// this name. Default: `on`, whatever the server's is.
+	SynchronousCommit string `json:"synchronous_commit,omitempty"`
+
+	sharedStore
+}
+
+var (
+	errPostgresTwice   = errors.New("dsn says all that host, port, user, password and database say: use one or the other")
+	errPostgresNowhere = errors.New("postgres needs a dsn or a host")
+)
+
+// CaddyModule returns the Caddy module information.
+func (*PostgresStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.postgres", New: func() caddy.Module { return new(PostgresStore) }}
+}
+
+// Provision takes the store over from the previous configuration, if it has the same settings.
+func (p *PostgresStore) Provision(caddy.Context) error {
+	config, err := p.resolved()
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	authorities, err := p.TLS.authorities()
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	if config.TLS, err = p.TLS.config(authorities); err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	settings := config
+	settings.TLS = nil
+	key := sha256.Sum256(fmt.Appendf(nil, "%#v %#v %s", settings, p.TLS.orNone(), authorities))
+	return p.use("postgres", fmt.Sprintf("%x", key), func(logger *slog.Logger) (*remoteStore, error) {
+		config.Logger = logger
+		s, err := postgresstore.New(config)
+		if err != nil {
+			return nil, fmt.Errorf("postgres: %w", err)
+		}
+		return &remoteStore{Shared: s, check: s.Open, close: s.Close, connections: s.Stat}, nil
+	})
+}
+
+// check checks the options against each other.
+func (p *PostgresStore) check() error {
+	fields := len(p.Hosts) > 0 || p.Port != 0 || p.User != "" || p.Password != "" || p.Database != ""
+	switch {
+	case p.DSN != "" && fields:
+		return errPostgresTwice
+	case p.DSN == "" && len(p.Hosts) == 0:
+		return errPostgresNowhere
+	}
+	return nil
+}
+
+// resolved is the configuration with its placeholders replaced, but for TLS and the logger.
+func (p *PostgresStore) resolved() (c postgresstore.Config, err error) {
+	if err := p.check(); err != nil {
+		return c, err
+	}
+	c = postgresstore.Config{
+		ListenAddress: p.ListenAddress, PoolSize: p.PoolSize, Timeout: time.Duration(p.Timeout), Table: p.Table,
+		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
+		Followed: slices.Concat(authorize.MirroredKinds, authorize.CachedKinds),
+	}
+	if p.DSN != "" {
+		c.DSN, err = resolveSecret("dsn", p.DSN)
+		return c, err
+	}
+	c.DSN, err = p.connectionString()
+	return c, err
+}
+
+// connectionString is one of the options beside dsn.
+func (p *PostgresStore) connectionString() (string, error) {
+	var settings []string
+	for _, option := range []struct{ option, keyword, value string }{
+		{"host", "host", strings.Join(p.Hosts, ",")}, {"user", "user", p.User}, {"password", "password", p.Password},
+		{"database", "dbname", p.Database},
+	} {
+		value, err := resolveSecret(option.option, option.value)
+		if err != nil {
+			return "", err
+		}
+		if value != "" {
+			settings = append(settings, option.keyword+"='"+quotedSetting.Replace(value)+"'")
+		}
+	}
+	if p.Port != 0 {
+		settings = append(settings, "port="+strconv.Itoa(p.Port))
+	}
+	return strings.Join(settings, " "), nil
+}
+
+// quotedSetting escapes a value between single quotes in a connection string.
+var quotedSetting = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	store postgres {
+//		dsn <connection string>
+//		host <host>...
+//		port <number>
+//		user <name>
+//		password <password>
+//		database <name>
+//		tls {
+//			ca <file>
+//			certificate <file>
+//			key <file>
+//			server_name <name>
+//		}
+//		listen_address <host>[:<port>]
+//		pool_size <number>
+//		timeout <duration>
+//		table <name>
+//		max_entries <number>
+//		synchronous_commit remote_apply|on|remote_write|local|off
+//	}
+func (p *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	placeholders := literal(func(string) error { return nil })
+	err := parseDirective(d, subdirectives{
+		"dsn":                word(&p.DSN, placeholders),
+		"host":               words(&p.Hosts, placeholders),
+		"port":               number(&p.Port),
+		"user":               word(&p.User, placeholders),
+		"password":           word(&p.Password, placeholders),
+		"database":           word(&p.Database, placeholders),
+		"tls":                parseStoreTLS(&p.TLS),
+		"listen_address":     word(&p.ListenAddress, nil),
+		"pool_size":          number(&p.PoolSize),
+		"timeout":            duration(&p.Timeout),
+		"table":              word(&p.Table, postgresstore.CheckTable),
+		"max_entries":        number(&p.MaxEntries),
+		"synchronous_commit": word(&p.SynchronousCommit, postgresstore.CheckSynchronousCommit),
+	})
+	if err != nil {
+		return err
+	}
+	return withLine(d, p.check())
+}
+
+var (
+	_ sharedGuest           = (*PostgresStore)(nil)
+	_ caddy.Provisioner     = (*PostgresStore)(nil)
+	_ caddy.CleanerUpper    = (*PostgresStore)(nil)
+	_ caddyfile.Unmarshaler = (*PostgresStore)(nil)
+)

@@ -1,0 +1,68 @@
+package caddymodule
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// The options make a connection string that says the same, whatever is in them.
+func TestPostgresConnectionString(t *testing.T) {
+	t.Setenv("PGPASSWORD_HERE", `it's \ "a" secret`)
+	store := PostgresStore{
+		Hosts: []string{"db1", "db2"}, Port: 5433, User: "o'hara", Password: "{env.PGPASSWORD_HERE}", Database: "my data",
+	}
+	config, err := store.resolved()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := pgconn.ParseConfig(config.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parsed.User != "o'hara" || parsed.Password != `it's \ "a" secret` || parsed.Database != "my data" || parsed.Host != "db1" || parsed.Port != 5433 {
+		t.Errorf("it is %q", config.DSN)
+	}
+}
+
+// A secret that is not there is an error that names the option and not the others.
+func TestPostgresSecretMissing(t *testing.T) {
+	t.Setenv("EMPTY", "")
+	for option, store := range map[string]*PostgresStore{
+		"dsn":      {DSN: "{env.EMPTY}"},
+		"password": {Hosts: []string{"db"}, Password: "{env.EMPTY}"},
+		"tls":      {Hosts: []string{"db"}, TLS: &StoreTLS{CA: "/nowhere/ca.pem"}},
+	} {
+		if err := store.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), option) {
+			t.Errorf("%s: %v", option, err)
+		}
+		if err := store.Cleanup(); err != nil {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
+// Two configurations with the same settings share the connections, and one with others has
+// its own.
+func TestPostgresStoreIsPooled(t *testing.T) {
+	t.Parallel()
+	same, again, other := &PostgresStore{DSN: "host=/nowhere"}, &PostgresStore{DSN: "host=/nowhere"}, &PostgresStore{DSN: "host=/nowhere", PoolSize: 3}
+	for _, p := range []*PostgresStore{same, again, other} {
+		if err := p.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if same.shared() != again.shared() || same.shared() == other.shared() {
+		t.Error("the same settings have two stores, or others the same one")
+	}
+	for _, p := range []*PostgresStore{same, again, other} {
+		if err := p.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, used := sharedStores.References(same.key); used {
+		t.Error("it is still open")
+	}
+}
