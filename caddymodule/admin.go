@@ -122,8 +122,7 @@ func (a *adminAPI) purge(r *http.Request) (any, error) {
 			return nil, badAdminRequest(fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name))
 		}
 	}
-	n := 0
-	eachExpansionCache(func(c expansionCache) { n += c.Purge(query.Get("url"), query.Get("system")) })
+	n := endExpansions(front.Ending{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
 	return map[string]int{"purged": n}, nil
 }
 

@@ -156,7 +156,8 @@ func (h *Expand) newFront() *front.Front {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
 		Host: front.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: metrics, Failed: h.failures.server, Written: written,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: metrics, Failed: h.failures.server,
+			End: func(e front.Ending) { endExpansions(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 				w, _ = h.cors.answer(w, r, false)
 				return w

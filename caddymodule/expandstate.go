@@ -20,8 +20,9 @@ import (
 // pooledState is the state that a fhir_expand keeps over reloads.
 type pooledState struct {
 	*front.State
-	key  string // in the pool, made of all settings
-	file string // for saved responses; empty: none
+	key   string          // in the pool, made of all settings
+	file  string          // for saved responses; empty: none
+	peers *expansionPeers // nil: there are none
 }
 
 // newState makes the state, or takes it over from the previous configuration if no setting has changed.
@@ -34,17 +35,25 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("%x", sha256.Sum256(append(settings, secrets...)))
+	peers, err := expansionPeersOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%x %p", sha256.Sum256(append(settings, secrets...)), peers) // new peers know nothing of what was stored before
 	pooled, _, err := expansionCaches.LoadOrNew(key, func() (caddy.Destructor, error) {
 		o := h.stateOptions()
-		o.Routes, o.File, o.Logger = routes, h.snapshotOf(settings), ctx.Slogger()
+		o.Routes, o.Logger, o.Announce = routes, ctx.Slogger(), peers.announce()
+		if o.File = h.snapshotOf(settings); o.File != "" && peers != nil {
+			o.File = ""
+			o.Logger.Warn("persist is left out: other gateways with the same store may write definitions while this one does not run")
+		}
 		if o.Wholes != nil {
 			o.Wholes.Logger = o.Logger
 		}
 		if o.Fetched != nil {
 			o.Fetched.Logger = o.Logger
 		}
-		return &pooledState{front.NewState(o), key, o.File}, nil
+		return &pooledState{front.NewState(o), key, o.File, peers}, nil
 	})
 	if err != nil {
 		return nil, err
@@ -79,16 +88,6 @@ func (s *pooledState) Destruct() error {
 func (s *pooledState) release() error {
 	_, err := expansionCaches.Delete(s.key)
 	return err
-}
-
-// written tells all states of a write, since they may be in front of the same server.
-func written(names []string, sure bool) {
-	expansionCaches.Range(func(_, value any) bool {
-		if s, ok := value.(*pooledState); ok {
-			s.Written(names, sure)
-		}
-		return true
-	})
 }
 
 // settingsOf returns the settings of a handler and of those around it, any of which may decide who is let in and what the

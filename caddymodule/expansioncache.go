@@ -14,9 +14,8 @@ var expansionCaches = caddy.NewUsagePool()
 
 // expansionCache is a cache of expansions as the metrics and the admin API use it.
 type expansionCache interface {
-	// Purge removes the expansions of a value set, and those with concepts of a code system; all if both are empty. It
-	// returns their number.
-	Purge(url, system string) int
+	// End removes expansions, and returns their number.
+	End(front.Ending) int
 
 	// Statistics are counted from the start of the process.
 	Statistics() front.Statistics

@@ -182,8 +182,8 @@ type fakeCache struct {
 
 func (*fakeCache) Destruct() error { return nil }
 
-func (c *fakeCache) Purge(url, system string) int {
-	c.url, c.system = url, system
+func (c *fakeCache) End(e front.Ending) int {
+	c.url, c.system = e.ValueSet, e.CodeSystem
 	return c.statistics.Entries
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 )
+
+// followedKinds are the kinds of entries whose changes a store elsewhere announces.
+var followedKinds = slices.Concat(authorize.MirroredKinds, authorize.CachedKinds, []string{endedExpansions})
 
 // sharedStores keeps stores elsewhere over reloads, with what this process knows of them.
 var sharedStores = caddy.NewUsagePool()
@@ -70,6 +74,8 @@ type pooledShared struct {
 	replica *replica.Replica
 	logger  latestLogger
 
+	expansions *expansionPeers
+
 	follow sync.Once
 	ctx    context.Context // of following
 	end    context.CancelFunc
@@ -86,7 +92,10 @@ func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error))
 	}
 	s.remote = remote
 	s.breaker = &breaker.Breaker{Shared: &checkedStore{remoteStore: remote}, Logger: logger, Observe: metrics.observeStore(name)}
-	s.replica = replica.New(s.breaker, replica.Config{Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Logger: logger})
+	s.expansions = newExpansionPeers(s.breaker, logger)
+	s.replica = replica.New(s.breaker, replica.Config{
+		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Tell: s.expansions.hear, Logger: logger,
+	})
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
 }

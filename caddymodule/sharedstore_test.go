@@ -14,7 +14,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
@@ -48,7 +47,7 @@ type testServer struct {
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
-		Shared: storetest.NewShared(append(authorize.MirroredKinds[:len(authorize.MirroredKinds):len(authorize.MirroredKinds)], authorize.CachedKinds...)...),
+		Shared: storetest.NewShared(followedKinds...),
 		byName: map[string]*storetest.Gateway{},
 	}
 	testServers.Store(t.Name(), s)

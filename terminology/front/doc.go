@@ -47,5 +47,5 @@
 // ask (state.go). A write that passes to the next handler removes the responses made of what it changes, before the
 // client hears that it was done: write.go finds the write, reads what it changes (a Bundle: writtenbundle.go) and sees by
 // the status that responsewriter.go noted whether it was done; invalidation.go removes what was made of it, in every State
-// of the process ([Host].Written).
+// of the process ([Host].End), and [Peers] tell the other processes (peers.go).
 package front

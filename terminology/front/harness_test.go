@@ -71,7 +71,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
 		Handler: &terminology.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
-		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, Written: kept.Written},
+		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Ending) { kept.End(e) }},
 	})}
 }
 

@@ -26,8 +26,8 @@ type Host struct {
 	// Failed logs that a server gave no answer, and returns the error to use instead. Required.
 	Failed func(server string, err error) error
 
-	// Written calls [State.Written] of all states of the process. Required.
-	Written func(names []string, sure bool)
+	// End calls [State.End] of all states of the process, and tells its [Peers]. Required.
+	End func(Ending)
 }
 
 // Guard tells whom a request was authorised for.

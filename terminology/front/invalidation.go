@@ -1,60 +1,89 @@
 package front
 
-// Purge removes the responses made of the value set with this URL, and those with concepts of this code system; all of
-// them if both are empty. It returns their number.
-func (s *State) Purge(url, system string) (n int) {
-	s.forgetSaved()
-	for _, canonical := range []string{url, system} {
-		if canonical != "" || url+system == "" {
-			s.backend.forget(canonical)
-			s.wholes.Forget(canonical)
-		}
-	}
-	switch {
-	case s.cache == nil:
-		return 0
-	case url+system == "":
-		return s.cache.Purge()
-	}
-	if url != "" {
-		n += s.cache.InvalidateTag(url)
-	}
-	if system != "" {
-		s.wholes.Forget("") // it is not known which have its concepts
-		n += s.cache.InvalidateSystem(system)
-	}
-	return n
+// An Ending says which stored responses, and which definitions fetched from the backend, are not used any more: those of
+// all its members. The zero Ending is all of them. Peers send it to each other in JSON.
+type Ending struct {
+	// Written are definitions that were written, by canonical or by type and id (ValueSet/1): what depends on them ends.
+	Written []string `json:"written,omitempty"`
+
+	// ValueSet is the canonical of a value set whose expansions end.
+	ValueSet string `json:"value_set,omitempty"`
+
+	// CodeSystem is the canonical of a code system: responses with its concepts end.
+	CodeSystem string `json:"code_system,omitempty"`
 }
 
-// Written removes the responses that depend on definitions that were written, named by canonical or reference. Unless it is
-// sure that these are all, it removes all responses.
-func (s *State) Written(names []string, sure bool) {
+func (e Ending) isAll() bool { return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == "" }
+
+// End removes responses and definitions, and returns the number of responses. If it is not known which of them depend on
+// what was written, it removes all.
+func (s *State) End(e Ending) (n int) {
 	s.forgetSaved()
-	s.wholes.Forget("") // it is not known what they were made of
-	for _, name := range names {
-		if name == "" {
-			continue
+	if e.isAll() {
+		return s.endAll()
+	}
+	for _, name := range e.Written {
+		removed, known := s.endWritten(name)
+		if n += removed; !known {
+			return n + s.endAll()
 		}
-		before, known := s.backend.forget(name)
-		sure = sure && known
-		s.invalidate(name)
-		s.invalidate(before)
 	}
-	if !sure {
-		s.Purge("", "")
+	return n + s.endValueSet(e.ValueSet) + s.endCodeSystem(e.CodeSystem)
+}
+
+func (s *State) endAll() int {
+	s.backend.forget("")
+	s.wholes.Forget("")
+	if s.cache == nil {
+		return 0
 	}
+	return s.cache.Purge()
+}
+
+func (s *State) endWritten(name string) (n int, known bool) {
+	s.wholes.Forget("") // it is not known what they were made of
+	before, known := s.backend.forget(name)
+	return s.invalidate(name) + s.invalidate(before), known
+}
+
+func (s *State) endValueSet(url string) int {
+	if url == "" {
+		return 0
+	}
+	s.backend.forget(url)
+	s.wholes.Forget(url)
+	if s.cache == nil {
+		return 0
+	}
+	return s.cache.InvalidateTag(url)
+}
+
+func (s *State) endCodeSystem(url string) int {
+	if url == "" {
+		return 0
+	}
+	s.backend.forget(url)
+	s.wholes.Forget("") // it is not known which have its concepts
+	return s.invalidate(url)
 }
 
 // changed removes what depends on a definition that changed behind the next handler, unseen here.
 func (s *State) changed(url string) {
+	e := Ending{}
 	if url == "" && s.cache != nil {
 		s.cache.Purge()
 	}
-	s.invalidate(url)
+	if s.invalidate(url); url != "" {
+		e.Written = []string{url}
+	}
+	if s.announce != nil {
+		s.announce(e)
+	}
 }
 
-func (s *State) invalidate(canonical string) {
-	if canonical != "" && s.cache != nil {
-		s.cache.InvalidateSystem(canonical)
+func (s *State) invalidate(canonical string) int {
+	if canonical == "" || s.cache == nil {
+		return 0
 	}
+	return s.cache.InvalidateSystem(canonical)
 }

@@ -36,6 +36,10 @@ type StateOptions struct {
 	// Backend says how to ask that server. [NewState] sets its Serve and Backoff. Required with Fetched.
 	Backend remote.Handler
 
+	// Announce tells the peers of a definition that changed behind the next handler, found when it was fetched again.
+	// Default: nobody is told.
+	Announce func(Ending)
+
 	// Logger logs which files cannot be read or removed. Required.
 	Logger *slog.Logger
 }
@@ -51,11 +55,13 @@ type State struct {
 	backoff remote.Backoff // of the next handler
 	opened  sync.Once
 	logger  *slog.Logger
+
+	announce func(Ending) // nil: nobody is told
 }
 
 // NewState returns a state.
 func NewState(o StateOptions) *State {
-	s := &State{cache: o.Cache, file: o.File, routes: o.Routes, wholes: o.Wholes, logger: o.Logger}
+	s := &State{cache: o.Cache, file: o.File, routes: o.Routes, wholes: o.Wholes, logger: o.Logger, announce: o.Announce}
 	if o.Fetched != nil {
 		s.backend = newBackend(o.Fetched, o.Backend, &s.backoff)
 		s.backend.fetched.Changed = s.changed

@@ -84,21 +84,27 @@ func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) e
 
 func mayBeDone(status int) bool { return status < 400 || status >= 500 }
 
-func (c *write) forget() { c.front.host.Written(c.names()) }
-
-// names returns the canonical and the reference of what was written, and whether these are sure to be all.
-func (c *write) names() (names []string, sure bool) {
-	if c.batch {
-		return nil, !c.body.mentions()
+// forget ends what is made of what was written, and all unless that is known.
+func (c *write) forget() {
+	if c.batch && !c.body.mentions() {
+		return
 	}
+	c.front.host.End(Ending{Written: c.names()})
+}
+
+// names returns the canonical and the reference of what was written, if these are sure to be all.
+func (c *write) names() (names []string) {
 	if c.reference != "" {
 		names = append(names, c.reference)
 	}
 	if !c.whole {
-		return names, c.reference != ""
+		return names
 	}
 	head, ok := c.body.head()
-	return append(names, head.URL), ok && head.URL != ""
+	if !ok || head.URL == "" {
+		return nil
+	}
+	return append(names, head.URL)
 }
 
 const maxWritten = 1 << 20

@@ -25,6 +25,7 @@ func (r *Replica) Run(ctx context.Context) {
 		began := time.Now()
 		err := r.Follow(ctx, func(u store.Update) {
 			r.hear(u)
+			r.tell(u)
 			if !lost.IsZero() {
 				r.logger.InfoContext(ctx, "changes of other gateways are heard again", "after", time.Since(lost).Round(time.Millisecond))
 				lost = time.Time{}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 )
 
@@ -99,6 +100,28 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		s.stop()
 		if lines := strings.Count(s.log.String(), "\n"); lines != 2 || !strings.Contains(s.log.String(), "heard again\" after=1m") {
 			t.Errorf("%d lines:\n%s", lines, s.log.String())
+		}
+	})
+}
+
+// Whoever else follows is told all that the replica is, after it.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		var s *site
+		s = newSite(t, replica.Config{Tell: func(u store.Update) {
+			for _, c := range u.Changes {
+				told = append(told, c.Key)
+				s.wants(c.Key, string(c.Value), 0)
+			}
+		}})
+		s.put(s.elsewhere, "revoked:1", "v")
+		synctest.Wait()
+		s.stop()
+		s.follow()
+		if got := strings.Join(told, " "); got != "revoked:1 revoked:1" {
+			t.Errorf("told %q", got)
 		}
 	})
 }

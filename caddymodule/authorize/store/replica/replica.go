@@ -32,6 +32,10 @@ type Config struct {
 	MaxMirrored int   // entries; for what does not fit, the store is asked. Default: [DefaultMaxMirrored].
 	MaxCached   int64 // bytes. Default: [DefaultMaxCached].
 
+	// Tell gets each update too, after the replica, for what else the store follows. It must not
+	// wait. Default: nil, nobody does.
+	Tell func(store.Update)
+
 	Logger *slog.Logger // gets when following fails, and when it goes on
 }
 
@@ -43,6 +47,7 @@ type Replica struct {
 
 	mirrored, cached []string // prefixes of keys
 	made             time.Time
+	tell             func(store.Update)
 	fresh            atomic.Int64 // until when the replica answers by itself, in nanoseconds since made
 	logger           *slog.Logger
 
@@ -62,7 +67,7 @@ const never = math.MinInt64 / 2
 // New returns an empty replica of a store, with the maximum lag [DefaultMaxLag].
 func New(s store.Shared, c Config) *Replica {
 	r := &Replica{
-		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), made: time.Now(), logger: c.Logger,
+		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), made: time.Now(), tell: c.Tell, logger: c.Logger,
 		heard: never, mirror: mirror{max: c.MaxMirrored}, asks: map[string]*ask{},
 	}
 	if c.MaxMirrored <= 0 {
@@ -70,6 +75,9 @@ func New(s store.Shared, c Config) *Replica {
 	}
 	if r.kept.MaxCost = c.MaxCached; c.MaxCached <= 0 {
 		r.kept.MaxCost = DefaultMaxCached
+	}
+	if r.tell == nil {
+		r.tell = func(store.Update) {}
 	}
 	r.SetMaxLag(DefaultMaxLag)
 	return r

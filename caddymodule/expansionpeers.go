@@ -1,0 +1,85 @@
+package caddymodule
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+)
+
+// endedExpansions is the kind of the entries by which gateways with a shared store tell each other which cached expansions
+// are not used any more. The store follows it.
+const endedExpansions = "ended-expansions"
+
+// expansionPeers are the gateways that share a store with this one.
+type expansionPeers struct{ *front.Peers }
+
+func newExpansionPeers(shared store.Store, logger *slog.Logger) *expansionPeers {
+	p := new(expansionPeers)
+	p.Peers = front.NewPeers(front.PeersOptions{
+		End: p.end, Logger: logger,
+		Tell: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
+			return shared.Put(ctx, endedExpansions+":"+id, message, lifetime)
+		},
+	})
+	return p
+}
+
+// expansionPeersOf returns those of the app's store; nil if no other gateway shares it.
+func expansionPeersOf(ctx caddy.Context) (*expansionPeers, error) {
+	app, err := optionalApp(ctx)
+	if err != nil || app == nil || len(app.shared) == 0 {
+		return nil, err
+	}
+	return app.shared[0].expansions, nil
+}
+
+// end ends what this process has cached and others have ended.
+func (p *expansionPeers) end(e front.Ending) {
+	expansionCaches.Range(func(_, value any) bool {
+		if s, ok := value.(*pooledState); ok && s.peers == p {
+			s.End(e)
+		}
+		return true
+	})
+}
+
+// hear ends what the store tells of. It does not wait.
+func (p *expansionPeers) hear(u store.Update) {
+	n := front.News{Whole: u.Whole, Asked: u.Heard}
+	for _, c := range u.Changes {
+		if id, ours := strings.CutPrefix(c.Key, endedExpansions+":"); ours && c.Value != nil {
+			n.Messages = append(n.Messages, front.Message{ID: id, Text: c.Value})
+		}
+	}
+	p.Hear(n)
+}
+
+// announce returns how a cache tells the others of what it finds changed; nil if there are none.
+func (p *expansionPeers) announce() func(front.Ending) {
+	if p == nil {
+		return nil
+	}
+	return p.Announce
+}
+
+// endExpansions ends cached expansions: here in all caches, which may be in front of the same server, and at the gateways
+// that share a store with this one. It returns the number of those here.
+func endExpansions(e front.Ending) (n int) {
+	others := map[*expansionPeers]bool{}
+	eachExpansionCache(func(c expansionCache) {
+		n += c.End(e)
+		if s, ok := c.(*pooledState); ok && s.peers != nil {
+			others[s.peers] = true
+		}
+	})
+	for peers := range others {
+		peers.Announce(e)
+	}
+	return n
+}
