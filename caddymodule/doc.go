@@ -4,6 +4,7 @@
 //	fhir                          app.go          issuer, clients, users, keys, stores; shared by the handlers
 //	fhir.stores.memory            memorystore.go  codes and revocations, in this process
 //	fhir.stores.file              filestore.go    state that survives a restart, in a file
+//	fhir.stores.redis             redisstore.go   state that several gateways share, in Redis
 //	fhir.stores.postgres          postgresstore.go  state that several gateways share, in PostgreSQL
 //	http.handlers.fhir_authorize  authorize.go    package authorize: sign-in, codes, tokens, discovery
 //	http.handlers.fhir_bearer     bearer.go       package guard: whose token is this, and is it valid

@@ -1,0 +1,102 @@
+package caddymodule
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+func TestRedisStoreFaults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		redis RedisStore
+		want  string // in the error
+	}{
+		{"two ways", RedisStore{Address: "a:1", Cluster: []string{"b:1"}}, "exclude each other"},
+		{"no nodes", RedisStore{Sentinel: &RedisSentinel{Master: "m"}}, "sentinel needs a master and nodes"},
+		{"a node without a port", RedisStore{Sentinel: &RedisSentinel{Master: "m", Nodes: []string{"a"}}}, `"a" is not host:port`},
+		{"a database of a cluster", RedisStore{Cluster: []string{"a:1"}, Database: 1}, "no database but 0"},
+		{"a long timeout", RedisStore{Timeout: caddy.Duration(time.Minute)}, "timeout 1m0s must be between 100ms and 30s"},
+		{"a password that is not set", RedisStore{Password: "{env.NO_SUCH_PASSWORD}"}, "password: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
+		{"a password of Sentinels that is not set", RedisStore{Sentinel: &RedisSentinel{Master: "m", Nodes: []string{"a:1"}, Password: "{env.NO_SUCH_PASSWORD}"}}, "password of sentinel: {env.NO_SUCH_PASSWORD}"},
+		{"an authority that is not there", RedisStore{TLS: &StoreTLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := tt.redis.Provision(caddy.Context{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "store redis: ") {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if err := tt.redis.Cleanup(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An address in a placeholder is checked when it is known.
+func TestRedisStoreAddressInPlaceholder(t *testing.T) {
+	t.Setenv("REDIS_ADDRESS", "redis.example")
+	r := RedisStore{Address: "{env.REDIS_ADDRESS}"}
+	if err := r.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), `"redis.example" is not host:port`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Two configurations share connections if all their settings are equal, what placeholders and
+// files hold included.
+func TestRedisStoreIsPooled(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	newAuthority(t, "first").write(ca, "CERTIFICATE", newAuthority(t, "first").certificate.Raw)
+	socket := filepath.Join(t.TempDir(), "socket")
+	provision := func(password string) *RedisStore {
+		t.Setenv("REDIS_PASSWORD", password)
+		r := &RedisStore{Address: socket, Password: "{env.REDIS_PASSWORD}", TLS: &StoreTLS{CA: ca}}
+		if err := r.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Cleanup() })
+		return r
+	}
+	first := provision("a")
+	if again := provision("a"); again.pooledShared != first.pooledShared {
+		t.Error("equal settings have two stores")
+	}
+	if other := provision("b"); other.pooledShared == first.pooledShared {
+		t.Error("another password has the same store")
+	}
+	newAuthority(t, "second").write(ca, "CERTIFICATE", newAuthority(t, "second").certificate.Raw)
+	if other := provision("a"); other.pooledShared == first.pooledShared {
+		t.Error("another authority has the same store")
+	}
+}
+
+// A gateway starts while the server is away, within seconds, and says so.
+func TestRedisStoreStartsWithoutServer(t *testing.T) {
+	t.Parallel()
+	r := &RedisStore{Address: filepath.Join(t.TempDir(), "socket"), Timeout: caddy.Duration(100 * time.Millisecond)}
+	if err := r.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Cleanup() })
+	var log bytes.Buffer
+	if err := r.start(slog.New(slog.NewTextHandler(&log, nil)), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	r.logger.Store(slog.New(slog.DiscardHandler)) // what follows goes on in the background
+	if !strings.Contains(log.String(), "starting without the store") {
+		t.Errorf("log: %s", log.String())
+	}
+	if err := r.replica.Put(t.Context(), "k", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+}
