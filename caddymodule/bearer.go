@@ -251,6 +251,7 @@ func (h *Bearer) checkApp() error {
 //		allow|deny [<name>] <expression>
 //		max_answer <size>
 //		max_memory <size>
+//		seal_key <secret> [<previous...>]
 //		audit_reads
 //		debug
 //	}

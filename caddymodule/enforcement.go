@@ -56,6 +56,11 @@ type Enforcement struct {
 	// `max_answer`. Default: 256 MiB.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
+	// Seal links to pages and jobs with the first of these, so that they work at all gateways that are given it: base64 of
+	// at least 32 random bytes. Those after it are previous ones, whose links still work. For gateways without the fhir app,
+	// whose keys seal them. Placeholders are supported. Default: a key of this process.
+	SealKeys []string `json:"seal_keys,omitempty"`
+
 	// Record in the audit trail what was read and searched too. Default: refusals, and what may change something.
 	AuditReads bool `json:"audit_reads,omitempty"`
 
@@ -104,12 +109,15 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	e = &enforcement{auditsReads: h.AuditReads, events: newEventLog(ctx)}
 	e.holders.MaxEntries = maxHolders
 	e.Enforcer = &enforce.Enforcer{
-		Base: h.FHIRBase, Shared: access.NewShared(own), Sealing: processSealing{}, CompartmentSearch: h.CompartmentSearch,
+		Base: h.FHIRBase, Shared: access.NewShared(own), CompartmentSearch: h.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
 		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
 	}
 	if h.app != nil {
-		e.BaseURL, e.events, e.Sealing = h.app.fhirBaseURL(), h.app.events, h.app.keys
+		e.BaseURL, e.events = h.app.fhirBaseURL(), h.app.events
+	}
+	if e.Sealing, err = h.sealing(); err != nil {
+		return nil, err
 	}
 	if e.Policies, err = h.newPolicies(h.logger); err != nil {
 		return nil, err
@@ -237,6 +245,7 @@ func (e *Enforcement) parseEnforcement() subdirectives {
 		"deny":               e.parsePolicy,
 		"max_answer":         size(&e.MaxAnswer),
 		"max_memory":         size(&e.MaxMemory),
+		"seal_key":           words(&e.SealKeys, literal(checkSharedKey("seal_key"))),
 		"audit_reads":        bareword(&e.AuditReads),
 		"debug":              bareword(&e.Debug),
 	}

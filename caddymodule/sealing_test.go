@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,5 +40,47 @@ func TestProcessSealing(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Gateways without the fhir app open each other's links if they are given the same key.
+func TestSealKey(t *testing.T) {
+	t.Setenv("SEAL_KEY", storeKey)
+	guard := func(keys ...string) *Bearer { return &Bearer{Enforcement: Enforcement{SealKeys: keys}} }
+	sealing, err := guard("{env.SEAL_KEY}").sealing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := sealing.Seal(t.Context(), "text", "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		guard *Bearer
+		opens bool
+	}{
+		"the same key":      {guard(storeKey), true},
+		"a new one before":  {guard(otherStoreKey, storeKey), true},
+		"another key":       {guard(otherStoreKey), false},
+		"the process's own": {guard(), false},
+	} {
+		other, err := tt.guard.sealing()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := other.Unseal(t.Context(), sealed, "alice", time.Hour); (text == "text") != tt.opens {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	for name, tt := range map[string]struct {
+		guard *Bearer
+		want  string
+	}{
+		"too short":    {guard("c2hvcnQ="), "seal_key: must be base64"},
+		"with the app": {&Bearer{app: new(App), Enforcement: Enforcement{SealKeys: []string{storeKey}}}, "give that store_key"},
+	} {
+		if _, err := tt.guard.sealing(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

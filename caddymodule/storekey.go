@@ -37,23 +37,11 @@ func (a *App) keyPlace() string {
 func (a *App) keysName() string { return "fhir/keys/" + storageName(a.Issuer) + ".json" }
 
 // sealingKeys are the store keys, with their placeholders replaced.
-func (a *App) sealingKeys() (sealedstorage.Keys, error) {
+func (a *App) sealingKeys() (keyring.SharedKeys, error) {
 	if _, ok := a.durable.(*MemoryStore); ok {
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
-	var secrets []string
-	for _, key := range a.StoreKeys {
-		secret, err := resolveSecret("store_key", key)
-		if err != nil {
-			return nil, err
-		}
-		secrets = append(secrets, secret)
-	}
-	keys, err := sealedstorage.NewKeys(secrets...)
-	if err != nil {
-		return nil, fmt.Errorf("store_key: %w", err)
-	}
-	return keys, nil
+	return sharedKeys("store_key", a.StoreKeys, sealedstorage.NewKeys)
 }
 
 // clientStore is where registered clients are, or nil if in Caddy's storage.
@@ -68,10 +56,5 @@ func (a *App) clientStore() store.Store {
 //
 //	store_key <secret> [<previous...>]
 func (a *App) parseStoreKey(d *caddyfile.Dispenser) error {
-	return words(&a.StoreKeys, literal(func(secret string) error {
-		if _, err := sealedstorage.NewKeys(secret); err != nil {
-			return fmt.Errorf("store_key %w", err)
-		}
-		return nil
-	}))(d)
+	return words(&a.StoreKeys, literal(checkSharedKey("store_key")))(d)
 }

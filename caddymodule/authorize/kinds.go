@@ -8,6 +8,6 @@ var (
 	MirroredKinds = []string{"revoked", "cutoff"}
 
 	// CachedKinds are those of which each gateway keeps what it has read, until a change is
-	// announced: the people of identity providers.
-	CachedKinds = []string{"account", "kept-account"}
+	// announced: the people of identity providers, and clients that registered themselves.
+	CachedKinds = []string{"account", "kept-account", "client"}
 )

@@ -6,6 +6,7 @@
 //	signing.go     signing and sealing, as others need it
 //	seal.go        sealing and MACs, by the key that is in use
 //	sealer.go      sealing by one key, whosever it is
+//	sharedkeys.go  keys that an operator gives to several gateways
 //	storage.go     where the keys are kept
 //	storagekey.go  the key that seals what is stored for years
 package keyring

@@ -2,5 +2,5 @@
 // sealed, so that whoever can read the store can neither sign tokens nor open what is sealed.
 //
 //	storage.go   the values in the store, and how they get there
-//	keys.go      the keys that seal them, which an operator gives to all gateways
+//	form.go      their form, sealed with keys that an operator gives to all gateways
 package sealedstorage

@@ -27,8 +27,8 @@ const (
 // paused could lose without noticing: a value replaces the one that it was made of, or is
 // made again. Of several gateways that make the first value, one wins, and all use it.
 type Storage struct {
-	Store store.Store // has the values
-	Keys  Keys        // seal them
+	Store store.Store        // has the values
+	Keys  keyring.SharedKeys // seal them; see [NewKeys]
 
 	// Earlier has values from before the store was used. One that the store does not have
 	// is copied, once by all gateways. Default: nothing.
@@ -58,12 +58,12 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	value, by, err := s.Keys.open(sealed, name)
+	value, by, err := s.open(sealed, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if by > 0 { // so that its key can be given up
-		if err := s.Store.Swap(ctx, key(name), sealed, s.Keys.seal(value, name), forever); err != nil && !errors.Is(err, store.ErrChanged) {
+		if err := s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), forever); err != nil && !errors.Is(err, store.ErrChanged) {
 			return nil, nil, err
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Storage) restore(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	err := s.Store.Add(ctx, key(name), s.Keys.seal(value, name), forever)
+	err := s.Store.Add(ctx, key(name), s.seal(value, name), forever)
 	if errors.Is(err, store.ErrExists) {
 		return nil
 	}
@@ -115,9 +115,9 @@ func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([
 
 func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte) error {
 	if sealed == nil {
-		return s.Store.Add(ctx, key(name), s.Keys.seal(value, name), forever)
+		return s.Store.Add(ctx, key(name), s.seal(value, name), forever)
 	}
-	return s.Store.Swap(ctx, key(name), sealed, s.Keys.seal(value, name), forever)
+	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), forever)
 }
 
 // Location implements [keyring.Storage].

@@ -20,7 +20,7 @@ type Gateway struct {
 }
 
 // StoreKey is the variable with the key that seals what all gateways share in the store.
-const StoreKey = "FHIR_STORE_KEY=" + "a-key-for-trying-out-replicas-0001"
+const StoreKey = "FHIR_STORE_KEY=" + "YS1rZXktZm9yLXRyeWluZy1vdXQtcmVwbGljYXMtMDE="
 
 // newGateway is a gateway with a storage of its own. Its Caddyfile is the text with its site at an address of its own.
 func newGateway(c *Config, network *Network, store string, n int) (*Gateway, error) {
