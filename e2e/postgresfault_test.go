@@ -13,24 +13,37 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// An answerCutter passes on what clients send to a server, and cuts the connection off at the
-// server's answer as often as it was told: the server has done what it was asked.
-type answerCutter struct {
-	net.Listener
-	cuts  atomic.Int32
-	trips atomic.Int32 // messages of clients that were passed on
+// TestPostgresNetwork disturbs the connections, and the server.
+func TestPostgresNetwork(t *testing.T) {
+	server := startPostgres(t, "fsync=off")
+	storetest.NetworkSuite{New: func(t *testing.T) *storetest.Network {
+		proxy := storetest.NewProxy(t, "tcp", fmt.Sprint("127.0.0.1:", server.port))
+		config := postgresstore.Config{DSN: server.dsn(""), Table: postgresTable(), Timeout: time.Second, Followed: []string{"revoked"}}
+		direct := openPostgres(t, config)
+		_, port, _ := net.SplitHostPort(proxy.Address())
+		config.DSN = server.dsn("port=" + port)
+		return &storetest.Network{
+			Store: openPostgres(t, config), Direct: direct, Proxy: proxy, Timeout: config.Timeout,
+			Stop: func() { server.kill(t) }, Start: func() { server.start(t) },
+		}
+	}}.Run(t)
 }
 
-func cutAnswers(t *testing.T, server string) *answerCutter {
+// A tripCounter passes connections on to a server, and counts the messages of its clients.
+type tripCounter struct {
+	net.Listener
+	trips atomic.Int32
+}
+
+func countTrips(t *testing.T, server string) *tripCounter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	c := &answerCutter{Listener: l}
+	c := &tripCounter{Listener: l}
 	go func() {
 		for {
 			client, err := l.Accept()
@@ -43,60 +56,25 @@ func cutAnswers(t *testing.T, server string) *answerCutter {
 	return c
 }
 
-func (c *answerCutter) pass(client net.Conn, address string) {
+func (c *tripCounter) pass(client net.Conn, address string) {
+	defer client.Close()
 	server, err := net.Dial("tcp", address)
 	if err != nil {
-		_ = client.Close()
 		return
 	}
-	var once sync.Once
-	end := func() { once.Do(func() { _, _ = client.Close(), server.Close() }) }
-	go func() {
-		defer end()
-		_, _ = io.Copy(server, &counted{client, &c.trips})
-	}()
-	defer end()
+	defer server.Close()
+	go func() { _, _ = io.Copy(client, server) }()
 	buffer := make([]byte, 64<<10)
 	for {
-		n, err := server.Read(buffer)
+		n, err := client.Read(buffer)
 		if err != nil {
 			return
 		}
-		if left := c.cuts.Add(-1); left >= 0 {
-			return
-		}
-		c.cuts.Add(1)
-		if _, err := client.Write(buffer[:n]); err != nil {
+		c.trips.Add(1)
+		if _, err := server.Write(buffer[:n]); err != nil {
 			return
 		}
 	}
-}
-
-type counted struct {
-	io.Reader
-	n *atomic.Int32
-}
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	c.n.Add(1)
-	return n, err
-}
-
-// cutStore is a store behind an answerCutter, with its connection made and its statements
-// prepared.
-func cutStore(t *testing.T, server *postgresServer) (*postgresstore.Store, *answerCutter) {
-	t.Helper()
-	cutter := cutAnswers(t, fmt.Sprint("127.0.0.1:", server.port))
-	port := cutter.Addr().(*net.TCPAddr).Port
-	s := openPostgres(t, postgresstore.Config{
-		DSN: fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable", port), Table: postgresTable(), PoolSize: 1,
-	})
-	must(t, s.Put(t.Context(), "warm", nil, time.Minute))
-	if _, err := s.Get(t.Context(), "warm"); err != nil {
-		t.Fatal(err)
-	}
-	return s, cutter
 }
 
 func must(t *testing.T, err error) {
@@ -106,77 +84,30 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Whatever answer is lost, each call is made once, and its caller is told so.
-func TestPostgresLostAnswers(t *testing.T) {
-	server := startPostgres(t, "fsync=off")
-	s, cutter := cutStore(t, server)
-	ctx := t.Context()
-	wantValue := func(key, want string) {
-		t.Helper()
-		if got, err := s.Get(ctx, key); err != nil || string(got) != want {
-			t.Errorf("%s holds %q, %v; want %q", key, got, err, want)
-		}
-	}
-	for _, cuts := range []int32{1, 2} {
-		prefix := fmt.Sprint("kind:", cuts, ".")
-		cut := func(call func() error) {
-			t.Helper()
-			cutter.cuts.Store(cuts)
-			if err := call(); err != nil {
-				t.Errorf("after %d lost answers: %v", cuts, err)
-			}
-			if left := cutter.cuts.Swap(0); left > 0 {
-				t.Errorf("%d answers were not cut off", left)
-			}
-		}
-		cut(func() error { return s.Add(ctx, prefix+"added", []byte("v"), time.Minute) })
-		wantValue(prefix+"added", "v")
-		cut(func() error { return s.Append(ctx, prefix+"grown", []byte("ab"), 9, time.Minute) })
-		cut(func() error { return s.Append(ctx, prefix+"grown", []byte("cd"), 9, time.Minute) })
-		wantValue(prefix+"grown", "abcd")
-		cut(func() error { return s.Swap(ctx, prefix+"added", []byte("v"), []byte("w"), time.Minute) })
-		wantValue(prefix+"added", "w")
-		cut(func() error {
-			got, err := s.Take(ctx, prefix+"added")
-			if string(got) != "w" {
-				t.Errorf("took %q", got)
-			}
-			return err
-		})
-		take := &store.Call{Op: store.Take, Key: prefix + "grown"}
-		read := &store.Call{Op: store.Get, Key: prefix + "put"}
-		must(t, s.Put(ctx, prefix+"put", []byte("p"), time.Minute))
-		cut(func() error {
-			return s.Do(ctx, take, read, &store.Call{Op: store.Add, Key: prefix + "step", Value: []byte("s"), TTL: time.Minute},
-				&store.Call{Op: store.Delete, Key: prefix + "nothing"})
-		})
-		if string(take.Value) != "abcd" || string(read.Value) != "p" {
-			t.Errorf("the step took %q and read %q", take.Value, read.Value)
-		}
-		wantValue(prefix+"step", "s")
-		cut(func() error { _, err := s.Get(ctx, prefix+"step"); return err })
-		if _, err := s.Take(ctx, prefix+"grown"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("taken again: %v", err)
-		}
-	}
-}
-
 // A step takes one message there and one back, whatever is in it.
 func TestPostgresRoundTrips(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
-	s, cutter := cutStore(t, server)
-	for name, calls := range map[string][]*store.Call{
-		"a Get": {{Op: store.Get, Key: "a:1"}},
-		"a Put": {{Op: store.Put, Key: "a:1", TTL: time.Minute}},
-		"a step": {
-			{Op: store.Add, Key: "b:1", TTL: time.Minute}, {Op: store.Put, Key: "b:2", TTL: time.Minute},
+	counter := countTrips(t, fmt.Sprint("127.0.0.1:", server.port))
+	_, port, _ := net.SplitHostPort(counter.Addr().String())
+	s := openPostgres(t, postgresstore.Config{DSN: server.dsn("port=" + port), Table: postgresTable(), PoolSize: 1, Followed: []string{"revoked"}})
+	steps := []struct {
+		name  string
+		calls []*store.Call
+	}{
+		{"a Get", []*store.Call{{Op: store.Get, Key: "a:1"}}},
+		{"a Put", []*store.Call{{Op: store.Put, Key: "a:1", TTL: time.Minute}}},
+		{"a step", []*store.Call{
+			{Op: store.Put, Key: "b:1", TTL: time.Minute}, {Op: store.Put, Key: "revoked:2", TTL: time.Minute},
 			{Op: store.Get, Key: "b:3"}, {Op: store.Delete, Key: "b:4"},
-		},
-	} {
-		before := cutter.trips.Load()
-		must(t, s.Do(t.Context(), calls...))
-		if trips := cutter.trips.Load() - before; trips != 1 {
-			t.Errorf("%s took %d round trips", name, trips)
+		}},
+	}
+	for _, prepared := range []bool{false, true} { // each kind of statement once for each connection
+		for _, step := range steps {
+			before := counter.trips.Load()
+			must(t, s.Do(t.Context(), step.calls...))
+			if trips := counter.trips.Load() - before; prepared && trips != 1 {
+				t.Errorf("%s took %d round trips", step.name, trips)
+			}
 		}
 	}
 }

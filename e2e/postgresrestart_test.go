@@ -216,7 +216,7 @@ func TestPostgresFollowsWithoutNotification(t *testing.T) {
 	told := followPostgres(t, s)
 	told.await(t, "revoked:0")
 	insert := func(key string) string {
-		return fmt.Sprintf("INSERT INTO %s (key, value, expires, op, xid) VALUES ('%s', '', now() + interval '1 hour', 1, pg_current_xact_id());", table, key)
+		return fmt.Sprintf("INSERT INTO %s (key, value, expires, xid) VALUES ('%s', '', now() + interval '1 hour', pg_current_xact_id());", table, key)
 	}
 	server.psql(t, insert("revoked:1"))
 	written := time.Now()

@@ -22,9 +22,9 @@
 //
 // # Lost answers
 //
-// Each step has a random number, the same for all its trials, which each row that it wrote
-// bears. A trial that finds it knows that an earlier one succeeded. A taken row therefore
-// stays for a minute, as one that holds nothing.
+// Each step has a random number, the same for all its trials, and leaves a row under it, for
+// a minute, with what it took. A trial that finds the row knows that an earlier one made the
+// step, whatever others have changed since.
 //
 // # Following
 //

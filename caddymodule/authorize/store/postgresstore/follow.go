@@ -46,21 +46,14 @@ type follower struct {
 
 // Follow implements [store.Shared]. It takes a connection of its own.
 func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
-	ctx, cancel := context.WithCancel(ctx)
+	following, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closed, cancel)()
-	err := s.follow(ctx, tell)
-	switch {
-	case s.closed.Err() != nil:
-		return ErrClosed
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return explain(err)
+	return s.explain(ctx, s.follow(following, tell))
 }
 
 func (s *Store) follow(ctx context.Context, tell func(store.Update)) error {
-	if err := s.Open(ctx); err != nil {
+	if err := s.open(ctx); err != nil {
 		return err
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.listen)

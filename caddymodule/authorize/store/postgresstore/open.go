@@ -51,6 +51,14 @@ func statementsFor(table string) statements {
 // as long as it has not succeeded. An error that is [store.ErrUnavailable] may pass; any
 // other is a mistake in the configuration or at the server, and says what to do.
 func (s *Store) Open(ctx context.Context) error {
+	err := s.open(ctx)
+	if err == nil || isMistake(err) {
+		return err
+	}
+	return s.explain(ctx, err)
+}
+
+func (s *Store) open(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
 	}
@@ -58,25 +66,25 @@ func (s *Store) Open(ctx context.Context) error {
 	case s.opening <- struct{}{}:
 		defer func() { <-s.opening }()
 	case <-ctx.Done():
-		return explain(ctx.Err())
+		return ctx.Err()
 	}
 	if s.ready.Load() { // opened by another while we waited
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	err := s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return s.prepare(ctx, conn) })
-	switch {
-	case s.closed.Err() != nil:
-		return ErrClosed
-	case err == nil:
+	err := s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		err := s.prepare(ctx, conn)
+		if err != nil {
+			s.doubt(ctx, conn, err)
+		}
+		return err
+	})
+	if err == nil {
 		s.ready.Store(true)
 		s.sweeping.Do(func() { s.sweeper.Go(s.sweep) })
-		return nil
-	case isMistake(err):
-		return fmt.Errorf("PostgreSQL store: %w", err)
 	}
-	return explain(err)
+	return err
 }
 
 // prepare checks the server, and makes the table if there is none.

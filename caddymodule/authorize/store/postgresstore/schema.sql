@@ -1,27 +1,28 @@
--- {table}: an entry a row. One that is gone holds nothing, and stays a minute for those who
--- ask again (op) or follow (xid).
+-- {table}: an entry a row. One that is gone holds nothing: what was deleted stays for a minute for
+-- those who follow, and each step leaves what it took, under its number, in case its answer is
+-- lost.
 CREATE TABLE IF NOT EXISTS {table} (
 	expires timestamptz NOT NULL,
 	xid xid8, -- the transaction that wrote it, if its kind is followed
-	op bigint NOT NULL, -- the step that wrote it
 	version smallint NOT NULL DEFAULT 1, -- of the row's form
 	gone boolean NOT NULL DEFAULT false,
 	key text COLLATE "C" PRIMARY KEY,
-	value bytea NOT NULL
+	value bytea NOT NULL,
+	taken bytea[] -- by the step
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX IF NOT EXISTS {expires} ON {table} (expires);
 
 CREATE INDEX IF NOT EXISTS {xid} ON {table} (xid) WHERE xid IS NOT NULL;
 
--- {do} makes calls, sorted by key, in one step, and then the Gets of asked. It returns which
+-- {do} makes calls, sorted by key, as the step of a number, and then the Gets of asked. It returns which
 -- call failed (0: none; negative: no room for it), what is under the keys then, or else what
 -- was taken (answers), and what was asked for (got).
 --
 -- Clocks: clock_timestamp, because a statement may have waited for a row.
 CREATE OR REPLACE PROCEDURE {do}(
 	ops smallint[], keys text[], olds bytea[], items bytea[], mosts bigint[], lifetimes bigint[], follows boolean[],
-	asked text[], op_id bigint, room bigint, durability text, channel text,
+	asked text[], step text, room bigint, durability text, channel text,
 	INOUT failed integer, INOUT answers bytea[], INOUT got bytea[]
 ) LANGUAGE plpgsql AS $do$
 DECLARE
@@ -29,7 +30,6 @@ DECLARE
 	ends timestamptz;
 	txn xid8;
 	inserted boolean;
-	again boolean;
 	held bytea;
 BEGIN
 	-- An index even where the table was tiny when the plan was made.
@@ -47,14 +47,14 @@ BEGIN
 					IF ops[i] = 6 AND length(items[i]) > mosts[i] THEN
 						RAISE SQLSTATE 'FS001';
 					END IF;
-					INSERT INTO {table} AS e (key, value, expires, op, xid)
-					VALUES (keys[i], items[i], ends, op_id, txn)
+					INSERT INTO {table} AS e (key, value, expires, xid)
+					VALUES (keys[i], items[i], ends, txn)
 					ON CONFLICT (key) DO UPDATE SET
 						value = CASE WHEN ops[i] = 6 AND NOT e.gone AND e.expires > clock_timestamp()
 							THEN e.value || excluded.value ELSE excluded.value END,
-						expires = excluded.expires, op = excluded.op, xid = excluded.xid, gone = false, version = 1
-					WHERE e.op <> op_id AND (ops[i] = 1 OR e.gone OR e.expires <= clock_timestamp()
-						OR ops[i] = 6 AND length(e.value) + length(items[i]) <= mosts[i])
+						expires = excluded.expires, xid = excluded.xid, gone = false, version = 1
+					WHERE ops[i] = 1 OR e.gone OR e.expires <= clock_timestamp()
+						OR ops[i] = 6 AND length(e.value) + length(items[i]) <= mosts[i]
 					RETURNING e.xmax = 0 INTO inserted;
 					IF NOT FOUND THEN
 						RAISE SQLSTATE 'FS001';
@@ -64,38 +64,51 @@ BEGIN
 						RAISE SQLSTATE 'FS002';
 					END IF;
 				WHEN ops[i] = 3 THEN -- Swap
-					UPDATE {table} AS e SET value = items[i], expires = ends, op = op_id, xid = txn, version = 1
-					WHERE e.key = keys[i] AND e.value = olds[i] AND e.op <> op_id AND NOT e.gone AND e.expires > clock_timestamp();
+					UPDATE {table} AS e SET value = items[i], expires = ends, xid = txn, version = 1
+					WHERE e.key = keys[i] AND e.value = olds[i] AND NOT e.gone AND e.expires > clock_timestamp();
 					IF NOT FOUND THEN
 						RAISE SQLSTATE 'FS001';
 					END IF;
-				WHEN ops[i] = 4 THEN -- Take
-					UPDATE {table} AS e SET gone = true, expires = clock_timestamp() + interval '1 minute', op = op_id, xid = txn
-					WHERE e.key = keys[i] AND NOT e.gone AND e.expires > clock_timestamp()
+				WHEN follows[i] THEN -- Take, Delete
+					UPDATE {table} AS e SET gone = true, expires = clock_timestamp() + interval '1 minute', xid = txn
+					WHERE e.key = keys[i] AND NOT e.gone AND (ops[i] = 5 OR e.expires > clock_timestamp())
 					RETURNING e.value INTO held;
-					IF NOT FOUND THEN
+					IF FOUND THEN
+						answers[i] := held;
+					ELSIF ops[i] = 4 THEN
 						RAISE SQLSTATE 'FS001';
 					END IF;
-					answers[i] := held;
-				WHEN follows[i] THEN -- Delete
-					UPDATE {table} AS e SET gone = true, expires = clock_timestamp() + interval '1 minute', op = op_id, xid = txn, value = ''
-					WHERE e.key = keys[i] AND NOT e.gone;
 				ELSE
-					DELETE FROM {table} AS e WHERE e.key = keys[i] AND NOT e.gone;
+					DELETE FROM {table} AS e
+					WHERE e.key = keys[i] AND (ops[i] = 5 OR NOT e.gone AND e.expires > clock_timestamp())
+					RETURNING e.value INTO held;
+					IF FOUND THEN
+						answers[i] := held;
+					ELSIF ops[i] = 4 THEN
+						RAISE SQLSTATE 'FS001';
+					END IF;
 				END CASE;
 			END LOOP;
+			INSERT INTO {table} (key, value, expires, gone, taken)
+			VALUES (step, '', clock_timestamp() + interval '1 minute', true, CASE WHEN 4 = ANY (ops) THEN answers END)
+			ON CONFLICT DO NOTHING;
+			IF NOT FOUND THEN
+				RAISE SQLSTATE 'FS001';
+			END IF;
 			failed := 0;
 		EXCEPTION
-		WHEN SQLSTATE 'FS001' THEN
-			-- An earlier trial of this step, which made it as a whole, or else another's.
-			SELECT array_agg(e.value ORDER BY k.i), coalesce(bool_or(e.op = op_id), false) INTO answers, again
-			FROM unnest(keys) WITH ORDINALITY AS k(key, i)
-			LEFT JOIN {table} AS e ON e.key = k.key AND (e.op = op_id OR NOT e.gone AND e.expires > clock_timestamp());
-			IF again THEN
+		WHEN SQLSTATE 'FS001' OR SQLSTATE 'FS002' THEN
+			-- An earlier trial made this step, or else it cannot be made.
+			SELECT e.taken INTO answers FROM {table} AS e WHERE e.key = step;
+			IF FOUND THEN
 				failed := 0;
+			ELSIF SQLSTATE = 'FS002' THEN
+				failed := -failed;
+			ELSE
+				SELECT array_agg(e.value ORDER BY k.i) INTO answers
+				FROM unnest(keys) WITH ORDINALITY AS k(key, i)
+				LEFT JOIN {table} AS e ON e.key = k.key AND NOT e.gone AND e.expires > clock_timestamp();
 			END IF;
-		WHEN SQLSTATE 'FS002' THEN
-			failed := -failed;
 		END;
 	END IF;
 	IF failed <> 0 THEN

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,12 +34,12 @@ type arguments struct {
 	lifetimes []int64 // in milliseconds
 	follows   []bool
 	asked     []string
-	id        int64 // the same for all trials
+	number    string // the same for all trials
 }
 
 // newStep prepares a step. It refuses a key that a column of text cannot hold.
 func (s *Store) newStep(calls []*store.Call) (*step, error) {
-	p := &step{calls: calls, args: arguments{asked: []string{}, id: rand.Int64()}}
+	p := &step{calls: calls, args: arguments{asked: []string{}, number: mark + strconv.FormatUint(rand.Uint64(), 36)}}
 	for _, c := range calls {
 		c.Err = checkKey(c.Key)
 		switch {
@@ -60,8 +61,11 @@ func (s *Store) newStep(calls []*store.Call) (*step, error) {
 	return p, nil
 }
 
+// mark begins the keys of rows that are no entries.
+const mark = "#"
+
 func checkKey(key string) error {
-	if key == "" || strings.ContainsRune(key, 0) || strings.ToValidUTF8(key, "") != key {
+	if key == "" || strings.HasPrefix(key, mark) || strings.ContainsRune(key, 0) || strings.ToValidUTF8(key, "") != key {
 		return fmt.Errorf("%q cannot be a key in PostgreSQL", key)
 	}
 	return nil
@@ -107,7 +111,7 @@ func (s *Store) make(ctx context.Context, conn *pgxpool.Conn, p *step) error {
 	var answers, got [][]byte
 	err = conn.QueryRow(
 		ctx, s.sql.do, a.ops, a.keys, a.olds, a.items, a.mosts, a.lifetimes, a.follows, a.asked,
-		a.id, free, s.config.SynchronousCommit, channel,
+		a.number, free, s.config.SynchronousCommit, channel,
 	).Scan(&failed, &answers, &got)
 	switch {
 	case err != nil:

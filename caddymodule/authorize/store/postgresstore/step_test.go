@@ -53,7 +53,7 @@ func TestStep(t *testing.T) {
 	if p.adds != 2 || !slices.Equal(p.args.asked, []string{"a:read"}) || slices.ContainsFunc(p.args.items, func(b []byte) bool { return b == nil }) {
 		t.Errorf("adds %d, asks for %q, stores %q", p.adds, p.args.asked, p.args.items)
 	}
-	for _, key := range []string{"", "a\x00b", "\xff"} {
+	for _, key := range []string{"", "a\x00b", "\xff", "#1"} {
 		if _, err := s.newStep([]*store.Call{{Op: store.Get, Key: key}}); err == nil {
 			t.Errorf("%q is taken for a key", key)
 		}
@@ -95,6 +95,7 @@ func TestRefusedStep(t *testing.T) {
 // trial may succeed.
 func TestErrors(t *testing.T) {
 	t.Parallel()
+	s := newTestStore(t)
 	server := func(code string) error { return &pgconn.PgError{Code: code} }
 	for _, tt := range []struct {
 		name                string
@@ -116,7 +117,7 @@ func TestErrors(t *testing.T) {
 		{"another certificate", &tls.CertificateVerificationError{}, false, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := explain(tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
+			if err := s.explain(t.Context(), tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
 				t.Errorf("it is %v", err)
 			}
 			if isMistake(tt.err) != tt.mistake || repeatable(tt.err) == tt.once {

@@ -113,13 +113,11 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
 	step, err := s.newStep(calls)
 	if err != nil {
 		return err
 	}
-	return s.try(ctx, func(conn *pgxpool.Conn) error { return s.make(ctx, conn, step) })
+	return s.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { return s.make(ctx, conn, step) })
 }
 
 // Now implements [store.Shared].

@@ -56,10 +56,3 @@ func (s *Store) sweepOnce(ctx context.Context, conn *pgxpool.Conn) (swept int, e
 	err = conn.QueryRow(ctx, s.sql.sweep, sweepRows).Scan(&swept)
 	return swept, err
 }
-
-// within tries something within the time of a step.
-func (s *Store) within(ctx context.Context, make func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	return s.try(ctx, func(conn *pgxpool.Conn) error { return make(ctx, conn) })
-}

@@ -16,24 +16,24 @@ import (
 // maxTrials is how often something is tried within its time.
 const maxTrials = 4
 
-// try makes something by a connection of the pool, again if the connection was lost or two
-// transactions collided. What is made must be repeatable.
-func (s *Store) try(ctx context.Context, make func(*pgxpool.Conn) error) error {
+// within makes something by a connection of the pool, within the time of a step: again if the
+// connection was lost or two transactions collided. What is made must be repeatable.
+func (s *Store) within(caller context.Context, make func(context.Context, *pgxpool.Conn) error) error {
+	ctx, cancel := context.WithTimeout(caller, s.config.Timeout)
+	defer cancel()
 	for trial := 1; ; trial++ {
 		err := s.tryOnce(ctx, make)
 		switch {
 		case err == nil || isAnswer(err):
 			return err
-		case s.closed.Err() != nil:
-			return ErrClosed
 		case trial == maxTrials || ctx.Err() != nil || !repeatable(err):
-			return explain(err)
+			return s.explain(caller, err)
 		}
 	}
 }
 
-func (s *Store) tryOnce(ctx context.Context, make func(*pgxpool.Conn) error) error {
-	if err := s.Open(ctx); err != nil {
+func (s *Store) tryOnce(ctx context.Context, make func(context.Context, *pgxpool.Conn) error) error {
+	if err := s.open(ctx); err != nil {
 		return err
 	}
 	conn, err := s.pool.Acquire(ctx)
@@ -41,7 +41,7 @@ func (s *Store) tryOnce(ctx context.Context, make func(*pgxpool.Conn) error) err
 		return err
 	}
 	defer conn.Release()
-	if err = make(conn); err != nil {
+	if err = make(ctx, conn); err != nil {
 		s.doubt(ctx, conn, err)
 	}
 	return err
@@ -105,15 +105,17 @@ func repeatable(err error) bool {
 	}
 }
 
-// explain makes an error that of a [store.Store].
-func explain(err error) error {
+// explain makes an error that of a [store.Store]: the caller's own, if it did not wait.
+func (s *Store) explain(caller context.Context, err error) error {
 	switch {
+	case s.closed.Err() != nil:
+		return ErrClosed
+	case caller.Err() != nil:
+		return caller.Err()
 	case code(err) == diskFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	case errors.Is(err, store.ErrUnavailable):
-		return err
 	}
-	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	return fmt.Errorf("%w: %v", store.ErrUnavailable, err) // not the end of a context, which would be the caller's
 }
 
 // isMistake reports whether only whoever configured the store or the server can mend it:
