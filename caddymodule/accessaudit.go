@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -22,6 +23,13 @@ func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.
 		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: clientAddress(r),
 		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
 	})
+}
+
+// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached.
+func (h *Bearer) recordOutage(r *http.Request, err error) {
+	if h.app != nil && errors.Is(err, store.ErrUnavailable) {
+		h.app.audit(r.Context(), audit.Event{Kind: audit.Access, Address: clientAddress(r), Err: err, Anonymous: true})
+	}
 }
 
 // nameOf is an interaction with what it is about.

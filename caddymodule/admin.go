@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -18,6 +19,7 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 // adminAPI serves `/fhir/` of Caddy's admin API:
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
+//	GET    /fhir/ready        whether everything can be served; 503 if not
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
@@ -37,6 +39,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
+		{Pattern: "/fhir/ready", Handler: adminMethods{http.MethodGet: a.ready}},
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.server(listSessions), http.MethodDelete: a.server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.server(endSession)}},
 		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.server(endGrants)}},
@@ -64,6 +67,9 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if other, ok := answer.(interface{ status() int }); ok {
+		w.WriteHeader(other.status())
+	}
 	return json.NewEncoder(w).Encode(answer)
 }
 
@@ -87,9 +93,12 @@ type status struct {
 	Caches      []front.Statistics  `json:"expansion_caches"`
 }
 
+// storeStatus describes the store. If several gateways share it, the entries are those of which this one has a copy.
 type storeStatus struct {
-	Entries    int `json:"entries"`
-	MaxEntries int `json:"max_entries"`
+	Name       string   `json:"name"` // of the module
+	Entries    int      `json:"entries"`
+	MaxEntries int      `json:"max_entries"`
+	Lag        *float64 `json:"lag_seconds,omitempty"` // since it was last heard
 }
 
 type sizedStore interface {
@@ -108,11 +117,24 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 		return s, nil
 	}
 	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.keys.Info()
-	if store, ok := app.store.(sizedStore); ok {
-		s.Store = new(storeStatus)
-		s.Store.Entries, s.Store.MaxEntries = store.Size()
-	}
+	s.Store = app.storeStatus()
 	return s, nil
+}
+
+func (a *App) storeStatus() *storeStatus {
+	s := new(storeStatus)
+	if sized, ok := a.store.(sizedStore); ok {
+		s.Entries, s.MaxEntries = sized.Size()
+	}
+	if guest, ok := a.store.(caddy.Module); ok {
+		s.Name = guest.CaddyModule().ID.Name()
+	}
+	for _, shared := range a.shared {
+		if shared.replica == a.store {
+			s.Name, s.Lag = shared.name, new(shared.replica.Lag().Seconds())
+		}
+	}
+	return s
 }
 
 func (a *adminAPI) purge(r *http.Request) (any, error) {
@@ -130,4 +152,5 @@ var (
 	_ caddy.AdminRouter  = (*adminAPI)(nil)
 	_ caddy.AdminHandler = adminMethods{}
 	_ sizedStore         = (*MemoryStore)(nil)
+	_ sizedStore         = (*replica.Replica)(nil)
 )

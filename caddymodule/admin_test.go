@@ -46,7 +46,7 @@ func TestAdminStatus(t *testing.T) {
 	if len(s.Keys) != 3 || s.Keys[0].KeyID == "" || s.Keys[0].Algorithm == "" || s.Keys[0].Created.IsZero() {
 		t.Errorf("keys %+v", s.Keys)
 	}
-	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 100_000 {
+	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 100_000 || s.Store.Name != "memory" || s.Store.Lag != nil {
 		t.Errorf("store %+v", s.Store)
 	}
 	builtIn := func(d definitionsStatus) bool {
@@ -118,6 +118,7 @@ func TestAdminRefused(t *testing.T) {
 	none := caddy.Context{}
 	checkAdminRefused(t, []refusedAdminRequest{
 		{none, http.MethodPost, "/fhir/status", http.StatusMethodNotAllowed},
+		{none, http.MethodPost, "/fhir/ready", http.StatusMethodNotAllowed},
 		{none, http.MethodGet, "/fhir/expansions", http.StatusMethodNotAllowed},
 		{none, http.MethodGet, "/fhir/other", http.StatusNotFound},
 		{none, http.MethodDelete, "/fhir/expansions?ulr=x", http.StatusBadRequest},

@@ -162,6 +162,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	token, err := h.authenticate(r)
 	if err != nil {
 		h.warnElsewhere(r, err)
+		h.recordOutage(r, err)
 		return h.refuse(w, err)
 	}
 	public := h.isPublic(r)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -80,6 +82,8 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	}
 	if after := refused.RetryAfter(); after != "" {
 		w.Header().Set("Retry-After", after)
+	} else if errors.Is(err, store.ErrUnavailable) {
+		endpoint.SetRetryAfter(w.Header(), refused.Status)
 	}
 	return caddyhttp.Error(refused.Status, err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
@@ -41,13 +42,14 @@ func newFailureLog(logger *slog.Logger) *failureLog {
 // failureLogged is the request variable that is set once a request's failure is logged.
 const failureLogged = "fhir.failure_logged"
 
-// request logs the cause of an answer of 500 or above, once for each request. It omits the query, which may identify a
+// request logs the cause of an answer of 500 or above, once for each request, but for a store that is away, of which its
+// breaker logs. It omits the query, which may identify a
 // person or hold a token.
 func (l *failureLog) request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
 	_, logged := errors.AsType[*loggedError](err)
-	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || errors.Is(err, store.ErrUnavailable) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
@@ -125,10 +127,20 @@ func limitFailures(logger *slog.Logger) *slog.Logger {
 }
 
 func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelError && !h.bound.admit(record.Message) {
+	if record.Level >= slog.LevelError && (isOutage(record) || !h.bound.admit(record.Message)) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, record)
+}
+
+// isOutage reports whether a store is away, of which its breaker logs.
+func isOutage(record slog.Record) (is bool) {
+	record.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		is = ok && errors.Is(err, store.ErrUnavailable)
+		return !is
+	})
+	return is
 }
 
 func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -109,6 +111,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 		}
 		request(http.StatusServiceUnavailable, errors.New("rare"))
 		request(http.StatusNotFound, errors.New("no failure"))
+		request(http.StatusServiceUnavailable, fmt.Errorf("verification: %w", store.ErrUnavailable)) // its breaker logs
 		got := text.String()
 		if strings.Count(got, "\n") != maxFailures+1 || strings.Count(got, "refused") != maxFailures || strings.Count(got, "rare") != 1 || strings.Contains(got, "secret") {
 			t.Error(got)
@@ -144,9 +147,10 @@ func TestLimitFailures(t *testing.T) {
 		for range 3 * maxFailures {
 			log.Error("store down", "path", "/oauth2/token")
 			log.Info("refused")
+			log.Error("not stored", "error", fmt.Errorf("x: %w", store.ErrUnavailable)) // its breaker logs
 		}
 		got := text.String()
-		if strings.Count(got, "store down") != maxFailures || strings.Count(got, "with=attribute") != 4*maxFailures || strings.Count(got, "group.path") != maxFailures {
+		if strings.Count(got, "store down") != maxFailures || strings.Count(got, "with=attribute") != 4*maxFailures || strings.Count(got, "group.path") != maxFailures || strings.Contains(got, "not stored") {
 			t.Error(got)
 		}
 		text.Reset()

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 type errorResponse struct {
@@ -41,6 +43,7 @@ func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 // WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3).
 func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
+	rs.recordOutage(r, err)
 	rs.logRefusal(r, e)
 	if release := audit.FromContext(r.Context()).Release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
 		release(r.Context())
@@ -51,7 +54,28 @@ func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err erro
 	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
 	}
+	SetRetryAfter(w.Header(), e.HTTPStatus())
 	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
+}
+
+// SetRetryAfter says with the status 503 when to try again (RFC 9110 §15.6.4), unless that is
+// known better.
+func SetRetryAfter(h http.Header, status int) {
+	if status == http.StatusServiceUnavailable && h.Get("Retry-After") == "" {
+		h.Set("Retry-After", "5")
+	}
+}
+
+// recordOutage puts on the audit trail that a request needed a store that cannot be reached.
+func (rs *Responder) recordOutage(r *http.Request, err error) {
+	if !errors.Is(err, store.ErrUnavailable) {
+		return
+	}
+	kind := audit.Token
+	if r.URL.Path == PushedAuthorization {
+		kind = audit.Authorization
+	}
+	rs.Trail.RecordRefusal(r, audit.Event{Kind: kind, Err: err})
 }
 
 func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
 // Site shows the pages of an issuer.
@@ -85,6 +87,7 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Add("Vary", "Accept-Language")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("X-Content-Type-Options", "nosniff")
+	endpoint.SetRetryAfter(h, v.Status)
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))
 	if _, err := body.WriteTo(w); err != nil {
 		s.logger.DebugContext(r.Context(), "answer not written", "error", err)

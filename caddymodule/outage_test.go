@@ -1,0 +1,160 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+)
+
+// sharing is a gateway that shares a test's server with others, and follows it.
+type sharing struct {
+	*gateway
+	app *App
+	log string // its file
+}
+
+// newSharing makes the gateway with a name, whose keys are in a folder.
+func newSharing(t *testing.T, name, folder string) *sharing {
+	t.Helper()
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = w.Write([]byte(`{"resourceType":"CapabilityStatement"}`))
+	}))
+	t.Cleanup(backend.Close)
+	s := &sharing{log: filepath.Join(t.TempDir(), "caddy.log")}
+	s.gateway = newGatewayAt(t, exampleWith(
+		t, "@backend {env.FHIR_BACKEND}", "@backend "+strings.TrimPrefix(backend.URL, "http://"),
+		"\tlog {\n\t\tformat fhir\n\t}\n", "", "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+s.log+"\n\t}\n",
+		"fhir {", "fhir {\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway "+name+"\n\t\t}",
+	), folder)
+	running, err := s.Context.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.app = running.(*App)
+	if err := s.app.startStores(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the store is heard", s.replica().IsCurrent)
+	return s
+}
+
+func (s *sharing) replica() *replica.Replica { return s.app.shared[0].replica }
+
+// logged are the lines of the log that have any of the texts.
+func (s *sharing) logged(texts ...string) (lines []string) {
+	all, err := os.ReadFile(s.log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(all)) {
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// await waits until a condition holds; a few seconds at most.
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 2000 {
+		if condition() {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatalf("in vain: %s", what)
+}
+
+// Beside the audit trail, an outage leaves two lines when it begins and two when it ends, however many requests fail.
+func TestOutageIsLoggedOnce(t *testing.T) {
+	server := newTestServer(t)
+	g := newSharing(t, "a", t.TempDir())
+	server.SetDown(true)
+	for range 50 {
+		g.Post("/oauth2/token", codeForm("nonsense"))
+	}
+	await(t, "following ends", func() bool { return len(g.logged("are not heard")) > 0 })
+	server.SetDown(false)
+	await(t, "the store is back", func() bool { return len(g.logged("are heard again")) > 0 && len(g.logged(`"the store is back"`)) > 0 })
+	lines := g.logged(`"level":"error"`, "store is back", "other gateways are")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, auditLogger) })
+	if len(lines) != 4 {
+		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, ""))
+	}
+}
+
+// Readiness says what is wrong, and that all is well again.
+func TestReady(t *testing.T) {
+	server := newTestServer(t)
+	g := newSharing(t, "a", t.TempDir())
+	ready := func() (int, readiness) {
+		t.Helper()
+		w, err := admin(t, g.Context, http.MethodGet, "/fhir/ready")
+		var answer readiness
+		if err != nil || json.Unmarshal(w.Body.Bytes(), &answer) != nil {
+			t.Fatal(err, w.Body)
+		}
+		return w.Code, answer
+	}
+	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
+	server.SetDown(true)
+	g.replica().SetMaxLag(time.Nanosecond)
+	status, answer := ready()
+	for _, problem := range []string{"store: the store cannot be reached", "store test_shared: what other gateways revoke has not been heard for "} {
+		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
+			t.Errorf("problems %q, not %q", answer.Problems, problem)
+		}
+	}
+	if status != http.StatusServiceUnavailable || answer.Ready {
+		t.Errorf("while the store is away: %d, %+v", status, answer)
+	}
+	g.replica().SetMaxLag(replica.DefaultMaxLag)
+	server.SetDown(false)
+	await(t, "all is well again", func() bool { status, _ := ready(); return status == http.StatusOK })
+}
+
+// The status names the shared store, and the metrics count what it is asked.
+func TestSharedStoreIsMeasured(t *testing.T) {
+	newTestServer(t)
+	g := newSharing(t, "a", t.TempDir())
+	before := g.series()
+	g.code()
+	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
+	var s status
+	if err != nil || json.Unmarshal(w.Body.Bytes(), &s) != nil {
+		t.Fatal(err, w.Body)
+	}
+	if s.Store == nil || s.Store.Name != "test_shared" || s.Store.Lag == nil || *s.Store.Lag < 0 || *s.Store.Lag > 60 || s.Store.MaxEntries != replica.DefaultMaxMirrored {
+		t.Errorf("%s", w.Body)
+	}
+	after := g.series()
+	asked := 0.0
+	for name, value := range after {
+		if strings.HasPrefix(name, "caddy_fhir_store_operations_total") && strings.Contains(name, "outcome=answered") {
+			asked += value - before[name]
+		}
+	}
+	if asked < 1 {
+		t.Error("no operation is counted")
+	}
+	for _, name := range []string{
+		"caddy_fhir_revocation_lag_seconds store=test_shared", "caddy_fhir_store_mirrored_entries store=test_shared",
+		"caddy_fhir_store_connections state=idle store=test_shared", "caddy_fhir_store_connections state=used store=test_shared",
+	} {
+		if _, found := after[name]; !found {
+			t.Errorf("no %s", name)
+		}
+	}
+}

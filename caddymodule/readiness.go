@@ -1,0 +1,67 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// readyTimeout is how long the answer to GET /fhir/ready waits for the stores and keys.
+const readyTimeout = 3 * time.Second
+
+// readiness is the answer to GET /fhir/ready.
+type readiness struct {
+	Ready    bool     `json:"ready"`
+	Problems []string `json:"problems,omitempty"` // why not
+}
+
+func (r readiness) status() int {
+	if r.Ready {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
+}
+
+// ready says whether this gateway can serve everything, and if not, why.
+func (a *adminAPI) ready(r *http.Request) (any, error) {
+	app, err := optionalApp(a.running())
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	var answer readiness
+	if app != nil {
+		answer.Problems = app.problems(ctx)
+	}
+	answer.Ready = len(answer.Problems) == 0
+	return answer, nil
+}
+
+// problems says what keeps the gateway from serving everything.
+func (a *App) problems(ctx context.Context) (problems []string) {
+	stores := []store.Store{a.store}
+	if a.durable != a.store {
+		stores = append(stores, a.durable)
+	}
+	for i, s := range stores {
+		if _, err := s.Get(ctx, "check:"); err != nil && !errors.Is(err, store.ErrNotFound) {
+			problems = append(problems, fmt.Sprintf("%s: %v", []string{"store", "durable_store"}[i], err))
+		}
+	}
+	for _, s := range a.shared {
+		if !s.replica.IsCurrent() {
+			problems = append(problems, fmt.Sprintf("store %s: what other gateways revoke has not been heard for %v", s.name, s.replica.Lag().Round(time.Millisecond)))
+		}
+	}
+	if _, err := a.keys.JWKS(ctx); err != nil {
+		problems = append(problems, fmt.Sprintf("signing keys: %v", err))
+	}
+	return problems
+}
