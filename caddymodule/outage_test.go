@@ -14,22 +14,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 )
 
-// sharing is a gateway that shares a test's server with others, and follows it.
-type sharing struct {
+// peer is a gateway that shares a test's server with others, and follows it.
+type peer struct {
 	*gateway
 	app *App
 	log string // its file
 }
 
-// newSharing makes the gateway with a name, whose keys are in a folder.
-func newSharing(t *testing.T, name, folder string) *sharing {
+// newPeer makes the gateway with a name, whose keys are in a folder.
+func newPeer(t *testing.T, name, folder string) *peer {
 	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = w.Write([]byte(`{"resourceType":"CapabilityStatement"}`))
 	}))
 	t.Cleanup(backend.Close)
-	s := &sharing{log: filepath.Join(t.TempDir(), "caddy.log")}
+	s := &peer{log: filepath.Join(t.TempDir(), "caddy.log")}
 	s.gateway = newGatewayAt(t, exampleWith(
 		t, "@backend {env.FHIR_BACKEND}", "@backend "+strings.TrimPrefix(backend.URL, "http://"),
 		"\tlog {\n\t\tformat fhir\n\t}\n", "", "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+s.log+"\n\t}\n",
@@ -47,10 +47,10 @@ func newSharing(t *testing.T, name, folder string) *sharing {
 	return s
 }
 
-func (s *sharing) replica() *replica.Replica { return s.app.shared[0].replica }
+func (s *peer) replica() *replica.Replica { return s.app.shared[0].replica }
 
 // logged are the lines of the log that have any of the texts.
-func (s *sharing) logged(texts ...string) (lines []string) {
+func (s *peer) logged(texts ...string) (lines []string) {
 	all, err := os.ReadFile(s.log)
 	if err != nil {
 		s.t.Fatal(err)
@@ -80,7 +80,7 @@ func await(t *testing.T, what string, condition func() bool) {
 // Beside the audit trail, an outage leaves two lines when it begins and two when it ends, however many requests fail.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)
-	g := newSharing(t, "a", t.TempDir())
+	g := newPeer(t, "a", t.TempDir())
 	server.SetDown(true)
 	for range 50 {
 		g.Post("/oauth2/token", codeForm("nonsense"))
@@ -98,7 +98,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 // Readiness says what is wrong, and that all is well again.
 func TestReady(t *testing.T) {
 	server := newTestServer(t)
-	g := newSharing(t, "a", t.TempDir())
+	g := newPeer(t, "a", t.TempDir())
 	ready := func() (int, readiness) {
 		t.Helper()
 		w, err := admin(t, g.Context, http.MethodGet, "/fhir/ready")
@@ -128,7 +128,7 @@ func TestReady(t *testing.T) {
 // The status names the shared store, and the metrics count what it is asked.
 func TestSharedStoreIsMeasured(t *testing.T) {
 	newTestServer(t)
-	g := newSharing(t, "a", t.TempDir())
+	g := newPeer(t, "a", t.TempDir())
 	before := g.series()
 	g.code()
 	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")

@@ -17,8 +17,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 )
 
-// followedKinds are the kinds of entries whose changes a store elsewhere announces.
-var followedKinds = slices.Concat(authorize.MirroredKinds, authorize.CachedKinds, []string{endedExpansions})
+// followedKinds are the kinds of entries whose changes a store elsewhere announces. A new follower needs all entries of the
+// mirroredKinds, and of the others changes alone.
+var (
+	mirroredKinds = append(slices.Clone(authorize.MirroredKinds), endedExpansions)
+	followedKinds = slices.Concat(mirroredKinds, authorize.CachedKinds)
+)
 
 // sharedStores keeps stores elsewhere over reloads, with what this process knows of them.
 var sharedStores = caddy.NewUsagePool()

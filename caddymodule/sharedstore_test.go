@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
@@ -90,11 +89,6 @@ func (s *testStore) Provision(caddy.Context) error {
 			connections: func() (open, used int) { return 3, 1 },
 		}, nil
 	})
-}
-
-// UnmarshalCaddyfile sets up the store from Caddyfile tokens.
-func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, subdirectives{"server": word(&s.Server, nil), "gateway": word(&s.Gateway, nil)})
 }
 
 // onServer is the configuration of a store at the test's server.

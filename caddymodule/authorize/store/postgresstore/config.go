@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // The defaults of a [Config].
@@ -68,6 +70,10 @@ type Config struct {
 	// The kinds of keys that [Store.Follow] tells of.
 	Followed []string
 
+	// The kinds of keys of which [Store.Follow] tells changes alone, and not first what there
+	// is, which may be millions of rows.
+	Announced []string
+
 	// Where problems in the background are reported. Default: slog's.
 	Logger *slog.Logger
 }
@@ -89,6 +95,12 @@ func (c Config) check() error {
 		return errNoDSN
 	}
 	return cmp.Or(CheckTable(c.Table), CheckSynchronousCommit(c.SynchronousCommit))
+}
+
+// follows reports whether [Store.Follow] tells of changes of an entry.
+func (c Config) follows(key string) bool {
+	kind := store.KindOf(key)
+	return slices.Contains(c.Followed, kind) || slices.Contains(c.Announced, kind)
 }
 
 // The names of procedures and indexes are made of the table's, and are 63 bytes at most.

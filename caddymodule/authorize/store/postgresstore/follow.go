@@ -147,7 +147,7 @@ func (f *follower) changes(ctx context.Context) (changes []store.Change, err err
 	var value []byte
 	var left *float64
 	_, err = pgx.ForEachRow(rows, []any{&f.snapshot, &f.read, &f.started, &key, &value, &left}, func() error {
-		if key != nil && slices.Contains(f.config.Followed, store.KindOf(*key)) {
+		if key != nil && f.config.follows(*key) {
 			changes = append(changes, store.Change{Key: *key, Value: slices.Clone(value), Expires: time.Now().Add(seconds(*left))})
 		}
 		return nil

@@ -56,7 +56,7 @@ func (s *Store) newStep(calls []*store.Call) (*step, error) {
 	}
 	slices.SortFunc(p.changes, func(a, b *store.Call) int { return cmp.Compare(a.Key, b.Key) })
 	for _, c := range p.changes {
-		p.args.add(c, slices.Contains(s.config.Followed, store.KindOf(c.Key)))
+		p.args.add(c, s.config.follows(c.Key))
 	}
 	return p, nil
 }
