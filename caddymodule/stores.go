@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
 )
 
 // Bounds of the revocation max lag. A store is heard each second, if all is well.
@@ -122,6 +124,16 @@ func (a *App) startStores() error {
 		if err := shared.start(a.logger.With("store", shared.name), maxLag); err != nil {
 			return fmt.Errorf("store %s: %w", shared.name, err)
 		}
+	}
+	return a.checkCopied()
+}
+
+// checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.
+func (a *App) checkCopied() error {
+	ctx, cancel := context.WithTimeout(a.ctx, startTimeout)
+	defer cancel()
+	if err := storecopy.Check(ctx, a.durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+		return fmt.Errorf("durable store: %w", err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@
 //	store/breaker         fails fast while a store elsewhere is down
 //	store/replica         what a process keeps of a store that several gateways share
 //	store/postgresstore   a store in PostgreSQL, of any number of gateways
+//	store/storecopy       copies the entries of one store to another
 //	store/redisstore      a store in Redis, of any number of gateways
 //	store/storetest       the tests that every implementation passes
 package store

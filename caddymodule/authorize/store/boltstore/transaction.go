@@ -132,10 +132,10 @@ func (t transaction) tell(ctx context.Context, tell func(key string, value []byt
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if !t.lives(v) {
+		ttl := time.Until(time.Unix(0, int64(binary.BigEndian.Uint64(v)))) // the transaction may take long
+		if ttl <= 0 {
 			continue
 		}
-		ttl := time.Unix(0, int64(binary.BigEndian.Uint64(v))).Sub(t.now)
 		if err := tell(string(k), bytes.Clone(v[expirySize:]), ttl); err != nil {
 			return err
 		}

@@ -134,6 +134,17 @@ func (g *Gateway) List(ctx context.Context, prefix string) ([]string, error) {
 	return g.shared.memory.List(ctx, prefix)
 }
 
+// Entries implements [store.Exporter].
+func (g *Gateway) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	g.shared.mu.Lock()
+	err := g.reach(ctx)
+	g.shared.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return g.shared.memory.Entries(ctx, tell)
+}
+
 // Do implements [store.Store].
 func (g *Gateway) Do(ctx context.Context, calls ...*store.Call) error {
 	g.shared.mu.Lock()

@@ -1,0 +1,170 @@
+package caddymodule
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+)
+
+// configuredStore is the durable store of a configuration that does not run.
+type configuredStore struct {
+	storecopy.Store
+	name     string // for people
+	identity string // tells it from others, and reveals no secret
+	keys     keysPlace
+	close    func()
+}
+
+// keysPlace is where the signing keys and registered clients of a configuration are.
+type keysPlace struct {
+	inStore bool // as store_key says
+	storage string
+}
+
+// storeConfiguration is what matters of a configuration.
+type storeConfiguration struct {
+	Storage json.RawMessage `json:"storage"`
+	Apps    struct {
+		FHIR *struct {
+			Issuer    string          `json:"issuer"`
+			Store     json.RawMessage `json:"store"`
+			Durable   json.RawMessage `json:"durable_store"`
+			StoreKeys []string        `json:"store_keys"`
+		} `json:"fhir"`
+	} `json:"apps"`
+}
+
+// storeOpener opens the durable stores of configurations, and starts nothing else of them.
+type storeOpener struct {
+	adapter     string        // of configurations that are neither JSON nor Caddyfiles by their names
+	lockTimeout time.Duration // for a gateway that may still be ending
+}
+
+func (o storeOpener) read(path string) (c storeConfiguration, err error) {
+	adapter := o.adapter
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		adapter = ""
+	}
+	text, _, _, err := caddycmd.LoadConfig(path, adapter)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, err
+	}
+	if c.Apps.FHIR == nil {
+		return c, errNoApp
+	}
+	return c, nil
+}
+
+// open opens the store of the configuration at path. A file is made if it may be.
+func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*configuredStore, error) {
+	c, err := o.read(path)
+	if err != nil {
+		return nil, err
+	}
+	provisioned, err := caddy.ProvisionContext(&caddy.Config{StorageRaw: c.Storage})
+	if err != nil {
+		return nil, err
+	}
+	modules, cancel := caddy.NewContext(provisioned)
+	fhir := c.Apps.FHIR
+	app := &App{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable, StoreKeys: fhir.StoreKeys, ctx: modules, logger: slog.New(slog.DiscardHandler)}
+	s, err := o.openDurable(ctx, app, path, mayMake)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s", s.identity, fhir.Issuer, fhir.Store, fhir.Durable))
+	s.identity, s.close = fmt.Sprintf("%x", sum), cancel
+	s.keys = keysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}
+	return s, nil
+}
+
+// storageSettings tells Caddy's storage from another.
+func storageSettings(ctx caddy.Context) string {
+	settings, err := json.Marshal(ctx.Storage())
+	if err != nil {
+		return fmt.Sprintf("%p", ctx.Storage())
+	}
+	return fmt.Sprintf("%T %s", ctx.Storage(), settings)
+}
+
+func (o storeOpener) openDurable(ctx context.Context, a *App, path string, mayMake bool) (*configuredStore, error) {
+	if err := a.loadStores(a.ctx); err != nil {
+		return nil, err
+	}
+	switch s := a.durable.(type) {
+	case *MemoryStore:
+		return nil, errors.New("its durable store is in the memory of a gateway, and ends with it")
+	case *FileStore:
+		s.LockTimeout = caddy.Duration(o.lockTimeout)
+		return a.openFile(s, mayMake)
+	}
+	for _, shared := range a.shared {
+		if shared.replica == a.durable {
+			return shared.open(ctx, path)
+		}
+	}
+	s, ok := a.durable.(storecopy.Store)
+	if !ok {
+		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", a.durable)
+	}
+	return &configuredStore{Store: s, name: "the durable store of " + path}, nil
+}
+
+func (a *App) openFile(f *FileStore, mayMake bool) (*configuredStore, error) {
+	if _, err := os.Stat(f.key); err != nil && !mayMake {
+		return nil, fmt.Errorf("its durable store is not there: %w", err)
+	}
+	if err := f.start(a.logger); err != nil {
+		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
+	}
+	return &configuredStore{Store: f.Store, name: "the file " + f.key, identity: f.key}, nil
+}
+
+// open is for a process that uses the store alone.
+func (s *pooledShared) open(ctx context.Context, path string) (*configuredStore, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.remote.check(ctx); err != nil {
+		return nil, err
+	}
+	remote, ok := s.remote.Shared.(storecopy.Store)
+	if !ok {
+		return nil, fmt.Errorf("its store, %s, cannot be copied", s.name)
+	}
+	return &configuredStore{Store: remote, name: fmt.Sprintf("the %s store of %s", s.name, path), identity: s.name}, nil
+}
+
+// keysAt says where the signing keys and registered clients are after a copy.
+func (s *configuredStore) keysAt(to *configuredStore) string {
+	same := s.keys.storage == to.keys.storage
+	switch {
+	case s.keys.inStore && to.keys.inStore:
+		return "Signing keys and registered clients were copied too. The keys are sealed: keep store_key as it is."
+	case s.keys.inStore:
+		return "Signing keys and registered clients are in the store, sealed, but --to has no store_key: without it all tokens end, and clients register again."
+	case to.keys.inStore && same:
+		return "Signing keys and registered clients are still in Caddy's storage. The first gateway that starts with store_key copies them to the store."
+	case same:
+		return "Signing keys and registered clients stay in Caddy's storage, which both configurations share."
+	}
+	return "Signing keys and registered clients are in Caddy's storage, which is another one in --to: copy them with caddy storage export and import, or all tokens end."
+}
+
+var _ store.Exporter = (*configuredStore)(nil)
