@@ -53,62 +53,57 @@ func (c *changed) told(heard int64) {
 
 // Put implements [store.Store].
 func (r *Replica) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	defer r.change(key)
-	return r.Shared.Put(ctx, key, value, ttl)
+	return r.made(key, r.Shared.Put(ctx, key, value, ttl))
 }
 
 // Add implements [store.Store].
 func (r *Replica) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	defer r.change(key)
-	return r.Shared.Add(ctx, key, value, ttl)
+	return r.made(key, r.Shared.Add(ctx, key, value, ttl))
 }
 
 // Swap implements [store.Store].
 func (r *Replica) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	defer r.change(key)
-	return r.Shared.Swap(ctx, key, old, value, ttl)
+	return r.made(key, r.Shared.Swap(ctx, key, old, value, ttl))
 }
 
 // Take implements [store.Store].
 func (r *Replica) Take(ctx context.Context, key string) ([]byte, error) {
-	defer r.change(key)
-	return r.Shared.Take(ctx, key)
+	value, err := r.Shared.Take(ctx, key)
+	return value, r.made(key, err)
 }
 
 // Delete implements [store.Store].
 func (r *Replica) Delete(ctx context.Context, key string) error {
-	defer r.change(key)
-	return r.Shared.Delete(ctx, key)
+	return r.made(key, r.Shared.Delete(ctx, key))
 }
 
 // Append implements [store.Store].
 func (r *Replica) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	defer r.change(key)
-	return r.Shared.Append(ctx, key, item, most, ttl)
+	return r.made(key, r.Shared.Append(ctx, key, item, most, ttl))
 }
 
 // Do implements [store.Store]. It always asks the store, for each Get too.
 func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
-	defer func() {
-		for _, c := range calls {
-			if c.Op != store.Get {
-				r.change(c.Key)
-			}
+	err := r.Shared.Do(ctx, calls...)
+	for _, c := range calls {
+		if c.Op != store.Get {
+			_ = r.made(c.Key, err)
 		}
-	}()
-	return r.Shared.Do(ctx, calls...)
+	}
+	return err
 }
 
-// change forgets what is known of a key, after a call that may have changed it: after an error
-// too, since a store that cannot be reached may have made the change.
-func (r *Replica) change(key string) {
+// made forgets what is known of a key that a call has changed, and returns the call's error.
+// After an error, a change that was made all the same is told as those of other processes are.
+func (r *Replica) made(key string, err error) error {
 	mirrored := hasAnyPrefix(key, r.mirrored)
-	if !mirrored && !hasAnyPrefix(key, r.cached) {
-		return
+	if err != nil || !mirrored && !hasAnyPrefix(key, r.cached) {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.forget(key); mirrored {
 		r.changed.add(key, r.now())
 	}
+	return nil
 }

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -61,6 +62,21 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// A change that failed keeps nobody from reading what there was before.
+func TestFailedChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, replica.Config{})
+		s.put(s.elsewhere, "revoked:1", "old")
+		synctest.Wait()
+		s.here.SetDown(true)
+		if err := s.replica.Delete(t.Context(), "revoked:1"); !errors.Is(err, store.ErrUnavailable) {
+			t.Error(err)
+		}
+		s.wants("revoked:1", "old", 0)
+	})
 }
 
 // scripted is a store that tells its follower what a test says.

@@ -59,14 +59,14 @@ func wait(ctx context.Context, d time.Duration) {
 func (r *Replica) hear(u store.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, heard := r.now(), int64(u.Heard.Sub(r.made))
+	now, heard := r.now(), int64(u.Heard.Sub(r.began))
 	if u.Whole {
 		r.mirror.reset(len(u.Changes))
 		r.forgetAll()
 	}
 	for _, c := range u.Changes {
 		if hasAnyPrefix(c.Key, r.mirrored) {
-			r.mirror.put(c, r.made, now)
+			r.mirror.put(c, r.began, now)
 		}
 		r.forget(c.Key)
 	}

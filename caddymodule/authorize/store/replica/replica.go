@@ -46,13 +46,13 @@ type Replica struct {
 	store.Shared
 
 	mirrored, cached []string // prefixes of keys
-	made             time.Time
+	began            time.Time
 	tell             func(store.Update)
-	fresh            atomic.Int64 // until when the replica answers by itself, in nanoseconds since made
+	fresh            atomic.Int64 // until when the replica answers by itself, in nanoseconds since began
 	logger           *slog.Logger
 
 	mu      sync.RWMutex
-	heard   int64         // nanoseconds since made
+	heard   int64         // nanoseconds since began
 	maxLag  time.Duration // negative: unlimited
 	mirror  mirror
 	changed changed
@@ -67,7 +67,7 @@ const never = math.MinInt64 / 2
 // New returns an empty replica of a store, with the maximum lag [DefaultMaxLag].
 func New(s store.Shared, c Config) *Replica {
 	r := &Replica{
-		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), made: time.Now(), tell: c.Tell, logger: c.Logger,
+		Shared: s, mirrored: prefixes(c.Mirrored), cached: prefixes(c.Cached), began: time.Now(), tell: c.Tell, logger: c.Logger,
 		heard: never, mirror: mirror{max: c.MaxMirrored}, asks: map[string]*ask{},
 	}
 	if c.MaxMirrored <= 0 {
@@ -125,7 +125,7 @@ func (r *Replica) IsCurrent() bool { return r.now() <= r.fresh.Load() }
 
 // now is the time in nanoseconds since the replica was made. It counts while the process is
 // stopped: what arrives after that must not be taken for fresh.
-func (r *Replica) now() int64 { return int64(time.Since(r.made)) }
+func (r *Replica) now() int64 { return int64(time.Since(r.began)) }
 
 // Size returns the number of mirrored entries, including expired ones, and the bound.
 func (r *Replica) Size() (entries, bound int) {
