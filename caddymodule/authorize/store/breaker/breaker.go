@@ -58,16 +58,6 @@ type Breaker struct {
 	probed   time.Time
 }
 
-// Check asks the store, if no other call does while it is down, and returns why it does not
-// answer.
-func (b *Breaker) Check(ctx context.Context) error {
-	_, err := b.Get(ctx, "check:")
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil
-	}
-	return err
-}
-
 // call makes a call, unless it would only wait.
 func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
 	if err := b.enter(); err != nil {
@@ -99,16 +89,38 @@ func (b *Breaker) enter() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.down && (b.probing || time.Since(b.probed) < probePause):
+	case b.down:
+		if b.mayProbe() {
+			go b.probe()
+		}
 		return fmt.Errorf("%w: it has not answered for %v", store.ErrUnavailable, time.Since(b.failing).Round(time.Millisecond))
 	case b.calls >= b.maxCalls():
 		return fmt.Errorf("%w: %d calls wait for it", store.ErrUnavailable, b.calls)
 	}
-	if b.down {
-		b.probing, b.probed = true, time.Now()
-	}
 	b.calls++
 	return nil
+}
+
+// mayProbe reports whether the caller should probe. It requires the lock.
+func (b *Breaker) mayProbe() bool {
+	if !b.down || b.probing || time.Since(b.probed) < probePause {
+		return false
+	}
+	b.probing, b.probed = true, time.Now()
+	b.calls++
+	return true
+}
+
+// probe asks the store whether it is back. No request waits for it.
+func (b *Breaker) probe() {
+	ctx := context.Background() // the store gives up by itself
+	began := time.Now()
+	_, err := b.Shared.Get(ctx, "check:")
+	b.mu.Lock()
+	b.probing = false
+	b.mu.Unlock()
+	b.leave(ctx, err)
+	b.Observe("get", outcomeOf(err), time.Since(began))
 }
 
 func (b *Breaker) maxCalls() int {
@@ -124,7 +136,6 @@ func (b *Breaker) leave(ctx context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls--
-	b.probing = false
 	switch gaveUp := ctx.Err() != nil; {
 	case outcomeOf(err) != Unavailable:
 		if !gaveUp || outcomeOf(err) != Failed {
@@ -153,19 +164,16 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 	b.Logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
 }
 
-// Follow implements [store.Shared]. While the store tells something, it is asked whether it is
-// back, so that no request need do so.
+// Follow implements [store.Shared]. What the store tells is a reason to ask it whether it is
+// back, before a request does.
 func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 	return b.Shared.Follow(ctx, func(u store.Update) {
 		tell(u)
-		if b.isDown() {
-			_ = b.Check(ctx)
+		b.mu.Lock()
+		may := b.mayProbe()
+		b.mu.Unlock()
+		if may {
+			b.probe()
 		}
 	})
-}
-
-func (b *Breaker) isDown() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.down
 }
