@@ -29,14 +29,14 @@ type redisServer struct {
 
 // startRedis starts a server until the test ends, with options such as "--maxmemory", "4mb".
 // What it holds is kept over a restart.
-func startRedis(t *testing.T, options ...string) *redisServer {
+func startRedis(t testing.TB, options ...string) *redisServer {
 	t.Helper()
 	s := newRedisServer(t, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "always"}, options...)...)
 	s.start(t)
 	return s
 }
 
-func newRedisServer(t *testing.T, options ...string) *redisServer {
+func newRedisServer(t testing.TB, options ...string) *redisServer {
 	t.Helper()
 	if _, err := exec.LookPath(redisProgram()); err != nil {
 		t.Skipf("the server of Redis is not installed: %v", err)
@@ -56,7 +56,7 @@ func newRedisServer(t *testing.T, options ...string) *redisServer {
 func redisProgram() string { return cmp.Or(os.Getenv("REDIS_SERVER"), "redis-server") }
 
 // redisPort is below 55536: a node of a cluster also listens 10,000 above.
-func redisPort(t *testing.T) string {
+func redisPort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func (s *redisServer) address() string { return "127.0.0.1:" + s.port }
 func (s *redisServer) socket() string { return filepath.Join(s.folder, "socket") }
 
 // start starts the server, also again, and waits until it answers.
-func (s *redisServer) start(t *testing.T) {
+func (s *redisServer) start(t testing.TB) {
 	t.Helper()
 	p, err := startProcess("redis-"+s.port, nil, redisProgram(), s.options...)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *redisServer) pause()  { _ = s.process.cmd.Process.Signal(syscall.SIGSTO
 func (s *redisServer) resume() { _ = s.process.cmd.Process.Signal(syscall.SIGCONT) }
 
 // forget removes what the server, which is not running, has kept.
-func (s *redisServer) forget(t *testing.T) {
+func (s *redisServer) forget(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{"appendonlydir", "appendonly.aof", "dump.rdb"} {
 		if err := os.RemoveAll(filepath.Join(s.folder, name)); err != nil {
@@ -123,7 +123,7 @@ func (s *redisServer) forget(t *testing.T) {
 }
 
 // do sends a command.
-func (s *redisServer) do(t *testing.T, words ...any) any {
+func (s *redisServer) do(t testing.TB, words ...any) any {
 	t.Helper()
 	answer, err := s.client.Do(context.Background(), words...).Result()
 	if err != nil {
@@ -166,7 +166,7 @@ func startRedisSentinel(t *testing.T, options ...string) *redisSentinel {
 	for i := range 3 {
 		more := options
 		if i > 0 {
-			more = append([]string{"--replicaof", "127.0.0.1 " + r.servers[0].port}, options...)
+			more = append([]string{"--replicaof", "127.0.0.1", r.servers[0].port}, options...)
 		}
 		r.servers = append(r.servers, startRedis(t, more...))
 	}

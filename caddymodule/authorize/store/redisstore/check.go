@@ -17,7 +17,7 @@ func (s *Store) Check(ctx context.Context) error {
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, s.checkServer)
+		return failure(ctx, cluster.ForEachMaster(ctx, s.checkServer))
 	}
 	return s.checkServer(ctx, s.client.(*redis.Client))
 }
@@ -44,7 +44,7 @@ func (s *Store) checkServer(ctx context.Context, server *redis.Client) error {
 func checkFailure(ctx context.Context, err error) error {
 	for prefix, hint := range map[string]string{
 		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
-		"ERR AUTH": "it has no password, but one is configured", "NOPERM": "the user may not use the commands that docs/replicas.md lists",
+		"NOPERM": "the user may not use the commands that docs/replicas.md lists",
 		"ERR invalid password": "the password is wrong", "ERR DB index": "it has no database of this number",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {

@@ -26,8 +26,8 @@ var refusals = []string{
 func failure(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrFull), errors.Is(err, ErrUnsuitable):
+		return err // known already
 	case cause != nil && !errors.Is(cause, errTimeout): // nobody waits for it any more
 		return cause
 	case redis.HasErrorPrefix(err, "OOM"):

@@ -73,7 +73,7 @@ func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis
 	}
 	var one sync.Mutex // the client asks all masters at once
 	var told error     // the first
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
 			one.Lock()
 			defer one.Unlock()
@@ -83,6 +83,10 @@ func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis
 			return told
 		})
 	})
+	if told != nil {
+		return told
+	}
+	return failure(ctx, err)
 }
 
 func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {

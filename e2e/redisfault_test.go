@@ -1,0 +1,352 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+)
+
+// TestRedisRefused has servers that cannot keep state refused, with what to do.
+func TestRedisRefused(t *testing.T) {
+	t.Parallel()
+	server := func(t *testing.T, options ...string) redisstore.Options {
+		return redisstore.Options{Address: startRedis(t, options...).address(), Password: "right"}
+	}
+	for _, tt := range []struct {
+		name  string
+		start func(t *testing.T) redisstore.Options
+		want  string // in the error; empty: it is accepted
+	}{
+		{"right password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "right") }, ""},
+		{"wrong password", func(t *testing.T) redisstore.Options { return server(t, "--requirepass", "other") }, "username and password are wrong"},
+		{"no password", func(t *testing.T) redisstore.Options {
+			o := server(t, "--requirepass", "other")
+			o.Password = ""
+			return o
+		}, "it needs a password"},
+		{"no such database", func(t *testing.T) redisstore.Options {
+			return redisstore.Options{Address: startRedis(t).address(), Database: 99}
+		}, "no database of this number"},
+		{"a policy that drops entries", func(t *testing.T) redisstore.Options {
+			return redisstore.Options{Address: startRedis(t, "--maxmemory-policy", "volatile-lru").address()}
+		}, "set maxmemory-policy noeviction"},
+		{"a replica", func(t *testing.T) redisstore.Options {
+			master := startRedis(t)
+			return redisstore.Options{Address: startRedis(t, "--replicaof", "127.0.0.1", master.port).address()}
+		}, "it is a replica"},
+		{"a user without rights", func(t *testing.T) redisstore.Options {
+			s := startRedis(t)
+			s.do(t, "ACL", "SETUSER", "gateway", "on", ">right", "~fhir:*", "+get")
+			return redisstore.Options{Address: s.address(), Username: "gateway", Password: "right"}
+		}, "may not use the commands"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := openRedis(t, tt.start(t)).Check(t.Context())
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.want != "" && (!errors.Is(err, redisstore.ErrUnsuitable) || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestRedisUnreachable tells a server that is away from one that cannot be used.
+func TestRedisUnreachable(t *testing.T) {
+	t.Parallel()
+	for _, o := range []redisstore.Options{
+		{Address: "127.0.0.1:1"},
+		{Sentinel: redisstore.Sentinel{Master: "m", Nodes: []string{"127.0.0.1:1"}}},
+		{Cluster: []string{"127.0.0.1:1"}},
+	} {
+		o.Timeout = 500 * time.Millisecond
+		began := time.Now()
+		if err := openRedis(t, o).Check(t.Context()); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, redisstore.ErrUnsuitable) {
+			t.Errorf("%+v: %v", o, err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%+v: that took %v", o, took)
+		}
+	}
+}
+
+// What a user of Redis's ACL needs; docs/replicas.md has them.
+var (
+	redisCommands = strings.Fields("+get +mget +set +del +pexpire +pttl +xadd +xrange +xread +time +eval +evalsha +script|load " +
+		"+scan +dbsize +info +wait +ping +select +hello +auth +client|setname")
+	redisClusterCommands = strings.Fields("+cluster|slots +command")
+)
+
+// TestRedisUser does everything as a user with no more rights than the documented ones.
+func TestRedisUser(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/replicas.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := strings.Join(strings.Fields(string(text)), " ")
+	for _, commands := range [][]string{redisCommands, redisClusterCommands} {
+		if want := strings.Join(commands, " "); !strings.Contains(documented, want) {
+			t.Errorf("docs/replicas.md does not name %s", want)
+		}
+	}
+	t.Run("server", func(t *testing.T) {
+		s := startRedis(t)
+		addRedisUser(t, s, redisCommands...)
+		doAllAsUser(t, redisstore.Options{Address: s.address()})
+	})
+	t.Run("cluster", func(t *testing.T) {
+		nodes := startRedisCluster(t)
+		for _, node := range nodes {
+			addRedisUser(t, node, slices.Concat(redisCommands, redisClusterCommands)...)
+		}
+		doAllAsUser(t, redisstore.Options{Cluster: []string{nodes[0].address()}})
+	})
+}
+
+func addRedisUser(t *testing.T, s *redisServer, commands ...string) {
+	t.Helper()
+	words := []any{"ACL", "SETUSER", "gateway", "reset", "on", ">right", "~fhir:*"}
+	for _, command := range commands {
+		words = append(words, command)
+	}
+	s.do(t, words...)
+}
+
+func doAllAsUser(t *testing.T, options redisstore.Options) {
+	options.Username, options.Password, options.Followed = "gateway", "right", []string{"revoked"}
+	r, ctx := openRedis(t, options), t.Context()
+	err := errors.Join(r.Check(ctx), r.Put(ctx, "revoked:1", []byte("v"), time.Minute), r.Put(ctx, "code:1", []byte("v"), time.Minute))
+	_, takeErr := r.Take(ctx, "code:1")
+	_, listErr := r.List(ctx, "")
+	_, sizeErr := r.Size(ctx)
+	err = errors.Join(err, takeErr, listErr, sizeErr, r.Do(ctx, &store.Call{Op: store.Get, Key: "code:1"}),
+		r.Entries(ctx, func(string, []byte, time.Duration) error { return nil }))
+	if err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	updates := 0
+	if err := r.Follow(ctx, func(store.Update) {
+		if updates++; updates == 3 {
+			cancel()
+		}
+	}); updates < 3 {
+		t.Errorf("following: %v", err)
+	}
+}
+
+// TestRedisFull fills the server's memory: new entries are refused, nothing is lost, and what
+// deletes works, so that there is room again.
+func TestRedisFull(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t, "--maxmemory", "8mb")
+	r := openRedis(t, redisstore.Options{Address: s.address()})
+	ctx := t.Context()
+	value := []byte(strings.Repeat("v", 10_000))
+	var stored []string
+	var err error
+	for err == nil && len(stored) < 2000 {
+		key := fmt.Sprint("session:", len(stored))
+		if err = r.Add(ctx, key, value, time.Hour); err == nil {
+			stored = append(stored, key)
+		}
+	}
+	if !errors.Is(err, store.ErrFull) || len(stored) < 100 {
+		t.Fatalf("after %d entries: %v", len(stored), err)
+	}
+	// A step that takes as well as stores is refused as a whole.
+	err = r.Do(ctx, &store.Call{Op: store.Take, Key: stored[0]}, &store.Call{Op: store.Put, Key: "grant:1", Value: value, TTL: time.Hour})
+	if !errors.Is(err, store.ErrFull) {
+		t.Errorf("a step while it is full: %v", err)
+	}
+	kept, err := r.List(ctx, "session:")
+	if err != nil || len(kept) != len(stored) {
+		t.Errorf("%d of %d entries are left, %v", len(kept), len(stored), err)
+	}
+	for _, key := range stored[:20] {
+		if _, err := r.Take(ctx, key); err != nil {
+			t.Errorf("Take while it is full: %v", err)
+		}
+	}
+	for _, key := range stored[20:40] {
+		if err := r.Delete(ctx, key); err != nil {
+			t.Errorf("Delete while it is full: %v", err)
+		}
+	}
+	if err := r.Add(ctx, "session:new", value, time.Hour); err != nil {
+		t.Errorf("after 40 deletions: %v", err)
+	}
+}
+
+// TestRedisBound has no more entries than max_entries, as counted once a second.
+func TestRedisBound(t *testing.T) {
+	t.Parallel()
+	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), MaxEntries: 10})
+	ctx := t.Context()
+	for i := range 10 {
+		if err := r.Put(ctx, fmt.Sprint("k:", i), nil, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(1100 * time.Millisecond)
+	if err := r.Add(ctx, "k:more", nil, time.Minute); !errors.Is(err, store.ErrFull) {
+		t.Errorf("an entry too many: %v", err)
+	}
+	if err := r.Swap(ctx, "k:0", nil, []byte("v"), time.Minute); err != nil {
+		t.Errorf("a change of what there is: %v", err)
+	}
+}
+
+// TestRedisReplicas counts a change only if enough replicas have it.
+func TestRedisReplicas(t *testing.T) {
+	t.Parallel()
+	alone := startRedis(t)
+	r := openRedis(t, redisstore.Options{Address: alone.address(), WaitReplicas: 1, Timeout: time.Second, Followed: []string{"revoked"}})
+	ctx := t.Context()
+	if err := r.Put(ctx, "code:1", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("without a replica: %v", err)
+	}
+	if err := r.Follow(ctx, func(store.Update) {}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("following a server without a replica: %v", err)
+	}
+	replica := startRedis(t, "--replicaof", "127.0.0.1", alone.port)
+	replica.await(t, "replication", "master_link_status:up")
+	if err := r.Put(ctx, "code:1", nil, time.Minute); err != nil {
+		t.Errorf("with a replica: %v", err)
+	}
+	replica.pause()
+	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with a replica that is paused: %v", err)
+	}
+	replica.resume()
+	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrExists) {
+		t.Errorf("what was not confirmed is there all the same: %v", err)
+	}
+	replica.kill()
+	alone.do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	other := openRedis(t, redisstore.Options{Address: alone.address()})
+	if err := other.Put(ctx, "code:3", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with min-replicas-to-write 1: %v", err)
+	}
+}
+
+// TestRedisClusterReplicas waits for replicas in a cluster, which has none.
+func TestRedisClusterReplicas(t *testing.T) {
+	t.Parallel()
+	nodes := startRedisCluster(t)
+	r := openRedis(t, redisstore.Options{Cluster: []string{nodes[1].address()}, WaitReplicas: 1, Timeout: time.Second})
+	for i := range 6 { // at several nodes
+		if err := r.Put(t.Context(), fmt.Sprint("code:", i), nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("without a replica: %v", err)
+		}
+	}
+}
+
+// TestRedisLosesData goes on with a server that has restarted without its data.
+func TestRedisLosesData(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t)
+	r := openRedis(t, redisstore.Options{Address: s.address(), Followed: []string{"revoked"}})
+	ctx := t.Context()
+	if err := errors.Join(r.Put(ctx, "revoked:old", nil, time.Hour), r.Put(ctx, "code:1", nil, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	s.kill()
+	s.forget(t)
+	s.start(t)
+	if _, err := r.Take(ctx, "code:1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("what is lost: %v", err)
+	}
+	if err := r.Add(ctx, "revoked:new", nil, time.Hour); err != nil {
+		t.Errorf("a new entry: %v", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var told []string
+	_ = r.Follow(ctx, func(u store.Update) {
+		for _, c := range u.Changes {
+			told = append(told, c.Key)
+		}
+		cancel()
+	})
+	if len(told) != 1 || told[0] != "revoked:new" {
+		t.Errorf("a follower is told %q", told)
+	}
+}
+
+// TestRedisNewerRecord refuses what a newer gateway has written.
+func TestRedisNewerRecord(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t)
+	r := openRedis(t, redisstore.Options{Address: s.address()})
+	s.do(t, "SET", "fhir:code:1", "\x02other")
+	ctx := t.Context()
+	_, getErr := r.Get(ctx, "code:1")
+	_, takeErr := r.Take(ctx, "code:1")
+	for name, err := range map[string]error{
+		"Get": getErr, "Take": takeErr, "Add": r.Add(ctx, "code:1", nil, time.Minute),
+		"Do": r.Do(ctx, &store.Call{Op: store.Get, Key: "code:1"}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "newer version") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRedisFailover kills the master: the others of a step's kind find all that the replicas
+// had, and a follower is told what there is and what changes then.
+func TestRedisFailover(t *testing.T) {
+	t.Parallel()
+	servers := startRedisSentinel(t)
+	options := redisstore.Options{
+		Sentinel: redisstore.Sentinel{Master: sentinelMaster, Nodes: servers.addresses()}, WaitReplicas: 2, Followed: []string{"revoked"},
+	}
+	r, ctx := openRedis(t, options), t.Context()
+	want := map[string]string{}
+	for i := range 50 {
+		key := fmt.Sprint("revoked:", i)
+		if err := r.Put(ctx, key, []byte("v"), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		want[key] = "v"
+	}
+	servers.master(t).kill()
+	began := time.Now()
+	relaxed := options
+	relaxed.WaitReplicas = 1 // one of two is left
+	r = openRedis(t, relaxed)
+	for {
+		err := r.Put(ctx, "revoked:later", []byte("v"), time.Hour)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, store.ErrUnavailable) || time.Since(began) > 30*time.Second {
+			t.Fatalf("%v after the master's end: %v", time.Since(began), err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	want["revoked:later"] = "v"
+	t.Logf("changes are taken again after %v", time.Since(began))
+	ctx, cancel := context.WithCancel(ctx)
+	told := map[string]string{}
+	_ = r.Follow(ctx, func(u store.Update) {
+		for _, c := range u.Changes {
+			told[c.Key] = string(c.Value)
+		}
+		cancel()
+	})
+	if !maps.Equal(told, want) {
+		t.Errorf("a follower is told %q", told)
+	}
+}

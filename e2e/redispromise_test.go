@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+)
+
+// TestRedisOnce has two gateways use the same 2,000 entries once each, while the master ends, and
+// counts what both were told they have used, and what is not there afterwards. Only with
+// wait_replicas nothing may be lost; the numbers without are for docs/replicas.md (run it with -v).
+func TestRedisOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		servers []string // options
+		wait    int
+		fault   syscall.Signal
+	}{
+		{"killed", nil, 0, syscall.SIGKILL},
+		{"killed, with wait_replicas 1", []string{"--min-replicas-to-write", "1"}, 1, syscall.SIGKILL},
+		{"paused", nil, 0, syscall.SIGSTOP},
+		{"paused, with wait_replicas 1", []string{"--min-replicas-to-write", "1"}, 1, syscall.SIGSTOP},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for round := range 5 {
+				t.Run(fmt.Sprint(round), func(t *testing.T) {
+					u := newUses(t, tt.servers, tt.wait)
+					u.run(t, tt.fault)
+					both, lost := u.count(t)
+					t.Logf("of %d: %d used by both gateways, %d used and lost; no answer for %v at most", usesTotal, both, lost, u.longest)
+					if tt.wait > 0 && both+lost > 0 {
+						t.Errorf("%d used by both gateways, %d lost", both, lost)
+					}
+				})
+			}
+		})
+	}
+}
+
+const usesTotal = 2000
+
+// uses are entries that two gateways use.
+type uses struct {
+	servers  *redisSentinel
+	gateways [2]*redisstore.Store
+	used     [2][usesTotal]bool
+	done     atomic.Int64
+	mu       sync.Mutex
+	longest  time.Duration // guarded by mu
+}
+
+func newUses(t *testing.T, servers []string, wait int) *uses {
+	t.Helper()
+	u := &uses{servers: startRedisSentinel(t, servers...)}
+	for i := range u.gateways {
+		u.gateways[i] = openRedis(t, redisstore.Options{
+			Sentinel: redisstore.Sentinel{Master: sentinelMaster, Nodes: u.servers.addresses()}, WaitReplicas: wait,
+		})
+	}
+	return u
+}
+
+// run has eight clients at each gateway use all entries in the same order, and sends the master a
+// signal in the middle.
+func (u *uses) run(t *testing.T, fault syscall.Signal) {
+	var all sync.WaitGroup
+	for i := range u.gateways {
+		var next atomic.Int64
+		for range 8 {
+			all.Go(func() {
+				for n := next.Add(1) - 1; n < usesTotal; n = next.Add(1) - 1 {
+					u.use(t, i, int(n))
+				}
+			})
+		}
+	}
+	all.Go(func() {
+		for u.done.Load() < usesTotal/2 {
+			time.Sleep(time.Millisecond)
+		}
+		u.fail(t, fault)
+	})
+	all.Wait()
+}
+
+// fail sends the master a signal. A paused one goes on after a while, as the old master.
+func (u *uses) fail(t *testing.T, fault syscall.Signal) {
+	master := u.servers.master(t)
+	_ = master.process.cmd.Process.Signal(fault)
+	if fault == syscall.SIGSTOP {
+		time.Sleep(5 * time.Second)
+		master.resume()
+	}
+}
+
+// use adds an entry, and asks again for as long as it is not known whether that has worked.
+func (u *uses) use(t *testing.T, gateway, n int) {
+	defer u.done.Add(1)
+	began := time.Now()
+	for {
+		err := u.gateways[gateway].Add(t.Context(), fmt.Sprint("assertion:", n), nil, time.Hour)
+		if took := time.Since(began); !errors.Is(err, store.ErrUnavailable) || took > 20*time.Second {
+			u.used[gateway][n] = err == nil
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.longest = max(u.longest, took)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// count returns how many entries both gateways have used, and how many are gone that one has.
+func (u *uses) count(t *testing.T) (both, lost int) {
+	time.Sleep(2 * time.Second) // an old master becomes a replica, and gives up what it alone has
+	for n := range usesTotal {
+		_, err := u.gateways[0].Get(t.Context(), fmt.Sprint("assertion:", n))
+		switch {
+		case u.used[0][n] && u.used[1][n]:
+			both++
+		case (u.used[0][n] || u.used[1][n]) && errors.Is(err, store.ErrNotFound):
+			lost++
+		}
+	}
+	return both, lost
+}
