@@ -44,7 +44,7 @@ func (s *Store) checkServer(ctx context.Context, server *redis.Client) error {
 func checkFailure(ctx context.Context, err error) error {
 	for prefix, hint := range map[string]string{
 		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
-		"NOPERM": "the user may not use the commands that docs/replicas.md lists",
+		"NOPERM":               "the user may not use the commands that docs/replicas.md lists",
 		"ERR invalid password": "the password is wrong", "ERR DB index": "it has no database of this number",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {
