@@ -77,7 +77,7 @@ func (c *tripCounter) pass(client net.Conn, address string) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ type postgresServer struct {
 
 // startPostgres makes a database cluster and starts its server, until the test ends. Options
 // are settings, such as "fsync=off".
-func startPostgres(t *testing.T, options ...string) *postgresServer {
+func startPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	p := newPostgres(t, options...)
 	p.initialize(t)
@@ -35,13 +35,13 @@ func startPostgres(t *testing.T, options ...string) *postgresServer {
 }
 
 // initialize makes the database cluster.
-func (p *postgresServer) initialize(t *testing.T) {
+func (p *postgresServer) initialize(t testing.TB) {
 	t.Helper()
 	p.run(t, "initdb", "-D", p.data(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
 }
 
 // newPostgres finds the program, a folder and a port.
-func newPostgres(t *testing.T, options ...string) *postgresServer {
+func newPostgres(t testing.TB, options ...string) *postgresServer {
 	t.Helper()
 	if _, err := postgresProgram("postgres"); err != nil {
 		t.Skipf("PostgreSQL's server is not installed: %v", err)
@@ -60,7 +60,7 @@ func newPostgres(t *testing.T, options ...string) *postgresServer {
 	return p
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *postgresServer) socketDSN(more string) string {
 }
 
 // run runs a program of PostgreSQL to its end.
-func (p *postgresServer) run(t *testing.T, program string, args ...string) string {
+func (p *postgresServer) run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	path, err := postgresProgram(program)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *postgresServer) run(t *testing.T, program string, args ...string) strin
 }
 
 // start starts the server, and waits until it takes connections.
-func (p *postgresServer) start(t *testing.T) {
+func (p *postgresServer) start(t testing.TB) {
 	t.Helper()
 	p.launch(t)
 	if err := p.process.ready(p.accepts); err != nil {
@@ -135,7 +135,7 @@ func (p *postgresServer) start(t *testing.T) {
 }
 
 // launch starts the server, and does not wait for it.
-func (p *postgresServer) launch(t *testing.T) {
+func (p *postgresServer) launch(t testing.TB) {
 	t.Helper()
 	path, err := postgresProgram("postgres")
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *postgresServer) accepts() error {
 func (p *postgresServer) stop() { p.process.stop() }
 
 // kill ends the server and all its processes at once, as kill -9 does.
-func (p *postgresServer) kill(t *testing.T) {
+func (p *postgresServer) kill(t testing.TB) {
 	t.Helper()
 	if err := p.process.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func (p *postgresServer) kill(t *testing.T) {
 }
 
 // psql runs a statement, and returns its bare answer.
-func (p *postgresServer) psql(t *testing.T, statement string) string {
+func (p *postgresServer) psql(t testing.TB, statement string) string {
 	t.Helper()
 	path, err := postgresProgram("psql")
 	if err != nil {
@@ -200,7 +200,7 @@ func (p *postgresServer) psql(t *testing.T, statement string) string {
 
 // replica starts a streaming standby of the server, until the test ends. It is named, for
 // synchronous_standby_names.
-func (p *postgresServer) replica(t *testing.T, name string, options ...string) *postgresServer {
+func (p *postgresServer) replica(t testing.TB, name string, options ...string) *postgresServer {
 	t.Helper()
 	r := newPostgres(t, options...)
 	r.run(t, "pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "--checkpoint=fast", "--no-sync",
@@ -210,7 +210,7 @@ func (p *postgresServer) replica(t *testing.T, name string, options ...string) *
 }
 
 // promote makes a standby the primary.
-func (p *postgresServer) promote(t *testing.T) {
+func (p *postgresServer) promote(t testing.TB) {
 	t.Helper()
 	p.psql(t, "SELECT pg_promote()")
 }

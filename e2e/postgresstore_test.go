@@ -17,7 +17,7 @@ var postgresTables atomic.Int64
 func postgresTable() string { return fmt.Sprint("fhir_store_", postgresTables.Add(1)) }
 
 // openPostgres returns a store, closed when the test ends.
-func openPostgres(t *testing.T, config postgresstore.Config) *postgresstore.Store {
+func openPostgres(t testing.TB, config postgresstore.Config) *postgresstore.Store {
 	t.Helper()
 	s, err := postgresstore.New(config)
 	if err != nil {
