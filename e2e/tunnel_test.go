@@ -15,6 +15,7 @@ import (
 // A backend that agrees to any other protocol gets nothing by it that no guard has
 // seen: the connection stays what it was, unless it is WebSocket's, with a token.
 func TestNoTunnelToBackend(t *testing.T) {
+	alone(t, "nginx upgrades no connection unless it is told to")
 	backend := httptest.NewServer(http.HandlerFunc(agree))
 	defer backend.Close()
 	g := ownGateway(t, "gateway-tunnel", strings.TrimPrefix(backend.URL, "http://"))

@@ -74,6 +74,15 @@ func (a answer) code() string {
 	return a.location.Query().Get("code")
 }
 
+// leadsToFailure reports whether the app is told that the server failed, since no status can say so (RFC 6749 §4.1.2.1).
+func (a answer) leadsToFailure() bool {
+	if a.location == nil {
+		return false
+	}
+	failure := a.location.Query().Get("error")
+	return failure == "server_error" || failure == "temporarily_unavailable"
+}
+
 // asksToSignIn reports whether an answer leads to the sign-in page.
 func (a answer) asksToSignIn() bool { return a.location != nil && a.location.Path == "/oauth2/login" }
 

@@ -85,7 +85,7 @@ func (h *historian) signIn(ctx context.Context) error {
 	case a.code() != "":
 		o.Result = history.OK
 		h.session = name
-	case a.unknown():
+	case a.unknown() || a.leadsToFailure():
 		o.Result = history.Unknown
 		h.session = ""
 	}
@@ -102,7 +102,7 @@ func (h *historian) newGrant(ctx context.Context) {
 	switch {
 	case a.code() != "":
 		o.Result = history.OK
-	case a.unknown():
+	case a.unknown() || a.leadsToFailure():
 		o.Result = history.Unknown
 	case a.asksToSignIn():
 		o.Result = history.Refused

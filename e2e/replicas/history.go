@@ -16,10 +16,13 @@ import (
 )
 
 // rules are what the deployment of a history promises. Its clocks are one, so nothing is added for theirs.
-var rules = history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second}
+func (s *settings) rules() history.Rules {
+	return history.Rules{Grace: 2 * time.Second, Lag: 5 * time.Second, Undo: s.store == "sentinel"}
+}
 
 // histories runs one history and checks it.
 func histories(ctx context.Context, s settings) error {
+	rules := s.rules()
 	d, err := s.deploy("\t\trefresh_token_grace " + rules.Grace.String() + "\n")
 	if err != nil {
 		return err
@@ -74,20 +77,20 @@ func (s *settings) live(ctx context.Context, d *deployment.Deployment, record *h
 		err = errors.Join(err, e)
 	}
 	if err == nil {
-		err = last(d, all[0])
+		err = s.last(d, all[0])
 	}
 	return faults, err
 }
 
 // last asks once more for each grant, when everything works again: what was lost shows now.
-func last(d *deployment.Deployment, h *historian) error {
+func (s *settings) last(d *deployment.Deployment, h *historian) error {
 	for _, g := range d.Gateways {
 		if err := g.Ready(30 * time.Second); err != nil {
 			return fmt.Errorf("after all faults: %w", err)
 		}
 	}
 	ctx := context.Background()
-	time.Sleep(rules.Lag)
+	time.Sleep(s.rules().Lag)
 	for _, g := range h.pool.all() {
 		g.mu.Lock()
 		refresh, access := g.refresh, g.access

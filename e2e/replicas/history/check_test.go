@@ -106,6 +106,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestUndo checks what a failover may undo, and what it may not.
+func TestUndo(t *testing.T) {
+	seen := []Operation{at(1, 2, Exchange, "", OK, "a"), at(3, 4, Revoke, "a", Unknown, ""), at(5, 6, Access, "", Refused, ""), at(20, 21, Access, "", OK, "")}
+	told := append([]Operation(nil), seen...)
+	told[1].Result = OK
+	for _, test := range []struct {
+		name string
+		undo bool
+		ops  []Operation
+		want int
+	}{
+		{"a revocation without an answer is seen, and undone", true, seen, 0},
+		{"where nothing is undone", false, seen, 1},
+		{"a revocation that was acknowledged", true, told, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if found := Check(test.ops, Rules{Lag: 5 * time.Second, Undo: test.undo}); len(found) != test.want {
+				t.Errorf("found %v", found)
+			}
+		})
+	}
+}
+
 // at is an operation between two seconds.
 func at(call, end int, kind Kind, token string, result Result, next string) Operation {
 	return Operation{

@@ -7,6 +7,9 @@ type Rules struct {
 	Grace time.Duration // refresh_token_grace
 	Lag   time.Duration // how long what was ended may still be accepted: revocation_max_lag
 
+	// An end that nobody was told of may be seen, and be undone later: by the failover of a master that was cut off.
+	Undo bool
+
 	// What is let pass nevertheless, to tell what a violation is.
 	passTwice, passAccepted, passRefused bool
 }
@@ -35,6 +38,16 @@ func (r Rules) step(g grant, o Operation) []grant {
 	case o.Result != OK && o.Result != Refused:
 		return nil
 	}
+	next := r.answered(g, o)
+	if r.Undo && g.ended && g.endedBy == never {
+		g.ended = false
+		next = append(next, r.answered(g, o)...)
+	}
+	return next
+}
+
+// answered is step for an operation with an answer.
+func (r Rules) answered(g grant, o Operation) []grant {
 	switch o.Kind {
 	case Exchange:
 		return r.exchange(g, o)
@@ -80,7 +93,7 @@ func (r Rules) refresh(g grant, o Operation) []grant {
 	}
 	switch {
 	case g.ended:
-		return []grant{g.end(o.Return)}
+		return []grant{r.tell(g, o)}
 	case r.passRefused:
 		return []grant{g}
 	case o.Token == g.current:
@@ -122,7 +135,7 @@ func (r Rules) access(g grant, o Operation) []grant {
 	case o.Result == OK && g.ended && o.Call > later(g.endedBy, r.Lag) && !r.passAccepted:
 		return nil
 	case o.Result == Refused && g.ended:
-		return []grant{g.end(o.Return)} // now somebody has been told
+		return []grant{r.tell(g, o)}
 	case o.Result == Refused && !r.passRefused:
 		return nil
 	}
@@ -147,6 +160,14 @@ func (g grant) end(by time.Duration) grant {
 		g.ended, g.endedBy = true, by
 	}
 	return g
+}
+
+// tell is a grant of whose end somebody has been told.
+func (r Rules) tell(g grant, o Operation) grant {
+	if r.Undo && g.endedBy == never {
+		return g
+	}
+	return g.end(o.Return)
 }
 
 func later(than, by time.Duration) time.Duration {
