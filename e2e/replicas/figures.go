@@ -22,13 +22,15 @@ type subject struct {
 	workers []*worker
 }
 
-// worker is a client, with a browser in which somebody is signed in, and a grant.
+// worker is a client, with browsers of different people who are signed in, and a grant. A person has not so many grants
+// that the gateway ends the oldest.
 type worker struct {
-	browser *browser
-	apps    []*app // one for each gateway, taken in turn
-	turn    int
-	tokens  tokens
-	patient string
+	browsers []*browser
+	apps     []*app // one for each gateway, taken in turn
+	turn     int
+	flows    int
+	tokens   tokens
+	patient  string
 }
 
 // app is the next gateway's.
@@ -52,9 +54,10 @@ var duties = []duty{
 
 func (w *worker) flow(ctx context.Context) error {
 	request := newAuthorization(scope)
-	own := *w.browser
+	w.flows++
+	own := *w.browsers[w.flows%len(w.browsers)]
 	client := *w.app().http
-	client.Jar = w.browser.http.Jar
+	client.Jar = own.http.Jar
 	own.http = &client
 	code, err := own.mustCode(ctx, request)
 	if err != nil {
@@ -109,11 +112,15 @@ func (of *subject) newWorker(ctx context.Context, i int) (w *worker, err error) 
 	for _, g := range of.Gateways {
 		w.apps = append(w.apps, plain.at(g))
 	}
-	if w.browser, err = newBrowser(of.Issuer, w.apps[0].http, fmt.Sprintf("p%d", i)); err != nil {
-		return nil, err
-	}
-	if err := w.browser.mustSignIn(ctx); err != nil {
-		return nil, err
+	for n := i; n < people; n += workersOfFigures {
+		b, err := newBrowser(of.Issuer, w.apps[0].http, fmt.Sprintf("p%d", n))
+		if err == nil {
+			err = b.mustSignIn(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.browsers = append(w.browsers, b)
 	}
 	if err := w.flow(ctx); err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (r reader) Read(b []byte) (int, error) {
 }
 
 // operationsCounted is how many times each operation is done, one after another, to count its round trips.
-const operationsCounted = 300
+const operationsCounted = 200
 
 // countTrips prints the round trips of each operation, less those that a gateway makes by itself.
 func (s *settings) countTrips(ctx context.Context, store string) error {
