@@ -35,6 +35,7 @@ func TestBackendStoresOnly(t *testing.T) {
 	want("Alpha", "Beta")
 	only := `{"system":"` + system + `","concept":[{"code":"b"}]}`
 	g.fhir(t, token, http.MethodPut, "ValueSet/"+stored.ID, compose(`"id":"`+stored.ID+`",`, url, only)).is(t, http.StatusOK)
+	othersHear()
 	want("Beta")
 }
 

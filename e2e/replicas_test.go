@@ -77,6 +77,13 @@ func (g *gateway) killReplicas(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond) // nginx asks none of them for a second
 }
 
+// othersHear waits until a change at one gateway is known to all.
+func othersHear() {
+	if replicasStore != "" {
+		time.Sleep(time.Second)
+	}
+}
+
 // alone skips a test of what is not there when there are several gateways.
 func alone(t *testing.T, why string) {
 	t.Helper()

@@ -46,10 +46,27 @@ type duty struct {
 }
 
 var duties = []duty{
+	{"sign-in and code flow", (*worker).signIn},
 	{"code flow, signed in already", (*worker).flow},
 	{"refresh", (*worker).refresh},
 	{"introspection", (*worker).introspect},
 	{"guarded read", (*worker).read},
+}
+
+// signIn is in a new browser.
+func (w *worker) signIn(ctx context.Context) error {
+	w.flows++
+	b, err := newBrowser(w.app().issuer, w.app().http, w.browsers[w.flows%len(w.browsers)].user)
+	if err != nil {
+		return err
+	}
+	request := newAuthorization(scope)
+	a := b.signIn(ctx, request)
+	if a.code() == "" {
+		return errors.New("no code after signing in: " + a.told())
+	}
+	w.tokens, err = mustTokens(w.app().exchange(ctx, a.code(), request.verifier))
+	return err
 }
 
 func (w *worker) flow(ctx context.Context) error {
