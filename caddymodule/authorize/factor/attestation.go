@@ -73,11 +73,17 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, sid, sealed, answe
 const inUseKey = "passkeys-in-use"
 
 // InUse reports whether anybody has enrolled a passkey: until then none is worth asking for,
-// and the sign-in page needs no script.
+// and the sign-in page needs no script. It stays so.
 func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
+	if ps.inUse.Load() {
+		return true, nil
+	}
 	_, err := ps.enrolments.Durable.Get(ctx, inUseKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
+	}
+	if err == nil {
+		ps.inUse.Store(true)
 	}
 	return err == nil, err
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-webauthn/webauthn/protocol"
@@ -34,6 +35,7 @@ type Passkeys struct {
 	directory  *people.Directory
 	sealer     *browser.Sealer
 	challenges store.Store // those that were answered
+	inUse      atomic.Bool // what [Passkeys.InUse] found
 }
 
 // ErrPasskey refuses a passkey.

@@ -184,8 +184,12 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 // endSessions ends the browser's session and that of the hint, which may be the same or
 // missing. The browser's is last: while it exists, the browser can try again.
 func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, req *logoutRequest) error {
-	hinted, err := e.hintedSession(ctx, req)
-	if err == nil && hinted != nil && (own == nil || own.SID != hinted.SID) {
+	var hinted *session.Session
+	var err error
+	if own == nil || own.SID != req.sid {
+		hinted, err = e.hintedSession(ctx, req)
+	}
+	if err == nil && hinted != nil {
 		audit.NoteSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
 		err = e.sessions.End(ctx, hinted)
 	}

@@ -50,22 +50,27 @@ var (
 )
 
 // Revoke voids an access token or a whole grant, by its id, for the time it has left and a
-// little longer, because clocks differ. If the store is full, the mark of the grant's code,
-// which is void too, makes room.
-func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration) error {
+// little longer, because clocks differ. In the same step it deletes what is over with it in
+// the durable store. If the store is full, the mark of the grant's code, which is void too,
+// makes room.
+func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration, ended ...string) error {
 	left += time.Minute
 	until, _ := r.Now().Add(left).MarshalText() // fails only after the year 9999
-	put := func() *store.Call {
-		return &store.Call{Op: store.Put, Key: revokedPrefix + id, Value: until, TTL: left}
+	revoked := &store.Call{Op: store.Put, Key: revokedPrefix + id, Value: until, TTL: left}
+	durable := append([]*store.Call{revoked}, deleting(ended)...)
+	near := durable
+	if r.durable != r.near {
+		near = []*store.Call{revoked}
 	}
-	err := r.near.Do(ctx, put())
+	err := r.near.Do(ctx, near...)
 	if errors.Is(err, store.ErrFull) {
-		err = store.Do(ctx, store.In(r.near, put()), store.In(r.inFlight, &store.Call{Op: store.Delete, Key: UsedCodeKey(id)}))
+		mark := &store.Call{Op: store.Delete, Key: UsedCodeKey(id)}
+		err = store.Do(ctx, store.In(r.near, near...), store.In(r.inFlight, mark))
 	}
-	if r.durable == r.near {
-		return err
+	if r.durable != r.near {
+		err = errors.Join(err, r.durable.Do(ctx, durable...))
 	}
-	return errors.Join(err, r.durable.Do(ctx, put()))
+	return err
 }
 
 // Revoked reports whether an access token was revoked, by itself or with its grant. Where

@@ -120,7 +120,7 @@ func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error 
 
 // revoke revokes a grant with its refresh tokens and access tokens.
 func (fs *families) revoke(ctx context.Context, g *Grant) error {
-	err := errors.Join(fs.revocations.Revoke(ctx, g.Family, keyring.Retention), fs.durable.Delete(ctx, familyKey(g.Family)))
+	err := fs.revocations.Revoke(ctx, g.Family, keyring.Retention, familyKey(g.Family))
 	if err == nil {
 		fs.revocations.LimitRevocations(ctx, g.User, g.ClientID, g.Family)
 	}

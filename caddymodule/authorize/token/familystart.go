@@ -24,7 +24,7 @@ func (s *familyStart) calls() []*store.Call {
 	if s == nil {
 		return nil
 	}
-	return []*store.Call{{Op: store.Put, Key: familyKey(s.id), Value: s.value, TTL: s.ttl}, s.list.Adding(s.id)}
+	return []*store.Call{s.list.Adding(s.id), {Op: store.Put, Key: familyKey(s.id), Value: s.value, TTL: s.ttl}}
 }
 
 // makeRoom drops the person's oldest grants to the client.
