@@ -45,7 +45,8 @@ type Store interface {
 	// either all of them succeed or none changes anything, and Do returns the error of the
 	// first that failed, as that call does too ([Call.Err]). They all see the store as it is
 	// before the step, but a [Get] of a key may also find what another process stored just
-	// after it. A key must not be in two of the calls.
+	// after it. A key must not be in two of the calls. What they delete makes room in a full
+	// store for what they store.
 	Do(ctx context.Context, calls ...*Call) error
 }
 

@@ -20,6 +20,7 @@ var stepTests = []storeTest{
 	{"a step does all its calls", stepDoesAll, false},
 	{"a step that fails changes nothing", failedStep, false},
 	{"a step is too much for a full store", stepFull, true},
+	{"a step makes room for itself", stepMakesRoom, true},
 	{"one of many steps wins", stepsRace, false},
 	{"a step of nothing", emptyStep, false},
 	{"a step finds an empty value", stepFindsEmpty, false},
@@ -120,6 +121,25 @@ func failedStep(t *testing.T, ctx context.Context, s subject) {
 			wantValue(t, s, "there:1", "old")
 		}
 	}
+}
+
+// What a step deletes makes room for what it stores, in whatever order.
+func stepMakesRoom(t *testing.T, ctx context.Context, s subject) {
+	for _, key := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+	}
+	step := func(key string) error {
+		return s.Do(
+			ctx, &store.Call{Op: store.Add, Key: "new " + key, Value: []byte("v"), TTL: s.lifetime},
+			&store.Call{Op: store.Delete, Key: key},
+		)
+	}
+	must(t, step("1"))
+	if err := step("never there"); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a step that deletes nothing: %v", err)
+	}
+	wantKeys(t, s, "new", "new 1")
+	wantKeys(t, s, "1")
 }
 
 func stepFull(t *testing.T, ctx context.Context, s subject) {
