@@ -82,9 +82,10 @@ func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err 
 	return values, err
 }
 
-// Check sets Err to why a call fails, given what is stored under its key, and returns it.
-// Every implementation of [Store.Do] checks all calls before it changes anything.
+// Check sets Err to why a call fails, or to nil, given what is stored under its key, and
+// returns it. Every implementation of [Store.Do] checks all calls before it changes anything.
 func (c *Call) Check(held []byte, found bool) error {
+	c.Err = nil // of an earlier step
 	switch {
 	case c.Op == Add && found:
 		c.Err = ErrExists
