@@ -285,6 +285,32 @@ func TestRedisLosesData(t *testing.T) {
 	}
 }
 
+// TestRedisLongLived announces an entry that lives for longer than the stream remembers, without
+// its value, which would take memory for a day.
+func TestRedisLongLived(t *testing.T) {
+	t.Parallel()
+	r := openRedis(t, redisstore.Options{Address: startRedis(t).address(), Followed: []string{"account"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	began, told := false, []store.Change(nil)
+	_ = r.Follow(ctx, func(u store.Update) {
+		if told = append(told, u.Changes...); len(told) > 0 {
+			cancel()
+		}
+		if !began {
+			began = true
+			if err := r.Put(ctx, "account:1", []byte("v"), 26*time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if len(told) != 1 || told[0].Key != "account:1" || told[0].Value != nil {
+		t.Errorf("a follower is told %+v", told)
+	}
+	if value, err := r.Get(t.Context(), "account:1"); err != nil || string(value) != "v" {
+		t.Errorf("Get: %q, %v", value, err)
+	}
+}
+
 // TestRedisNewerRecord refuses what a newer gateway has written.
 func TestRedisNewerRecord(t *testing.T) {
 	t.Parallel()

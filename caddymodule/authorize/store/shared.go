@@ -12,8 +12,10 @@ type Shared interface {
 
 	// Follow tells of the entries of followed kinds: first of all there are, then of each
 	// that any process changes, in the order of the changes. It tells also that nothing
-	// changed, every second or so. It returns when ctx ends or the store fails; a further call starts from all there are again. What the store
-	// follows, it is told when it is made; see [KindOf].
+	// changed, every second or so. It returns when ctx ends or the store fails; a further
+	// call starts from all there are again. What the store follows, it is told when it is
+	// made; see [KindOf]. Of what lives for longer than a day, a store may tell at first only
+	// what changed lately, and of a change only that it happened.
 	Follow(ctx context.Context, tell func(Update)) error
 
 	// Now is the time by the store's clock, as of the latest answer that told it, without
@@ -34,7 +36,7 @@ type Update struct {
 // A Change is an entry as it is after a change.
 type Change struct {
 	Key     string    // of the entry
-	Value   []byte    // nil: it was deleted
+	Value   []byte    // nil: it was deleted, or lives for longer than a day
 	Expires time.Time // by this process's clock
 }
 

@@ -82,7 +82,8 @@ for i = 1, n do
 	local method, key = ARGV[at + 1], ARGV[at + 5]
 	if key ~= '' and method ~= 'Get' then
 		local oldest = string.format('%.0f', now - ARGV[2])
-		if held[i] then
+		-- The stream is no copy of what lives longer than it remembers: that is asked for.
+		if held[i] and tonumber(ARGV[at + 4]) <= tonumber(ARGV[2]) then
 			local expiry = string.format('%.0f', now + ARGV[at + 4])
 			redis.call('XADD', KEYS[2 + n], 'MINID', '~', oldest, '*', 'k', key, 'v', held[i], 'e', expiry)
 		else
