@@ -32,6 +32,9 @@
 //
 // inferno_test.go runs Inferno's modules of package conformance through the binary and before HAPI.
 //
+// postgres*_test.go run the store in PostgreSQL against servers of Debian's postgresql, which
+// they start, stop, kill and replace; BenchmarkPostgres measures it.
+//
 // bench measures the binary, house the code, searchquality the search, and mutants the tests of the guard. Each is a
 // command.
 //

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,4 +177,34 @@ func TestPostgresMigratedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A disk that is full is a full store: what is there can be read, and the store goes on once
+// there is room.
+func TestPostgresDiskFull(t *testing.T) {
+	server := startPostgres(t, "fsync=off")
+	small := filepath.Join(server.folder, "small")
+	must(t, os.Mkdir(small, 0o700))
+	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4m,mode=700"); err != nil {
+		t.Skipf("a small disk cannot be mounted: %v", err)
+	}
+	t.Cleanup(func() { server.stop(); _ = syscall.Unmount(small, 0) })
+	if owner := postgresUser(); owner != nil {
+		must(t, os.Chown(small, int(owner.Uid), int(owner.Gid)))
+	}
+	server.psql(t, "CREATE TABLESPACE small LOCATION '"+small+"'")
+	table := postgresTable()
+	s := openPostgres(t, postgresstore.Config{DSN: server.dsn("options='-c default_tablespace=small'"), Table: table})
+	var err error
+	for i := 0; i < 10_000 && err == nil; i++ {
+		err = s.Put(t.Context(), fmt.Sprint("k:", i), make([]byte, 1500), time.Hour)
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Fatalf("with a full disk: %v", err)
+	}
+	if _, err := s.Get(t.Context(), "k:0"); err != nil {
+		t.Errorf("Get: %v", err)
+	}
+	must(t, syscall.Mount("tmpfs", small, "tmpfs", syscall.MS_REMOUNT, "size=16m,mode=700"))
+	must(t, s.Put(t.Context(), "k:again", make([]byte, 1500), time.Hour))
 }

@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+)
+
+// A signer is a certificate authority.
+type signer struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// sign issues a certificate for a name, by an authority or, if that is nil, by itself.
+func (s *signer) sign(t *testing.T, name string) *signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: s == nil,
+	}
+	parent, by := template, key
+	if s != nil {
+		parent, by = s.certificate, s.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	must(t, err)
+	certificate, err := x509.ParseCertificate(der)
+	must(t, err)
+	return &signer{certificate, key}
+}
+
+func (s *signer) pem(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(s.key)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// write puts a file where the server can read it.
+func (p *postgresServer) write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	path := filepath.Join(p.folder, name)
+	must(t, os.WriteFile(path, content, 0o600))
+	if owner := postgresUser(); owner != nil {
+		must(t, os.Chown(path, int(owner.Uid), int(owner.Gid)))
+	}
+}
+
+// With tls, the server is known by its certificate, and the gateway by its own. A start says
+// what is wrong with either.
+func TestPostgresTLS(t *testing.T) {
+	var nobody *signer
+	authority, stranger := nobody.sign(t, "authority"), nobody.sign(t, "stranger")
+	p := newPostgres(t, "fsync=off")
+	p.options = append(p.options, "ssl=on", "ssl_cert_file="+p.folder+"/server.pem", "ssl_key_file="+p.folder+"/server.key", "ssl_ca_file="+p.folder+"/ca.pem")
+	certificate, key := authority.sign(t, "db.example").pem(t)
+	ca, _ := authority.pem(t)
+	p.write(t, "server.pem", certificate)
+	p.write(t, "server.key", key)
+	p.write(t, "ca.pem", ca)
+	p.initialize(t)
+	p.start(t)
+	p.psql(t, "COPY (SELECT 'hostssl all all 127.0.0.1/32 trust clientcert=verify-ca') TO '"+p.data()+"/pg_hba.conf'")
+	p.psql(t, "SELECT pg_reload_conf()")
+	time.Sleep(200 * time.Millisecond) // the server reads it a moment later
+	config := func(trusted, client *signer, name string) *tls.Config {
+		c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name}
+		c.RootCAs.AddCert(trusted.certificate)
+		if client != nil {
+			c.Certificates = []tls.Certificate{{Certificate: [][]byte{client.certificate.Raw}, PrivateKey: client.key}}
+		}
+		return c
+	}
+	client := authority.sign(t, "gateway")
+	for _, tt := range []struct {
+		name   string
+		config *tls.Config
+		good   bool
+	}{
+		{"all in order", config(authority, client, "db.example"), true},
+		{"another authority", config(stranger, client, "db.example"), false},
+		{"another name", config(authority, client, "127.0.0.1"), false},
+		{"no client certificate", config(authority, nil, "db.example"), false},
+		{"no TLS", nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openPostgres(t, postgresstore.Config{DSN: p.dsn(""), Table: postgresTable(), TLS: tt.config})
+			if err := s.Open(t.Context()); (err == nil) != tt.good || errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("Open: %v", err)
+			}
+		})
+	}
+}
