@@ -158,3 +158,68 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 		}
 	}
 }
+
+// A guarded request takes no round trip, and one gateway's revocation holds at the other.
+func TestGuardAsksNoStore(t *testing.T) {
+	server := newTestServer(t)
+	keys := t.TempDir()
+	a, b := newPeer(t, "a", keys), newPeer(t, "b", keys)
+	token := a.token()
+	for name, g := range map[string]*peer{"a": a, "b": b} {
+		g.expand(token)
+		await(t, "no more is asked of the store", func() bool {
+			before := server.gateway(name).RoundTrips()
+			if status := g.expand(token); status != http.StatusOK {
+				t.Fatalf("gateway %s: %d", name, status)
+			}
+			return server.gateway(name).RoundTrips() == before
+		})
+	}
+	if _, err := a.app.server.RevokeGrants(t.Context(), "alice", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*peer{a, b} {
+		await(t, "the token is revoked", func() bool { return g.expand(token) == http.StatusUnauthorized })
+	}
+}
+
+// Within the lag, the guard goes on without the store; after it, it answers 503, and serves
+// again once the store is back. With the lag off, it goes on.
+func TestGuardWithoutStore(t *testing.T) {
+	server := newTestServer(t)
+	g := newPeer(t, "a", t.TempDir())
+	token := g.token()
+	g.expand(token) // what was changed here has been heard
+	server.SetDown(true)
+	if status := g.expand(token); status != http.StatusOK {
+		t.Errorf("within the lag: %d", status)
+	}
+	g.replica().SetMaxLag(time.Nanosecond)
+	before := g.series()["caddy_fhir_authorization_events_total grant= kind=access outcome=server_error"]
+	for range 10 { // some wait for the store, others do not
+		began := time.Now()
+		r := g.Get("/fhir/R4/metadata?x=y", token)
+		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(began) > time.Second {
+			t.Errorf("after the lag: %d, Retry-After %q, in %v", r.StatusCode, r.Header.Get("Retry-After"), time.Since(began))
+		}
+	}
+	if events := g.series()["caddy_fhir_authorization_events_total grant= kind=access outcome=server_error"] - before; events != 10 {
+		t.Errorf("%v entries in the audit trail", events)
+	}
+	for _, public := range []string{"/fhir/R4/metadata", "/.well-known/jwks.json", "/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration"} {
+		if r := g.Get(public, ""); r.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", public, r.StatusCode)
+		}
+	}
+	g.replica().SetMaxLag(replica.Unlimited)
+	if status := g.expand(token); status != http.StatusOK {
+		t.Errorf("with the lag off: %d", status)
+	}
+	g.replica().SetMaxLag(replica.DefaultMaxLag)
+	server.SetDown(false)
+	await(t, "the guard serves again", func() bool { return g.expand(token) == http.StatusOK })
+}
+
+func (s *peer) expand(token string) int {
+	return s.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token).StatusCode
+}
