@@ -1,0 +1,114 @@
+package authorize_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+)
+
+// replicated makes a replica of a store that a test's server uses for everything.
+func replicated(t testing.TB) (*replica.Replica, *storetest.Gateway) {
+	t.Helper()
+	g := storetest.NewShared(slices.Concat(authorize.MirroredKinds, authorize.CachedKinds)...).Gateway()
+	r := replica.New(g, replica.Config{
+		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Logger: slog.New(slog.DiscardHandler),
+	})
+	r.SetMaxLag(time.Hour)
+	go r.Run(t.Context())
+	return r, g
+}
+
+// accessToken is what the guard asks about a token.
+func accessToken(b *servertest.Browser, raw string) token.AccessToken {
+	claims := b.Claims(raw)
+	text := func(name string) string { value, _ := claims[name].(string); return value }
+	return token.AccessToken{
+		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
+		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"),
+	}
+}
+
+// Whoever a token stands for, the guard asks the store nothing about it, once it has asked; and
+// neither do introspection and userinfo.
+func TestGuardTakesNoRoundTrip(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	r, gateway := replicated(t)
+	server := servertest.New(t, func(c *authorize.Config) {
+		refreshing(c)
+		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})
+		c.Store, c.Durable = r, r
+		c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
+		c.Registration = &client.Registration{
+			InitialAccessToken: servertest.InitialAccessToken, Scopes: []string{"user/*.rs", "demo.read"},
+			Storage: new(authorizetest.Storage), Folder: "clients", Store: r,
+		}
+	})
+	b := servertest.NewBrowser(t, server)
+	service := b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
+	tokens := map[string]string{
+		"a local user":           b.Tokens(url.Values{"scope": {"openid user/*.rs"}}).AccessToken,
+		"one of a session":       servertest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken,
+		"a service":              servertest.Decode[servertest.TokenResponse](t, service).AccessToken,
+		"a person of a provider": servertest.NewBrowser(t, server).FederatedTokens(nil).AccessToken,
+	}
+	for name, raw := range tokens {
+		introspection := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {raw}})
+		introspection.SetBasicAuth("fhir-server", strongSecret)
+		userinfo := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
+		userinfo.Header.Set("Authorization", "Bearer "+raw)
+		checkQuiet(t, gateway, "the guard, for "+name, guarding(t, server, accessToken(b, raw)))
+		checkQuiet(t, gateway, "introspection of "+name, func() { b.Send(introspection.Clone(t.Context())) })
+		checkQuiet(t, gateway, "userinfo of "+name, func() { b.Send(userinfo.Clone(t.Context())) })
+	}
+	_, made := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	registered := accessToken(b, tokens["a local user"])
+	registered.ClientID = made.ID
+	checkQuiet(t, gateway, "the guard, for a registered client", guarding(t, server, registered))
+}
+
+// guarding asks what the guard asks about a token, which must be valid.
+func guarding(t *testing.T, server *authorize.Server, asked token.AccessToken) func() {
+	return func() {
+		revoked, err1 := server.Revoked(t.Context(), asked.ID)
+		holder, err2 := server.Holder(t.Context(), asked)
+		if revoked || holder == nil || err1 != nil || err2 != nil {
+			t.Errorf("revoked %t, holder %v: %v, %v", revoked, holder, err1, err2)
+		}
+	}
+}
+
+func checkQuiet(t *testing.T, g *storetest.Gateway, what string, do func()) {
+	t.Helper()
+	if before := g.RoundTrips(); !quiet(g, do) {
+		t.Errorf("%s takes round trips: %d so far", what, g.RoundTrips()-before)
+	}
+}
+
+// quiet reports whether a request takes no round trip, once the replica has heard of what this
+// process changed before.
+func quiet(g *storetest.Gateway, do func()) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 200 {
+		before := g.RoundTrips()
+		if do(); g.RoundTrips() == before {
+			return true
+		}
+		<-tick.C
+	}
+	return false
+}
