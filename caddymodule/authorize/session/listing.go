@@ -74,13 +74,21 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []Info
+	var keys []string
 	for _, sid := range sids[:min(len(sids), maxListed)] {
-		stored, err := l.findOwn(ctx, user, sid)
+		if !slices.Contains(keys, Key(sid)) {
+			keys = append(keys, Key(sid))
+		}
+	}
+	var list []Info
+	for stored, err := range l.Sessions.some(ctx, keys) {
+		if err == nil {
+			stored, err = l.own(ctx, user, stored)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if stored != nil && !slices.ContainsFunc(list, func(known Info) bool { return known.ID == sid }) {
+		if stored != nil {
 			list = append(list, stored.describe())
 		}
 	}
@@ -95,11 +103,10 @@ func (s *Session) describe() Info {
 	}
 }
 
-// findOwn returns a session of a person, or nil.
-func (l Listing) findOwn(ctx context.Context, user, sid string) (*Session, error) {
-	stored, err := l.Sessions.Find(ctx, sid)
-	if stored == nil || err != nil || stored.User != user {
-		return nil, err
+// own returns a session if it is a person's, and they need not sign in again, and else nil.
+func (l Listing) own(ctx context.Context, user string, stored *Session) (*Session, error) {
+	if stored == nil || stored.User != user {
+		return nil, nil
 	}
 	person, err := l.Sessions.User(ctx, stored)
 	if person == nil || err != nil {

@@ -75,7 +75,7 @@ func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err 
 	for i, key := range keys {
 		calls[i] = &Call{Op: Get, Key: key}
 	}
-	err = s.Do(ctx, calls...)
+	err = Do(ctx, In(s, calls...))
 	for _, c := range calls {
 		values = append(values, c.Value)
 	}

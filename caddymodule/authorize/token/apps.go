@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // App is a client that has access in a person's name.
@@ -111,16 +112,20 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 // addFamilies adds the grants that can be refreshed.
 func (as *Apps) addFamilies(ctx context.Context, user string, _ indexedApp, app *App) error {
 	ids, err := as.families.list(ctx, user, app.Client.ID).Items(ctx, familyIDSize)
-	for _, id := range ids {
+	if len(ids) == 0 || err != nil {
+		return err
+	}
+	stored, err := store.Values(ctx, as.families.durable, familyKeys(ids)...)
+	for _, value := range stored {
 		if err == nil {
-			err = as.addFamily(ctx, id, app)
+			err = as.addFamily(ctx, value, app)
 		}
 	}
 	return err
 }
 
-func (as *Apps) addFamily(ctx context.Context, id string, app *App) error {
-	f, err := as.families.load(ctx, id)
+func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
+	f, err := store.FromJSON[refreshFamily](stored)
 	if err == nil && f != nil {
 		err = as.families.check(ctx, f, app.Client)
 	}

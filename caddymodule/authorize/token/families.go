@@ -73,11 +73,6 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 	return f, stored, err
 }
 
-// load returns the family with an id, or nil.
-func (fs *families) load(ctx context.Context, id string) (*refreshFamily, error) {
-	return store.GetJSON[refreshFamily](ctx, fs.durable, familyKey(id))
-}
-
 // redeemable returns the grant of a refresh token, with the requested scope. It checks the
 // client first, so that another client's request changes nothing.
 func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
@@ -189,11 +184,7 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 	return store.RecentList{
 		Store: fs.durable, Key: store.Key("families", user+"\x00"+clientID), Max: maxFamilies, TTL: fs.Refresh,
 		Ended: func(ids []string) ([]bool, error) {
-			keys := make([]string, len(ids))
-			for i, id := range ids {
-				keys[i] = familyKey(id)
-			}
-			values, err := store.Values(ctx, fs.durable, keys...)
+			values, err := store.Values(ctx, fs.durable, familyKeys(ids)...)
 			ended := make([]bool, len(values))
 			for i, value := range values {
 				ended[i] = value == nil

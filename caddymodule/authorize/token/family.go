@@ -128,6 +128,13 @@ const familyIDSize = (revocation.IDSize*8 + 5) / 6
 
 func familyKey(id string) string { return "refresh:" + id }
 
+func familyKeys(ids []string) (keys []string) {
+	for _, id := range ids {
+		keys = append(keys, familyKey(id))
+	}
+	return keys
+}
+
 // expires returns when the family ends unless it is used again.
 func (f *refreshFamily) expires(idle time.Duration) time.Time {
 	if idleEnd := f.IssuedAt.Add(idle); idleEnd.Before(f.Expiry) {
