@@ -2,7 +2,6 @@ package postgresstore
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,15 +15,27 @@ type room struct {
 	counted atomic.Int64 // rows
 	since   atomic.Int64 // calls that store
 
-	counting sync.Mutex
-	exact    bool      // the table was small enough to count; guarded by counting
-	last     time.Time // count; guarded by counting
+	counting chan struct{} // holds an element while one counts
+	exact    bool          // the table was small enough to count; guarded by counting
+	last     time.Time     // count; guarded by counting
 }
 
 func (r *room) rows() int64 { return min(r.counted.Load()+r.since.Load(), r.most) }
 
 // left takes n from what is left, and returns how much that was.
 func (r *room) left(n int64) int64 { return r.most - r.counted.Load() - (r.since.Add(n) - n) }
+
+// lock waits no longer than a step may take.
+func (r *room) lock(ctx context.Context) error {
+	select {
+	case r.counting <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *room) unlock() { <-r.counting }
 
 // set takes a new count. It requires the lock.
 func (r *room) set(rows int64, exact bool) {
@@ -46,8 +57,10 @@ func (s *Store) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, e
 	if left >= n {
 		return left, nil
 	}
-	s.room.counting.Lock()
-	defer s.room.counting.Unlock()
+	if err := s.room.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer s.room.unlock()
 	if s.room.exact || time.Since(s.room.last) >= recount {
 		if _, err := s.sweepOnce(ctx, conn); err != nil {
 			return 0, err

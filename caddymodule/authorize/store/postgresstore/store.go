@@ -51,7 +51,7 @@ func New(config Config) (*Store, error) {
 	}
 	s := &Store{
 		config: config, listen: listener, sql: statementsFor(config.Table),
-		opening: make(chan struct{}, 1), room: room{most: int64(config.MaxEntries)},
+		opening: make(chan struct{}, 1), room: room{most: int64(config.MaxEntries), counting: make(chan struct{}, 1)},
 	}
 	s.closed, s.close = context.WithCancel(context.Background())
 	s.pool, err = pgxpool.NewWithConfig(s.closed, connections)

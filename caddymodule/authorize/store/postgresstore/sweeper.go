@@ -46,8 +46,10 @@ func (s *Store) sweepAll(ctx context.Context) error {
 		}
 	}
 	return s.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-		s.room.counting.Lock()
-		defer s.room.counting.Unlock()
+		if err := s.room.lock(ctx); err != nil {
+			return err
+		}
+		defer s.room.unlock()
 		return s.count(ctx, conn)
 	})
 }
