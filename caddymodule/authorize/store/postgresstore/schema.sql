@@ -30,6 +30,7 @@ DECLARE
 	ends timestamptz;
 	txn xid8;
 	inserted boolean;
+	added integer := 0; -- the last call that added a row
 	held bytea;
 BEGIN
 	-- An index even where the table was tiny when the plan was made.
@@ -59,9 +60,9 @@ BEGIN
 					IF NOT FOUND THEN
 						RAISE SQLSTATE 'FS001';
 					END IF;
-					room := room - inserted::integer;
-					IF inserted AND room < 0 THEN
-						RAISE SQLSTATE 'FS002';
+					IF inserted THEN
+						room := room - 1;
+						added := i;
 					END IF;
 				WHEN ops[i] = 3 THEN -- Swap
 					UPDATE {table} AS e SET value = items[i], expires = ends, xid = txn, version = 1
@@ -75,6 +76,7 @@ BEGIN
 					RETURNING e.value INTO held;
 					IF FOUND THEN
 						answers[i] := held;
+						room := room + 1;
 					ELSIF ops[i] = 4 THEN
 						RAISE SQLSTATE 'FS001';
 					END IF;
@@ -84,11 +86,16 @@ BEGIN
 					RETURNING e.value INTO held;
 					IF FOUND THEN
 						answers[i] := held;
+						room := room + 1;
 					ELSIF ops[i] = 4 THEN
 						RAISE SQLSTATE 'FS001';
 					END IF;
 				END CASE;
 			END LOOP;
+			IF added > 0 AND room < 0 THEN -- with what the step itself has removed
+				failed := added;
+				RAISE SQLSTATE 'FS002';
+			END IF;
 			INSERT INTO {table} (key, value, expires, gone, taken)
 			VALUES (step, '', clock_timestamp() + interval '1 minute', true, CASE WHEN 4 = ANY (ops) THEN answers END)
 			ON CONFLICT DO NOTHING;
