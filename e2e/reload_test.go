@@ -156,6 +156,9 @@ func (g *gateway) postConfig(t *testing.T) {
 		r.Header.Set("Content-Type", "text/caddyfile")
 		r.Header.Set("Cache-Control", "must-revalidate")
 		send(t, http.DefaultClient, r).is(t, http.StatusOK)
+		if g.process.replicas != nil {
+			time.Sleep(1100 * time.Millisecond)
+		}
 	}
 }
 
@@ -165,6 +168,9 @@ func (g *gateway) reload(t *testing.T) {
 	for _, one := range g.each() {
 		if output, err := one.command("reload", "--force", "--config", one.caddyfile, "--adapter", "caddyfile", "--address", one.admin); err != nil {
 			t.Fatalf("caddy reload: %v\n%s", err, output)
+		}
+		if g.process.replicas != nil {
+			time.Sleep(1100 * time.Millisecond) // nginx does not ask one for a second that has closed a connection
 		}
 	}
 }
