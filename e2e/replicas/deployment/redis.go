@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -149,13 +150,27 @@ func (r *redis) Addresses() []string {
 // Servers are the Redis servers, the present master first.
 func (r *redis) Servers() []*Process {
 	servers := append([]*Process(nil), r.servers...)
-	for i, address := range r.addresses {
-		if answer, err := ask(address, "ROLE"); err == nil && strings.Contains(answer, "master") {
-			servers[0], servers[i] = servers[i], servers[0]
-			break
-		}
+	if i := slices.Index(r.addresses, r.master()); i > 0 {
+		servers[0], servers[i] = servers[i], servers[0]
 	}
 	return servers
+}
+
+// master is the address that most Sentinels have for it. A server that was the master before takes itself for one until
+// they tell it otherwise.
+func (r *redis) master() (address string) {
+	votes := map[string]int{}
+	for _, watcher := range r.watchers {
+		answer, err := converse(watcher, "SENTINEL get-master-addr-by-name "+sentinelMaster, 2)
+		if err != nil {
+			continue
+		}
+		at := net.JoinHostPort(answer[0], answer[1])
+		if votes[at]++; votes[at] > votes[address] {
+			address = at
+		}
+	}
+	return address
 }
 
 func (r *redis) Stop() {
@@ -174,26 +189,38 @@ func ping(address string) error {
 	return err
 }
 
-// ask sends an inline command. Of an array, it reads the first element; and that may be a bulk string.
+// ask sends an inline command.
 func ask(address, command string) (string, error) {
-	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
+	lines, err := converse(address, command, 1)
 	if err != nil {
 		return "", err
 	}
+	return lines[0], nil
+}
+
+// converse sends an inline command and reads so many lines of the answer, without the lengths of arrays and bulk strings.
+func converse(address, command string, most int) (answer []string, err error) {
+	c, err := net.DialTimeout("tcp", address, 500*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return "", err
+		return nil, err
 	}
 	if _, err := c.Write([]byte(command + "\r\n")); err != nil {
-		return "", err
+		return nil, err
 	}
 	lines := bufio.NewScanner(c)
-	for lines.Scan() {
+	for len(answer) < most && lines.Scan() {
 		if line := lines.Text(); !strings.HasPrefix(line, "*") && !strings.HasPrefix(line, "$") {
-			return line, nil
+			answer = append(answer, line)
 		}
 	}
-	return "", errors.Join(errors.New("no answer"), lines.Err())
+	if len(answer) < most {
+		return nil, errors.Join(errors.New("no answer"), lines.Err())
+	}
+	return answer, nil
 }
 
 // within tries until it succeeds.
