@@ -230,7 +230,20 @@ func TestRedisReplicas(t *testing.T) {
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("with a replica that is paused: %v", err)
 	}
+	// The server may have been replaced, for all it knows.
+	if _, err := r.Take(ctx, "code:3"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("nothing to take, with a replica that is paused: %v", err)
+	}
+	if _, err := r.Get(ctx, "code:3"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("nothing to get, with a replica that is paused: %v", err)
+	}
+	if _, err := r.Get(ctx, "code:1"); err != nil {
+		t.Errorf("something to get, with a replica that is paused: %v", err)
+	}
 	replica.resume()
+	if _, err := r.Get(ctx, "code:3"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("nothing to get: %v", err)
+	}
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrExists) {
 		t.Errorf("what was not confirmed is there all the same: %v", err)
 	}

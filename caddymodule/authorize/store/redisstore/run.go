@@ -22,8 +22,9 @@ func (s *Store) run(ctx context.Context, keys []string, args []any) ([]any, erro
 	return reply, err
 }
 
-// errTooFewReplicas is of a change that may be lost with the server.
-var errTooFewReplicas = errors.New("too few replicas have the change")
+// errTooFewReplicas is of an answer by a server that may have been replaced, or of a change that
+// may be lost with it.
+var errTooFewReplicas = errors.New("too few replicas confirm the step")
 
 // runReplicated sends WAIT behind the script, on the same connection: that is what WAIT is
 // about.
@@ -45,7 +46,7 @@ func (s *Store) runReplicated(ctx context.Context, keys []string, args []any) (r
 		case err != nil:
 			return nil, err
 		default:
-			return ran.Val().([]any), s.enough(waited, ran.Val().([]any))
+			return ran.Val().([]any), s.enough(waited)
 		}
 	}
 	return nil, errors.Join(err, errTooFewReplicas)
@@ -59,11 +60,10 @@ func (s *Store) master(ctx context.Context, key string) (*redis.Client, error) {
 	return s.client.(*redis.Client), nil
 }
 
-// enough checks how many replicas have a change.
-func (s *Store) enough(waited *redis.Cmd, reply []any) error {
+// enough checks how many replicas have what the step wrote.
+func (s *Store) enough(waited *redis.Cmd) error {
 	n, err := waited.Int()
-	failed, _, _ := header(reply, len(reply)-headerLength)
-	if err != nil || failed > 0 || n >= s.replicas {
+	if err != nil || n >= s.replicas {
 		return err
 	}
 	return fmt.Errorf("%w: %d of %d after %v", errTooFewReplicas, n, s.replicas, s.timeout/4)

@@ -56,7 +56,8 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	return nil
 }
 
-// read makes calls of Get, of one slot.
+// read makes calls of Get, of one slot. That there is nothing, replicas confirm: a master that was
+// cut off does not know what its successor has. What there is, whoever uses it changes.
 func (s *Store) read(ctx context.Context, calls []*store.Call) error {
 	keys := make([]string, len(calls))
 	for i, c := range calls {
@@ -65,6 +66,9 @@ func (s *Store) read(ctx context.Context, calls []*store.Call) error {
 	records, err := s.client.MGet(ctx, keys...).Result()
 	if err != nil {
 		return failure(ctx, err)
+	}
+	if s.replicas > 0 && slices.Contains(records, nil) {
+		return s.change(ctx, calls)
 	}
 	for i, c := range calls {
 		c.Value = nil
@@ -127,9 +131,14 @@ func (s *Store) beat(ctx context.Context) error {
 	return err
 }
 
-// memories are the first arguments of the script: how long it keeps what.
+// memories are the first arguments of the script: how long it keeps what, and whether WAIT
+// follows.
 func (s *Store) memories() []any {
-	return []any{milliseconds(stepMemory * s.timeout), milliseconds(changeMemory)}
+	waits := 0
+	if s.replicas > 0 {
+		waits = 1
+	}
+	return []any{milliseconds(stepMemory * s.timeout), milliseconds(changeMemory), waits}
 }
 
 // refusal is why a call fails.

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,16 +77,14 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	record, err := s.client.Get(ctx, s.name(key)).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return nil, store.ErrNotFound
-	case err != nil:
-		return nil, failure(ctx, err)
+	get := &store.Call{Op: store.Get, Key: key}
+	if err := s.Do(ctx, get); err != nil {
+		return nil, err
 	}
-	return valueOf(record)
+	if get.Value == nil {
+		return nil, store.ErrNotFound
+	}
+	return get.Value, nil
 }
 
 // name is the name of an entry.
