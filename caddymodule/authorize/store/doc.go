@@ -3,6 +3,7 @@
 //
 //	store.go              the contract of a [Store]
 //	step.go               several calls in one step: [Call], [Do]
+//	singly.go             a single call as a step: [Singly]
 //	export.go             what can be copied: [Exporter]
 //	shared.go             what a store of several gateways can do besides: [Shared]
 //	memory.go             [Memory], of one process

@@ -15,6 +15,7 @@ const DefaultMaxEntries = 100_000
 
 // Memory is a [Store] in the memory of one process.
 type Memory struct {
+	Singly
 	mu    sync.Mutex // go-cache has no atomic Swap, Take or limit
 	items *cache.Cache
 	max   int
@@ -24,6 +25,7 @@ type Memory struct {
 // [DefaultMaxEntries]). It removes expired entries every sweep (0: only when full).
 func NewMemory(maxEntries int, sweep time.Duration) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep)}
+	m.Singly = m.Do
 	m.SetMaxEntries(maxEntries)
 	return m
 }
@@ -44,26 +46,6 @@ func (m *Memory) Size() (entries, bound int) {
 	return m.items.ItemCount(), m.max
 }
 
-// Put implements [Store].
-func (m *Memory) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return m.Do(ctx, &Call{Op: Put, Key: key, Value: value, TTL: ttl})
-}
-
-// Add implements [Store].
-func (m *Memory) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return m.Do(ctx, &Call{Op: Add, Key: key, Value: value, TTL: ttl})
-}
-
-// Swap implements [Store].
-func (m *Memory) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return m.Do(ctx, &Call{Op: Swap, Key: key, Old: old, Value: value, TTL: ttl})
-}
-
-// Append implements [Store].
-func (m *Memory) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return m.Do(ctx, &Call{Op: Append, Key: key, Value: item, Max: most, TTL: ttl})
-}
-
 // Get implements [Store].
 func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
 	held, found := m.held(key)
@@ -71,18 +53,6 @@ func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	return bytes.Clone(held), nil
-}
-
-// Take implements [Store].
-func (m *Memory) Take(ctx context.Context, key string) ([]byte, error) {
-	c := &Call{Op: Take, Key: key}
-	err := m.Do(ctx, c)
-	return c.Value, err
-}
-
-// Delete implements [Store].
-func (m *Memory) Delete(ctx context.Context, key string) error {
-	return m.Do(ctx, &Call{Op: Delete, Key: key})
 }
 
 // List implements [Store].

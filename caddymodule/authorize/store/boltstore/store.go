@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +32,7 @@ var ErrClosed = errors.New("the durable store is closed")
 
 // Store is a [store.Store] in one file, opened on first use. Only one process can hold it.
 type Store struct {
+	store.Singly
 	path        string
 	max         atomic.Int64
 	lockTimeout atomic.Int64 // a time.Duration
@@ -51,6 +51,7 @@ type Store struct {
 // [DefaultMaxEntries]). It does not touch the file.
 func New(path string, maxEntries int) *Store {
 	s := &Store{path: path}
+	s.Singly = s.Do
 	s.SetLogger(slog.Default())
 	s.SetMaxEntries(maxEntries)
 	s.SetLockTimeout(0)
@@ -141,51 +142,6 @@ func (s *Store) Close() error {
 		return f.close()
 	}
 	return nil
-}
-
-// Put implements [store.Store].
-func (s *Store) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Put, Key: key, Value: value, TTL: ttl})
-}
-
-// Add implements [store.Store].
-func (s *Store) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Add, Key: key, Value: value, TTL: ttl})
-}
-
-// Swap implements [store.Store].
-func (s *Store) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Swap, Key: key, Old: old, Value: value, TTL: ttl})
-}
-
-// Append implements [store.Store].
-func (s *Store) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Append, Key: key, Value: item, Max: most, TTL: ttl})
-}
-
-// Get implements [store.Store].
-func (s *Store) Get(_ context.Context, key string) (value []byte, err error) {
-	err = s.read(func(t transaction) error {
-		held, ok := t.get(key)
-		if !ok {
-			return store.ErrNotFound
-		}
-		value = bytes.Clone(held) // bbolt's own memory ends with the transaction
-		return nil
-	})
-	return value, err
-}
-
-// Take implements [store.Store].
-func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
-	c := &store.Call{Op: store.Take, Key: key}
-	err := s.Do(ctx, c)
-	return c.Value, err
-}
-
-// Delete implements [store.Store].
-func (s *Store) Delete(ctx context.Context, key string) error {
-	return s.Do(ctx, &store.Call{Op: store.Delete, Key: key})
 }
 
 // List implements [store.Store].

@@ -1,17 +1,19 @@
 // Package postgresstore keeps the entries of a [store.Shared] in one table of a PostgreSQL
 // database, which any number of gateways share.
 //
-//	config.go    [Config], and the connections it asks for
-//	store.go     the methods of the store
-//	step.go      a step of calls, as the arguments of one CALL
-//	trial.go     makes a step or a query again after a lost connection; what an error means
-//	open.go      checks the server, and makes the table
-//	schema.sql   the table, and the procedures that change it
-//	room.go      counts rows from time to time, and refuses more than fit
-//	sweeper.go   removes expired rows
-//	page.go      lists keys and entries by pages
-//	follow.go    tells of changes
-//	clock.go     the server's clock
+//	config.go      [Config], and the connections it asks for
+//	store.go       the methods of the store
+//	step.go        a step of calls, as the arguments of one CALL
+//	database.go    the connections to the server that has the table
+//	trial.go       uses a connection, again after it was lost; what an error means
+//	open.go        checks the server, and makes the table
+//	schema.sql     the table, and the procedures that change it
+//	statements.go  what the server is asked
+//	room.go        counts rows from time to time, and refuses more than fit
+//	sweeper.go     removes expired rows
+//	page.go        lists keys and entries by pages
+//	follow.go      tells of changes
+//	clock.go       the server's clock
 //
 // # Steps
 //

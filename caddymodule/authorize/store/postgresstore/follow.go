@@ -35,7 +35,7 @@ const nothingYet = "9223372036854775807:9223372036854775807:"
 
 // A follower is a [Store.Follow].
 type follower struct {
-	*Store
+	*database
 	conn     *pgx.Conn
 	tell     func(store.Update)
 	snapshot string    // what was read
@@ -48,21 +48,21 @@ type follower struct {
 func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.closed, cancel)()
-	return s.explain(ctx, s.follow(following, tell))
+	defer context.AfterFunc(s.database.closed, cancel)()
+	return s.database.explain(ctx, s.follow(following, tell))
 }
 
 func (s *Store) follow(ctx context.Context, tell func(store.Update)) error {
-	if err := s.open(ctx); err != nil {
+	if err := s.database.open(ctx); err != nil {
 		return err
 	}
 	conn, err := pgx.ConnectConfig(ctx, s.listen)
 	if err != nil {
 		return err
 	}
-	f := &follower{Store: s, conn: conn, tell: tell}
+	f := &follower{database: s.database, conn: conn, tell: tell}
 	defer f.end()
-	if _, err := conn.Exec(ctx, "LISTEN "+s.sql.channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+s.database.sql.channel); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {

@@ -6,8 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // pageRows is the most rows of a page, so that it takes a fraction of a second.
@@ -28,7 +26,7 @@ type entry struct {
 
 // List implements [store.Store].
 func (s *Store) List(ctx context.Context, prefix string) (keys []string, err error) {
-	err = s.pages(ctx, prefix, false, func(e entry) error {
+	err = s.database.pages(ctx, prefix, false, func(e entry) error {
 		keys = append(keys, e.key)
 		return nil
 	})
@@ -37,20 +35,18 @@ func (s *Store) List(ctx context.Context, prefix string) (keys []string, err err
 
 // Entries implements [store.Exporter].
 func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
-	return s.pages(ctx, "", true, func(e entry) error { return tell(e.key, e.value, e.ttl) })
+	return s.database.pages(ctx, "", true, func(e entry) error { return tell(e.key, e.value, e.ttl) })
 }
 
-var _ store.Exporter = (*Store)(nil)
-
 // pages tells of the entries with a prefix, by key, with their values or without.
-func (s *Store) pages(ctx context.Context, prefix string, values bool, tell func(entry) error) error {
+func (d *database) pages(ctx context.Context, prefix string, values bool, tell func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var page []entry
-		err := s.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
-			rows, err := conn.Query(ctx, s.sql.page, from, after, prefix, values, pageRows)
+		err := d.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+			rows, err := conn.Query(ctx, d.sql.page, from, after, prefix, values, pageRows)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 // A room says how many more rows fit. Between two counts, each call that stores may have
 // added a row.
 type room struct {
+	sql     statements
 	most    int64
 	counted atomic.Int64 // rows
 	since   atomic.Int64 // calls that store
@@ -18,6 +19,10 @@ type room struct {
 	counting chan struct{} // holds an element while one counts
 	exact    bool          // the table was small enough to count; guarded by counting
 	last     time.Time     // count; guarded by counting
+}
+
+func newRoom(sql statements, most int) *room {
+	return &room{sql: sql, most: int64(most), counting: make(chan struct{}, 1)}
 }
 
 func (r *room) rows() int64 { return min(r.counted.Load()+r.since.Load(), r.most) }
@@ -49,37 +54,37 @@ const recount = time.Second
 
 // free returns how many rows a step may add, of which it adds at most n. If that may be too
 // few, it removes expired rows, and counts.
-func (s *Store) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, error) {
+func (r *room) free(ctx context.Context, conn *pgxpool.Conn, n int64) (int64, error) {
 	if n == 0 {
 		return 0, nil
 	}
-	left := s.room.left(n)
+	left := r.left(n)
 	if left >= n {
 		return left, nil
 	}
-	if err := s.room.lock(ctx); err != nil {
+	if err := r.lock(ctx); err != nil {
 		return 0, err
 	}
-	defer s.room.unlock()
-	if s.room.exact || time.Since(s.room.last) >= recount {
-		if _, err := s.sweepOnce(ctx, conn); err != nil {
+	defer r.unlock()
+	if r.exact || time.Since(r.last) >= recount {
+		if _, err := r.sql.removeExpired(ctx, conn); err != nil {
 			return 0, err
 		}
-		if err := s.count(ctx, conn); err != nil {
+		if err := r.count(ctx, conn); err != nil {
 			return 0, err
 		}
-		left = s.room.left(n)
+		left = r.left(n)
 	}
 	return max(left, 0), nil
 }
 
 // count counts the rows. It requires the lock.
-func (s *Store) count(ctx context.Context, conn *pgxpool.Conn) error {
+func (r *room) count(ctx context.Context, conn *pgxpool.Conn) error {
 	var rows int64
 	var exact bool
-	err := conn.QueryRow(ctx, s.sql.count).Scan(&rows, &exact)
+	err := conn.QueryRow(ctx, r.sql.count).Scan(&rows, &exact)
 	if err == nil {
-		s.room.set(rows, exact)
+		r.set(rows, exact)
 	}
 	return err
 }

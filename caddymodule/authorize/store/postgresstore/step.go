@@ -38,7 +38,7 @@ type arguments struct {
 }
 
 // newStep prepares a step. It refuses a key that a column of text cannot hold.
-func (s *Store) newStep(calls []*store.Call) (*step, error) {
+func newStep(calls []*store.Call, follows func(key string) bool) (*step, error) {
 	p := &step{calls: calls, args: arguments{asked: []string{}, number: mark + strconv.FormatUint(rand.Uint64(), 36)}}
 	for _, c := range calls {
 		c.Err = checkKey(c.Key)
@@ -56,7 +56,7 @@ func (s *Store) newStep(calls []*store.Call) (*step, error) {
 	}
 	slices.SortFunc(p.changes, func(a, b *store.Call) int { return cmp.Compare(a.Key, b.Key) })
 	for _, c := range p.changes {
-		p.args.add(c, s.config.follows(c.Key))
+		p.args.add(c, follows(c.Key))
 	}
 	return p, nil
 }
@@ -91,27 +91,28 @@ func filled(b []byte) []byte {
 
 // make makes a step in one round trip.
 func (s *Store) make(ctx context.Context, conn *pgxpool.Conn, p *step) error {
+	sql := &s.database.sql
 	if len(p.changes) == 0 {
 		var got [][]byte
-		err := conn.QueryRow(ctx, s.sql.get, p.args.asked).Scan(&got)
+		err := conn.QueryRow(ctx, sql.get, p.args.asked).Scan(&got)
 		if err == nil {
 			p.fill(got)
 		}
 		return err
 	}
-	free, err := s.free(ctx, conn, p.adds)
+	free, err := s.room.free(ctx, conn, p.adds)
 	if err != nil {
 		return err
 	}
 	channel, a := "", &p.args
 	if slices.Contains(a.follows, true) {
-		channel = s.sql.channel
+		channel = sql.channel
 	}
 	var failed int
 	var answers, got [][]byte
 	err = conn.QueryRow(
-		ctx, s.sql.do, a.ops, a.keys, a.olds, a.items, a.mosts, a.lifetimes, a.follows, a.asked,
-		a.number, free, s.config.SynchronousCommit, channel,
+		ctx, sql.do, a.ops, a.keys, a.olds, a.items, a.mosts, a.lifetimes, a.follows, a.asked,
+		a.number, free, s.database.config.SynchronousCommit, channel,
 	).Scan(&failed, &answers, &got)
 	switch {
 	case err != nil:

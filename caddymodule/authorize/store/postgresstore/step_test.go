@@ -32,12 +32,12 @@ func newTestStore(t *testing.T, followed ...string) *Store {
 func TestStep(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t, "revoked")
-	p, err := s.newStep([]*store.Call{
+	p, err := newStep([]*store.Call{
 		{Op: store.Take, Key: "code:1"},
 		{Op: store.Get, Key: "a:read"},
 		{Op: store.Put, Key: "revoked:1", TTL: time.Nanosecond},
 		{Op: store.Add, Key: "assertion:1", TTL: time.Second},
-	})
+	}, s.database.config.follows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestStep(t *testing.T) {
 		t.Errorf("adds %d, asks for %q, stores %q", p.adds, p.args.asked, p.args.items)
 	}
 	for _, key := range []string{"", "a\x00b", "\xff", "#1"} {
-		if _, err := s.newStep([]*store.Call{{Op: store.Get, Key: key}}); err == nil {
+		if _, err := newStep([]*store.Call{{Op: store.Get, Key: key}}, s.database.config.follows); err == nil {
 			t.Errorf("%q is taken for a key", key)
 		}
 	}
@@ -80,7 +80,7 @@ func TestRefusedStep(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			take.Err, add.Err = nil, nil
-			p, err := s.newStep([]*store.Call{take, add})
+			p, err := newStep([]*store.Call{take, add}, s.database.config.follows)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestErrors(t *testing.T) {
 		{"another certificate", &tls.CertificateVerificationError{}, false, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := s.explain(t.Context(), tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
+			if err := s.database.explain(t.Context(), tt.err); errors.Is(err, store.ErrFull) != tt.full || errors.Is(err, store.ErrUnavailable) == tt.full {
 				t.Errorf("it is %v", err)
 			}
 			if isMistake(tt.err) != tt.mistake || repeatable(tt.err) == tt.once {

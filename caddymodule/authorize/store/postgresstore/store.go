@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,20 +17,11 @@ var ErrClosed = errors.New("the PostgreSQL store is closed")
 
 // Store is a [store.Shared] in a table of a PostgreSQL database. It connects on first use.
 type Store struct {
-	config Config
-	pool   *pgxpool.Pool
-	listen *pgx.ConnConfig
-	sql    statements
-	clock  clock
-	room   room
-
-	ready   atomic.Bool   // the server was checked, and the table is there
-	opening chan struct{} // holds an element while one checks
-
-	sweeping sync.Once // starts the sweeper
-	closed   context.Context
-	close    context.CancelFunc
-	sweeper  sync.WaitGroup
+	store.Singly
+	database *database
+	room     *room
+	sweeper  *sweeper
+	listen   *pgx.ConnConfig
 }
 
 // New returns the store that config describes. It does not connect.
@@ -49,63 +38,33 @@ func New(config Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connection to listen: %w", err)
 	}
-	s := &Store{
-		config: config, listen: listener, sql: statementsFor(config.Table),
-		opening: make(chan struct{}, 1), room: room{most: int64(config.MaxEntries), counting: make(chan struct{}, 1)},
+	db, err := newDatabase(config, connections)
+	if err != nil {
+		return nil, err
 	}
-	s.closed, s.close = context.WithCancel(context.Background())
-	s.pool, err = pgxpool.NewWithConfig(s.closed, connections)
-	return s, err
+	room := newRoom(db.sql, config.MaxEntries)
+	s := &Store{database: db, room: room, sweeper: &sweeper{database: db, room: room}, listen: listener}
+	s.Singly, db.opened = s.Do, s.sweeper.start
+	return s, nil
+}
+
+// Open connects, checks the server, and makes the table if there is none. Each use does so
+// as long as it has not succeeded. An error that is [store.ErrUnavailable] may pass; any
+// other is a mistake in the configuration or at the server, and says what to do.
+func (s *Store) Open(ctx context.Context) error {
+	err := s.database.open(ctx)
+	if err == nil || isMistake(err) {
+		return err
+	}
+	return s.database.explain(ctx, err)
 }
 
 // Close ends all connections, those of Follow too. Later uses fail with [ErrClosed].
 func (s *Store) Close() error {
-	s.close()
-	s.sweeper.Wait()
-	s.pool.Close()
+	s.database.close()
+	s.sweeper.running.Wait()
+	s.database.pool.Close()
 	return nil
-}
-
-// Put implements [store.Store].
-func (s *Store) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Put, Key: key, Value: value, TTL: ttl})
-}
-
-// Add implements [store.Store].
-func (s *Store) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Add, Key: key, Value: value, TTL: ttl})
-}
-
-// Swap implements [store.Store].
-func (s *Store) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Swap, Key: key, Old: old, Value: value, TTL: ttl})
-}
-
-// Append implements [store.Store].
-func (s *Store) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Append, Key: key, Value: item, Max: most, TTL: ttl})
-}
-
-// Get implements [store.Store].
-func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	c := &store.Call{Op: store.Get, Key: key}
-	err := s.Do(ctx, c)
-	if err == nil && c.Value == nil {
-		err = store.ErrNotFound
-	}
-	return c.Value, err
-}
-
-// Take implements [store.Store].
-func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
-	c := &store.Call{Op: store.Take, Key: key}
-	err := s.Do(ctx, c)
-	return c.Value, err
-}
-
-// Delete implements [store.Store].
-func (s *Store) Delete(ctx context.Context, key string) error {
-	return s.Do(ctx, &store.Call{Op: store.Delete, Key: key})
 }
 
 // Do implements [store.Store].
@@ -113,22 +72,24 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	step, err := s.newStep(calls)
+	step, err := newStep(calls, s.database.config.follows)
 	if err != nil {
 		return err
 	}
-	return s.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { return s.make(ctx, conn, step) })
+	return s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return s.make(ctx, conn, step)
+	})
 }
 
 // Now implements [store.Shared].
-func (s *Store) Now() time.Time { return s.clock.now() }
+func (s *Store) Now() time.Time { return s.database.clock.now() }
 
 // Size returns the number of entries as last counted, and the bound.
-func (s *Store) Size() (entries, bound int) { return int(s.room.rows()), s.config.MaxEntries }
+func (s *Store) Size() (entries, bound int) { return int(s.room.rows()), int(s.room.most) }
 
 // Stat returns how many connections there are, and how many of them are in use.
 func (s *Store) Stat() (connections, used int) {
-	stat := s.pool.Stat()
+	stat := s.database.pool.Stat()
 	return int(stat.TotalConns()), int(stat.AcquiredConns())
 }
 

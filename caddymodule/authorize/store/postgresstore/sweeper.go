@@ -3,6 +3,7 @@ package postgresstore
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -16,26 +17,37 @@ const (
 	sweepBatches = 40
 )
 
+// A sweeper removes expired rows in the background.
+type sweeper struct {
+	database *database
+	room     *room
+	once     sync.Once
+	running  sync.WaitGroup
+}
+
+// start starts the sweeper, unless it was before.
+func (s *sweeper) start() { s.once.Do(func() { s.running.Go(s.sweep) }) }
+
 // sweep removes expired rows and counts the others, until the store is closed. Gateways that
 // do so at once pass over each other's rows.
-func (s *Store) sweep() {
+func (s *sweeper) sweep() {
 	for {
 		select {
-		case <-s.closed.Done():
+		case <-s.database.closed.Done():
 			return
 		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
 		}
-		if err := s.sweepAll(s.closed); err != nil && s.closed.Err() == nil {
-			s.config.Logger.Debug("removing expired entries", "error", err)
+		if err := s.sweepAll(s.database.closed); err != nil && s.database.closed.Err() == nil {
+			s.database.config.Logger.Debug("removing expired entries", "error", err)
 		}
 	}
 }
 
-func (s *Store) sweepAll(ctx context.Context) error {
+func (s *sweeper) sweepAll(ctx context.Context) error {
 	for range sweepBatches {
 		swept := 0
-		err := s.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
-			swept, err = s.sweepOnce(ctx, conn)
+		err := s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+			swept, err = s.database.sql.removeExpired(ctx, conn)
 			return err
 		})
 		if err != nil {
@@ -45,16 +57,17 @@ func (s *Store) sweepAll(ctx context.Context) error {
 			break
 		}
 	}
-	return s.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+	return s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		if err := s.room.lock(ctx); err != nil {
 			return err
 		}
 		defer s.room.unlock()
-		return s.count(ctx, conn)
+		return s.room.count(ctx, conn)
 	})
 }
 
-func (s *Store) sweepOnce(ctx context.Context, conn *pgxpool.Conn) (swept int, err error) {
-	err = conn.QueryRow(ctx, s.sql.sweep, sweepRows).Scan(&swept)
+// removeExpired removes so many expired rows as are removed at once, and returns their number.
+func (q *statements) removeExpired(ctx context.Context, conn *pgxpool.Conn) (swept int, err error) {
+	err = conn.QueryRow(ctx, q.sweep, sweepRows).Scan(&swept)
 	return swept, err
 }

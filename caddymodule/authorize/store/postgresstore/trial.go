@@ -16,49 +16,49 @@ import (
 // maxTrials is how often something is tried within its time.
 const maxTrials = 4
 
-// within makes something by a connection of the pool, within the time of a step: again if the
-// connection was lost or two transactions collided. What is made must be repeatable.
-func (s *Store) within(caller context.Context, make func(context.Context, *pgxpool.Conn) error) error {
-	ctx, cancel := context.WithTimeout(caller, s.config.Timeout)
+// within uses a connection of the pool, within the time of a step: again if the connection was
+// lost or two transactions collided. The use must be repeatable.
+func (d *database) within(caller context.Context, use func(context.Context, *pgxpool.Conn) error) error {
+	ctx, cancel := context.WithTimeout(caller, d.config.Timeout)
 	defer cancel()
 	for trial := 1; ; trial++ {
-		err := s.tryOnce(ctx, make)
+		err := d.tryOnce(ctx, use)
 		switch {
 		case err == nil || isAnswer(err):
 			return err
 		case trial == maxTrials || ctx.Err() != nil || !repeatable(err):
-			return s.explain(caller, err)
+			return d.explain(caller, err)
 		}
 	}
 }
 
-func (s *Store) tryOnce(ctx context.Context, make func(context.Context, *pgxpool.Conn) error) error {
-	if err := s.open(ctx); err != nil {
+func (d *database) tryOnce(ctx context.Context, use func(context.Context, *pgxpool.Conn) error) error {
+	if err := d.open(ctx); err != nil {
 		return err
 	}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	if err = make(ctx, conn); err != nil {
-		s.doubt(ctx, conn, err)
+	if err = use(ctx, conn); err != nil {
+		d.doubt(ctx, conn, err)
 	}
 	return err
 }
 
 // doubt ends what an error shows to be of no use: the server may be another by now.
-func (s *Store) doubt(ctx context.Context, conn *pgxpool.Conn, err error) {
+func (d *database) doubt(ctx context.Context, conn *pgxpool.Conn, err error) {
 	switch code(err) {
 	case readOnlyTransaction:
 		_ = conn.Conn().Close(ctx)
-		s.pool.Reset()
-		s.ready.Store(false)
+		d.pool.Reset()
+		d.ready.Store(false)
 	case undefinedTable, undefinedFunction:
-		s.ready.Store(false)
+		d.ready.Store(false)
 	}
 	if conn.Conn().IsClosed() && ctx.Err() == nil {
-		s.pool.Reset() // the others are lost too, most likely
+		d.pool.Reset() // the others are lost too, most likely
 	}
 }
 
@@ -106,17 +106,27 @@ func repeatable(err error) bool {
 }
 
 // explain makes an error that of a [store.Store]: the caller's own, if it did not wait.
-func (s *Store) explain(caller context.Context, err error) error {
+func (d *database) explain(caller context.Context, err error) error {
 	switch {
-	case s.closed.Err() != nil:
+	case d.closed.Err() != nil:
 		return ErrClosed
 	case caller.Err() != nil:
 		return caller.Err()
 	case code(err) == diskFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
-	return fmt.Errorf("%w: %v", store.ErrUnavailable, err) // not the end of a context, which would be the caller's
+	return &unavailableError{err}
 }
+
+// An unavailableError is [store.ErrUnavailable], and says why. It does not wrap the reason: if
+// that is the end of a context, it would be taken for the caller's.
+type unavailableError struct{ why error }
+
+// Error says what [store.ErrUnavailable] does, and why.
+func (e *unavailableError) Error() string { return store.ErrUnavailable.Error() + ": " + e.why.Error() }
+
+// Unwrap returns [store.ErrUnavailable].
+func (e *unavailableError) Unwrap() error { return store.ErrUnavailable }
 
 // isMistake reports whether only whoever configured the store or the server can mend it:
 // wrong credentials, no such database, no rights, a server that takes no changes, another
