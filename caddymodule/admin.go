@@ -117,24 +117,24 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 		return s, nil
 	}
 	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.keys.Info()
-	s.Store = app.storeStatus()
+	s.Store = app.stores.status()
 	return s, nil
 }
 
-func (a *App) storeStatus() *storeStatus {
-	s := new(storeStatus)
-	if sized, ok := a.store.(sizedStore); ok {
-		s.Entries, s.MaxEntries = sized.Size()
+func (s *stores) status() *storeStatus {
+	status := new(storeStatus)
+	if sized, ok := s.store.(sizedStore); ok {
+		status.Entries, status.MaxEntries = sized.Size()
 	}
-	if guest, ok := a.store.(caddy.Module); ok {
-		s.Name = guest.CaddyModule().ID.Name()
+	if guest, ok := s.store.(caddy.Module); ok {
+		status.Name = guest.CaddyModule().ID.Name()
 	}
-	for _, shared := range a.shared {
-		if shared.replica == a.store {
-			s.Name, s.Lag = shared.name, new(shared.replica.Lag().Seconds())
+	for _, shared := range s.shared {
+		if shared.replica == s.store {
+			status.Name, status.Lag = shared.name, new(shared.replica.Lag().Seconds())
 		}
 	}
-	return s
+	return status
 }
 
 func (a *adminAPI) purge(r *http.Request) (any, error) {

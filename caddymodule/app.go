@@ -17,7 +17,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -112,17 +111,13 @@ type App struct {
 	// supported. Default: none, they are in Caddy's storage.
 	StoreKeys []string `json:"store_keys,omitempty"`
 
-	store   store.Store
-	durable store.Store
-	shared  []*pooledShared
-	local   []startedStore
-	keys    *keyring.Keyring
-	place   string // of the keys
-	pooled  string // the keys in keysInUse
-	server  *authorize.Server
-	events  *audit.Log
-	logger  *slog.Logger
-	ctx     caddy.Context
+	stores
+	keys   *keyring.Keyring
+	pooled string // the keys in keysInUse
+	server *authorize.Server
+	events *audit.Log
+	logger *slog.Logger
+	ctx    caddy.Context
 }
 
 // CaddyModule returns the Caddy module information.
@@ -140,11 +135,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := checkFHIRBase(a.FHIRBase); err != nil {
 		return err
 	}
-	a.place = a.keyPlace()
-	if err := a.loadStores(ctx); err != nil {
+	place := a.keyPlace()
+	if err := a.provisionStores(ctx); err != nil {
 		return err
 	}
 	if err := metrics.register(ctx); err != nil {
+		return err
+	}
+	if err := a.loadKeys(place); err != nil {
 		return err
 	}
 	config, err := a.serverConfig()
@@ -160,10 +158,18 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return haveSitesChecked(ctx)
 }
 
-func (a *App) serverConfig() (_ authorize.Config, err error) {
-	if err := a.loadKeys(); err != nil {
-		return authorize.Config{}, err
+func (a *App) provisionStores(ctx caddy.Context) (err error) {
+	if a.stores, err = loadStores(ctx, a); err != nil {
+		return err
 	}
+	if err := a.stores.checkLag(time.Duration(a.RevocationMaxLag)); err != nil {
+		return err
+	}
+	a.stores.warn(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
+	return nil
+}
+
+func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
 	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), a.clientStore()); err != nil {
@@ -238,6 +244,10 @@ func (a *App) Start() error {
 		}
 	}()
 	return nil
+}
+
+func (a *App) startStores() error {
+	return a.stores.start(a.ctx, a.logger, time.Duration(a.RevocationMaxLag))
 }
 
 // Stop records the number of audit events that were left out.

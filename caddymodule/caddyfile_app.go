@@ -74,7 +74,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"store":                 parseStore(&a.StoreRaw),
 		"durable_store":         parseStore(&a.DurableRaw),
 		"revocation_max_lag":    durationOrOff(&a.RevocationMaxLag, duration(&a.RevocationMaxLag)),
-		"store_key":             a.parseStoreKey,
+		"store_key":             parseStoreKeys(&a.StoreKeys),
 
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),

@@ -83,8 +83,7 @@ func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*conf
 	}
 	modules, cancel := caddy.NewContext(provisioned)
 	fhir := c.Apps.FHIR
-	app := &App{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable, StoreKeys: fhir.StoreKeys, ctx: modules, logger: slog.New(slog.DiscardHandler)}
-	s, err := o.openDurable(ctx, app, path, mayMake)
+	s, err := o.openDurable(ctx, modules, &App{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable}, path, mayMake)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -104,34 +103,35 @@ func storageSettings(ctx caddy.Context) string {
 	return fmt.Sprintf("%T %s", ctx.Storage(), settings)
 }
 
-func (o storeOpener) openDurable(ctx context.Context, a *App, path string, mayMake bool) (*configuredStore, error) {
-	if err := a.loadStores(a.ctx); err != nil {
+func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, app *App, path string, mayMake bool) (*configuredStore, error) {
+	from, err := loadStores(modules, app)
+	if err != nil {
 		return nil, err
 	}
-	switch s := a.durable.(type) {
+	switch s := from.durable.(type) {
 	case *MemoryStore:
 		return nil, errors.New("its durable store is in the memory of a gateway, and ends with it")
 	case *FileStore:
 		s.LockTimeout = caddy.Duration(o.lockTimeout)
-		return a.openFile(s, mayMake)
+		return openFile(s, mayMake)
 	}
-	for _, shared := range a.shared {
-		if shared.replica == a.durable {
+	for _, shared := range from.shared {
+		if shared.replica == from.durable {
 			return shared.open(ctx, path)
 		}
 	}
-	s, ok := a.durable.(storecopy.Store)
+	s, ok := from.durable.(storecopy.Store)
 	if !ok {
-		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", a.durable)
+		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", from.durable)
 	}
 	return &configuredStore{Store: s, name: "the durable store of " + path}, nil
 }
 
-func (a *App) openFile(f *FileStore, mayMake bool) (*configuredStore, error) {
+func openFile(f *FileStore, mayMake bool) (*configuredStore, error) {
 	if _, err := os.Stat(f.key); err != nil && !mayMake {
 		return nil, fmt.Errorf("its durable store is not there: %w", err)
 	}
-	if err := f.start(a.logger); err != nil {
+	if err := f.start(slog.New(slog.DiscardHandler)); err != nil {
 		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
 	}
 	return &configuredStore{Store: f.Store, name: "the file " + f.key, identity: f.key}, nil

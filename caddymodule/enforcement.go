@@ -116,7 +116,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.app != nil {
 		e.BaseURL, e.events = h.app.fhirBaseURL(), h.app.events
 	}
-	if e.Sealing, err = h.sealing(); err != nil {
+	if e.Sealing, err = sealing(h.app, h.SealKeys); err != nil {
 		return nil, err
 	}
 	if e.Policies, err = h.newPolicies(h.logger); err != nil {

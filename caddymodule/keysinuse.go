@@ -14,20 +14,20 @@ type pooledKeys struct{ *keyring.KeysInUse }
 
 func (pooledKeys) Destruct() error { return nil }
 
-// loadKeys makes the keyring, with the keys of the previous configuration. It reads nothing yet.
-func (a *App) loadKeys() error {
+// loadKeys makes the keyring, with the keys that the previous configuration had at that place. It reads nothing yet.
+func (a *App) loadKeys(place string) error {
 	storage, err := a.keyStorage()
 	if err != nil {
 		return err
 	}
-	a.keys = keyring.New(storage, a.keysName(), a.logger)
-	keys, _, err := keysInUse.LoadOrNew(a.place, func() (caddy.Destructor, error) {
+	a.keys = keyring.New(storage, keysName(a.Issuer), a.logger)
+	keys, _, err := keysInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
 		return pooledKeys{a.keys.KeysInUse}, nil
 	})
 	if err != nil {
 		return err
 	}
-	a.pooled = a.place
+	a.pooled = place
 	a.keys.TakeOver(keys.(pooledKeys).KeysInUse)
 	return nil
 }

@@ -44,24 +44,29 @@ func (a *adminAPI) ready(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// problems says what keeps the gateway from serving everything.
-func (a *App) problems(ctx context.Context) (problems []string) {
-	stores := []store.Store{a.store}
-	if a.durable != a.store {
-		stores = append(stores, a.durable)
+// problems says what keeps an app from serving everything.
+func (a *App) problems(ctx context.Context) []string {
+	problems := a.stores.problems(ctx)
+	if _, err := a.keys.JWKS(ctx); err != nil {
+		problems = append(problems, fmt.Sprintf("signing keys: %v", err))
 	}
-	for i, s := range stores {
-		if _, err := s.Get(ctx, "check:"); err != nil && !errors.Is(err, store.ErrNotFound) {
+	return problems
+}
+
+func (s *stores) problems(ctx context.Context) (problems []string) {
+	each := []store.Store{s.store}
+	if s.durable != s.store {
+		each = append(each, s.durable)
+	}
+	for i, one := range each {
+		if _, err := one.Get(ctx, "check:"); err != nil && !errors.Is(err, store.ErrNotFound) {
 			problems = append(problems, fmt.Sprintf("%s: %v", []string{"store", "durable_store"}[i], err))
 		}
 	}
-	for _, s := range a.shared {
-		if !s.replica.IsCurrent() {
-			problems = append(problems, fmt.Sprintf("store %s: what other gateways revoke has not been heard for %v", s.name, s.replica.Lag().Round(time.Millisecond)))
+	for _, one := range s.shared {
+		if !one.replica.IsCurrent() {
+			problems = append(problems, fmt.Sprintf("store %s: what other gateways revoke has not been heard for %v", one.name, one.replica.Lag().Round(time.Millisecond)))
 		}
-	}
-	if _, err := a.keys.JWKS(ctx); err != nil {
-		problems = append(problems, fmt.Sprintf("signing keys: %v", err))
 	}
 	return problems
 }

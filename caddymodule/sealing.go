@@ -53,17 +53,17 @@ func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge tim
 	return s.keys.Unseal(sealed, binding, maxAge)
 }
 
-// sealing seals links to pages and jobs.
-func (h *Bearer) sealing() (enforce.Sealing, error) {
+// sealing seals links to pages and jobs: with the keys of the app, or without it with the seal keys.
+func sealing(app *App, sealKeys []string) (enforce.Sealing, error) {
 	switch {
-	case h.app != nil && len(h.SealKeys) > 0:
+	case app != nil && len(sealKeys) > 0:
 		return nil, errors.New("seal_key is for gateways without the fhir global option, whose own keys seal links; for several gateways give that store_key")
-	case h.app != nil:
-		return h.app.keys, nil
-	case len(h.SealKeys) == 0:
+	case app != nil:
+		return app.keys, nil
+	case len(sealKeys) == 0:
 		return processSealing{}, nil
 	}
-	keys, err := sharedKeys("seal_key", h.SealKeys, newSealKeys)
+	keys, err := sharedKeys("seal_key", sealKeys, newSealKeys)
 	return keySealing{keys}, err
 }
 

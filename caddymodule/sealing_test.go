@@ -46,25 +46,24 @@ func TestProcessSealing(t *testing.T) {
 // Gateways without the fhir app open each other's links if they are given the same key.
 func TestSealKey(t *testing.T) {
 	t.Setenv("SEAL_KEY", storeKey)
-	guard := func(keys ...string) *Bearer { return &Bearer{Enforcement: Enforcement{SealKeys: keys}} }
-	sealing, err := guard("{env.SEAL_KEY}").sealing()
+	ours, err := sealing(nil, []string{"{env.SEAL_KEY}"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := sealing.Seal(t.Context(), "text", "alice")
+	sealed, err := ours.Seal(t.Context(), "text", "alice")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		guard *Bearer
+		keys  []string
 		opens bool
 	}{
-		"the same key":      {guard(storeKey), true},
-		"a new one before":  {guard(otherStoreKey, storeKey), true},
-		"another key":       {guard(otherStoreKey), false},
-		"the process's own": {guard(), false},
+		"the same key":      {[]string{storeKey}, true},
+		"a new one before":  {[]string{otherStoreKey, storeKey}, true},
+		"another key":       {[]string{otherStoreKey}, false},
+		"the process's own": {nil, false},
 	} {
-		other, err := tt.guard.sealing()
+		other, err := sealing(nil, tt.keys)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,13 +72,13 @@ func TestSealKey(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		guard *Bearer
-		want  string
+		app       *App
+		key, want string
 	}{
-		"too short":    {guard("c2hvcnQ="), "seal_key: must be base64"},
-		"with the app": {&Bearer{app: new(App), Enforcement: Enforcement{SealKeys: []string{storeKey}}}, "give that store_key"},
+		"too short":    {nil, "c2hvcnQ=", "seal_key: must be base64"},
+		"with the app": {new(App), storeKey, "give that store_key"},
 	} {
-		if _, err := tt.guard.sealing(); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := sealing(tt.app, []string{tt.key}); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

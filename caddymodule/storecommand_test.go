@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -107,7 +106,7 @@ func TestStoreCopyRefused(t *testing.T) {
 	s := newStoreSite(t)
 	memory := s.configuration("durable_store memory")
 	asJSON := gatewaytest.WriteFile(t, "config.json", string(caddyconfig.JSON(map[string]any{"apps": map[string]any{
-		"fhir": map[string]any{"issuer": "https://x.example", "store": json.RawMessage(onServer(t, ""))},
+		"fhir": map[string]any{"issuer": "https://x.example", "store": onServer(t, "")},
 	}}, nil)))
 	for name, tt := range map[string]struct{ from, to, want string }{
 		"a file that is not there": {s.file, s.shared, "not there"},

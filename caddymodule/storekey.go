@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -17,7 +15,7 @@ func (a *App) keyStorage() (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
 		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
 	}
-	keys, err := a.sealingKeys()
+	keys, err := sealingKeys(a.durable, a.StoreKeys)
 	return &sealedstorage.Storage{Store: a.durable, Keys: keys, Earlier: a.ctx.Storage()}, err
 }
 
@@ -31,17 +29,17 @@ func (a *App) keyPlace() string {
 	if len(a.StoreKeys) > 0 {
 		place += fmt.Sprintf(" %s %s", a.StoreRaw, a.DurableRaw)
 	}
-	return place + " " + a.keysName()
+	return place + " " + keysName(a.Issuer)
 }
 
-func (a *App) keysName() string { return "fhir/keys/" + storageName(a.Issuer) + ".json" }
+func keysName(issuer string) string { return "fhir/keys/" + storageName(issuer) + ".json" }
 
-// sealingKeys are the store keys, with their placeholders replaced.
-func (a *App) sealingKeys() (keyring.SharedKeys, error) {
-	if _, ok := a.durable.(*MemoryStore); ok {
+// sealingKeys are the store keys of a durable store, with their placeholders replaced.
+func sealingKeys(durable store.Store, configured []string) (keyring.SharedKeys, error) {
+	if _, ok := durable.(*MemoryStore); ok {
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
-	return sharedKeys("store_key", a.StoreKeys, sealedstorage.NewKeys)
+	return sharedKeys("store_key", configured, sealedstorage.NewKeys)
 }
 
 // clientStore is where registered clients are, or nil if in Caddy's storage.
@@ -52,9 +50,7 @@ func (a *App) clientStore() store.Store {
 	return a.durable
 }
 
-// parseStoreKey reads the store keys. Syntax:
+// parseStoreKeys reads the store keys. Syntax:
 //
 //	store_key <secret> [<previous...>]
-func (a *App) parseStoreKey(d *caddyfile.Dispenser) error {
-	return words(&a.StoreKeys, literal(checkSharedKey("store_key")))(d)
-}
+func parseStoreKeys(to *[]string) setter { return words(to, literal(checkSharedKey("store_key"))) }

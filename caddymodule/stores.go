@@ -31,28 +31,34 @@ func (s *sharedStore) shared() *pooledShared { return s.pooledShared }
 // startedStore is a guest module that must be started, when the configuration takes over.
 type startedStore interface{ start(*slog.Logger) error }
 
-// loadStores loads the guest modules. A store that gateways share is the durable store too, unless that is configured.
-func (a *App) loadStores(ctx caddy.Context) (err error) {
+// stores are those of an app.
+type stores struct {
+	store   store.Store
+	durable store.Store
+	shared  []*pooledShared
+	local   []startedStore
+}
+
+// loadStores loads an app's guest modules. A store that gateways share is the durable store too, unless that is configured.
+func loadStores(ctx caddy.Context, a *App) (s stores, err error) {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
 	}
-	if a.store, err = a.loadStore(ctx, "StoreRaw"); err != nil {
-		return err
+	if s.store, err = s.load(ctx, a, "StoreRaw"); err != nil {
+		return s, err
 	}
-	if a.DurableRaw == nil && isReplica(a.store) {
-		a.durable = a.store
-		return a.checkStores()
+	if a.DurableRaw == nil && isReplica(s.store) {
+		s.durable = s.store
+		return s, nil
 	}
 	if a.DurableRaw == nil {
 		a.DurableRaw = json.RawMessage(`{"store":"file"}`)
 	}
-	if a.durable, err = a.loadStore(ctx, "DurableRaw"); err != nil {
-		return err
-	}
-	return a.checkStores()
+	s.durable, err = s.load(ctx, a, "DurableRaw")
+	return s, err
 }
 
-func (a *App) loadStore(ctx caddy.Context, field string) (store.Store, error) {
+func (s *stores) load(ctx caddy.Context, a *App, field string) (store.Store, error) {
 	module, err := ctx.LoadModule(a, field)
 	if err != nil {
 		return nil, fmt.Errorf("loading the store: %w", err)
@@ -63,8 +69,8 @@ func (a *App) loadStore(ctx caddy.Context, field string) (store.Store, error) {
 		}
 	}
 	if guest, ok := module.(sharedGuest); ok {
-		if pooled := guest.shared(); !slices.Contains(a.shared, pooled) {
-			a.shared = append(a.shared, pooled)
+		if pooled := guest.shared(); !slices.Contains(s.shared, pooled) {
+			s.shared = append(s.shared, pooled)
 		}
 		return guest.shared().replica, nil
 	}
@@ -73,32 +79,36 @@ func (a *App) loadStore(ctx caddy.Context, field string) (store.Store, error) {
 		return nil, fmt.Errorf("module %T is not a store", module)
 	}
 	if starter, ok := module.(startedStore); ok {
-		a.local = append(a.local, starter)
+		s.local = append(s.local, starter)
 	}
 	return local, nil
 }
 
-// checkStores checks the stores against each other, and warns of what they cannot hold together.
-func (a *App) checkStores() error {
-	if len(a.shared) == 0 {
-		if a.RevocationMaxLag != 0 {
-			return errors.New("revocation_max_lag is for a store that several gateways share, such as redis or postgres")
-		}
-		return nil
-	}
-	if lag := time.Duration(a.RevocationMaxLag); lag > 0 && (lag < minRevocationLag || lag > maxRevocationLag) {
+// checkLag checks the revocation max lag of these stores.
+func (s *stores) checkLag(lag time.Duration) error {
+	switch {
+	case len(s.shared) == 0 && lag != 0:
+		return errors.New("revocation_max_lag is for a store that several gateways share, such as redis or postgres")
+	case lag > 0 && (lag < minRevocationLag || lag > maxRevocationLag):
 		return fmt.Errorf("revocation_max_lag %v must be between %v and %v", lag, minRevocationLag, maxRevocationLag)
 	}
-	if !isReplica(a.store) {
-		a.logger.Warn("gateways share the durable store, but not the store: what one of them began, another refuses: codes, launches, pushed requests, sign-ins with a second factor; leave out store, to keep all in the durable one, or run one gateway only")
-	}
-	if !isReplica(a.durable) {
-		a.logger.Warn("gateways share the store, but not the durable store: sessions, refresh tokens and consents are of one gateway, and it alone counts wrong passwords; leave out durable_store, to keep all in the store, or run one gateway only")
-	}
-	if files, ok := a.ctx.Storage().(*certmagic.FileStorage); ok && len(a.StoreKeys) == 0 {
-		a.logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; set store_key, or share the folder, or another storage of Caddy's", "folder", files.Path)
-	}
 	return nil
+}
+
+// warn warns of what gateways do not share, though they share one of the stores.
+func (s *stores) warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
+	if len(s.shared) == 0 {
+		return
+	}
+	if !isReplica(s.store) {
+		logger.Warn("gateways share the durable store, but not the store: what one of them began, another refuses: codes, launches, pushed requests, sign-ins with a second factor; leave out store, to keep all in the durable one, or run one gateway only")
+	}
+	if !isReplica(s.durable) {
+		logger.Warn("gateways share the store, but not the durable store: sessions, refresh tokens and consents are of one gateway, and it alone counts wrong passwords; leave out durable_store, to keep all in the store, or run one gateway only")
+	}
+	if files, ok := storage.(*certmagic.FileStorage); ok && !keysInStore {
+		logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; set store_key, or share the folder, or another storage of Caddy's", "folder", files.Path)
+	}
 }
 
 func isReplica(s store.Store) bool {
@@ -106,33 +116,32 @@ func isReplica(s store.Store) bool {
 	return ok
 }
 
-// startStores opens the stores.
-func (a *App) startStores() error {
-	for _, local := range a.local {
-		if err := local.start(a.logger); err != nil {
+// start opens the stores. The lag is as configured.
+func (s *stores) start(ctx context.Context, logger *slog.Logger, maxLag time.Duration) error {
+	for _, local := range s.local {
+		if err := local.start(logger); err != nil {
 			return err
 		}
 	}
-	maxLag := time.Duration(a.RevocationMaxLag)
 	switch {
 	case maxLag == 0:
 		maxLag = replica.DefaultMaxLag
 	case maxLag < 0:
 		maxLag = replica.Unlimited
 	}
-	for _, shared := range a.shared {
-		if err := shared.start(a.logger.With("store", shared.name), maxLag); err != nil {
+	for _, shared := range s.shared {
+		if err := shared.start(logger.With("store", shared.name), maxLag); err != nil {
 			return fmt.Errorf("store %s: %w", shared.name, err)
 		}
 	}
-	return a.checkCopied()
+	return s.checkCopied(ctx)
 }
 
 // checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.
-func (a *App) checkCopied() error {
-	ctx, cancel := context.WithTimeout(a.ctx, startTimeout)
+func (s *stores) checkCopied(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := storecopy.Check(ctx, a.durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+	if err := storecopy.Check(ctx, s.durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 		return fmt.Errorf("durable store: %w", err)
 	}
 	return nil

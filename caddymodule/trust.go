@@ -70,7 +70,7 @@ func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 		}
 		trusted = append(trusted, verifier)
 	}
-	introspector, err := h.newIntrospector(memory)
+	introspector, err := h.Introspection.introspector(h.app, memory)
 	if err != nil {
 		return nil, fmt.Errorf("introspect %s: %w", h.Introspection.Endpoint, err)
 	}
@@ -78,7 +78,7 @@ func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 }
 
 func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Memory) (*guard.Trusted, error) {
-	audience, err := h.audience(t.Audience)
+	expected, err := audience(h.app, t.Audience)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Me
 	if h.app == nil && h.smart == nil { // the first issuer is the one that apps are told of
 		h.smart = &smartConfiguration{path: h.FHIRBase + "/.well-known/smart-configuration", discovery: keys.discovery}
 	}
-	return &guard.Trusted{Issuer: t.Issuer, Audience: audience, Keys: keys, Memory: memory}, nil
+	return &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys, Memory: memory}, nil
 }
 
-func (h *Bearer) newIntrospector(memory *guard.Memory) (*guard.Introspector, error) {
-	i := h.Introspection
+// introspector asks as configured, or is nil if nothing is.
+func (i *Introspection) introspector(app *App, memory *guard.Memory) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
 	}
@@ -114,19 +114,20 @@ func (h *Bearer) newIntrospector(memory *guard.Memory) (*guard.Introspector, err
 		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: clientNetwork, Transport: transport,
 	}
 	if !asker.AnyAudience {
-		asker.Audience, err = h.audience(i.Audience)
+		asker.Audience, err = audience(app, i.Audience)
 	}
 	return asker, err
 }
 
-func (h *Bearer) audience(told string) (string, error) {
+// audience is what aud must contain: as told, or else the app's FHIR base URL.
+func audience(app *App, told string) (string, error) {
 	switch {
 	case told != "":
 		return told, nil
-	case h.app == nil:
+	case app == nil:
 		return "", errNoAudience
 	}
-	return h.app.fhirBaseURL(), nil
+	return app.fhirBaseURL(), nil
 }
 
 // parseTrust reads an issuer. Syntax:

@@ -213,8 +213,8 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 // Made-up opaque tokens count against the network of Caddy's client address.
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
-	h := &Bearer{Introspection: &Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}}
-	i, err := h.newIntrospector(nil)
+	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
+	i, err := configured.introspector(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

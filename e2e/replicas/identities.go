@@ -44,7 +44,7 @@ func identities(address, options string) (string, error) {
 	}
 	const before = "\t\tclient demo-service {\n"
 	if strings.Count(string(text), before) != 1 {
-		return "", fmt.Errorf("Caddyfile.example has not one %q", before)
+		return "", fmt.Errorf("not one %q in Caddyfile.example", before)
 	}
 	more := options + clients()
 	for i := range people {

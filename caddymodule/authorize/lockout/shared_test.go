@@ -89,9 +89,8 @@ func TestSharedTriesAtOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range 100 {
 					wg.Go(func() {
-						var wait *WaitError
 						err := all[i%n].Attempt(t.Context(), personal("alice", fmt.Sprint(i)), errWrong, wrongly(&made, 10*time.Millisecond))
-						if errors.As(err, &wait) {
+						if _, refusal := errors.AsType[*WaitError](err); refusal {
 							refused.Add(1)
 						}
 					})

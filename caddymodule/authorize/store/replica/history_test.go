@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,12 +88,12 @@ func (h *history) check(key string) {
 	}
 	versions := h.values[key]
 	since := time.Now().Add(-min(h.replica.Lag(), replica.DefaultMaxLag))
-	for i := len(versions) - 1; i >= 0; i-- {
-		if versions[i].value == string(value) {
+	for _, version := range slices.Backward(versions) {
+		if version.value == string(value) {
 			return
 		}
-		if versions[i].own || versions[i].from.Before(since) { // none before it counts
-			h.t.Fatalf("%s is %q, but has been %q for %v, with a lag of %v", key, value, versions[i].value, time.Since(versions[i].from), h.replica.Lag())
+		if version.own || version.from.Before(since) { // none before it counts
+			h.t.Fatalf("%s is %q, but has been %q for %v, with a lag of %v", key, value, version.value, time.Since(version.from), h.replica.Lag())
 		}
 	}
 	if len(value) > 0 {
