@@ -175,6 +175,9 @@ func TestRedisFull(t *testing.T) {
 	if err != nil || len(kept) != len(stored) {
 		t.Errorf("%d of %d entries are left, %v", len(kept), len(stored), err)
 	}
+	if _, err := r.Take(ctx, "session:none"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Take of nothing while it is full: %v", err)
+	}
 	for _, key := range stored[:20] {
 		if _, err := r.Take(ctx, key); err != nil {
 			t.Errorf("Take while it is full: %v", err)
@@ -252,6 +255,9 @@ func TestRedisReplicas(t *testing.T) {
 	other := openRedis(t, redisstore.Options{Address: alone.address()})
 	if err := other.Put(ctx, "code:3", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("with min-replicas-to-write 1: %v", err)
+	}
+	if _, err := other.Take(ctx, "code:3"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("nothing to take, with min-replicas-to-write 1: %v", err)
 	}
 }
 

@@ -19,9 +19,9 @@ const (
 
 // changes are read from the stream. Step.lua writes k: the key; and, if it was not deleted, v:
 // the value, and e: when it expires, in Unix ms of the server's clock.
-func (s *Store) changes(messages []redis.XMessage) ([]store.Change, error) {
+func (c *clock) changes(messages []redis.XMessage) ([]store.Change, error) {
 	changes := make([]store.Change, 0, len(messages))
-	ahead := s.clock.ahead()
+	ahead := c.ahead()
 	for _, m := range messages {
 		key, ok := m.Values["k"].(string)
 		if !ok {

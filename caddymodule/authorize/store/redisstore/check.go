@@ -9,20 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Check asks the server whether state can be kept there. It fails with [ErrUnsuitable], and what
-// to do, if the server must not be used as it is: wrong password, older than 6.2, a replica, or
-// set to drop what is in use when it is full. It fails with [store.ErrUnavailable] if there is
-// no answer.
-func (s *Store) Check(ctx context.Context) error {
-	ctx, cancel := s.bound(ctx)
+// check asks all masters.
+func (c *connection) check(ctx context.Context) error {
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
-		return failure(ctx, cluster.ForEachMaster(ctx, s.checkServer))
-	}
-	return s.checkServer(ctx, s.client.(*redis.Client))
+	return c.failed(ctx, c.eachMaster(ctx, checkServer))
 }
 
-func (s *Store) checkServer(ctx context.Context, server *redis.Client) error {
+func checkServer(ctx context.Context, server *redis.Client) error {
 	text, err := server.Info(ctx, "everything").Result()
 	if err != nil {
 		return checkFailure(ctx, err)

@@ -5,6 +5,7 @@
 //	store.go      the methods of a [Store]
 //	step.go       several calls as one script per slot of a cluster
 //	step.lua      the script
+//	run.go        running it, and waiting for replicas
 //	name.go       under which names entries are kept
 //	record.go     what is kept there
 //	scan.go       all entries: [Store.List], [Store.Entries], [Store.Size]
@@ -13,6 +14,9 @@
 //	clock.go      the server's clock
 //	room.go       the bound
 //	check.go      whether the server can be relied on: [Store.Check]
+//	connection.go what leads to the servers
+//	sentinel.go   which server is the master
+//	link.go       the open connections to masters
 //	failure.go    which errors mean what
 //
 // A change of state is one script: it checks all calls of a step, makes them, announces the

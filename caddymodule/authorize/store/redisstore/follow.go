@@ -28,7 +28,7 @@ func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 	if err := s.Check(ctx); err != nil {
 		return err
 	}
-	f := &follower{store: s, stream: s.names.own(streamName, s.names.tag("", true)), read: "0-0"}
+	f := &follower{connection: s.connection, steps: s.steps, clock: s.clock, stream: s.names.own(streamName, followedTag), read: "0-0"}
 	heard, err := f.confirm(ctx)
 	if err != nil {
 		return err
@@ -52,10 +52,12 @@ func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 
 // A follower reads the stream.
 type follower struct {
-	store  *Store
-	stream string    // its name
-	read   string    // identifier of the latest change that was read
-	heard  time.Time // before the latest heartbeat
+	connection *connection
+	steps      *stepper
+	clock      *clock
+	stream     string    // its name
+	read       string    // identifier of the latest change that was read
+	heard      time.Time // before the latest heartbeat
 }
 
 // confirm makes a change, unless it did just now, and returns when it was begun: earlier
@@ -67,7 +69,7 @@ func (f *follower) confirm(ctx context.Context) (time.Time, error) {
 	if began.Sub(f.heard) < heartbeat {
 		return f.heard, nil
 	}
-	if err := f.store.beat(ctx); err != nil {
+	if err := f.steps.beat(ctx); err != nil {
 		return began, err
 	}
 	f.heard = began
@@ -78,8 +80,8 @@ func (f *follower) confirm(ctx context.Context) (time.Time, error) {
 func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
 	for {
 		var messages []redis.XMessage
-		if err := f.store.asked(ctx, func(ctx context.Context) (err error) {
-			messages, err = f.store.client.XRangeN(ctx, f.stream, "("+f.read, "+", batch).Result()
+		if err := f.connection.asked(ctx, func(ctx context.Context) (err error) {
+			messages, err = f.connection.client.XRangeN(ctx, f.stream, "("+f.read, "+", batch).Result()
 			return err
 		}); err != nil {
 			return nil, err
@@ -96,15 +98,15 @@ func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
 
 // listen waits for changes. There may be none.
 func (f *follower) listen(ctx context.Context) ([]store.Change, error) {
-	bound, cancel := context.WithTimeoutCause(ctx, listening+f.store.timeout, errTimeout)
+	bound, cancel := context.WithTimeoutCause(ctx, listening+f.connection.timeout, errTimeout)
 	defer cancel()
 	args := &redis.XReadArgs{Streams: []string{f.stream, f.read}, Count: batch, Block: listening}
-	streams, err := f.store.client.XRead(bound, args).Result()
+	streams, err := f.connection.client.XRead(bound, args).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, failure(bound, err)
+		return nil, f.connection.failed(bound, err)
 	}
 	var messages []redis.XMessage
 	for _, stream := range streams {
@@ -118,5 +120,5 @@ func (f *follower) take(messages []redis.XMessage) ([]store.Change, error) {
 	if len(messages) > 0 {
 		f.read = messages[len(messages)-1].ID
 	}
-	return f.store.changes(messages)
+	return f.clock.changes(messages)
 }

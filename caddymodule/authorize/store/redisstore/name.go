@@ -1,12 +1,17 @@
 package redisstore
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
 
 // names are the names in Redis. All begin with the prefix. In a cluster, a hash tag in braces
 // follows: keys of a tag share a slot, and only these can be changed by one script.
 type names struct {
-	prefix  string
-	cluster bool
+	prefix   string
+	cluster  bool
+	followed map[string]bool // kinds whose changes are announced
 }
 
 // followedTag is the tag of all followed kinds, and of the stream that announces them.
@@ -14,11 +19,11 @@ const followedTag = "followed"
 
 // tag is what follows the last colon of a key, up to the first dot: what belongs to one grant
 // or session has its identifier there. Without a cluster, it is empty.
-func (n names) tag(key string, followed bool) string {
+func (n names) tag(key string) string {
 	switch {
 	case !n.cluster:
 		return ""
-	case followed:
+	case n.follows(key):
 		return followedTag
 	}
 	id := key[strings.LastIndexByte(key, ':')+1:]
@@ -28,8 +33,11 @@ func (n names) tag(key string, followed bool) string {
 
 var braces = strings.NewReplacer("{", "", "}", "")
 
+// follows reports whether changes of a key are announced.
+func (n names) follows(key string) bool { return n.followed[store.KindOf(key)] }
+
 // entry is the name of an entry.
-func (n names) entry(key, tag string) string { return n.start(tag) + key }
+func (n names) entry(key string) string { return n.start(n.tag(key)) + key }
 
 // own is the name of something that is no entry: these begin with an exclamation mark, with
 // which no kind of key begins.

@@ -4,26 +4,26 @@ import "testing"
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	single, cluster := names{prefix: "fhir:"}, names{prefix: "fhir:", cluster: true}
+	followed := map[string]bool{"revoked": true}
+	single, cluster := names{"fhir:", false, followed}, names{"fhir:", true, followed}
 	for _, tt := range []struct {
-		name     string
-		names    names
-		key      string
-		followed bool
-		want     string
+		name  string
+		names names
+		key   string
+		want  string
 	}{
-		{"single", single, "session:a.b", false, "fhir:session:a.b"},
-		{"single, followed", single, "revoked:token:a", true, "fhir:revoked:token:a"},
-		{"cluster", cluster, "session:a", false, "fhir:{a}session:a"},
-		{"cluster, of a family", cluster, "refresh-token:a.17", false, "fhir:{a}refresh-token:a.17"},
-		{"cluster, followed", cluster, "revoked:token:a", true, "fhir:{followed}revoked:token:a"},
-		{"cluster, braces", cluster, "kind:{a}b", false, "fhir:{ab}kind:{a}b"},
-		{"cluster, no colon", cluster, "kind", false, "fhir:{kind}kind"},
-		{"cluster, nothing", cluster, "", false, "fhir:{}"},
+		{"single", single, "session:a.b", "fhir:session:a.b"},
+		{"single, followed", single, "revoked:token:a", "fhir:revoked:token:a"},
+		{"cluster", cluster, "session:a", "fhir:{a}session:a"},
+		{"cluster, of a family", cluster, "refresh-token:a.17", "fhir:{a}refresh-token:a.17"},
+		{"cluster, followed", cluster, "revoked:token:a", "fhir:{followed}revoked:token:a"},
+		{"cluster, braces", cluster, "kind:{a}b", "fhir:{ab}kind:{a}b"},
+		{"cluster, no colon", cluster, "kind", "fhir:{kind}kind"},
+		{"cluster, nothing", cluster, "", "fhir:{}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := tt.names.entry(tt.key, tt.names.tag(tt.key, tt.followed))
+			got := tt.names.entry(tt.key)
 			if got != tt.want {
 				t.Errorf("it is called %s, want %s", got, tt.want)
 			}

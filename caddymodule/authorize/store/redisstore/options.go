@@ -48,15 +48,21 @@ type Sentinel struct {
 	Password string   // at the Sentinels; default: none
 }
 
-// client connects on first use.
-func (o *Options) client() redis.UniversalClient {
+// connection connects on first use.
+func (o *Options) connection() *connection {
+	c := &connection{timeout: o.timeout()}
 	switch {
 	case o.Sentinel.Master != "":
-		return redis.NewFailoverClient(o.failover())
+		c.sentinels = o.sentinels()
+		options := o.single()
+		options.Addr, options.Dialer, options.TLSConfig = o.Sentinel.Master, c.sentinels.connect, nil
+		c.client = redis.NewClient(options)
 	case len(o.Cluster) > 0:
-		return redis.NewClusterClient(o.cluster())
+		c.client = redis.NewClusterClient(o.cluster())
+	default:
+		c.client = redis.NewClient(o.single())
 	}
-	return redis.NewClient(o.single())
+	return c
 }
 
 // A call may be sent twice in its time, if the first attempt is not answered at all.
@@ -84,15 +90,17 @@ func (o *Options) single() *redis.Options {
 	}
 }
 
-func (o *Options) failover() *redis.FailoverOptions {
-	return &redis.FailoverOptions{
-		MasterName: o.Sentinel.Master, SentinelAddrs: o.Sentinel.Nodes,
-		SentinelUsername: o.Sentinel.Username, SentinelPassword: o.Sentinel.Password,
-		Username: o.Username, Password: o.Password, DB: o.Database, TLSConfig: o.TLS,
-		PoolSize: o.PoolSize, DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
-		MaxRetries: retries, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
-		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true,
+func (o *Options) sentinels() *sentinels {
+	s := &sentinels{name: o.Sentinel.Master, dial: dialer{o.attempt(), o.TLS}}
+	for _, node := range o.Sentinel.Nodes {
+		s.nodes = append(s.nodes, redis.NewSentinelClient(&redis.Options{
+			Addr: node, Username: o.Sentinel.Username, Password: o.Sentinel.Password, TLSConfig: o.TLS,
+			PoolSize: 3, DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
+			MaxRetries: 1, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
+			ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
+		}))
 	}
+	return s
 }
 
 func (o *Options) cluster() *redis.ClusterOptions {

@@ -14,8 +14,14 @@ import (
 // page is how many keys Redis looks at for one answer of SCAN.
 const page = 1000
 
-// List implements [store.Store]. It looks at all keys of the database.
-func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+// A scanner looks at all keys of the database.
+type scanner struct {
+	connection *connection
+	names      names
+}
+
+// list returns the keys with a prefix.
+func (s scanner) list(ctx context.Context, prefix string) ([]string, error) {
 	found := map[string]bool{} // SCAN may tell a key twice
 	err := s.scan(ctx, prefix, func(_ *redis.Client, _, keys []string) error {
 		for _, key := range keys {
@@ -30,13 +36,13 @@ func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// Entries implements [store.Exporter].
-func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+// entries tells of all entries.
+func (s scanner) entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
 	told := map[string]bool{}
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
 		var lifetimes []*redis.DurationCmd
-		if err := s.asked(ctx, func(ctx context.Context) error {
+		if err := s.connection.asked(ctx, func(ctx context.Context) error {
 			pipe := server.Pipeline()
 			for _, name := range names {
 				values = append(values, pipe.Get(ctx, name))
@@ -66,14 +72,10 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 }
 
 // scan tells of the entries with a prefix, page by page, with the server that has them.
-func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return s.scanServer(ctx, s.client.(*redis.Client), prefix, tell)
-	}
+func (s scanner) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
 	var one sync.Mutex // the client asks all masters at once
 	var told error     // the first
-	err := cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
 			one.Lock()
 			defer one.Unlock()
@@ -86,13 +88,13 @@ func (s *Store) scan(ctx context.Context, prefix string, tell func(server *redis
 	if told != nil {
 		return told
 	}
-	return failure(ctx, err)
+	return s.connection.failed(ctx, err)
 }
 
-func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
+func (s scanner) scanServer(ctx context.Context, server *redis.Client, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
 	for cursor := uint64(0); ; {
 		var found []string
-		if err := s.asked(ctx, func(ctx context.Context) (err error) {
+		if err := s.connection.asked(ctx, func(ctx context.Context) (err error) {
 			found, cursor, err = server.Scan(ctx, cursor, s.names.pattern(prefix), page).Result()
 			return err
 		}); err != nil {
@@ -110,26 +112,4 @@ func (s *Store) scanServer(ctx context.Context, server *redis.Client, prefix str
 			return err
 		}
 	}
-}
-
-// Size returns the number of keys in the database, with what other programs keep there.
-func (s *Store) Size(ctx context.Context) (entries int, err error) {
-	err = s.asked(ctx, func(ctx context.Context) error {
-		n, err := s.client.DBSize(ctx).Result()
-		s.room.entries.Store(n)
-		entries = int(n)
-		return err
-	})
-	return entries, err
-}
-
-// asked makes one request in bounded time.
-func (s *Store) asked(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	err := request(ctx)
-	if errors.Is(err, redis.Nil) {
-		err = nil // one of a pipeline
-	}
-	return failure(ctx, err)
 }

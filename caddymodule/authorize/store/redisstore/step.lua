@@ -5,21 +5,38 @@
 -- KEYS[2+n]   stream of changes, if one of the n calls is followed
 -- ARGV[1]     how long the record of the step is kept, in ms
 -- ARGV[2]     how long changes are kept in the stream, in ms
--- ARGV[3]     1 if WAIT follows, so that what is refused must be confirmed too
--- ARGV[4...]  of each call: method, value, old value or longest length, lifetime in ms,
+-- ARGV[3...]  of each call: method, value, old value or longest length, lifetime in ms,
 --             and the name in the stream if it is followed
 --
--- Returns {0 or the call that failed, seconds and microseconds of the clock, what each call
--- found}.
-local n = math.floor((#ARGV - 3) / 5)
+-- Returns {0 or the call that failed, seconds and microseconds of the clock, 1 if something was
+-- written and 0 if not, what each call found}.
+local n = math.floor((#ARGV - 2) / 5)
 local time = redis.call('TIME')
-local reply = {0, tonumber(time[1]), tonumber(time[2])}
+local reply = {0, tonumber(time[1]), tonumber(time[2]), 1}
 local made = redis.call('GET', KEYS[1])
 local taken = made and cmsgpack.unpack(made) or {}
 local held = {}
+local changes, missing = false, false
+
+if made then -- a write, so that WAIT after it waits for the step, too
+	redis.call('PEXPIRE', KEYS[1], ARGV[1])
+	if type(taken) == 'number' then
+		reply[1] = taken
+		return reply
+	end
+end
+
+-- Records what comes of the step if that is no change. Somebody will be refused for it, and a
+-- master that was cut off and replaced, which may not know what the next one knows, must not
+-- have the say: it is not allowed to write, or no replica confirms it. DEL deletes nothing:
+-- after it, also a server whose memory is full takes the record.
+local function record(outcome)
+	redis.call('DEL', KEYS[1])
+	redis.call('SET', KEYS[1], cmsgpack.pack(outcome), 'PX', ARGV[1])
+end
 
 for i = 1, n do
-	local at = 3 + (i - 1) * 5
+	local at = 2 + (i - 1) * 5
 	local method, value, old = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
 	local found = false
 	if method ~= 'Put' and method ~= 'Delete' then
@@ -39,29 +56,34 @@ for i = 1, n do
 		or method == 'Swap' and found ~= old
 		or method == 'Take' and not found
 		or method == 'Append' and #(found or '') + #value > tonumber(old) then
+		record(i)
 		reply[1] = i
-		-- A master that was cut off does not know what its successor has. WAIT tells, after a write.
-		if ARGV[3] == '1' then
-			redis.call('SET', KEYS[1], '', 'PX', 1000)
-			redis.call('DEL', KEYS[1])
-		end
 		return reply
 	elseif method == 'Take' then
 		taken[#taken + 1] = found
 	end
 	held[i] = found
-	reply[3 + i] = (method == 'Get' or method == 'Take') and found
+	changes = changes or method ~= 'Get'
+	missing = missing or not found
+	reply[4 + i] = (method == 'Get' or method == 'Take') and found
 end
 
-if made then -- a write, so that WAIT after it waits for the step, too
-	redis.call('PEXPIRE', KEYS[1], ARGV[1])
+if made then
+	return reply
+end
+if not changes then
+	if missing then
+		record(taken)
+	else
+		reply[4] = 0
+	end
 	return reply
 end
 
 -- Values first: a server that is full refuses the first that needs memory, and then none has
 -- been made. Whatever deletes alone must succeed on it.
 for i = 1, n do
-	local at = 3 + (i - 1) * 5
+	local at = 2 + (i - 1) * 5
 	local method, value = ARGV[at + 1], ARGV[at + 2]
 	if method == 'Append' then
 		held[i] = (held[i] or '') .. value
@@ -75,7 +97,7 @@ for i = 1, n do
 	end
 end
 for i = 1, n do
-	local method = ARGV[3 + (i - 1) * 5 + 1]
+	local method = ARGV[2 + (i - 1) * 5 + 1]
 	if method == 'Take' or method == 'Delete' then
 		redis.call('DEL', KEYS[1 + i])
 	end
@@ -84,7 +106,7 @@ redis.call('SET', KEYS[1], cmsgpack.pack(taken), 'PX', ARGV[1])
 
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, n do
-	local at = 3 + (i - 1) * 5
+	local at = 2 + (i - 1) * 5
 	local method, key = ARGV[at + 1], ARGV[at + 5]
 	if key ~= '' and method ~= 'Get' then
 		local oldest = string.format('%.0f', now - ARGV[2])

@@ -12,33 +12,58 @@ import (
 
 // Store is a [store.Shared] in Redis.
 type Store struct {
-	client   redis.UniversalClient
-	names    names
-	followed map[string]bool // kinds
-	timeout  time.Duration
-	replicas int // to wait for
-	clock    clock
-	room     room
+	connection *connection
+	names      names
+	clock      *clock
+	steps      *stepper
+	room       *room
 }
 
 // New returns a store in what the options say. It connects on first use.
 func New(o Options) *Store {
-	s := &Store{
-		client: o.client(), names: names{cmp.Or(o.KeyPrefix, DefaultKeyPrefix), len(o.Cluster) > 0},
-		followed: map[string]bool{}, timeout: o.timeout(), replicas: o.WaitReplicas,
-	}
+	c := o.connection()
+	n := names{cmp.Or(o.KeyPrefix, DefaultKeyPrefix), len(o.Cluster) > 0, map[string]bool{}}
 	for _, kind := range o.Followed {
-		s.followed[kind] = true
+		n.followed[kind] = true
+	}
+	clock := new(clock)
+	s := &Store{
+		connection: c, names: n, clock: clock, room: &room{connection: c},
+		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n},
 	}
 	s.SetMaxEntries(o.MaxEntries)
 	return s
 }
 
 // Close ends all connections. Later calls fail.
-func (s *Store) Close() error { return s.client.Close() }
+func (s *Store) Close() error { return s.connection.close() }
 
 // Pool tells about the connections.
-func (s *Store) Pool() *redis.PoolStats { return s.client.PoolStats() }
+func (s *Store) Pool() *redis.PoolStats { return s.connection.client.PoolStats() }
+
+// Check asks the server whether state can be kept there. It fails with [ErrUnsuitable], and what
+// to do, if the server must not be used as it is: wrong password, older than 6.2, a replica, or
+// set to drop what is in use when it is full. It fails with [store.ErrUnavailable] if there is
+// no answer.
+func (s *Store) Check(ctx context.Context) error { return s.connection.check(ctx) }
+
+// SetMaxEntries changes the limit for new entries (0: none but the server's memory).
+func (s *Store) SetMaxEntries(n int) { s.room.max.Store(int64(n)) }
+
+// Size returns the number of keys in the database, with what other programs keep there.
+func (s *Store) Size(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }
+
+// List implements [store.Store]. It looks at all keys of the database.
+func (s *Store) List(ctx context.Context, prefix string) ([]string, error) {
+	return s.scanner().list(ctx, prefix)
+}
+
+// Entries implements [store.Exporter].
+func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
+	return s.scanner().entries(ctx, tell)
+}
+
+func (s *Store) scanner() scanner { return scanner{s.connection, s.names} }
 
 // Now implements [store.Shared].
 func (s *Store) Now() time.Time { return time.Now().Add(s.clock.ahead()) }
@@ -77,23 +102,27 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	get := &store.Call{Op: store.Get, Key: key}
-	if err := s.Do(ctx, get); err != nil {
+	c := &store.Call{Op: store.Get, Key: key}
+	if err := s.Do(ctx, c); err != nil {
 		return nil, err
 	}
-	if get.Value == nil {
+	if c.Value == nil {
 		return nil, store.ErrNotFound
 	}
-	return get.Value, nil
+	return c.Value, nil
 }
 
-// name is the name of an entry.
-func (s *Store) name(key string) string { return s.names.entry(key, s.tag(key)) }
-
-func (s *Store) tag(key string) string { return s.names.tag(key, s.follows(key)) }
-
-// follows reports whether changes of a key are announced.
-func (s *Store) follows(key string) bool { return s.followed[store.KindOf(key)] }
+// Do implements [store.Store]. In a cluster, it is one atomic step for each run of calls of one
+// slot, in order: after a run that fails, the rest are not made.
+func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
+	if len(calls) == 0 {
+		return ctx.Err()
+	}
+	if err := s.room.check(ctx, calls); err != nil {
+		return err
+	}
+	return s.steps.step(ctx, calls)
+}
 
 var (
 	_ store.Shared   = (*Store)(nil)
