@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -115,7 +116,7 @@ func BenchmarkRedis(b *testing.B) {
 }
 
 func ignoreNotFound(err error) error {
-	if err == store.ErrNotFound {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	return err

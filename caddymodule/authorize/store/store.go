@@ -35,8 +35,8 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 
 	// Append appends item to the value under key, or stores it if there is none, for ttl.
-	// If the value would exceed max bytes, it returns [ErrTooLong].
-	Append(ctx context.Context, key string, item []byte, max int, ttl time.Duration) error
+	// If the value would exceed most bytes, it returns [ErrTooLong].
+	Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error
 
 	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
 	List(ctx context.Context, prefix string) ([]string, error)

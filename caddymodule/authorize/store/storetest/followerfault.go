@@ -1,0 +1,73 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// followerCut changes entries while the follower cannot hear, which it is told when it follows
+// again.
+func followerCut(t *testing.T, n *Network) {
+	must(t, n.Direct.Put(t.Context(), "revoked:old", []byte("v"), long))
+	followed := make(chan error, 1)
+	heard := make(chan struct{}, 1000)
+	go func() {
+		followed <- n.Store.Follow(t.Context(), func(store.Update) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	<-heard
+	n.Proxy.SetRefusing(true)
+	select {
+	case err := <-followed:
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("following ended with %v", err)
+		}
+	case <-time.After(n.Timeout + 3*slack):
+		t.Error("it follows what it cannot reach")
+	}
+	must(t, n.Direct.Delete(t.Context(), "revoked:old"))
+	must(t, n.Direct.Put(t.Context(), "revoked:new", []byte("v"), long))
+	n.Proxy.SetRefusing(false)
+	n.wantBack(t)
+	f := (&shared{lifetime: time.Second}).follow(t, n.Store)
+	f.awaitValues(t, map[string]string{"revoked:new": "v"})
+}
+
+// followerSilent has a follower not claim to have heard while no answer comes.
+func followerSilent(t *testing.T, n *Network) {
+	var mu sync.Mutex
+	var heard time.Time
+	followed := make(chan error, 1)
+	go func() {
+		followed <- n.Store.Follow(t.Context(), func(u store.Update) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = u.Heard
+		})
+	}()
+	time.Sleep(n.Timeout)
+	n.Proxy.SetSilent(true)
+	silent := time.Now()
+	select {
+	case err := <-followed:
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("following ended with %v", err)
+		}
+	case <-time.After(2*n.Timeout + 3*slack):
+		t.Error("it follows what does not answer")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if heard.IsZero() || heard.After(silent.Add(10*time.Millisecond)) {
+		t.Errorf("it heard %v after the last answer", heard.Sub(silent))
+	}
+	n.Proxy.SetSilent(false)
+}
