@@ -173,7 +173,7 @@ func fileSize(name string) (int64, error) {
 
 // fill stores as many copies of one person's entries as there are people, under names of their own.
 func (s *settings) fill(ctx context.Context, state store.Store, person map[string][]byte) (entries int, err error) {
-	const batch = 500
+	const batch = 3000
 	var calls []*store.Call
 	for n := range s.people {
 		for kind, value := range person {
@@ -181,6 +181,9 @@ func (s *settings) fill(ctx context.Context, state store.Store, person map[strin
 			calls = append(calls, &store.Call{Op: store.Put, Key: name, Value: value, TTL: 8 * time.Hour})
 		}
 		if len(calls) >= batch || n == s.people-1 {
+			if ctx.Err() != nil {
+				return entries, ctx.Err()
+			}
 			if err := state.Do(ctx, calls...); err != nil {
 				return entries, err
 			}
