@@ -50,7 +50,7 @@ func newGateway(t *testing.T, caddyfile string) *gatewaytest.Gateway {
 	var requests atomic.Uint64
 	inTurn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gateways[requests.Add(1)%uint64(len(gateways))].ServeHTTP(w, r)
-		if len(gateways) > 1 && r.Method == http.MethodPost {
+		if len(gateways) > 1 && r.Method != http.MethodGet {
 			time.Sleep(50 * time.Millisecond) // what it ended, the others hear of
 		}
 	})

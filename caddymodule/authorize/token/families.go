@@ -97,10 +97,11 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 
 // state returns what a token is to its family. If an earlier process issued the current
 // token, the response may have been lost with it, so the grace period counts from the start
-// of this one.
+// of this one. By the clock of a gateway that is slower than the one that issued it, it is not
+// yet: that is no grace period where there is none.
 func (fs *families) state(f *refreshFamily, token string) tokenState {
 	age := min(fs.now().Sub(f.IssuedAt), time.Since(fs.Started()))
-	return f.state(token, age < fs.RefreshGrace)
+	return f.state(token, fs.RefreshGrace > 0 && age < fs.RefreshGrace)
 }
 
 func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error {
