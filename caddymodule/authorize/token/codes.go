@@ -66,8 +66,12 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 // the grant still stands, in one step of each store. Of concurrent requests exactly one
 // succeeds, at whatever gateway, and only that one returns tokens. The mark is an entry,
 // rather than the absence of the code, so that later requests recognize a replay.
+//
+// It does not read whether the family was revoked: PostgreSQL reads after the mark is stored,
+// and a replay may have revoked the family by then. Its tokens are void, but the request that
+// used the code has won.
 func (cs *Codes) redeem(ctx context.Context, client *client.Client, g *Grant, start *familyStart) error {
-	check, err := cs.revocations.Check(ctx, g.Family, codeBinding(g))
+	check, err := cs.revocations.Check(ctx, "", codeBinding(g))
 	for err == nil {
 		mark := &store.Call{Op: store.Add, Key: revocation.UsedCodeKey(g.Family), Value: revocation.CodeRedeemed, TTL: cs.lifetime}
 		consent := cs.grants.readingConsent(g, client)
