@@ -251,6 +251,9 @@ func TestRedisReplicas(t *testing.T) {
 		t.Errorf("what was not confirmed is there all the same: %v", err)
 	}
 	replica.kill()
+	if strings.Contains(fmt.Sprint(alone.do(t, "INFO", "server")), "redis_version:6.") {
+		t.Skip("before Redis 7.0, min-replicas-to-write does not hold for scripts")
+	}
 	alone.do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
 	other := openRedis(t, redisstore.Options{Address: alone.address()})
 	if err := other.Put(ctx, "code:3", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,7 +31,7 @@ func failure(ctx context.Context, err error) error {
 		return err // known already
 	case cause != nil && !errors.Is(cause, errTimeout): // nobody waits for it any more
 		return cause
-	case redis.HasErrorPrefix(err, "OOM"):
+	case answers(err, "OOM"):
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
 	case redis.HasErrorPrefix(err, "NEWER"):
 		return errNewer
@@ -56,11 +57,18 @@ func isRefusal(err error) bool {
 		return true
 	}
 	for _, prefix := range refusals {
-		if redis.HasErrorPrefix(err, prefix) {
+		if answers(err, prefix) {
 			return true
 		}
 	}
 	return redis.HasErrorPrefix(err, "max number of clients")
+}
+
+// answers reports whether a server answers with an error of a kind. Before Redis 7.0, that of a
+// command in the script comes in the text of another.
+func answers(err error, kind string) bool {
+	return redis.HasErrorPrefix(err, kind) ||
+		redis.HasErrorPrefix(err, "Error running script") && strings.Contains(err.Error(), ": -"+kind+" ")
 }
 
 // The client logs what it returns as an error as well, for whoever looks closely.
