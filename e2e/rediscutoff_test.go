@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+
 	"github.com/caddy-fhir/caddy-fhir/e2e/replicas/deployment"
 )
 

@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+	"github.com/redis/go-redis/v9"
 )
 
 // randomID is as long as an identifier of a session or a grant.
