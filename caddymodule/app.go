@@ -232,7 +232,8 @@ func (a *App) settings() authorize.Config {
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
 
-// Start opens the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them.
+// Start opens the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
+// and watches those that other gateways share.
 func (a *App) Start() error {
 	processStart()
 	if err := a.startStores(); err != nil {
@@ -242,6 +243,7 @@ func (a *App) Start() error {
 		if err := a.keys.Refresh(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
 			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 		}
+		a.keys.Watch(a.ctx)
 	}()
 	return nil
 }

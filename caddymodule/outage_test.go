@@ -99,15 +99,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 func TestReady(t *testing.T) {
 	server := newTestServer(t)
 	g := newPeer(t, "a", t.TempDir())
-	ready := func() (int, readiness) {
-		t.Helper()
-		w, err := admin(t, g.Context, http.MethodGet, "/fhir/ready")
-		var answer readiness
-		if err != nil || json.Unmarshal(w.Body.Bytes(), &answer) != nil {
-			t.Fatal(err, w.Body)
-		}
-		return w.Code, answer
-	}
+	ready := func() (int, readiness) { return readyWith(t, g.Context) }
 	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
 	server.SetDown(true)
 	g.replica().SetMaxLag(time.Nanosecond)

@@ -28,9 +28,14 @@ func (r readiness) status() int {
 	return http.StatusServiceUnavailable
 }
 
-// ready says whether this gateway can serve everything, and if not, why.
+// ready says whether this gateway can serve everything, and if not, why. While the first configuration starts, there is none
+// in force. One without the fhir app is ready once it has started: its guards need neither stores nor keys.
 func (a *adminAPI) ready(r *http.Request) (any, error) {
-	app, err := optionalApp(a.running())
+	running := a.running()
+	if running.Context == nil {
+		return readiness{Problems: []string{"configuration: none has started yet"}}, nil
+	}
+	app, err := optionalApp(running)
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
@@ -47,7 +52,11 @@ func (a *adminAPI) ready(r *http.Request) (any, error) {
 // problems says what keeps an app from serving everything.
 func (a *App) problems(ctx context.Context) []string {
 	problems := a.stores.problems(ctx)
-	if _, err := a.keys.JWKS(ctx); err != nil {
+	_, err := a.keys.JWKS(ctx)
+	if err == nil {
+		err = a.keys.Problem()
+	}
+	if err != nil {
 		problems = append(problems, fmt.Sprintf("signing keys: %v", err))
 	}
 	return problems

@@ -27,6 +27,9 @@ func (s *Storage) Update(_ context.Context, key string, renew func([]byte) ([]by
 	return value, nil
 }
 
+// IsAuthentic implements keyring.Storage.
+func (*Storage) IsAuthentic() bool { return false }
+
 // Location implements keyring.Storage.
 func (*Storage) Location(key string) string { return key + " in storage" }
 

@@ -2,6 +2,8 @@
 // keep for us.
 //
 //	keyring.go     the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
+//	renewal.go     which keys are due, retired or lost
+//	watch.go       noticing early what became of the stored keys
 //	keys.go        one set of keys: which signs, which is only published
 //	signing.go     signing and sealing, as others need it
 //	seal.go        sealing and MACs, by the key that is in use

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,8 @@ type KeysInUse struct {
 	mu  sync.Mutex // held while reading the storage
 	set atomic.Pointer[keySet]
 
-	storing atomic.Pointer[storedKey] // the storage key
+	storing atomic.Pointer[storageKeys] // those of what is stored
+	problem atomic.Pointer[problem]     // why the stored keys are not those in use; nil: they are
 }
 
 // New returns the keyring stored under name. It does not touch the storage.
@@ -136,8 +136,8 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	set, err := k.read(ctx)
+	k.note(err)
 	if old := k.set.Load(); err != nil && old != nil {
-		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
 		stale := *old
 		stale.read = time.Now() // try again later
 		set, err = &stale, nil
@@ -178,91 +178,56 @@ func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// parse reads a document of keys, or nil if there is none.
+// parse reads a document of keys, or nil if there is none. Keys in use that it lacks join those
+// of an authentic storage, which lost them; others may have made new ones since.
 func (k *Keyring) parse(document []byte) (*keySet, error) {
 	isNew := document == nil
 	if isNew {
 		document = []byte("[]")
 	}
 	set, err := parseKeySet(document, time.Now())
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case set.lacks(k.set.Load()):
+	}
+	lost := set.lacking(k.set.Load())
+	switch {
+	case len(lost) > 0 && !k.storage.IsAuthentic():
 		return nil, errKeysGone
 	case len(set.keys) == 0 && !isNew:
 		return nil, errNoKeys
 	}
+	set.lost = lost
 	return set, nil
-}
-
-// lacks reports whether a key in use is missing but not retired: somebody replaced the
-// stored keys.
-func (s *keySet) lacks(inUse *keySet) bool {
-	return inUse != nil && slices.ContainsFunc(inUse.keys, func(key storedKey) bool {
-		_, there := s.byID(key.JWK.KeyID)
-		return !there && !s.retired(key, time.Now())
-	})
 }
 
 func (k *Keyring) location() string { return k.storage.Location(k.name) }
 
 // renew adds the keys that are due, unless another gateway has just done so.
 func (k *Keyring) renew(ctx context.Context) (*keySet, error) {
-	made := 0
+	made, back := 0, 0
 	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
 		set, err := k.parse(document)
 		if err != nil || !set.due() {
-			made = 0
+			made, back = 0, 0
 			return document, err
 		}
 		keys, err := set.renewed(time.Now())
 		if err != nil {
 			return nil, err
 		}
-		made = len(keys)
+		made, back = len(keys), len(set.lost)
 		return json.Marshal(keys)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("renewing %s: %w", k.location(), err)
 	}
-	if made > 0 {
+	switch {
+	case back > 0:
+		k.logger.Warn("the store had lost signing keys in use: put them back", "stored", k.location(), "keys", back)
+	case made > 0:
 		k.logger.Info("made signing keys", "stored", k.location(), "keys", made)
 	}
 	return k.parse(document)
-}
-
-var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}
-
-// due reports whether an algorithm has no key, or only one past its lifetime.
-func (s *keySet) due() bool {
-	return slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
-		return time.Since(s.newest(alg)) >= lifetime
-	})
-}
-
-// retired reports whether a key was replaced so long ago that nothing it signed is valid.
-func (s *keySet) retired(k storedKey, now time.Time) bool {
-	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
-		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
-			now.Sub(next.Created) >= publishLead+Retention
-	})
-}
-
-// renewed returns the keys without the retired, and with new ones where due.
-func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
-	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.retired(k, now) })
-	for _, alg := range keyAlgorithms {
-		if now.Sub(s.newest(alg)) < lifetime {
-			continue
-		}
-		key, err := generateKey(alg, now)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
 }
 
 // Info is what may be shown of a key.

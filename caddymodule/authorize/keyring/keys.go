@@ -33,7 +33,9 @@ type storedKey struct {
 // keySet is what the storage held when it was read. It is immutable.
 type keySet struct {
 	read    time.Time
+	stored  []byte // the document that was read
 	keys    []storedKey
+	lost    []storedKey // in use, but not stored
 	signers map[signerID]jose.Signer
 	jwks    []byte
 }
@@ -94,7 +96,7 @@ func (s *keySet) byID(kid string) (storedKey, bool) {
 }
 
 func parseKeySet(document []byte, now time.Time) (*keySet, error) {
-	s := &keySet{read: now, signers: map[signerID]jose.Signer{}}
+	s := &keySet{read: now, stored: document, signers: map[signerID]jose.Signer{}}
 	if err := json.Unmarshal(document, &s.keys); err != nil {
 		return nil, fmt.Errorf("reading the signing keys: %w", err)
 	}

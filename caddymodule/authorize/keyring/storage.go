@@ -17,6 +17,11 @@ type Storage interface {
 	// none, renew gets nil. Of several at once, each sees what the one before has stored.
 	Update(ctx context.Context, key string, renew func(value []byte) ([]byte, error)) ([]byte, error)
 
+	// IsAuthentic reports whether nobody but our gateways can have made the values. Keys that one
+	// of them added are then used beside those in use, and keys that were lost are put back. Else
+	// whoever replaced the keys must be asked.
+	IsAuthentic() bool
+
 	// Location names the place of a value to the operator.
 	Location(key string) string
 }
@@ -48,6 +53,9 @@ func (l Locked) Update(ctx context.Context, key string, renew func([]byte) ([]by
 	}
 	return renewed, l.Store(ctx, key, renewed)
 }
+
+// IsAuthentic implements [Storage]. Whoever administers a storage may replace its values.
+func (Locked) IsAuthentic() bool { return false }
 
 // Location implements [Storage]. It names the file if the values are in files.
 func (l Locked) Location(key string) string {

@@ -120,6 +120,10 @@ func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte
 	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), forever)
 }
 
+// IsAuthentic implements [keyring.Storage]: who has no store key can remove values, or put older
+// ones back, but make none.
+func (*Storage) IsAuthentic() bool { return true }
+
 // Location implements [keyring.Storage].
 func (*Storage) Location(name string) string { return key(name) + " in the durable store" }
 

@@ -1,0 +1,225 @@
+package sealedstorage_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// made is what a gateway gave out.
+type made struct{ token, sealed, stored string }
+
+func makeSome(t *testing.T, k *keyring.Keyring) made {
+	t.Helper()
+	token, err1 := keyring.Sign(t.Context(), k, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, struct{}{})
+	sealed, err2 := k.Seal(t.Context(), "text", "")
+	stored, err3 := k.SealStored(t.Context(), "text", "")
+	if err1 != nil || err2 != nil || err3 != nil {
+		t.Fatal(err1, err2, err3)
+	}
+	return made{token, sealed, stored}
+}
+
+// isGood reports what of m a gateway does not take, if anything.
+func (m made) isGood(ctx context.Context, k *keyring.Keyring) error {
+	token, err := jose.ParseSigned(m.token, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm})
+	if err != nil {
+		return err
+	}
+	if _, err := k.Key(ctx, token.Signatures[0].Header.KeyID); err != nil {
+		return fmt.Errorf("the key of a token: %w", err)
+	}
+	if _, err := k.Unseal(ctx, m.sealed, "", 24*time.Hour); err != nil {
+		return fmt.Errorf("sealed: %w", err)
+	}
+	if _, err := k.UnsealStored(ctx, m.stored, ""); err != nil {
+		return fmt.Errorf("stored: %w", err)
+	}
+	return nil
+}
+
+// lose removes all that a store has.
+func lose(t *testing.T, s store.Store) {
+	t.Helper()
+	keys, err := s.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if err := s.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// orders returns all orders of some events.
+func orders(events []string) (all [][]string) {
+	if len(events) == 0 {
+		return [][]string{nil}
+	}
+	for i, first := range events {
+		rest := append(append([]string{}, events[:i]...), events[i+1:]...)
+		for _, order := range orders(rest) {
+			all = append(all, append([]string{first}, order...))
+		}
+	}
+	return all
+}
+
+// lossyGateways are gateways on a store that loses its data.
+type lossyGateways struct {
+	store   store.Store
+	running []*keyring.Keyring
+	made    []made
+}
+
+func (l *lossyGateways) start(ctx context.Context, t *testing.T) {
+	k := gateway(t, l.store)
+	l.running = append(l.running, k)
+	l.made = append(l.made, makeSome(t, k))
+	go k.Watch(ctx)
+}
+
+func (l *lossyGateways) happen(ctx context.Context, t *testing.T, event string) {
+	switch event {
+	case "loss":
+		lose(t, l.store)
+	case "a moment":
+		time.Sleep(1100 * time.Millisecond)
+	default:
+		l.start(ctx, t)
+	}
+	for _, k := range l.running {
+		l.made = append(l.made, makeSome(t, k))
+	}
+}
+
+// Whenever gateways start around the loss of a store's data, a moment later each takes what
+// any of them gave out, and so does one that starts later. The keys of before stay in use.
+func TestGatewaysAgreeAfterLoss(t *testing.T) {
+	t.Parallel()
+	for _, order := range orders([]string{"loss", "start", "start another", "a moment"}) {
+		t.Run(strings.Join(order, ", "), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				l := &lossyGateways{store: store.NewMemory(0, 0)}
+				makeSome(t, gateway(t, l.store))
+				time.Sleep(2 * time.Hour)
+				l.start(ctx, t)
+				for _, event := range order {
+					l.happen(ctx, t, event)
+				}
+				time.Sleep(3 * time.Second)
+				l.running = append(l.running, gateway(t, l.store))
+				l.check(t)
+				before, _, _ := strings.Cut(l.made[0].sealed, ".")
+				if after, _, _ := strings.Cut(makeSome(t, l.running[3]).sealed, "."); after != before {
+					t.Errorf("sealed by %s, not by %s", after, before)
+				}
+			})
+		})
+	}
+}
+
+// check checks that gateways have the same keys, and take what was made.
+func (l *lossyGateways) check(t *testing.T) {
+	t.Helper()
+	var mac []byte
+	for i, k := range l.running {
+		for _, m := range l.made {
+			if err := m.isGood(t.Context(), k); err != nil {
+				t.Errorf("gateway %d: %v", i, err)
+			}
+		}
+		if jwks(t, k) != jwks(t, l.running[0]) || k.Problem() != nil {
+			t.Errorf("gateway %d: other keys, or a problem: %v", i, k.Problem())
+		}
+		got, err := k.MAC(t.Context(), "text")
+		if mac == nil {
+			mac = got
+		}
+		if err != nil || !bytes.Equal(got, mac) {
+			t.Errorf("gateway %d: another key is active, or none: %v", i, err)
+		}
+	}
+}
+
+// Who writes to the store may put an older entry back, but keys in use return, and those that
+// were retired do not.
+func TestOlderKeysPutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := store.NewMemory(0, 0)
+		k := gateway(t, s)
+		jwks(t, k)
+		old, err := s.Get(ctx, "keyring:"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(91 * 24 * time.Hour)
+			jwks(t, k)
+		}
+		before := jwks(t, k)
+		if err := s.Put(ctx, "keyring:"+name, old, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		go k.Watch(ctx)
+		time.Sleep(2 * time.Second)
+		if after := jwks(t, gateway(t, s)); after != before || jwks(t, k) != before {
+			t.Errorf("before: %s\nafter: %s", before, after)
+		}
+	})
+}
+
+// Stored keys that cannot be read are left alone, whether by damage or since another store key
+// sealed them. That is told for as long as it lasts, and logged once in five minutes.
+func TestUnreadableKeysAreAProblem(t *testing.T) {
+	t.Parallel()
+	for _, entry := range []string{"keyring:" + name, "keyring:fhir/keys/x-stored.json"} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := store.NewMemory(0, 0)
+			var log bytes.Buffer
+			k := ring(&sealedstorage.Storage{Store: s, Keys: keysOf(t, "a")}, slog.NewTextHandler(&log, nil))
+			m := makeSome(t, k)
+			good, err := s.Get(ctx, entry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put := func(value []byte) {
+				if err := s.Put(ctx, entry, value, 24*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+			}
+			go k.Watch(ctx)
+			put([]byte("damaged"))
+			if stored, _ := s.Get(ctx, entry); k.Problem() == nil || string(stored) != "damaged" || m.isGood(ctx, k) != nil {
+				t.Errorf("%s: %v, stored %q", entry, k.Problem(), stored)
+			}
+			time.Sleep(6 * time.Minute)
+			put(good)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "level=ERROR"); k.Problem() != nil || n != 2 {
+				t.Errorf("%s: %v, logged %d times: %s", entry, k.Problem(), n, log.String())
+			}
+		})
+	}
+}
