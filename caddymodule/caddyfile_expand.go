@@ -11,6 +11,7 @@ import (
 //	fhir_expand [<matcher>] {
 //		fhir_base <path>
 //		definitions [backend] <file|folder|pattern...>
+//		synonyms <files...>
 //		core off
 //		operations all
 //		max_entries <number>
@@ -43,6 +44,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
 		"fhir_base":          word(&h.FHIRBase, checkFHIRBase),
 		"definitions":        h.parseDefinitions,
+		"synonyms":           words(&h.Synonyms, nil),
 		"core":               only("off", &h.CoreOff),
 		"operations":         only("all", &h.AllOperations),
 		"max_entries":        number(&h.MaxEntries),

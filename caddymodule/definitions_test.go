@@ -82,7 +82,7 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 	}
 	for name, o := range map[string]terminology.Options{
 		"the core": {}, "import depth": {Core: true, MaxImportDepth: 1}, "gathered": {Core: true, MaxGathered: 1},
-		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1},
+		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1}, "synonyms": {Core: true, Synonyms: []string{file}},
 	} {
 		o.Definitions = []string{file}
 		if definitionsKey(&o, 0) == key {

@@ -35,6 +35,10 @@ type Expand struct {
 	// folder without definitions is a warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
+	// Files with synonyms for the parameter `filter`, or `english` for the built-in list: one rule a line, `htn = hypertension` for words that mean the same,
+	// `mi => myocardial infarction` for those that also find others. One that cannot be read is an error. Default: none.
+	Synonyms []string `json:"synonyms,omitempty"`
+
 	// Leave out the built-in R4 definitions. Default: false.
 	CoreOff bool `json:"core_off,omitempty"`
 
@@ -126,7 +130,7 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
 	h.loaded, err = loadDefinitions(ctx, terminology.Options{
-		Core: !h.CoreOff, Definitions: h.Definitions, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,
+		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,
 		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
 	}, time.Duration(h.WatchInterval))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
@@ -34,6 +35,9 @@ type entryCorpus struct {
 	rows        []uint32 // the index in entries of each document
 	languages   codesystem.Languages
 	supplements []supplement
+
+	once  sync.Once
+	ranks []uint32
 }
 
 // Len returns the number of entries.
@@ -61,7 +65,31 @@ func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 }
 
-// Inactive reports whether an entry's concept is inactive.
-func (c *entryCorpus) Inactive(doc uint32) bool {
-	return c.library.flags(c.entry(doc))&codesystem.FlagInactive != 0
+// Rank returns the rank of an entry's concept in its code system, or, where that is unknown, in the expansion.
+func (c *entryCorpus) Rank(doc uint32) uint32 {
+	e := c.entry(doc)
+	if e.concept != none {
+		return c.library.codeSystems[e.codeSystem].SearchRank(e.concept)
+	}
+	c.once.Do(func() { c.ranks = textindex.Ranks(entryTerms{c}) })
+	return c.ranks[doc]
 }
+
+// Language returns the language of the first entry whose code system is known.
+func (c *entryCorpus) Language() string {
+	for doc := range uint32(c.Len()) {
+		if e := c.entry(doc); e.concept != none {
+			return c.library.codeSystems[e.codeSystem].SearchLanguage(&c.languages)
+		}
+	}
+	return c.languages.First()
+}
+
+// entryTerms are the entries of an expansion, to be ranked without what their code systems know.
+type entryTerms struct{ *entryCorpus }
+
+// Parent implements [textindex.Terms], as do the methods below.
+func (entryTerms) Parent(uint32) (uint32, bool) { return 0, false }
+func (entryTerms) Abstract(uint32) bool         { return false }
+func (entryTerms) Inactive(uint32) bool         { return false }
+func (entryTerms) Weight(uint32) uint64         { return 0 }

@@ -39,7 +39,8 @@ type Expansion struct {
 	languages codesystem.Languages
 	page      []entry
 	total     int
-	detailed  bool // an entry may need more than code and display
+	corrected string // the filter without typos; "" if it has none
+	detailed  bool   // an entry may need more than code and display
 }
 
 func (x *Expansion) expand(b *budget) (err error) {
@@ -73,9 +74,10 @@ const askedPerStep = 4
 
 // choosePage finds the requested entries, and how many match in all.
 func (x *Expansion) choosePage(b *budget) (err error) {
-	if filter := textindex.NewFilter(x.query.Filter); filter != nil {
+	if filter := textindex.NewFilterWith(x.query.Filter, x.library.synonyms); filter != nil {
 		from, to := x.query.window(maxInt32)
 		x.page, x.total, err = x.library.search(x.list, filter, x.languages.List(), from, to, b)
+		x.corrected = filter.Corrected()
 		return err
 	}
 	from, to := x.query.window(len(x.list.entries))

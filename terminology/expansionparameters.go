@@ -13,6 +13,9 @@ func (w *expansionWriter) appendParameters(dst []byte) []byte {
 	if q.Filter != "" {
 		list.text("filter", "valueString", q.Filter)
 	}
+	if w.corrected != "" {
+		list.text("corrected-filter", "valueString", w.corrected)
+	}
 	if language := q.Language.preferred(w.valueSet); language != "" {
 		list.text("displayLanguage", "valueCode", language)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // none is the index of no code system or concept.
@@ -18,6 +20,7 @@ type Library struct {
 	combined bool     // of an overlay: its definitions do not go before those of base
 	loaded   time.Time
 	bounds   bounds
+	synonyms *textindex.Synonyms
 
 	expansions *codeListCache
 	inProgress singleflight.Group

@@ -27,6 +27,10 @@ type Options struct {
 	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later.
 	Definitions []string
 
+	// Synonyms are files with synonyms for the parameter filter, as [textindex.Synonyms.Read] reads them, or
+	// [EnglishSynonyms]. Default: none.
+	Synonyms []string
+
 	// MaxImportDepth is how deep value sets may import each other. Default: 32.
 	MaxImportDepth int
 
@@ -68,9 +72,9 @@ type Options struct {
 
 // Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
 // cannot be read completely.
-func Load(ctx context.Context, o Options) (*Library, error) {
+func Load(ctx context.Context, o Options) (l *Library, err error) {
 	o.setDefaults()
-	l := newLibrary(o)
+	l = newLibrary(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
 	defer loader.codes.concepts.Memory.Release() // of an incomplete code system
@@ -78,6 +82,9 @@ func Load(ctx context.Context, o Options) (*Library, error) {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
 		}
+	}
+	if l.synonyms, err = loadSynonyms(o.Synonyms); err != nil {
+		return nil, err
 	}
 	for _, pattern := range o.Definitions {
 		files, err := sources(pattern)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +197,7 @@ func (w *Watch) look() (sum fingerprint) {
 	hash := sha256.New()
 	files, _, err := w.found()
 	_, _ = fmt.Fprintf(hash, "%v\n", err)
-	for _, name := range files {
+	for _, name := range slices.Concat(files, w.options.Synonyms) {
 		if info, err := os.Stat(name); err == nil {
 			_, _ = fmt.Fprintf(hash, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
 		}

@@ -19,6 +19,7 @@ type Whole struct {
 	entries    []wholeEntry
 	languages  codesystem.Languages
 	index      *textindex.Index // nil if there are few entries
+	ranks      []uint32         // by entry
 	digest     [sha256.Size]byte
 	size       int
 }
@@ -29,6 +30,7 @@ type wholeEntry struct {
 	code     []byte
 	display  []byte
 	inactive bool
+	abstract bool
 	texts    []codesystem.Text // its designations
 }
 
@@ -40,7 +42,7 @@ func (w *Whole) Size() int { return w.size }
 
 // Expand returns the ValueSet with a page of entries, in JSON. More than limit entries are too costly.
 func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
-	page, total := w.page(p)
+	page, total, corrected := w.page(p)
 	if len(page) > limit {
 		return nil, tooCostly(w.definition(), limit)
 	}
@@ -56,7 +58,7 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 	}
 	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
 	dst = appendNumber(append(dst, `,"offset":`...), p.Offset)
-	dst = w.appendParameters(dst, p)
+	dst = w.appendParameters(dst, p, corrected)
 	list := fhirjson.Array{Name: "contains"}
 	for _, doc := range page {
 		dst = append(list.Next(dst), w.entries[doc].raw...)
@@ -64,21 +66,22 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 	return append(list.End(dst), '}', '}'), nil
 }
 
-func (w *Whole) page(p Page) (page []uint32, total int) {
+// page returns the entries of a page, how many there are in all, and the filter without typos; "" if it has none.
+func (w *Whole) page(p Page) (page []uint32, total int, corrected string) {
 	filter := textindex.NewFilter(p.Filter)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
 		for doc := from; doc < to; doc++ {
 			page = append(page, uint32(doc))
 		}
-		return page, len(w.entries)
+		return page, len(w.entries), ""
 	}
 	from, to := p.window(maxInt32)
 	hits, total, _ := textindex.Search([]textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}, filter, from, to, nil) // only spend can fail
 	for _, h := range hits {
 		page = append(page, h.Doc)
 	}
-	return page, total
+	return page, total, filter.Corrected()
 }
 
 // maxInt32 is more than there can be entries.
@@ -96,10 +99,13 @@ func (w *Whole) definition() *valueSet {
 }
 
 // appendParameters appends expansion.parameter: those of the page, and those from the other server.
-func (w *Whole) appendParameters(dst []byte, p Page) []byte {
+func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
 		list.text("filter", "valueString", p.Filter)
+	}
+	if corrected != "" {
+		list.text("corrected-filter", "valueString", corrected)
 	}
 	list.number("offset", p.Offset)
 	list.number("count", p.Count)
@@ -123,9 +129,16 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 type wholeCorpus Whole
 
 // Len implements [textindex.Corpus], as do the methods below.
-func (c *wholeCorpus) Len() int                 { return len(c.entries) }
-func (c *wholeCorpus) Code(doc uint32) []byte   { return c.entries[doc].code }
-func (c *wholeCorpus) Inactive(doc uint32) bool { return c.entries[doc].inactive }
+func (c *wholeCorpus) Len() int               { return len(c.entries) }
+func (c *wholeCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
+func (c *wholeCorpus) Rank(doc uint32) uint32 { return c.ranks[doc] }
+func (c *wholeCorpus) Language() string       { return c.languages.First() }
+
+// Parent implements [textindex.Terms], as do the methods below. The other server's hierarchy is unknown.
+func (c *wholeCorpus) Parent(uint32) (uint32, bool) { return 0, false }
+func (c *wholeCorpus) Abstract(doc uint32) bool     { return c.entries[doc].abstract }
+func (c *wholeCorpus) Inactive(doc uint32) bool     { return c.entries[doc].inactive }
+func (c *wholeCorpus) Weight(uint32) uint64         { return 0 }
 
 func (c *wholeCorpus) Display(doc uint32) []byte {
 	if e := &c.entries[doc]; len(e.display) > 0 {

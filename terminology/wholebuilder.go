@@ -116,6 +116,8 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 		hash.Write(m.Value)
 	}
 	hash.Sum(w.digest[:0])
+	w.ranks = textindex.Ranks((*wholeCorpus)(w))
+	w.size += 4 * len(w.ranks)
 	if len(w.entries) > scanned {
 		w.index = textindex.New((*wholeCorpus)(w))
 		w.size += w.index.Bytes()

@@ -175,6 +175,8 @@ func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error 
 		return r.ReadString(&key.version)
 	case "inactive":
 		return r.ReadBool(&e.inactive)
+	case "abstract":
+		return r.ReadBool(&e.abstract)
 	case "code":
 		err := r.ReadString(&text)
 		e.code = []byte(text)

@@ -39,16 +39,16 @@ var catalogues = map[string]catalogue{
 	"loinc": {valueSet: "http://hl7.org/fhir/ValueSet/c80-doc-typecodes"},
 }
 
-// open loads the terminology of this name, out of the file from if that is not empty.
-func open(ctx context.Context, name, from string, terms bool) (*searcher, error) {
+// open loads the terminology of this name as the options say.
+func open(ctx context.Context, name string, o options) (*searcher, error) {
 	c, ok := catalogues[name]
 	if !ok {
 		return nil, fmt.Errorf("no terminology is called %q", name)
 	}
 	if c.write == nil {
-		return newSearcher(ctx, c.valueSet, terminology.Options{Core: true})
+		return newSearcher(ctx, c.valueSet, terminology.Options{Core: true, Synonyms: o.files()})
 	}
-	c.from = cmp.Or(from, c.from)
+	c.from = cmp.Or(o.from, c.from)
 	if _, err := os.Stat(c.from); err != nil {
 		return nil, fmt.Errorf("%w; to fetch it: %s", err, c.fetch)
 	}
@@ -58,8 +58,8 @@ func open(ctx context.Context, name, from string, terms bool) (*searcher, error)
 	}
 	defer os.RemoveAll(folder) // what is loaded needs it no more
 	definitions := filepath.Join(folder, name+".json")
-	if err := c.write(definitions, c.from, terms); err != nil {
+	if err := c.write(definitions, c.from, o.terms); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.from, err)
 	}
-	return newSearcher(ctx, c.valueSet, terminology.Options{Definitions: []string{definitions}})
+	return newSearcher(ctx, c.valueSet, terminology.Options{Definitions: []string{definitions}, Synonyms: o.files()})
 }

@@ -55,7 +55,7 @@ func TestLists(t *testing.T) {
 			if _, err := os.Stat(from); err != nil {
 				t.Skipf("%v; to fetch it: %s", err, c.fetch)
 			}
-			s, err := open(t.Context(), l.terminology, from, false)
+			s, err := open(t.Context(), l.terminology, options{from: from})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ func main() {
 	defer stop()
 	var o options
 	flag.StringVar(&o.from, "from", "", "the `file` that has the terminology, if it is elsewhere than doc.go says")
+	flag.StringVar(&o.synonyms, "synonyms", "", "a `file` with synonyms, or english")
 	flag.BoolVar(&o.terms, "terms", false, "load ICD-10-CM's inclusion terms as designations")
 	flag.BoolVar(&o.sums, "sums", false, "print no queries")
 	flag.BoolVar(&o.misses, "misses", false, "print only the queries whose answer is not among the first three")
@@ -32,6 +33,7 @@ func main() {
 
 // options are the flags.
 type options struct {
+	synonyms            string
 	from                string
 	terms, sums, misses bool
 }
@@ -42,7 +44,7 @@ func run(ctx context.Context, w io.Writer, name string, o options) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, l.terminology, o.from, o.terms)
+	s, err := open(ctx, l.terminology, o)
 	if err != nil {
 		return err
 	}
@@ -62,4 +64,12 @@ func run(ctx context.Context, w io.Writer, name string, o options) error {
 		}
 	}
 	return printSums(w, answers)
+}
+
+// files returns the files with synonyms.
+func (o options) files() []string {
+	if o.synonyms == "" {
+		return nil
+	}
+	return []string{o.synonyms}
 }

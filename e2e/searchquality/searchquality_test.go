@@ -94,7 +94,7 @@ func TestRanks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := open(t.Context(), "icd10cm", madeWheel(t), tt.terms)
+			s, err := open(t.Context(), "icd10cm", options{from: madeWheel(t), terms: tt.terms})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -59,6 +59,14 @@ func ParseLanguages(list string) Languages {
 // None reports whether no language is preferred.
 func (l *Languages) None() bool { return len(l.ranges) == 0 && !l.Only }
 
+// First returns the most preferred language; "" if there is none.
+func (l *Languages) First() string {
+	if len(l.ranges) == 0 || l.ranges[0].tag == "*" {
+		return ""
+	}
+	return l.ranges[0].tag
+}
+
 // How like a language is to the one asked for.
 const (
 	languageDiffers  = iota

@@ -8,8 +8,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// searchIndexes are the indexes of a code system by languageKey.
+// searchIndexes are the indexes of a code system by languageKey, and the ranks of its concepts.
 type searchIndexes struct {
+	once  sync.Once
+	ranks []uint32
+
 	mu         sync.Mutex
 	byLanguage map[string]func() *textindex.Index
 }

@@ -68,4 +68,11 @@ type System interface {
 	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as [ParseLanguages] reads
 	// it, or in the code system's own if it is empty.
 	SearchIndex(languages string) *textindex.Index
+
+	// SearchRank returns where a concept comes among others that match a filter equally well; see [textindex.Ranks].
+	SearchRank(concept uint32) uint32
+
+	// SearchLanguage returns the language in which concepts are searched: the most preferred that the code system has,
+	// or its own.
+	SearchLanguage(wanted *Languages) string
 }

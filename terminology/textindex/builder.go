@@ -14,16 +14,20 @@ import (
 // turns these into postings.
 type builder struct {
 	Index
-	folder folder
+	folder  folder
+	spotter spotter
 
 	vocabulary vocabulary
 	lastSeen   []uint32 // by word: the last document it was seen in, plus one
+	position   []uint32 // by word: where in lists that document has it
+	lists      []uint32 // of the document that is read: twice the number of each word, plus one if it is not in a head
 	stream     wordStream
 
 	letters, initials, symbols runeSetsBuilder
 
 	others [][]byte
 	joined []byte
+	text   []byte
 }
 
 // Large is from how many documents on an index is kept off the heap.
@@ -31,12 +35,13 @@ const Large = 5000
 
 // New builds the index of a corpus, which must not change afterwards.
 func New(c Corpus) *Index {
-	b := &builder{Index: Index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
+	b := &builder{vocabulary: newVocabulary()}
+	b.corpus = c
+	b.order, b.chosen = staticOrder(c)
+	b.language = languageOf(c.Language())
+	b.spotter.language = b.language
 	byDisplay := b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.Display(doc))...) })
 	byCode := b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.Code(doc))) })
-	for ranks := range slices.Chunk(byDisplay, block) {
-		b.lowest = append(b.lowest, slices.Min(ranks))
-	}
 	displays, codes := make([]uint64, c.Len()), make([]uint64, c.Len())
 	for i := range c.Len() {
 		displays[i] = prefixKey(b.folder.words(c.Display(b.order[byDisplay[i]])))
@@ -53,6 +58,7 @@ func New(c Corpus) *Index {
 	b.collect()
 	b.post()
 	b.collect()
+	b.spell()
 	b.Index.letters, b.Index.initials, b.Index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
 	b.common = findCommon(&b.Index)
 	x := b.Index
@@ -68,11 +74,11 @@ func New(c Corpus) *Index {
 
 func (x *Index) settle(m *offheap.Memory) {
 	c := &x.common
-	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.lowest, &x.codes.ranks)
-	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.leading, &c.dense)
+	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.codes.ranks, &x.spelled.ids)
+	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
 	offheap.Move(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
 	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
-	offheap.Move(m, &x.words.text, &x.postings)
+	offheap.Move(m, &x.words.text, &x.postings, &x.stems)
 }
 
 // sorted returns the ranks in the order of a text of their documents.
@@ -96,69 +102,74 @@ func (b *builder) collect() {
 	}
 }
 
-// staticOrder returns the documents as they are ordered within a tier: shorter displays first, then active concepts,
-// then the order of the corpus.
-func staticOrder(c Corpus) []uint32 {
+// staticOrder returns the documents as they are ordered within a tier, and how many of them can be chosen.
+func staticOrder(c Corpus) (order []uint32, chosen int) {
 	keys := make([]uint64, c.Len())
 	for doc := range keys {
-		keys[doc] = uint64(staticKey(c, uint32(doc)))<<32 | uint64(doc)
+		rank := c.Rank(uint32(doc))
+		keys[doc] = uint64(rank)<<32 | uint64(doc)
+		if rank&rankAbstract == 0 {
+			chosen++
+		}
 	}
 	slices.Sort(keys)
-	order := make([]uint32, len(keys))
+	order = make([]uint32, len(keys))
 	for rank, key := range keys {
 		order[rank] = uint32(key)
 	}
-	return order
-}
-
-// staticKey orders documents within a tier.
-func staticKey(c Corpus, doc uint32) uint32 {
-	key := uint32(min(utf8.RuneCount(c.Display(doc)), 1<<30)) << 1
-	if c.Inactive(doc) {
-		key |= 1
-	}
-	return key
+	return order, chosen
 }
 
 // read reads one document.
 func (b *builder) read(rank, doc uint32) {
 	display, code := b.corpus.Display(doc), b.corpus.Code(doc)
-	line := b.folder.withInner(b.folder.words(display))
-	b.characters(rank, line)
-	b.add(rank, line)
+	b.characters(rank, b.folder.withInner(b.folder.words(display)))
 	b.signs(rank, display)
 	b.signs(rank, code)
-	line = b.folder.words(code)
+	b.lists = b.lists[:0]
+	b.add(rank, display)
+	line := b.folder.words(code)
 	b.joined = appendJoined(b.joined[:0], line)
-	b.add(rank, line)
 	if len(b.joined) > 0 {
-		b.word(rank, b.joined)
+		b.word(rank, b.joined, true)
+	}
+	for len(line) > 0 {
+		var word []byte
+		word, line = nextWord(line)
+		b.word(rank, word, true)
 	}
 	b.others = b.corpus.AppendOthers(b.others[:0], doc)
 	for _, other := range b.others {
-		b.add(rank, b.folder.withInner(b.folder.words(other)))
+		b.add(rank, other)
+	}
+	for _, list := range b.lists {
+		b.stream.append(list + 1)
 	}
 	b.stream.append(0)
 }
 
-func (b *builder) add(rank uint32, line []byte) {
-	for len(line) > 0 {
-		var word []byte
-		word, line = nextWord(line)
-		b.word(rank, word)
+// add adds the words of a text.
+func (b *builder) add(rank uint32, text []byte) {
+	b.spotter.spots = b.spotter.spots[:0]
+	b.text = b.spotter.add(b.text[:0], text)
+	for _, s := range b.spotter.spots {
+		b.word(rank, s.word, s.head)
 	}
 }
 
-func (b *builder) word(rank uint32, word []byte) {
+// word adds a word of the document that is read.
+func (b *builder) word(rank uint32, word []byte, head bool) {
 	id := b.vocabulary.id(word)
 	if int(id) == len(b.lastSeen) {
-		b.lastSeen = append(b.lastSeen, 0)
+		b.lastSeen, b.position = append(b.lastSeen, 0), append(b.position, 0)
 	}
-	if b.lastSeen[id] == rank+1 {
-		return
+	if b.lastSeen[id] != rank+1 {
+		b.lastSeen[id], b.position[id] = rank+1, uint32(len(b.lists))
+		b.lists = append(b.lists, 2*id+1)
 	}
-	b.lastSeen[id] = rank + 1
-	b.stream.append(id + 1)
+	if head {
+		b.lists[b.position[id]] = 2 * id
+	}
 }
 
 // characters adds the letters and digits of a display.
@@ -193,23 +204,39 @@ func (b *builder) signs(rank uint32, text []byte) {
 	}
 }
 
-// post turns the stream into postings, sorted by word. It goes through it twice: to measure each word's bytes, and to
+// post turns the stream into postings, sorted by word. It goes through it twice: to measure each list's bytes, and to
 // write them.
 func (b *builder) post() {
 	sorted := sortByText(len(b.vocabulary.hash), b.vocabulary.text, b.vocabulary.from)
-	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where its next one goes
-	clear(last)
-	b.stream.each(func(rank, word uint32) {
-		next[word] += varintLength(rank - last[word])
-		last[word] = rank
+	b.lastSeen, b.position = nil, nil
+	last, next := make([]uint32, 2*len(sorted)), make([]uint32, 2*len(sorted)) // by list: its last rank, and where its next one goes
+	b.stream.each(func(rank, list uint32) {
+		next[list] += varintLength(rank - last[list])
+		last[list] = rank
 	})
 	text := 0
-	b.from = make([]uint32, len(sorted)+1)
+	b.from = make([]uint32, 2*len(sorted)+1)
 	for i, word := range sorted {
-		b.from[i+1] = b.from[i] + next[word]
-		next[word] = b.from[i]
+		for part := range uint32(2) {
+			at := 2*uint32(i) + part
+			b.from[at+1] = b.from[at] + next[2*word+part]
+			next[2*word+part] = b.from[at]
+		}
 		text += len(b.vocabulary.at(word))
 	}
+	b.list(sorted, text)
+	b.vocabulary = vocabulary{}
+	b.postings = make([]byte, b.from[2*len(sorted)])
+	clear(last)
+	b.stream.each(func(rank, list uint32) {
+		next[list] += uint32(binary.PutUvarint(b.postings[next[list]:], uint64(rank-last[list])))
+		last[list] = rank
+	})
+	b.stream.release()
+}
+
+// list lists the sorted words, which have so many bytes in all.
+func (b *builder) list(sorted []uint32, text int) {
 	b.words = wordList{text: make([]byte, 0, text), from: make([]uint32, 1, len(sorted)+1)}
 	for _, word := range sorted {
 		b.words.text = append(b.words.text, b.vocabulary.at(word)...)
@@ -218,14 +245,6 @@ func (b *builder) post() {
 	for i := 0; i < b.words.len(); i += stride {
 		b.words.every = append(b.words.every, prefixKey(b.words.at(i)))
 	}
-	b.vocabulary = vocabulary{}
-	b.postings = make([]byte, b.from[len(sorted)])
-	clear(last)
-	b.stream.each(func(rank, word uint32) {
-		next[word] += uint32(binary.PutUvarint(b.postings[next[word]:], uint64(rank-last[word])))
-		last[word] = rank
-	})
-	b.stream.release()
 }
 
 func varintLength(n uint32) uint32 { return uint32(bits.Len32(n|1)+6) / 7 }

@@ -1,6 +1,7 @@
 package textindex
 
 import (
+	"bytes"
 	"math/bits"
 	"sort"
 
@@ -13,8 +14,8 @@ import (
 type commonPrefixes struct {
 	from, to []uint32 // words; sorted by from, then the longer range first
 	count    []uint32 // number of documents
-	first    []uint32 // the first documents, firsts for each range: those whose display begins so, then others
-	leading  []uint32 // number of those whose display begins so
+	first    []uint32 // the first documents, firsts for each range, in the order of the tiers
+	ends     []uint32 // where in these the first three tiers end, for each range
 	dense    []uint32 // index in sets plus one; 0 if none
 	sets     []uint64 // one bitset after the other
 }
@@ -45,15 +46,20 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
-// firstOf returns the first documents of a range, how many of them have a display that begins so, and how many there
-// are in all.
-func (c *commonPrefixes) firstOf(i int) (ranks []uint32, leading, total int) {
+// firstOf returns the first documents of a range, where in them the first three tiers end, and how many there are in all.
+func (c *commonPrefixes) firstOf(i int) (ranks, ends []uint32, total int) {
 	total = int(c.count[i])
-	return c.first[i*firsts : i*firsts+min(total, firsts)], int(c.leading[i]), total
+	return c.first[i*firsts : i*firsts+min(total, firsts)], c.ends[3*i : 3*i+3], total
+}
+
+// isExact reports whether the first word of a range is what all of them begin with.
+func (c *commonPrefixes) isExact(x *Index, i int) bool {
+	first, last := x.words.at(int(c.from[i])), x.words.at(int(c.to[i])-1)
+	return bytes.HasPrefix(last, first)
 }
 
 func (c *commonPrefixes) bytes() int {
-	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.leading)+len(c.dense)) + 8*len(c.sets)
+	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.ends)+len(c.dense)) + 8*len(c.sets)
 }
 
 // findCommon computes commonPrefixes. It bounds the cost of a filter: a beginning has its set here, or few postings.
@@ -79,8 +85,7 @@ type commonBuilder struct {
 	index *Index
 	most  uint32 // up to how many bytes postings are united when searched
 
-	set, leads rankSet
-	folder     folder
+	set, part, taken rankSet
 }
 
 // group visits a range of words that share their first depth bytes, and the ranges within it, in the order of
@@ -88,7 +93,7 @@ type commonBuilder struct {
 // longest common word.
 func (b *commonBuilder) group(from, to, depth int, visit func(from, to, depth int)) {
 	x := b.index
-	if x.from[to]-x.from[from] <= manyPostings {
+	if x.from[2*to]-x.from[2*from] <= manyPostings {
 		return
 	}
 	// A range within it that is as long is the same one.
@@ -108,17 +113,17 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to, depth in
 
 // isDense reports whether a range of words has so many postings that its set is kept.
 func (b *commonBuilder) isDense(from, to int) bool {
-	return b.index.from[to]-b.index.from[from] > b.most
+	return b.index.from[2*to]-b.index.from[2*from] > b.most
 }
 
-// add adds a range of words that share their first depth bytes.
+// add adds a range of words that share their first depth bytes. If the first word has no more, it is the one typed.
 func (b *commonBuilder) add(from, to, depth int) {
 	x := b.index
 	b.set.empty(len(x.order))
-	x.unite(&b.set, from, to)
+	x.unite(&b.set, 2*from, 2*to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
-	b.addFirst(append([]byte(" "), x.words.at(from)[:depth]...))
+	b.addFirst(from, to, depth)
 	if !b.isDense(from, to) {
 		b.dense = append(b.dense, 0)
 		return
@@ -127,16 +132,27 @@ func (b *commonBuilder) add(from, to, depth int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the set: those whose display begins with line, then the others.
-func (b *commonBuilder) addFirst(line []byte) {
+// addFirst adds the first documents of the set, tier by tier.
+func (b *commonBuilder) addFirst(from, to, depth int) {
 	x := b.index
-	b.leads.empty(len(x.order))
-	from, _, to := x.displayed(&b.folder, line)
-	x.addDisplayed(&b.leads, from, to)
 	start := len(b.first)
-	b.first = appendFirst(b.first, start+firsts, &b.leads, nil)
-	b.leading = append(b.leading, uint32(len(b.first)-start))
-	b.first = appendFirst(b.first, start+firsts, &b.set, b.leads.bits)
+	whole := from
+	if len(x.words.at(from)) == depth {
+		whole++
+	}
+	b.taken.empty(len(x.order))
+	for _, add := range []func(){
+		func() { x.addHeads(&b.part, from, whole) },
+		func() { x.unite(&b.part, 2*from, 2*whole) },
+		func() { x.addHeads(&b.part, from, to) },
+	} {
+		b.part.empty(len(x.order))
+		add()
+		b.first = appendFirst(b.first, start+firsts, &b.part, b.taken.bits)
+		b.ends = append(b.ends, uint32(len(b.first)-start))
+		b.taken.union(&b.part)
+	}
+	b.first = appendFirst(b.first, start+firsts, &b.set, b.taken.bits)
 	for len(b.first) < start+firsts {
 		b.first = append(b.first, noRank)
 	}

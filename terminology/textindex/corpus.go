@@ -14,6 +14,9 @@ type Corpus interface {
 	// AppendOthers appends the other texts by which a document is found.
 	AppendOthers(dst [][]byte, doc uint32) [][]byte
 
-	// Inactive reports whether a document comes after others that match equally well.
-	Inactive(doc uint32) bool
+	// Rank returns where a document comes among others that match equally well, lower being earlier, as [Ranks] says.
+	Rank(doc uint32) uint32
+
+	// Language returns the language of the texts (BCP 47), whose inflections and stop words count.
+	Language() string
 }

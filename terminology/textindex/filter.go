@@ -8,20 +8,21 @@ import (
 )
 
 // Rule says which documents a filter finds and in which order. docs/search.md explains it.
-const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
+const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD), nor an apostrophe before a final s. " +
 	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
-	"which ends where the next begins: ActivityDefinition has the words activitydefinition and definition. " +
+	"which ends where the next begins; and words that hyphens join are also one. " +
 	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
 	"the concept's code, display or designations (those in the languages that are asked for, or in none; else all), " +
-	"or the term's words written together begin one of those words or the code written together. " +
+	"or the term's words written together do. A word also finds its inflections, its other spellings (anaemia, anemia) and the " +
+	"same number (2, II, two); stop words before the last word do not count; synonyms find what they stand for. " +
 	"A filter of one letter or digit is found anywhere in the display, and in nothing else. " +
 	"A filter without letter or digit is found where it occurs as it is, in display or code. " +
-	"Order: the code is the filter; the display is the filter; the display begins with the filter; " +
-	"all words are in one text in the filter's order (or the code begins with the filter); the rest. " +
-	"Among these: the shorter display, the active concept, the order of the expansion. " +
-	"Only if nothing is found at all may the filter's words be in the middle of others; only if nothing is found then " +
-	"may words have typos, their first letter excepted: " +
-	"one from four letters, two from eight, none in a word with a digit."
+	"Order: the code is the filter; the display is the filter; all words are whole words in the head of a text, which is what " +
+	"comes before its first comma or stop word; all are whole words; all begin words in the head; the rest. " +
+	"Among these: what can be chosen, active, often used; plain terms before variants, general before special ones; the order of the expansion. " +
+	"Only if nothing is found may words of five letters or more be in the middle of others; only if nothing is found then are words " +
+	"that no text has read as the most similar ones that are there: with one typo from five letters, two from six, their first letter " +
+	"and words with a digit excepted."
 
 // Filter is what a person typed, prepared for matching. Exactly one of symbols, letter and terms is set.
 type Filter struct {
@@ -29,162 +30,197 @@ type Filter struct {
 	letter  []byte // the one letter or digit that it consists of
 	terms   []term
 
-	line   []byte   // all words, as folder.words returns them
-	words  [][]byte // the same, each with the space before it
-	joined []byte   // the same, without spaces
+	line     []byte // all words, as folder.words returns them
+	joined   []byte // the same, without spaces
+	synonyms *Synonyms
+	read     map[string][][]byte // what words with typos are read as
 
-	room struct { // holds all of these if they are short, as most are
-		text  [96]byte
-		words [3][]byte
-		terms [1]term
-	}
+	language *language // of asked
+	asked    asked     // the same, prepared for a language
 }
 
 // term is a part of a filter between spaces: "e11.9" is one of two words.
 type term struct {
-	words  [][]byte // each with a space before it
-	joined []byte   // all of them after one space; nil if there is only one
+	words  [][]byte
+	joined []byte // all of them written together; nil if there is only one
 }
 
-// leniency is how to look for a filter: strictly first, then, while nothing is found, in ways that find more.
+// leniency is how to look for a filter: strictly first, then, if nothing is found, in a way that finds more.
 type leniency int
 
 const (
 	strictly    leniency = iota // each word begins another
 	withinWords                 // or is in the middle of one
-	withTypos                   // or begins one, except for typos
 )
 
-// allows reports whether to look for a filter in a way. A letter is found anywhere as it is.
-func (t *Filter) allows(how leniency) bool {
-	switch how {
-	case withinWords:
-		return len(t.words) > 0
-	case withTypos:
-		return slices.ContainsFunc(t.words, func(word []byte) bool { return maxTypos(word[1:]) > 0 })
-	}
-	return true
-}
+// fewestWithin is from how many letters on a word may be in the middle of another.
+const fewestWithin = 5
 
 // NewFilter prepares a filter. It is nil, and matches everything, if there is nothing to look for. An invalid byte is a
 // sign that no text has, and joins no others.
-func NewFilter(filter string) *Filter {
+func NewFilter(filter string) *Filter { return NewFilterWith(filter, nil) }
+
+// NewFilterWith is [NewFilter] with synonyms.
+func NewFilterWith(filter string, synonyms *Synonyms) *Filter {
 	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
 		return nil
 	}
-	var room [64]byte
-	f := folder{folded: room[:0]}
-	t := &Filter{}
-	text := append(t.room.text[:0], f.words([]byte(filter))...)
-	t.line = slices.Clip(text)
+	var f folder
+	t := &Filter{line: bytes.Clone(f.words([]byte(filter))), synonyms: synonyms}
+	t.joined = appendJoined(nil, t.line)
 	switch {
 	case len(t.line) == 0:
 		return &Filter{symbols: []byte(filter)}
 	case utf8.RuneCount(t.line) == 2:
 		t.letter = t.line[1:]
 	default:
-		text = t.cut(text, &f, filter)
+		t.cut(&f, filter)
 	}
-	t.joined = appendJoined(text, t.line)[len(text):]
 	return t
 }
 
-// cut cuts a filter into terms and words, whose text it appends to text.
-func (t *Filter) cut(text []byte, f *folder, filter string) []byte {
-	t.words, t.terms = t.room.words[:0], t.room.terms[:0]
+// cut cuts a filter into terms and words.
+func (t *Filter) cut(f *folder, filter string) {
 	for field := range strings.FieldsSeq(filter) {
-		start := len(text)
-		text = append(text, f.words([]byte(field))...)
-		line, first := text[start:], len(t.words)
+		line := bytes.Clone(f.words([]byte(field)))
 		if len(line) == 0 {
 			continue
 		}
-		t.words = appendSpaced(t.words, line)
-		found := term{words: slices.Clip(t.words[first:])}
+		found := term{words: appendWords(nil, line)}
 		if len(found.words) > 1 {
-			start = len(text)
-			text = appendJoined(append(text, ' '), line)
-			found.joined = slices.Clip(text[start:])
+			found.joined = appendJoined(nil, line)
 		}
 		t.terms = append(t.terms, found)
 	}
-	return text
 }
 
-// appendSpaced appends the words of a line, each with the space before it.
-func appendSpaced(words [][]byte, line []byte) [][]byte {
+// appendWords appends the words of a line.
+func appendWords(words [][]byte, line []byte) [][]byte {
 	for len(line) > 0 {
-		word, rest := nextWord(line)
-		words = append(words, line[:len(word)+1:len(word)+1])
-		line = rest
+		var word []byte
+		word, line = nextWord(line)
+		words = append(words, word)
 	}
 	return words
-}
-
-// in reports whether words, as folder.words returns them, match a term.
-func (t *term) in(words []byte) bool {
-	if t.joined != nil && bytes.Contains(words, t.joined) {
-		return true
-	}
-	return !slices.ContainsFunc(t.words, func(word []byte) bool { return !bytes.Contains(words, word) })
-}
-
-// inOrder reports whether all words of the filter begin words of a line, one after the other.
-func (t *Filter) inOrder(line []byte) bool {
-	for _, word := range t.words {
-		at := bytes.Index(line, word)
-		if at < 0 {
-			return false
-		}
-		line = line[at+len(word):]
-	}
-	return true
-}
-
-// inOrderIn is inOrder for a text and the words inside its words. It folds only what is not ASCII or has a word inside
-// another.
-func (t *Filter) inOrderIn(text []byte, folder *folder) bool {
-	rest := t.words
-	for i := 0; i < len(text); {
-		length, begins := beginsASCII(text[i:], rest[0][1:])
-		if length < 0 {
-			return t.inOrder(folder.withInner(folder.words(text)))
-		}
-		if begins {
-			if rest = rest[1:]; len(rest) == 0 {
-				return true
-			}
-		}
-		i += length + 1
-	}
-	return false
-}
-
-// beginsASCII returns the length of a text's first word, which may be 0, and whether the word begins with other, which
-// is not empty. The length is negative if there is more than ASCII, or if a word begins inside it.
-func beginsASCII(text, other []byte) (length int, begins bool) {
-	same, small := 0, false
-	for i, c := range text {
-		if c >= utf8.RuneSelf {
-			return -1, false
-		}
-		folded := asciiWord[c]
-		if folded == 0 {
-			return i, same == len(other)
-		}
-		if small && folded != c {
-			return -1, false
-		}
-		small = folded == c
-		if same == i && same < len(other) && folded == other[same] {
-			same++
-		}
-	}
-	return len(text), same == len(other)
 }
 
 func (t *Filter) theLetter() rune {
 	r, _ := utf8.DecodeRune(t.letter)
 	return r
+}
+
+// allows reports whether to look for a filter in a way. A letter is found anywhere as it is.
+func (t *Filter) allows(how leniency) bool {
+	return how == strictly || slices.ContainsFunc(t.terms, func(t term) bool {
+		return slices.ContainsFunc(t.words, func(word []byte) bool { return letters(word) >= fewestWithin })
+	})
+}
+
+// asked is a filter in a language. A document must have all of its segments.
+type asked struct {
+	segments []segment
+	lines    [][]byte // what a display must be to be the filter
+}
+
+// segment is what stands for a run of words: any of these, each of which is everything it needs.
+type segment [][]need
+
+// need is a term, found by all of its words, or by all of them written together.
+type need struct{ words, joined []wanted }
+
+// in prepares a filter for a language.
+func (t *Filter) in(l *language) *asked {
+	if t.language == l {
+		return &t.asked
+	}
+	t.language, t.asked = l, asked{lines: [][]byte{t.line}}
+	terms := t.withoutStops(l)
+	all := terms
+	var keys []string
+	if t.synonyms != nil {
+		for _, term := range terms {
+			keys = append(keys, l.key(t.asRead(term.words)))
+		}
+	}
+	for len(terms) > 0 {
+		run, others := t.synonyms.longest(l, keys[min(len(keys), len(all)-len(terms)):])
+		s := segment{t.needs(l, terms[:run])}
+		for _, other := range others {
+			s = append(s, []need{{words: l.wantedWords(other.words)}})
+			if run == len(terms) && len(t.asked.segments) == 0 {
+				t.asked.lines = append(t.asked.lines, other.line)
+			}
+		}
+		t.asked.segments = append(t.asked.segments, s)
+		terms = terms[run:]
+	}
+	return &t.asked
+}
+
+// withoutStops returns the terms but for stop words before the last.
+func (t *Filter) withoutStops(l *language) []term {
+	last := len(t.terms) - 1
+	var kept []term
+	for i, term := range t.terms {
+		if i == last || len(term.words) > 1 || !l.stops[string(term.words[0])] {
+			kept = append(kept, term)
+		}
+	}
+	return kept
+}
+
+// needs returns what terms need that are not read in another way.
+func (t *Filter) needs(l *language, terms []term) []need {
+	all := make([]need, len(terms))
+	for i, term := range terms {
+		for _, word := range term.words {
+			all[i].words = append(all[i].words, t.wanted(l, word))
+		}
+		if term.joined != nil {
+			all[i].joined = []wanted{t.wanted(l, term.joined)}
+		}
+	}
+	return all
+}
+
+// asRead returns words as they are read.
+func (t *Filter) asRead(words [][]byte) [][]byte {
+	if t.read == nil {
+		return words
+	}
+	words = slices.Clone(words)
+	for i, word := range words {
+		if read := t.read[string(word)]; read != nil {
+			words[i] = read[0]
+		}
+	}
+	return words
+}
+
+// wanted returns a word to look for, or what it is read as.
+func (t *Filter) wanted(l *language, word []byte) wanted {
+	if read := t.read[string(word)]; read != nil {
+		return wanted{word: read[0], spelled: read[0], same: read[1:], language: l}
+	}
+	return l.wanted(word, true)
+}
+
+func (l *language) wantedWords(words [][]byte) []wanted {
+	all := make([]wanted, len(words))
+	for i, word := range words {
+		all[i] = l.wanted(word, false)
+	}
+	return all
+}
+
+// only returns the only word of a filter, if there is nothing else to look for.
+func (a *asked) only() *wanted {
+	if len(a.segments) != 1 || len(a.segments[0]) != 1 || len(a.segments[0][0]) != 1 {
+		return nil
+	}
+	if n := &a.segments[0][0][0]; len(n.words) == 1 && n.joined == nil && n.words[0].begins {
+		return &n.words[0]
+	}
+	return nil
 }

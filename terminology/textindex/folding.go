@@ -13,7 +13,15 @@ import (
 type folder struct {
 	decomposed, folded, all []byte
 
-	inner []int // positions in folded where a word begins inside another
+	inner []int  // positions in folded where a word begins inside another
+	marks []mark // the punctuation that says something about the words
+}
+
+// mark is punctuation: a comma, semicolon or colon as a comma, round and square brackets as round ones, and a hyphen
+// between two words.
+type mark struct {
+	at   int // where in folded the next word begins
+	sign byte
 }
 
 // words returns the words of s, each after a space: " acute appendicitis". So it contains " "+p exactly if a word
@@ -25,9 +33,9 @@ func Fold(s string) string { return string(new(folder).words([]byte(s))) }
 
 // beginning returns the first bytes of what words returns, up to length.
 func (f *folder) beginning(s []byte, length int) []byte {
-	f.folded, f.inner = f.folded[:0], f.inner[:0]
+	f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
 	if !f.ascii(s, length) {
-		f.folded, f.inner = f.folded[:0], f.inner[:0]
+		f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
 		f.decompose(s)
 	}
 	return f.folded[:min(len(f.folded), length)]
@@ -60,7 +68,7 @@ func (f *folder) withInner(line []byte) []byte {
 }
 
 func (f *folder) decompose(s []byte) {
-	f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
+	f.decomposed = withoutMarks(norm.NFKD.Append(f.decomposed[:0], s...))
 	within, small := false, false // small: the previous rune is a lower-case letter or a digit
 	for i := 0; i < len(f.decomposed); {
 		r, width := utf8.DecodeRune(f.decomposed[i:])
@@ -74,10 +82,56 @@ func (f *folder) decompose(s []byte) {
 			}
 			f.folded = appendFolded(f.folded, r)
 			within, small = true, unicode.IsLower(r) || unicode.IsNumber(r)
-		case !unicode.Is(unicode.Mn, r):
+		case within && (r == '\'' || r == '’') && isPossessive(f.decomposed[i:]):
+		default:
+			if r < utf8.RuneSelf {
+				next, _ := utf8.DecodeRune(f.decomposed[i:])
+				f.mark(byte(r), len(f.folded), within && isWordRune(next))
+			}
 			within = false
 		}
 	}
+}
+
+// withoutMarks removes nonspacing marks.
+func withoutMarks(text []byte) []byte {
+	kept := text[:0]
+	for i := 0; i < len(text); {
+		r, width := utf8.DecodeRune(text[i:])
+		if r < utf8.RuneSelf || !unicode.Is(unicode.Mn, r) {
+			kept = append(kept, text[i:i+width]...)
+		}
+		i += width
+	}
+	return kept
+}
+
+// isPossessive reports whether an s, which an apostrophe comes before, ends a word: Crohn's is one word, crohns.
+func isPossessive(rest []byte) bool {
+	if len(rest) == 0 || rest[0]|0x20 != 's' {
+		return false
+	}
+	next, _ := utf8.DecodeRune(rest[1:])
+	return len(rest) == 1 || !isWordRune(next)
+}
+
+// mark notes punctuation. A hyphen counts only between two words.
+func (f *folder) mark(sign byte, at int, between bool) {
+	switch sign {
+	case ',', ';', ':':
+		sign = ','
+	case '(', '[':
+		sign = '('
+	case ')', ']':
+		sign = ')'
+	case '-':
+		if !between {
+			return
+		}
+	default:
+		return
+	}
+	f.marks = append(f.marks, mark{at: at, sign: sign})
 }
 
 // appendFolded appends a letter or digit in lower case, some letters as what people type who do not have them.
@@ -107,13 +161,18 @@ const lastPlainLetter = 'ς'
 // ascii is words for ASCII, which nearly all text is. It stops after length bytes, and fails on anything else before.
 func (f *folder) ascii(s []byte, length int) bool {
 	dst, within, small := f.folded, false, false
-	for _, c := range s {
+	for i, c := range s {
 		if c >= utf8.RuneSelf {
 			return false
 		}
 		folded := asciiWord[c]
 		if folded == 0 {
-			within = false
+			if c == ' ' {
+				within = false
+			} else if !within || c != '\'' || !isPossessive(s[i+1:]) {
+				f.mark(c, len(dst), within && i+1 < len(s) && s[i+1] < utf8.RuneSelf && asciiWord[s[i+1]] != 0)
+				within = false
+			}
 			continue
 		}
 		if !within {

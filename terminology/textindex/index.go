@@ -2,7 +2,6 @@ package textindex
 
 import (
 	"bytes"
-	"slices"
 	"sort"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
@@ -16,14 +15,18 @@ import (
 type Index struct {
 	corpus Corpus
 	order  []uint32 // the document of each rank
+	chosen int      // how many of these can be chosen; they come first
 
+	language *language
 	words    wordList
-	from     []uint32 // the ranks of word i are in postings[from[i]:from[i+1]]
+	from     []uint32 // the ranks of list i are in postings[from[i]:from[i+1]]; word i has list 2i in heads, and 2i+1 elsewhere
 	postings []byte   // ascending, as varints: the first, then the differences
 	common   commonPrefixes
 
+	stems   []byte    // by word: the length of its stem, or 0; see stemLength
+	spelled spellings // the words that have another spelling
+
 	displays textOrder // by the words of the display
-	lowest   []uint32  // the lowest rank of each block of these
 	codes    textOrder // by the words of the code written together
 
 	letters  runeSets // letters and digits anywhere in the display
@@ -37,10 +40,17 @@ func (x *Index) addWords(dst *rankSet, from, to int) {
 		dst.union(&common)
 		return
 	}
-	x.unite(dst, from, to)
+	x.unite(dst, 2*from, 2*to)
 }
 
-// unite is addWords by going through the postings.
+// addHeads adds the documents that have one of a range of words in a head.
+func (x *Index) addHeads(dst *rankSet, from, to int) {
+	for word := from; word < to; word++ {
+		x.unite(dst, 2*word, 2*word+1)
+	}
+}
+
+// unite adds the ranks of a range of lists.
 func (x *Index) unite(dst *rankSet, from, to int) {
 	if from == to {
 		return
@@ -70,43 +80,6 @@ func (x *Index) unite(dst *rankSet, from, to int) {
 	}
 }
 
-// addContaining adds the documents with a word that contains part. It goes through all words, so it is used only if
-// nothing else was found.
-func (x *Index) addContaining(dst *rankSet, part []byte) {
-	for at := 0; ; {
-		found := bytes.Index(x.words.text[at:], part)
-		if found < 0 {
-			return
-		}
-		at += found
-		word, _ := slices.BinarySearch(x.words.from, uint32(at)+1)
-		if end := int(x.words.from[word]); at+len(part) <= end {
-			x.addWords(dst, word-1, word)
-			at = end
-		} else {
-			at++ // the match spans two words
-		}
-	}
-}
-
-// addMeant adds the documents with a word that begins with word, or with what may be meant by it.
-func (x *Index) addMeant(dst *rankSet, word []byte, most int) {
-	t := newTypist(word, most)
-	from, end := x.words.prefixed([]byte(string(t.word[:1])))
-	for from < end {
-		candidate := x.words.at(from)
-		decided, meant := t.look(candidate)
-		to := from + 1
-		if decided < len(candidate) || meant {
-			to = x.words.after(from, candidate[:decided])
-		}
-		if meant {
-			x.addWords(dst, from, to)
-		}
-		from = to
-	}
-}
-
 // coded returns the ranks of the documents whose code, written together, is code.
 func (x *Index) coded(f *folder, code []byte) []uint32 {
 	key := prefixKey(code)
@@ -123,21 +96,19 @@ func (x *Index) coded(f *folder, code []byte) []uint32 {
 	return ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
 }
 
-// displayed returns the range of displays that begin with line; up to exact, they equal it.
-func (x *Index) displayed(f *folder, line []byte) (from, exact, to int) {
+// displayed returns the range of displays that equal a line.
+func (x *Index) displayed(f *folder, line []byte) (from, to int) {
 	key := prefixKey(line)
-	from, to = x.displays.from(key), x.displays.beyond(lastKey(line))
+	from, to = x.displays.from(key), x.displays.beyond(key)
 	if len(line) < keyLength {
-		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
-		return from, x.displays.beyond(key), to
+		return from, to // words hold no zero byte, so a display that goes on after the line is more than the line's key
 	}
 	beginning := func(at, length int) []byte {
 		return f.beginning(x.corpus.Display(x.order[x.displays.ranks[at]]), length)
 	}
 	from += sort.Search(to-from, func(i int) bool { return bytes.Compare(beginning(from+i, len(line)), line) >= 0 })
-	to = from + soonest(to-from, func(i int) bool { return !bytes.Equal(beginning(from+i, len(line)), line) })
-	exact = from + soonest(to-from, func(i int) bool { return len(beginning(from+i, len(line)+1)) > len(line) })
-	return from, exact, to
+	to = from + soonest(to-from, func(i int) bool { return !bytes.Equal(beginning(from+i, len(line)+1), line) })
+	return from, to
 }
 
 // soonest is [sort.Search] for answers that are mostly small: its steps double.
@@ -148,44 +119,6 @@ func soonest(n int, is func(i int) bool) int {
 	}
 	low := step / 2
 	return low + sort.Search(min(step, n)-low, func(i int) bool { return is(low + i) })
-}
-
-func (x *Index) addDisplayed(dst *rankSet, from, to int) {
-	for _, rank := range x.displays.ranks[from:to] {
-		dst.add(rank)
-	}
-}
-
-// block is how many ranks of displays share a lowest one.
-const block = 32
-
-// addLowest adds the n lowest ranks in a range of displays, and perhaps others. In a long range it looks only at the n
-// blocks with the lowest ranks, which must hold them.
-func (x *Index) addLowest(dst *rankSet, from, to, n int) {
-	first, last := (from+block-1)/block, to/block
-	if n > block || last-first <= n {
-		x.addDisplayed(dst, from, to)
-		return
-	}
-	var room [block]uint32
-	lowest := room[:0] // ascending
-	for _, rank := range x.lowest[first:last] {
-		if len(lowest) == n {
-			if rank > lowest[n-1] {
-				continue
-			}
-			lowest = lowest[:n-1]
-		}
-		at, _ := slices.BinarySearch(lowest, rank)
-		lowest = slices.Insert(lowest, at, rank)
-	}
-	x.addDisplayed(dst, from, first*block)
-	for i, rank := range x.lowest[first:last] {
-		if rank <= lowest[n-1] {
-			x.addDisplayed(dst, (first+i)*block, (first+i+1)*block)
-		}
-	}
-	x.addDisplayed(dst, last*block, to)
 }
 
 // RanksOf returns a set of documents as the set of their ranks, for [Part.Within].
@@ -204,10 +137,10 @@ func (x *Index) Words() int { return x.words.len() }
 
 // Bytes returns the memory use in bytes.
 func (x *Index) Bytes() int {
-	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.lowest) + len(x.codes.ranks))
+	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.codes.ranks) + len(x.spelled.ids))
 	keys := 8 * (len(x.displays.keys) + len(x.codes.keys) + (len(x.order)+x.words.len())/stride)
 	sets := x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
-	return words + keys + sets + len(x.postings) + len(x.words.text)
+	return words + keys + sets + len(x.postings) + len(x.words.text) + len(x.stems)
 }
 
 func (s *runeSets) bytes() int {

@@ -1,20 +1,18 @@
 package textindex
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // tier is how well a document matches a filter, lower being better. [Rule] describes the tiers.
 type tier uint8
 
 const (
 	tierCode      tier = iota // the code is the filter
-	tierDisplay               // the display is the filter
-	tierBeginning             // the display begins with the filter
-	tierOrdered               // one text has all words in order
-	tierAnywhere              // all words are there, or a letter in the middle of a word
-	tierLenient               // only in the middle of words, or with typos
+	tierTerm                  // the display is the filter
+	tierWholeHead             // all words are whole words in a head
+	tierWhole                 // all words are whole words
+	tierBegunHead             // all words begin words in a head, or are whole words
+	tierBegun                 // all words begin words
+	tierLenient               // only in the middle of words
 	tierNone                  // no match
 )
 
@@ -22,16 +20,16 @@ const (
 type judge struct {
 	corpus Corpus
 	filter *Filter
+	asked  *asked
 	spend  func(steps int) error
 	err    error // of spend
 
-	folder folder
-	line   []byte // words of the display, except those inside others
-	all    []byte // words of all texts; those of the display first, then those of the code
-	shown  int    // where in all the words of the display end
-	coded  int    // where in all the words of the code end
-	joined []byte // words of the code, without spaces
-	others [][]byte
+	spotter spotter
+	folder  folder
+	line    []byte // words of the display
+	text    []byte // of the spots
+	joined  []byte // words of the code, without spaces
+	others  [][]byte
 }
 
 func (j *judge) tier(doc uint32) tier {
@@ -42,23 +40,73 @@ func (j *judge) tier(doc uint32) tier {
 		return j.byLetter(doc)
 	}
 	j.read(doc)
-	for i := range j.filter.terms {
-		if !j.filter.terms[i].in(j.all) {
+	worst := tierWholeHead
+	for _, s := range j.asked.segments {
+		if worst = max(worst, j.segment(s)); worst == tierNone {
 			return tierNone
 		}
 	}
 	switch {
 	case bytes.Equal(j.joined, j.filter.joined):
 		return tierCode
-	case bytes.Equal(j.line, j.filter.line):
-		return tierDisplay
-	case bytes.HasPrefix(j.line, j.filter.line):
-		return tierBeginning
-	case j.ordered():
-		return tierOrdered
-	default:
-		return tierAnywhere
+	case j.isTerm(doc):
+		return tierTerm
 	}
+	return worst
+}
+
+// isTerm reports whether the display is the filter, and can be chosen.
+func (j *judge) isTerm(doc uint32) bool {
+	for _, line := range j.asked.lines {
+		if bytes.Equal(j.line, line) {
+			return j.corpus.Rank(doc)&rankAbstract == 0
+		}
+	}
+	return false
+}
+
+// segment is the tier of a segment: of the best of its alternatives, which is as good as the worst thing it needs.
+func (j *judge) segment(s segment) tier {
+	best := tierNone
+	for _, alternative := range s {
+		worst := tierWholeHead
+		for i := range alternative {
+			worst = max(worst, min(j.words(alternative[i].words), j.words(alternative[i].joined)))
+		}
+		best = min(best, worst)
+	}
+	return best
+}
+
+// words is the tier of the worst of some words; tierNone for no words.
+func (j *judge) words(words []wanted) tier {
+	if len(words) == 0 {
+		return tierNone
+	}
+	worst := tierWholeHead
+	for i := range words {
+		best := tierNone
+		for _, s := range j.spotter.spots {
+			best = min(best, tierOf(words[i].fit(s.word), s.head))
+		}
+		worst = max(worst, best)
+	}
+	return worst
+}
+
+// tierOf returns the tier of a word that fits.
+func tierOf(f fit, head bool) tier {
+	switch {
+	case f == fitNot:
+		return tierNone
+	case f == fitWhole && head:
+		return tierWholeHead
+	case f == fitWhole:
+		return tierWhole
+	case head:
+		return tierBegunHead
+	}
+	return tierBegun
 }
 
 // bySymbols is tier for a filter without letter or digit.
@@ -68,11 +116,11 @@ func (j *judge) bySymbols(doc uint32) tier {
 	case bytes.Equal(code, symbols):
 		return tierCode
 	case bytes.Equal(display, symbols):
-		return tierDisplay
+		return tierTerm
 	case bytes.HasPrefix(display, symbols):
-		return tierBeginning
+		return tierBegunHead
 	case bytes.Contains(display, symbols) || bytes.Contains(code, symbols):
-		return tierOrdered
+		return tierBegun
 	default:
 		return tierNone
 	}
@@ -80,73 +128,44 @@ func (j *judge) bySymbols(doc uint32) tier {
 
 // byLetter is tier for a filter of one letter or digit.
 func (j *judge) byLetter(doc uint32) tier {
-	j.readDisplay(doc)
+	j.line = append(j.line[:0], j.folder.words(j.corpus.Display(doc))...)
 	if !bytes.Contains(j.line, j.filter.letter) {
 		return tierNone
 	}
+	begun := bytes.Contains(j.folder.withInner(j.folder.words(j.corpus.Display(doc))), j.filter.line)
 	j.joined = appendJoined(j.joined[:0], j.folder.words(j.corpus.Code(doc)))
 	switch {
 	case bytes.Equal(j.joined, j.filter.joined):
 		return tierCode
-	case bytes.Equal(j.line, j.filter.line):
-		return tierDisplay
-	case bytes.HasPrefix(j.line, j.filter.line):
-		return tierBeginning
-	case bytes.Contains(j.all, j.filter.line):
-		return tierOrdered
+	case j.isTerm(doc):
+		return tierTerm
+	case begun:
+		return tierBegun
 	default:
-		return tierAnywhere
+		return tierLenient
 	}
 }
 
 // read reads the words of all texts of a document.
 func (j *judge) read(doc uint32) {
-	j.readDisplay(doc)
-	j.all = append(j.all, j.folder.words(j.corpus.Code(doc))...)
-	j.coded = len(j.all)
-	j.joined = appendJoined(j.joined[:0], j.all[j.shown:])
+	j.spotter.spots = j.spotter.spots[:0]
+	display := j.corpus.Display(doc)
+	j.line = append(j.line[:0], j.folder.words(display)...)
+	j.text = j.spotter.add(j.text[:0], display)
+	line := j.folder.words(j.corpus.Code(doc))
+	j.joined = appendJoined(j.joined[:0], line)
 	if len(j.joined) > 0 {
-		j.all = append(append(j.all, ' '), j.joined...)
+		j.spotter.spots = append(j.spotter.spots, spot{word: j.joined, head: true})
+	}
+	start := len(j.text)
+	j.text = append(j.text, line...)
+	for line := j.text[start:]; len(line) > 0; {
+		var word []byte
+		word, line = nextWord(line)
+		j.spotter.spots = append(j.spotter.spots, spot{word: word, head: true})
 	}
 	j.others = j.corpus.AppendOthers(j.others[:0], doc)
 	for _, other := range j.others {
-		j.all = append(j.all, j.folder.withInner(j.folder.words(other))...)
+		j.text = j.spotter.add(j.text, other)
 	}
-}
-
-// readDisplay reads the words of the display alone.
-func (j *judge) readDisplay(doc uint32) {
-	line := j.folder.words(j.corpus.Display(doc))
-	j.line = append(j.line[:0], line...)
-	j.all = append(j.all[:0], j.folder.withInner(line)...)
-	j.shown = len(j.all)
-}
-
-// ordered reports whether one of the texts read has all words in order.
-func (j *judge) ordered() bool {
-	f := j.filter
-	return len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.all[:j.shown]) ||
-		f.inOrder(j.all[j.shown:j.coded]) || j.orderedInOthers()
-}
-
-// isOrdered is ordered for a document that has not been read. It reads as little as it can.
-func (j *judge) isOrdered(doc uint32) bool {
-	if j.filter.inOrderIn(j.corpus.Display(doc), &j.folder) {
-		return true
-	}
-	code := j.folder.words(j.corpus.Code(doc))
-	if j.filter.inOrder(code) {
-		return true
-	}
-	j.joined = appendJoined(j.joined[:0], code)
-	if bytes.HasPrefix(j.joined, j.filter.joined) {
-		return true
-	}
-	j.others = j.corpus.AppendOthers(j.others[:0], doc)
-	return j.orderedInOthers()
-}
-
-// orderedInOthers reports whether one of the other texts has all words in order.
-func (j *judge) orderedInOthers() bool {
-	return slices.ContainsFunc(j.others, func(other []byte) bool { return j.filter.inOrderIn(other, &j.folder) })
 }

@@ -10,13 +10,15 @@ import (
 type query struct {
 	index  *Index
 	within bitset.Set // the ranks to search; nil for all
+	how    leniency
 	judge  judge
+	words  resolved
 
-	first   []uint32 // the first that match, if these are enough; match is then unknown
-	leading int      // number of those whose display begins with the filter
-	match   rankSet
-	taken   rankSet // what has been emitted
-	spare   []rankSet
+	first []uint32 // the first that match, if these are enough; match is then unknown
+	ends  []uint32 // where in these the first three tiers end
+	match rankSet
+	taken rankSet // what has been emitted
+	spare []rankSet
 
 	hits     []Hit
 	at       int // how many hits came before
@@ -28,26 +30,25 @@ var queries = sync.Pool{New: func() any { return new(query) }}
 // searchIndex returns the hits from position from up to to, and how many there are in all.
 func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
 	q := queries.Get().(*query)
-	q.index, q.within, q.at, q.from, q.to = x, within, 0, from, to
-	q.judge.corpus, q.judge.filter = x.corpus, f
+	q.index, q.within, q.how, q.at, q.from, q.to = x, within, how, 0, from, to
+	q.judge.corpus, q.judge.filter, q.judge.asked = x.corpus, f, f.in(x.language)
 	q.taken.empty(len(x.order))
-	total := q.search(how)
+	total := q.search()
 	hits := q.hits // not the index's memory, which may be unmapped from here on
 	q.release(q.match)
-	q.index, q.within, q.hits, q.first, q.match = nil, nil, nil, nil, rankSet{}
-	q.judge.corpus, q.judge.filter = nil, nil
+	q.index, q.within, q.hits, q.first, q.ends, q.match = nil, nil, nil, nil, nil, rankSet{}
+	q.judge.corpus, q.judge.filter, q.judge.asked = nil, nil, nil
 	clear(q.judge.others[:cap(q.judge.others)])
 	queries.Put(q)
 	return hits, total
 }
 
 // search finds and ranks hits, and returns how many there are.
-func (q *query) search(how leniency) (total int) {
+func (q *query) search() (total int) {
 	f := q.judge.filter
-	if how == strictly && q.within == nil && len(f.words) == 1 {
-		total = q.findAlone(f.words[0][1:])
-	} else {
-		q.match = q.find(how)
+	total, alone := q.findAlone()
+	if !alone {
+		q.match = q.find()
 		if q.within != nil {
 			q.match = q.both(q.match, rankSet{bits: q.within})
 		}
@@ -57,7 +58,7 @@ func (q *query) search(how leniency) (total int) {
 	switch {
 	case f.symbols != nil:
 		total = q.rankSymbols()
-	case how != strictly:
+	case q.how != strictly:
 		q.emit(&q.match, nil, tierLenient)
 	default:
 		q.rank()
@@ -99,23 +100,51 @@ func (q *query) both(a, b rankSet) rankSet {
 	return both
 }
 
-// findAlone finds the documents with a word that begins with the filter's only one, or just the first of them if that
-// is enough. It returns how many there are.
-func (q *query) findAlone(word []byte) (total int) {
-	x := q.index
-	from, to := x.words.prefixed(word)
-	if i, ok := x.common.find(from, to); ok {
-		if q.first, q.leading, total = x.common.firstOf(i); len(q.first) >= min(q.to, total) {
-			return total
-		}
-		q.first = nil
+// either returns the union of two sets, which must not be used afterwards. The zero a stands for none.
+func (q *query) either(a, b rankSet) rankSet {
+	switch {
+	case a.bits == nil:
+		return b
+	case a.isOwn():
+		a.union(&b)
+		q.release(b)
+		return a
+	case b.isOwn():
+		b.union(&a)
+		return b
 	}
-	q.match = q.withWords(from, to)
-	return q.match.count()
+	either := q.set()
+	either.union(&a)
+	either.union(&b)
+	return either
+}
+
+// findAlone finds the documents with a word that begins with the filter's only one, if the first of them are ready and
+// enough. It returns how many there are.
+func (q *query) findAlone() (total int, ok bool) {
+	w := q.judge.asked.only()
+	if w == nil || q.how != strictly || q.within != nil {
+		return 0, false
+	}
+	q.index.resolve(&q.words, w)
+	words, exact, ok := q.words.alone(q.index, w)
+	if !ok {
+		return 0, false
+	}
+	i, ok := q.index.common.find(words.from, words.to)
+	if !ok || exact != q.index.common.isExact(q.index, i) {
+		return 0, false
+	}
+	q.first, q.ends, total = q.index.common.firstOf(i)
+	if len(q.first) < min(q.to, total) {
+		q.first = nil
+		return 0, false
+	}
+	return total, true
 }
 
 // find returns all that match, or, for symbols, all that may.
-func (q *query) find(how leniency) (found rankSet) {
+func (q *query) find() rankSet {
 	f := q.judge.filter
 	switch {
 	case f.symbols != nil:
@@ -123,47 +152,7 @@ func (q *query) find(how leniency) (found rankSet) {
 	case f.letter != nil:
 		return q.withRune(&q.index.letters, f.theLetter())
 	}
-	for i := range f.terms {
-		found = q.both(found, q.findTerm(&f.terms[i], how))
-	}
-	return found
-}
-
-func (q *query) findTerm(t *term, how leniency) (found rankSet) {
-	for _, word := range t.words {
-		found = q.both(found, q.findWord(word[1:], how))
-	}
-	if t.joined != nil { // a term of several words: found is not a set of the index
-		from, to := q.index.words.prefixed(t.joined[1:])
-		q.index.addWords(&found, from, to)
-	}
-	return found
-}
-
-func (q *query) findWord(word []byte, how leniency) rankSet {
-	x, most := q.index, maxTypos(word)
-	switch {
-	case how == withinWords:
-		found := q.set()
-		x.addContaining(&found, word)
-		return found
-	case how == withTypos && most > 0:
-		found := q.set()
-		x.addMeant(&found, word, most)
-		return found
-	default:
-		return q.withWords(x.words.prefixed(word))
-	}
-}
-
-// withWords returns the documents that have one of a range of words.
-func (q *query) withWords(from, to int) rankSet {
-	if common, ok := q.index.common.set(from, to, len(q.index.order)); ok {
-		return common
-	}
-	found := q.set()
-	q.index.unite(&found, from, to)
-	return found
+	return q.upTo(tierBegun)
 }
 
 // withRune returns the documents that have a letter or sign.

@@ -32,30 +32,44 @@ func (q *query) rank() {
 		return
 	}
 	f, x, folder := q.judge.filter, q.index, &q.judge.folder
-	q.emitRanks(x.coded(folder, f.joined), tierCode)
-	from, exact, to := x.displayed(folder, f.line)
-	q.emitRanks(x.displays.ranks[from:exact], tierDisplay)
-	if q.first != nil {
-		q.emitRanks(q.first[:q.leading], tierBeginning)
-		q.emitRanks(q.first[q.leading:], tierOrdered)
-		return
-	}
-	q.emitBeginning(exact, to)
+	q.emitRanks(x.coded(folder, f.joined), tierCode, len(x.order))
+	q.emitTerms()
 	switch {
-	case q.done():
+	case q.first != nil:
+		q.emitFirst()
 	case f.letter != nil:
 		q.emitInitials()
-	case len(f.words) == 1:
-		q.emit(&q.match, nil, tierOrdered)
 	default:
-		q.emitOrdered()
+		q.emitTiers()
 	}
 }
 
-// emitRanks emits those of a few ranks that match, in their order.
-func (q *query) emitRanks(ranks []uint32, t tier) {
+// emitTerms emits what can be chosen and whose display is the filter.
+func (q *query) emitTerms() {
+	lines := q.judge.asked.lines
+	if len(lines) == 1 {
+		from, to := q.index.displayed(&q.judge.folder, lines[0])
+		q.emitRanks(q.index.displays.ranks[from:to], tierTerm, q.index.chosen)
+		return
+	}
+	terms := q.set()
+	for _, line := range lines {
+		from, to := q.index.displayed(&q.judge.folder, line)
+		for _, rank := range q.index.displays.ranks[from:to] {
+			if int(rank) < q.index.chosen && q.match.has(rank) {
+				terms.add(rank)
+			}
+		}
+	}
+	q.emit(&terms, q.taken.bits, tierTerm)
+	q.taken.union(&terms)
+	q.release(terms)
+}
+
+// emitRanks emits those of a few ranks that match and are below a limit, in their order.
+func (q *query) emitRanks(ranks []uint32, t tier, limit int) {
 	for _, rank := range ranks {
-		if q.done() {
+		if q.done() || int(rank) >= limit {
 			return
 		}
 		if q.first != nil || q.match.has(rank) { // if first is set, whatever has the word as code or display matches
@@ -72,24 +86,32 @@ func (q *query) emitRank(rank uint32, t tier) {
 	}
 }
 
-// emitBeginning emits what matches of a range of index.displays.ranks whose displays begin with the filter. If all
-// match, it looks only at the first in order.
-func (q *query) emitBeginning(from, to int) {
-	if from == to || q.done() {
-		return
+// emitFirst emits the first of a common beginning.
+func (q *query) emitFirst() {
+	from := uint32(0)
+	for i, end := range append(q.ends[:3:3], uint32(len(q.first))) {
+		q.emitRanks(q.first[from:end], tierWholeHead+tier(i), len(q.index.order))
+		from = end
 	}
-	beginning := q.set()
-	if q.within == nil {
-		q.index.addLowest(&beginning, from, to, q.to)
-	} else {
-		q.index.addDisplayed(&beginning, from, to)
-		beginning.intersect(q.within)
+}
+
+// emitTiers emits what matches, tier by tier.
+func (q *query) emitTiers() {
+	for t := tierWholeHead; t < tierBegun && !q.done(); t++ {
+		part := q.upTo(t)
+		if q.within != nil {
+			part = q.both(part, rankSet{bits: q.within})
+		}
+		if part.bits == nil {
+			continue
+		}
+		q.emit(&part, q.taken.bits, t)
+		if !q.done() {
+			q.taken.union(&part)
+		}
+		q.release(part)
 	}
-	q.emit(&beginning, nil, tierBeginning)
-	if !q.done() {
-		q.taken.union(&beginning)
-	}
-	q.release(beginning)
+	q.emit(&q.match, q.taken.bits, tierBegun)
 }
 
 // emitInitials emits what has the filter's letter at the beginning of a word, then the rest.
@@ -98,34 +120,18 @@ func (q *query) emitInitials() {
 	if q.within != nil {
 		initials = q.both(initials, rankSet{bits: q.within})
 	}
-	q.emit(&initials, nil, tierOrdered)
-	q.emit(&q.match, initials.bits, tierAnywhere)
+	q.emit(&initials, q.taken.bits, tierBegun)
+	q.taken.union(&initials)
 	q.release(initials)
+	q.emit(&q.match, q.taken.bits, tierLenient)
 }
 
-// emitOrdered emits what has the filter's words in order, then the rest. It looks at each, up to the last one wanted.
-func (q *query) emitOrdered() {
-	for i, word := range q.match.each {
-		for word &^= q.taken.bits[i]; word != 0; word &= word - 1 {
-			rank := uint32(i*64 + bits.TrailingZeros64(word))
-			if q.done() {
-				return
-			}
-			if q.judge.isOrdered(q.index.order[rank]) {
-				q.emitRank(rank, tierOrdered)
-			}
-		}
-	}
-	q.emit(&q.match, nil, tierAnywhere)
-}
-
-// emit emits the ranks of a set that are neither taken nor in others. It only counts those before the window.
+// emit emits the ranks of a set that are not in others. It only counts those before the window.
 func (q *query) emit(set *rankSet, others bitset.Set, t tier) {
 	for i, word := range set.each {
 		if q.done() {
 			return
 		}
-		word &^= q.taken.bits[i]
 		if others != nil {
 			word &^= others[i]
 		}

@@ -43,7 +43,10 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	if spend == nil {
 		spend = func(int) error { return nil }
 	}
-	for _, how := range []leniency{strictly, withinWords, withTypos} {
+	if f.read != nil {
+		f.read, f.language = nil, nil
+	}
+	for _, how := range []leniency{strictly, withinWords} {
 		if !f.allows(how) {
 			continue
 		}
@@ -51,7 +54,14 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 			return hits, total, err
 		}
 	}
-	return nil, 0, nil
+	if corrected, err := f.correct(parts, spend); err != nil || !corrected {
+		return nil, 0, err
+	}
+	hits, total, err := searchParts(parts, f, strictly, from, to, spend)
+	if total == 0 {
+		f.read, f.language = nil, nil
+	}
+	return hits, total, err
 }
 
 // searchParts is Search in one way.

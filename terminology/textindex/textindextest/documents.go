@@ -14,8 +14,11 @@ type Document struct {
 	// Others are its designations.
 	Others []string
 
-	// Retired says that it is inactive.
-	Retired bool
+	// Place says where it comes among others that match equally well.
+	Place uint32
+
+	// Header says that it cannot be chosen, so that it comes after those that can.
+	Header bool
 }
 
 // Documents is a made-up corpus.
@@ -27,8 +30,16 @@ func (d Documents) Len() int { return len(d) }
 // Code returns a document's code.
 func (d Documents) Code(doc uint32) []byte { return []byte(d[doc].Code) }
 
-// Inactive reports whether a document is retired.
-func (d Documents) Inactive(doc uint32) bool { return d[doc].Retired }
+// Rank returns a document's place, headers last.
+func (d Documents) Rank(doc uint32) uint32 {
+	if d[doc].Header {
+		return 1<<31 | d[doc].Place
+	}
+	return d[doc].Place
+}
+
+// Language returns that of most words.
+func (d Documents) Language() string { return "en" }
 
 // Display returns a document's display, or else its code.
 func (d Documents) Display(doc uint32) []byte { return []byte(d[doc].shown()) }
@@ -53,7 +64,7 @@ func (d Documents) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 func (d Documents) String() string {
 	var b strings.Builder
 	for i, doc := range d {
-		fmt.Fprintf(&b, "%d: %q %q %q %v\n", i, doc.Code, doc.Display, doc.Others, doc.Retired)
+		fmt.Fprintf(&b, "%d: %q %q %q %x\n", i, doc.Code, doc.Display, doc.Others, d.Rank(uint32(i)))
 	}
 	return b.String()
 }
@@ -67,6 +78,8 @@ var RandomWords = []string{
 	"ActivityDefinition", "activityDef", "DefinitionDeEvento", "HbA1c", "pH", "mRNA", "HIVTest", "étudeÉTUDE", "straßeÅngström", "日本Ωmega", "définieΔέλτα", "typeⅣ", "x2y",
 	"aBcDe", "é́A", "œdème", "Oedeme", "BLØDŁO", "blodlo", "lŁđ", "øØ",
 	"appendicitis", "appendectomy", "apendicitis", "diabetse",
+	"Crohn's", "crohns", "Crohn’s", "'s", "of", "with", "the", "(with", "in)", "[a", ":", "anaemia", "anemia", "anaemias", "tumour", "tumors", "oestr",
+	"two", "II", "ii", "fracture", "fractures", "arteries", "artery", "hypertension", "hypertensive", "beta-2-agonist", "beta2", "x--y", "myocardial", "infarction", "MI",
 }
 
 // RandomText makes a text of up to n words.
@@ -75,14 +88,14 @@ func RandomText(r *rand.Rand, n int) string {
 	for range r.IntN(n + 1) {
 		words = append(words, RandomWords[r.IntN(len(RandomWords))])
 	}
-	return strings.Join(words, []string{" ", " ", "-", ", "}[r.IntN(4)])
+	return strings.Join(words, []string{" ", " ", "-", ", ", "; "}[r.IntN(5)])
 }
 
 // RandomDocuments makes a corpus.
 func RandomDocuments(r *rand.Rand, n int) Documents {
 	d := make(Documents, n)
 	for i := range d {
-		d[i] = Document{Code: RandomWords[r.IntN(len(RandomWords))] + RandomText(r, 1), Display: RandomText(r, 4), Retired: r.IntN(4) == 0}
+		d[i] = Document{Code: RandomWords[r.IntN(len(RandomWords))] + RandomText(r, 1), Display: RandomText(r, 4), Place: r.Uint32N(4), Header: r.IntN(4) == 0}
 		for range r.IntN(3) {
 			d[i].Others = append(d[i].Others, RandomText(r, 3))
 		}

@@ -1,6 +1,8 @@
 package textindextest
 
 import (
+	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,10 +18,11 @@ type Tier uint8
 // The tiers, in the order of the rule.
 const (
 	ByCode Tier = iota
-	ByDisplay
-	ByBeginning
-	ByOrdered
-	ByAnywhere
+	ByTerm
+	ByWholeHead
+	ByWhole
+	ByBegunHead
+	ByBegun
 	Lenient
 	None
 )
@@ -36,100 +39,228 @@ type Hit struct {
 // plainCase completes strings.ToLower.
 var plainCase = strings.NewReplacer("ß", "ss", "ς", "σ", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ħ", "h", "ŧ", "t", "ı", "i", "ŋ", "n")
 
-// Words cuts a text into folded words, the long way round.
-func Words(text string) []string {
-	var b strings.Builder
-	for _, r := range norm.NFKD.String(text) {
-		switch {
-		case unicode.In(r, unicode.L, unicode.N, unicode.Mc):
-			b.WriteString(plainCase.Replace(strings.ToLower(string(r))))
-		case !unicode.Is(unicode.Mn, r):
-			b.WriteRune(' ')
-		}
-	}
-	return strings.Fields(b.String())
-}
+// plainApostrophe is one before an s at the end of a word.
+var plainApostrophe = regexp.MustCompile(`([\pL\pN\p{Mc}])['’]([sS])([^\pL\pN\p{Mc}]|$)`)
 
-// plainCut is where a word begins inside another.
-var plainCut = regexp.MustCompile(`([\p{Ll}\p{N}])(\p{Lu})`)
-
-// plainAll returns the words of a text, each with those after it that begin inside it.
-func plainAll(text string) (words []string) {
+// plain decomposes a text, without marks and such apostrophes.
+func plain(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Mn, r) {
 			return -1
 		}
 		return r
 	}, norm.NFKD.String(text))
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.In(r, unicode.L, unicode.N, unicode.Mc) }) {
-		words = append(words, Words(word)...)
-		words = append(words, Words(plainCut.ReplaceAllString(word, "$1 $2"))[1:]...)
+	return plainApostrophe.ReplaceAllString(text, "$1$2$3")
+}
+
+func isSign(r rune) bool { return !unicode.In(r, unicode.L, unicode.N, unicode.Mc) }
+
+// Words cuts a text into folded words, the long way round.
+func Words(text string) []string {
+	words := strings.FieldsFunc(plain(text), isSign)
+	for i, word := range words {
+		words[i] = plainFold(word)
 	}
 	return words
 }
 
-// beginsOne reports whether word begins one of words.
-func beginsOne(words []string, word string) bool {
-	return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, word) })
+func plainFold(word string) string {
+	return plainCase.Replace(strings.ToLower(plainCase.Replace(strings.ToLower(word))))
 }
 
-// plainOrder reports whether the words of a filter begin words of a text one after the other.
-func plainOrder(text, filter []string) bool {
-	for _, word := range text {
-		if len(filter) > 0 && strings.HasPrefix(word, filter[0]) {
-			filter = filter[1:]
+// plainCut is where a word begins inside another.
+var plainCut = regexp.MustCompile(`([\p{Ll}\p{N}])(\p{Lu})`)
+
+// plainWord is a word of a text.
+type plainWord struct {
+	word string
+	head bool
+}
+
+// plainSpots returns the words of a text, and those inside them, and those that hyphens join.
+func plainSpots(text string) (spots []plainWord) {
+	rest := plain(text)
+	head, depth, chain, first := true, 0, "", true
+	for rest != "" {
+		at := strings.IndexFunc(rest, func(r rune) bool { return !isSign(r) })
+		if at < 0 {
+			break
 		}
+		signs := rest[:at]
+		for _, r := range signs {
+			switch {
+			case strings.ContainsRune("([", r):
+				depth++
+			case strings.ContainsRune(")]", r):
+				depth = max(0, depth-1)
+			case strings.ContainsRune(",;:", r) && depth == 0 && !first:
+				head = false
+			}
+		}
+		end := strings.IndexFunc(rest[at:]+" ", isSign)
+		word := rest[at : at+end]
+		rest = rest[at+end:]
+		if !first && stops[plainFold(word)] {
+			head = false
+		}
+		isHead := head && depth == 0
+		if signs == "-" && !first {
+			chain += plainFold(word)
+			spots = append(spots, plainWord{chain, isHead})
+		} else {
+			chain = plainFold(word)
+		}
+		spots = append(spots, plainWord{plainFold(word), isHead})
+		if inner := Words(plainCut.ReplaceAllString(word, "$1 $2")); len(inner) > 1 {
+			for i, part := range inner {
+				spots = append(spots, plainWord{part, isHead && i == 0})
+			}
+		}
+		first = false
 	}
-	return len(filter) == 0
+	return spots
 }
 
-// plainTier is the rule by the letter, but for typos.
-func plainTier(d Document, filter string) Tier {
-	display := d.shown()
-	shown, code, wanted := Words(display), Words(d.Code), Words(filter)
-	joined, line := strings.Join(code, ""), strings.Join(shown, " ")
-	all := plainAll(display)
-	texts := [][]string{all, code}
-	words := slices.Concat(all, code, []string{joined})
-	for _, other := range d.Others {
-		texts = append(texts, plainAll(other))
-		words = append(words, plainAll(other)...)
+// plainFit says how a word of a text fits one of the filter: 0 not, 1 begun, 2 whole.
+func plainFit(word, wanted string, begins bool) int {
+	spelled := spelled
+	if len(wanted) < 4 {
+		spelled = func(word string) string { return word }
 	}
-	letter := len(wanted) == 1 && len([]rune(wanted[0])) == 1
+	alike := stem(wanted) != "" && stem(word) == stem(wanted)
+	switch {
+	case word == wanted, word == spelled(wanted), spelled(word) == spelled(wanted), sameNumber(word, wanted):
+		return 2
+	case alike && (strings.HasPrefix(word, wanted) || strings.HasPrefix(wanted, word)):
+		return 2
+	case begins && (alike || strings.HasPrefix(word, wanted) || strings.HasPrefix(word, spelled(wanted)) || strings.HasPrefix(spelled(word), spelled(wanted))):
+		return 1
+	}
+	return 0
+}
+
+// Synonym is a rule.
+type Synonym struct {
+	// Typed are the words that are typed, without stop words.
+	Typed string
+
+	// Other are the words that are also found.
+	Other string
+}
+
+// Synonyms are the rules that count.
+var Synonyms []Synonym
+
+// plainTier is the tier of a word: the best of its places.
+func plainWordTier(spots []plainWord, wanted string, begins bool) Tier {
+	best := None
+	for _, s := range spots {
+		tier := []Tier{None, ByBegun, ByWhole}[plainFit(s.word, wanted, begins)]
+		if tier != None && s.head {
+			tier--
+		}
+		best = min(best, tier)
+	}
+	return best
+}
+
+func plainAllTier(spots []plainWord, words []string, begins bool) Tier {
+	worst := ByWholeHead
+	for _, word := range words {
+		worst = max(worst, plainWordTier(spots, word, begins))
+	}
+	return worst
+}
+
+// plainTier is the rule by the letter, without what is lenient.
+func (q plainQuery) tier(d Document) Tier {
+	filter := q.filter
+	display, wanted := d.shown(), Words(filter)
+	joined := strings.Join(Words(d.Code), "")
 	if len(wanted) == 0 {
 		return plainSymbols(d.Code, display, strings.TrimSpace(filter))
 	}
-	if letter && !strings.Contains(line, wanted[0]) {
-		return None
-	}
-	for term := range strings.FieldsSeq(filter) {
-		parts := Words(term)
-		each := !slices.ContainsFunc(parts, func(p string) bool { return !beginsOne(words, p) })
-		if !letter && !each && !beginsOne(words, strings.Join(parts, "")) {
-			return None
+	tier := ByWholeHead
+	if len(wanted) == 1 && len([]rune(wanted[0])) == 1 {
+		tier = plainLetter(display, wanted[0])
+	} else {
+		for _, s := range q.segments() {
+			tier = max(tier, q.runTier(s, plainDocument(d)))
 		}
 	}
-	whole := strings.Join(wanted, " ")
 	switch {
+	case tier == None:
+		return None
 	case joined == strings.Join(wanted, ""):
 		return ByCode
-	case line == whole:
-		return ByDisplay
-	case strings.HasPrefix(line, whole):
-		return ByBeginning
-	case letter && beginsOne(all, whole):
-		return ByOrdered
-	case letter:
-		return ByAnywhere
-	case strings.HasPrefix(joined, strings.Join(wanted, "")):
-		return ByOrdered
-	case slices.ContainsFunc(texts, func(t []string) bool { return plainOrder(t, wanted) }):
-		return ByOrdered
-	case len(wanted) == 1:
-		return ByOrdered
-	default:
-		return ByAnywhere
+	case !d.Header && slices.Contains(q.lines(), strings.Join(Words(display), " ")):
+		return ByTerm
 	}
+	return tier
+}
+
+func plainLetter(display, letter string) Tier {
+	switch {
+	case slices.ContainsFunc(plainSpots(display), func(s plainWord) bool { return strings.HasPrefix(s.word, letter) }):
+		return ByBegun
+	case strings.Contains(strings.Join(Words(display), " "), letter):
+		return Lenient
+	}
+	return None
+}
+
+// plainSegment is a run of terms, and what else it stands for.
+type plainSegment struct {
+	terms  []string
+	others []string
+}
+
+// plainSegments cuts a filter into runs: the longest that there is a synonym for.
+func (q plainQuery) segments() (segments []plainSegment) {
+	var terms []string
+	fields := slices.DeleteFunc(strings.Fields(q.filter), func(f string) bool { return len(Words(f)) == 0 })
+	for i, field := range fields {
+		if words := Words(field); i == len(fields)-1 || len(words) > 1 || !stops[words[0]] {
+			terms = append(terms, field)
+		}
+	}
+	for len(terms) > 0 {
+		run, others := 1, []string(nil)
+		for n := len(terms); n > 0 && others == nil; n-- {
+			for _, s := range Synonyms {
+				if s.Typed == strings.Join(q.asRead(Words(strings.Join(terms[:n], " "))), " ") {
+					run, others = n, append(others, s.Other)
+				}
+			}
+		}
+		segments = append(segments, plainSegment{terms[:run], others})
+		terms = terms[run:]
+	}
+	return segments
+}
+
+// plainLines returns what a display must be to be the filter.
+func (q plainQuery) lines() []string {
+	lines := []string{strings.Join(Words(q.filter), " ")}
+	if segments := q.segments(); len(segments) == 1 {
+		lines = append(lines, segments[0].others...)
+	}
+	return lines
+}
+
+func (q plainQuery) runTier(s plainSegment, spots []plainWord) Tier {
+	worst := ByWholeHead
+	for _, term := range s.terms {
+		best := ByWholeHead
+		for _, word := range Words(term) {
+			best = max(best, q.wordTier(spots, word))
+		}
+		if words := Words(term); len(words) > 1 {
+			best = min(best, q.wordTier(spots, strings.Join(words, "")))
+		}
+		worst = max(worst, best)
+	}
+	return min(worst, s.othersTier(spots))
 }
 
 // plainSymbols is plainTier for a filter without letter or digit.
@@ -138,11 +269,11 @@ func plainSymbols(code, display, filter string) Tier {
 	case code == filter:
 		return ByCode
 	case display == filter:
-		return ByDisplay
+		return ByTerm
 	case strings.HasPrefix(display, filter):
-		return ByBeginning
+		return ByBegunHead
 	case strings.Contains(display, filter) || strings.Contains(code, filter):
-		return ByOrdered
+		return ByBegun
 	default:
 		return None
 	}
@@ -150,94 +281,70 @@ func plainSymbols(code, display, filter string) Tier {
 
 // Search returns what a filter finds in documents, in order, as the rule says it by the letter.
 func Search(d Documents, filter string) []Hit {
-	filter = strings.ToValidUTF8(filter, "\ufffd")
-	var hits []Hit
-	for doc := range d {
-		if t := plainTier(d[doc], filter); t != None {
-			hits = append(hits, Hit{Doc: uint32(doc), Tier: t})
-		}
-	}
-	words := Words(filter)
-	for _, matches := range []func(Document, string) bool{plainWithin, plainMeant} {
-		if len(hits) > 0 || len([]rune(strings.Join(words, ""))) < 2 {
-			break
-		}
+	q := plainQuery{filter: strings.ToValidUTF8(filter, "\ufffd")}
+	hits := q.strictly(d)
+	if len(hits) == 0 && len([]rune(strings.Join(Words(filter), ""))) > 1 {
 		for doc := range d {
-			if matches(d[doc], filter) {
+			if q.within(d[doc]) {
 				hits = append(hits, Hit{Doc: uint32(doc), Tier: Lenient})
 			}
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int {
-		length := func(h Hit) int { return len([]rune(d[h.Doc].shown())) }
-		switch {
-		case a.Tier != b.Tier:
-			return int(a.Tier) - int(b.Tier)
-		case length(a) != length(b):
-			return length(a) - length(b)
-		case d[a.Doc].Retired != d[b.Doc].Retired && d[a.Doc].Retired:
-			return 1
-		case d[a.Doc].Retired != d[b.Doc].Retired:
-			return -1
+	if len(hits) == 0 {
+		if q.correct(d); q.read != nil {
+			hits = q.strictly(d)
 		}
-		return 0
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		if a.Tier != b.Tier {
+			return int(a.Tier) - int(b.Tier)
+		}
+		return int(d.Rank(a.Doc)) - int(d.Rank(b.Doc))
 	})
 	return hits
 }
 
 // plainDocument returns all words of a document.
-func plainDocument(d Document) []string {
-	display := d.shown()
-	words := slices.Concat(plainAll(display), Words(d.Code), []string{strings.Join(Words(d.Code), "")})
-	for _, other := range d.Others {
-		words = append(words, plainAll(other)...)
+func plainDocument(d Document) []plainWord {
+	spots := append(plainSpots(d.shown()), plainWord{strings.Join(Words(d.Code), ""), true})
+	for _, word := range Words(d.Code) {
+		spots = append(spots, plainWord{word, true})
 	}
-	return words
+	for _, other := range d.Others {
+		spots = append(spots, plainSpots(other)...)
+	}
+	return spots
 }
 
-// plainWithin reports whether each word of the filter is in the middle of a word of a document.
-func plainWithin(d Document, filter string) bool {
-	words := plainDocument(d)
-	return !slices.ContainsFunc(Words(filter), func(part string) bool {
-		return !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(word, part) })
-	})
-}
-
-// plainMeant reports whether a document matches with typos.
-func plainMeant(d Document, filter string) bool {
-	words := plainDocument(d)
-	for term := range strings.FieldsSeq(filter) {
-		parts := Words(term)
-		all := !slices.ContainsFunc(parts, func(part string) bool {
-			return !slices.ContainsFunc(words, func(word string) bool { return plainlyMeant(word, part) })
+// plainWithin reports whether the long words of a filter are in the middle of words of a document.
+func (q plainQuery) within(d Document) bool {
+	spots := plainDocument(d)
+	for _, s := range q.segments() {
+		found := !slices.ContainsFunc(s.terms, func(term string) bool {
+			words := Words(term)
+			return slices.ContainsFunc(words, func(part string) bool { return !plainlyWithin(spots, part) }) &&
+				(len(words) == 1 || plainWordTier(spots, strings.Join(words, ""), true) == None)
 		})
-		if !all && !beginsOne(words, strings.Join(parts, "")) {
+		if !found && (s.others == nil || (plainSegment{others: s.others}).othersTier(spots) == None) {
 			return false
 		}
 	}
 	return true
 }
 
-// plainlyMeant reports whether a beginning of word may be meant by typed.
-func plainlyMeant(word, typed string) bool {
-	w, t := []rune(word), []rune(typed)
-	most := 0
-	switch digit := strings.ContainsFunc(typed, unicode.IsNumber); {
-	case digit || len(t) < 4:
-	case len(t) < 8:
-		most = 1
-	default:
-		most = 2
+func (s plainSegment) othersTier(spots []plainWord) Tier {
+	best := None
+	for _, other := range s.others {
+		words := slices.DeleteFunc(Words(other), func(word string) bool { return stops[word] })
+		best = min(best, plainAllTier(spots, words, false))
 	}
-	if most == 0 || strings.HasPrefix(word, typed) {
-		return strings.HasPrefix(word, typed)
-	}
-	for n := range len(w) + 1 {
-		if n > 0 && w[0] == t[0] && Distance(w[:n], t) <= most {
-			return true
-		}
-	}
-	return false
+	return best
+}
+
+func plainlyWithin(spots []plainWord, part string) bool {
+	return slices.ContainsFunc(spots, func(s plainWord) bool {
+		return plainFit(s.word, part, true) > 0 || len([]rune(part)) >= 5 && strings.Contains(s.word, part)
+	})
 }
 
 // Distance is the restricted Damerau-Levenshtein distance, as a whole table.
@@ -260,4 +367,111 @@ func Distance(a, b []rune) int {
 		}
 	}
 	return table[len(a)][len(b)]
+}
+
+// plainQuery is a filter, and what words with typos are read as.
+type plainQuery struct {
+	filter string
+	read   map[string][]string
+}
+
+// asRead returns words as they are read.
+func (q plainQuery) asRead(words []string) []string {
+	for i, word := range words {
+		if read := q.read[word]; read != nil {
+			words[i] = read[0]
+		}
+	}
+	return words
+}
+
+// wordTier is the tier of a word, or of the best of those it is read as.
+func (q plainQuery) wordTier(spots []plainWord, word string) Tier {
+	read := q.read[word]
+	if read == nil {
+		return plainWordTier(spots, word, true)
+	}
+	best := None
+	for _, s := range spots {
+		if slices.Contains(read, s.word) || spelled(s.word) == read[0] {
+			best = min(best, map[bool]Tier{true: ByWholeHead, false: ByWhole}[s.head])
+		}
+	}
+	return best
+}
+
+// strictly returns what matches without being lenient.
+func (q plainQuery) strictly(d Documents) (hits []Hit) {
+	for doc := range d {
+		if t := q.tier(d[doc]); t != None {
+			hits = append(hits, Hit{Doc: uint32(doc), Tier: t})
+		}
+	}
+	return hits
+}
+
+// correct reads the words that no document has as the most similar ones.
+func (q *plainQuery) correct(d Documents) {
+	counts := map[string]int{}
+	for i := range d {
+		seen := map[string]bool{}
+		for _, s := range plainDocument(d[i]) {
+			if !seen[s.word] {
+				seen[s.word] = true
+				counts[s.word]++
+			}
+		}
+	}
+	for _, typed := range Words(q.filter) {
+		if read := plainGuesses(counts, typed); read != nil {
+			if q.read == nil {
+				q.read = map[string][]string{}
+			}
+			q.read[typed] = read
+		}
+	}
+}
+
+// plainGuesses returns up to five of the words that are most similar to one.
+func plainGuesses(counts map[string]int, typed string) (read []string) {
+	best := math.MaxInt
+	for word := range counts {
+		if plainFit(word, typed, true) > 0 {
+			return nil
+		}
+		score := plainScore([]rune(word), []rune(typed))
+		if score < best {
+			best, read = score, nil
+		}
+		if score == best && score < math.MaxInt {
+			read = append(read, word)
+		}
+	}
+	slices.SortFunc(read, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b)) })
+	return read[:min(len(read), 5)]
+}
+
+// plainScore says how similar a word is to what was typed: the less, the more.
+func plainScore(word, typed []rune) int {
+	n := len(typed)
+	if n < 5 || n > 32 || len(word) == 0 || word[0] != typed[0] || slices.ContainsFunc(append(slices.Clip(word), typed...), unicode.IsNumber) {
+		return math.MaxInt
+	}
+	whole, begun := 2, 2
+	if n < 6 {
+		whole = 1
+	}
+	if n < 8 {
+		begun = 1
+	}
+	best := math.MaxInt
+	if distance := Distance(word[:min(len(word), n+3)], typed); distance <= whole {
+		best = 2 * distance
+	}
+	for end := max(1, n-begun); end < min(len(word), n+begun+1); end++ {
+		if distance := Distance(word[:end], typed); distance <= begun {
+			best = min(best, 2*distance+1)
+		}
+	}
+	return best
 }

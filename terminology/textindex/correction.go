@@ -1,0 +1,188 @@
+package textindex
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxGuesses is how many words one with typos is read as: those that most documents have.
+const maxGuesses = 5
+
+// Correction is a word of a filter that no text has, and what it was read as.
+type Correction struct {
+	// Typed is the word, folded.
+	Typed string
+
+	// Read are the words that it was read as, the most common first.
+	Read []string
+}
+
+// Corrections returns the words that the last search read as others.
+func (t *Filter) Corrections() []Correction {
+	var all []Correction
+	for _, term := range t.terms {
+		for _, word := range term.words {
+			read := t.read[string(word)]
+			if read == nil || slices.ContainsFunc(all, func(c Correction) bool { return c.Typed == string(word) }) {
+				continue
+			}
+			c := Correction{Typed: string(word)}
+			for _, r := range read {
+				c.Read = append(c.Read, string(r))
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Corrected returns the filter as the last search read it, or "" if it was as typed.
+func (t *Filter) Corrected() string {
+	if t.read == nil {
+		return ""
+	}
+	var words []string
+	for _, term := range t.terms {
+		for _, word := range term.words {
+			if read := t.read[string(word)]; read != nil {
+				word = read[0]
+			}
+			words = append(words, string(word))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// correct reads the words that no part has as the most similar ones. It reports whether there are any.
+func (t *Filter) correct(parts []Part, spend func(steps int) error) (bool, error) {
+	read := map[string][][]byte{}
+	var lists lexicons
+	for _, term := range t.terms {
+		for _, word := range term.words {
+			if whole, _ := typos(word); whole == 0 {
+				continue
+			}
+			typist := newTypist(word)
+			if err := lists.scan(parts, typist, word, spend); err != nil {
+				return false, err
+			}
+			if guesses := typist.guesses(); guesses != nil {
+				read[string(word)] = guesses
+			}
+		}
+	}
+	if len(read) == 0 {
+		return false, nil
+	}
+	t.read, t.language = read, nil
+	return true, nil
+}
+
+// guesses returns the best guesses, the most common first.
+func (t *typist) guesses() (words [][]byte) {
+	slices.SortFunc(t.found, func(a, b guess) int { return cmp.Or(cmp.Compare(b.count, a.count), strings.Compare(a.word, b.word)) })
+	for _, g := range t.found[:min(len(t.found), maxGuesses)] {
+		words = append(words, []byte(g.word))
+	}
+	return words
+}
+
+// lexicons are the words of the parts that have no index.
+type lexicons map[int]*lexicon
+
+type lexicon struct {
+	words  wordList
+	counts []int
+}
+
+// scan has a typist look at the words of all parts, if none of them has the word itself.
+func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps int) error) error {
+	for i := range parts {
+		p := &parts[i]
+		w := languageOf(p.corpus().Language()).wanted(word, true)
+		words, count := &wordList{}, func(int) int { return 0 }
+		if x := p.Index; x != nil {
+			var r resolved
+			if x.resolve(&r, &w); len(r.whole)+len(r.begun) > 0 {
+				t.found, t.best = nil, -1
+			}
+			words, count = &x.words, x.documents
+		} else {
+			list, err := l.of(i, p.Corpus, spend)
+			if err != nil {
+				return err
+			}
+			for j := range list.words.len() {
+				if w.fit(list.words.at(j)) != fitNot {
+					t.found, t.best = nil, -1
+				}
+			}
+			words, count = &list.words, func(j int) int { return list.counts[j] }
+		}
+		if t.best < 0 {
+			return nil
+		}
+		if err := spend(1 + words.len()/bytesPerStep); err != nil {
+			return err
+		}
+		t.scan(words, count)
+	}
+	return nil
+}
+
+// documents returns how many documents have a word.
+func (x *Index) documents(word int) (n int) {
+	for _, b := range x.postings[x.from[2*word]:x.from[2*word+2]] {
+		if b < 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// of returns the words of a part without an index.
+func (l *lexicons) of(part int, c Corpus, spend func(steps int) error) (*lexicon, error) {
+	if list := (*l)[part]; list != nil {
+		return list, nil
+	}
+	j := judge{corpus: c, spend: spend}
+	j.spotter.language = languageOf(c.Language())
+	counts, last := map[string]int{}, map[string]uint32{}
+	for doc := range uint32(c.Len()) {
+		j.read(doc)
+		if j.pay(1); j.err != nil {
+			return nil, j.err
+		}
+		for _, s := range j.spotter.spots {
+			if last[string(s.word)] != doc+1 {
+				last[string(s.word)] = doc + 1
+				counts[string(s.word)]++
+			}
+		}
+	}
+	list := newLexicon(counts)
+	if *l == nil {
+		*l = lexicons{}
+	}
+	(*l)[part] = list
+	return list, nil
+}
+
+func newLexicon(counts map[string]int) *lexicon {
+	list := &lexicon{words: wordList{from: make([]uint32, 1)}}
+	var words []string
+	for word := range counts {
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	for i, word := range words {
+		list.words.text = append(list.words.text, word...)
+		list.words.from = append(list.words.from, uint32(len(list.words.text)))
+		if i%stride == 0 {
+			list.words.every = append(list.words.every, prefixKey([]byte(word)))
+		}
+		list.counts = append(list.counts, counts[word])
+	}
+	return list
+}

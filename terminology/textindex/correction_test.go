@@ -1,0 +1,102 @@
+package textindex
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+)
+
+func TestTypos(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string][2]int{
+		"": {}, "abc": {}, "abcd": {}, "abcde": {1, 1}, "abcdef": {2, 1}, "abcdefgh": {2, 2}, "e119": {}, "abcdefgh1": {},
+		"éàü": {}, "日本語学": {}, "diabetesⅣ": {}, strings.Repeat("a", 33): {},
+	} {
+		if whole, begun := typos([]byte(word)); whole != want[0] || begun != want[1] {
+			t.Errorf("%q: got %d, %d, want %v", word, whole, begun, want)
+		}
+	}
+}
+
+// TestTypist compares the shared table with one for each word, over few letters so that much is shared.
+func TestTypist(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	word := func() string {
+		var b strings.Builder
+		for range 1 + r.IntN(9) {
+			b.WriteRune([]rune("abcé")[r.IntN(4)])
+		}
+		return b.String()
+	}
+	for range 300 {
+		typed := word() + "abc"
+		typist := newTypist([]byte(typed))
+		for range 60 {
+			candidate := word()
+			letters, want := []rune(candidate), noScore
+			if letters[0] == []rune(typed)[0] {
+				if whole := textindextest.Distance(letters, []rune(typed)); whole <= typist.whole {
+					want = 2 * whole
+				}
+				for n := 1; n < len(letters); n++ {
+					if begun := textindextest.Distance(letters[:n], []rune(typed)); begun <= typist.begun {
+						want = min(want, 2*begun+1)
+					}
+				}
+			}
+			if got, decided := typist.score([]byte(candidate)); got != want || decided > len(candidate) {
+				t.Fatalf("typed %q, word %q: got %d after %d bytes, want %d", typed, candidate, got, decided, want)
+			}
+		}
+	}
+}
+
+func TestCorrections(t *testing.T) {
+	t.Parallel()
+	d := textindextest.Documents{
+		{Code: "1", Display: "Asthma"},
+		{Code: "2", Display: "Asthenia"},
+		{Code: "3", Display: "Kidney disease"},
+		{Code: "4", Display: "Appendicitis"},
+		{Code: "5", Display: "Appendix"},
+		{Code: "6", Display: "Appendicitis, acute"},
+		{Code: "7", Display: "Ménière's disease"},
+	}
+	for _, test := range []struct{ name, filter, want, read string }{
+		{"a letter wrong", "kidnay", "3", "[{kidnay [kidney]}]"},
+		{"a letter too few", "kiney", "3", "[{kiney [kidney]}]"},
+		{"a letter too many", "kiddney", "3", "[{kiddney [kidney]}]"},
+		{"two swapped", "kindey", "3", "[{kindey [kidney]}]"},
+		{"two typos in six letters", "athsma", "1", "[{athsma [asthma]}]"},
+		{"two typos in five letters", "konde", "", "[]"},
+		{"a whole word before beginnings", "astma", "1", "[{astma [asthma]}]"},
+		{"the beginnings of words, the most common first", "appand", "4 5 6", "[{appand [appendicitis appendix]}]"},
+		{"one word of several", "apendicitis acute", "6", "[{apendicitis [appendicitis]}]"},
+		{"two words", "kidny diseese", "3", "[{kidny [kidney]} {diseese [disease]}]"},
+		{"the first letter", "cidney", "", "[]"},
+		{"a word that is there is not corrected", "asthma kidney", "", "[]"},
+		{"a digit", "kidn3y", "", "[]"},
+		{"accents are no typos", "menieres", "7", "[]"},
+		{"and typos with accents are", "ménierse", "7", "[{menierse [menieres]}]"},
+		{"nothing has both", "asthna kidney", "", "[]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+				f := NewFilter(test.filter)
+				hits, _, _ := Search([]Part{p}, f, 0, math.MaxInt, nil)
+				var got []string
+				for _, h := range hits {
+					got = append(got, d[h.Doc].Code)
+				}
+				if read := fmt.Sprint(f.Corrections()); strings.Join(got, " ") != test.want || read != test.read {
+					t.Errorf("%s: filter %q: got %v, %s, want %s, %s", name, test.filter, got, read, test.want, test.read)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package textindex
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/blevesearch/snowballstem"
+	"github.com/blevesearch/snowballstem/dutch"
+	"github.com/blevesearch/snowballstem/english"
+	"github.com/blevesearch/snowballstem/french"
+	"github.com/blevesearch/snowballstem/german"
+	"github.com/blevesearch/snowballstem/spanish"
+)
+
+// language is what the search knows of a language. Its words are folded.
+type language struct {
+	stemmer func(*snowballstem.Env) bool
+
+	// stops are words that hold others together and say nothing themselves.
+	stops map[string]bool
+
+	// spellings are letters with what others write for them; endings are those at the end of a word.
+	spellings, endings []spelling
+}
+
+type spelling struct{ from, to string }
+
+func wordSet(words string) map[string]bool {
+	set := map[string]bool{}
+	for word := range strings.FieldsSeq(words) {
+		set[word] = true
+	}
+	return set
+}
+
+// languages are the languages by their primary tag. A and I are no stop words: there is a hepatitis A, and a factor I.
+var languages = map[string]*language{
+	"en": {
+		stemmer: english.Stem, stops: wordSet("an the of in on at by for from to with and or as"),
+		spellings: []spelling{{"ae", "e"}, {"oe", "e"}, {"sulph", "sulf"}, {"isation", "ization"}},
+		endings:   []spelling{{"our", "or"}, {"ours", "ors"}, {"ise", "ize"}, {"ised", "ized"}, {"yse", "yze"}, {"bre", "ber"}, {"tre", "ter"}},
+	},
+	"de": {
+		stemmer: german.Stem, stops: wordSet("der die das des dem den ein eine einer eines einem einen und oder im in am an auf bei mit von vom zu zum zur durch fur als"),
+		spellings: []spelling{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}},
+	},
+	"fr": {stemmer: french.Stem, stops: wordSet("le la les l un une des de du d et ou en au aux dans par pour sur avec")},
+	"es": {stemmer: spanish.Stem, stops: wordSet("el la los las un una de del y o en con por para al")},
+	"nl": {stemmer: dutch.Stem, stops: wordSet("de het een en of van in op met voor door bij te aan")},
+}
+
+// languageOf returns the language of a tag (BCP 47), or English.
+func languageOf(tag string) *language {
+	primary, _, _ := strings.Cut(strings.ToLower(tag), "-")
+	if l := languages[primary]; l != nil {
+		return l
+	}
+	return languages["en"]
+}
+
+// fewestStemmed is from how many bytes on words have inflections.
+const fewestStemmed = 4
+
+// stem returns a word without its inflection; nil if it has none, or if its stem is written in another way.
+func (l *language) stem(word []byte) []byte {
+	if len(word) < fewestStemmed || len(word) > maxStemmed || bytes.ContainsAny(word, "0123456789") {
+		return nil
+	}
+	env := snowballstem.NewEnv(string(word))
+	l.stemmer(env)
+	stem := env.Current()
+	if len(stem) < fewestStemmed-1 || !bytes.HasPrefix(word, []byte(stem[:len(stem)-1])) {
+		return nil
+	}
+	return []byte(stem)
+}
+
+// maxStemmed bounds the cost of stemming.
+const maxStemmed = 64
+
+// spelled returns a word in the one spelling of those that are common: anaemia and anemia are the same. It returns the
+// word itself if it has no other.
+func (l *language) spelled(word []byte) []byte {
+	if len(word) < fewestStemmed {
+		return word
+	}
+	for _, s := range l.spellings {
+		if bytes.Contains(word, []byte(s.from)) {
+			word = bytes.ReplaceAll(word, []byte(s.from), []byte(s.to))
+		}
+	}
+	for _, s := range l.endings {
+		if bytes.HasSuffix(word, []byte(s.from)) {
+			return append(bytes.Clone(word[:len(word)-len(s.from)]), s.to...)
+		}
+	}
+	return word
+}
+
+// numerals are ways to write the same number.
+var numerals = func() map[string][][]byte {
+	same := map[string][][]byte{}
+	for _, line := range []string{
+		"1 i one", "2 ii two", "3 iii three", "4 iv four", "5 v five", "6 vi six", "7 vii seven", "8 viii eight", "9 ix nine",
+		"10 x ten", "11 xi eleven", "12 xii twelve", "1st first", "2nd second", "3rd third", "4th fourth", "5th fifth", "6th sixth",
+	} {
+		words := bytes.Fields([]byte(line))
+		for i, word := range words {
+			for j, other := range words {
+				if i != j {
+					same[string(word)] = append(same[string(word)], other)
+				}
+			}
+		}
+	}
+	return same
+}()
+
+// fit is how a word of a text fits one of the filter.
+type fit uint8
+
+const (
+	fitWhole fit = iota // it is the word, or an inflection of it
+	fitBegun            // it begins so, or has the same stem
+	fitNot
+)
+
+// wanted is a word that is looked for.
+type wanted struct {
+	word     []byte
+	same     [][]byte // written otherwise: the same number
+	spelled  []byte   // in the one spelling
+	stem     []byte   // nil if it has no inflections
+	begins   bool     // whether others may begin with it
+	language *language
+}
+
+func (l *language) wanted(word []byte, begins bool) wanted {
+	return wanted{word: word, same: numerals[string(word)], spelled: l.spelled(word), stem: l.stem(word), begins: begins, language: l}
+}
+
+// fit says how a word of a text fits. It is what resolve says of an index.
+func (w *wanted) fit(candidate []byte) fit {
+	if w.differs(candidate) {
+		return fitNot
+	}
+	if bytes.Equal(candidate, w.word) || bytes.Equal(candidate, w.spelled) {
+		return fitWhole
+	}
+	for _, same := range w.same {
+		if bytes.Equal(candidate, same) {
+			return fitWhole
+		}
+	}
+	spelled := candidate
+	if len(w.word) >= fewestStemmed {
+		spelled = w.language.spelled(candidate)
+	}
+	if bytes.Equal(spelled, w.spelled) {
+		return fitWhole
+	}
+	alike := w.alike(candidate)
+	switch {
+	case alike && inflects(candidate, w.word):
+		return fitWhole
+	case !w.begins:
+		return fitNot
+	case alike || bytes.HasPrefix(candidate, w.word) || bytes.HasPrefix(candidate, w.spelled) || bytes.HasPrefix(spelled, w.spelled):
+		return fitBegun
+	}
+	return fitNot
+}
+
+// differs reports whether the first letter alone says that a word does not fit. Another spelling has the same one, unless
+// it is ae, oe or ue.
+func (w *wanted) differs(candidate []byte) bool {
+	first := candidate[0]
+	return w.same == nil && first != w.word[0] && first != w.spelled[0] && (len(candidate) < 2 || candidate[1] != 'e')
+}
+
+// alike reports whether a word has the same stem.
+func (w *wanted) alike(candidate []byte) bool {
+	return w.stem != nil && bytes.HasPrefix(candidate, w.stem[:len(w.stem)-1]) && bytes.Equal(w.language.stem(candidate), w.stem)
+}
+
+// inflects reports whether of two words with the same stem one is the other with an ending. So fractures are a fracture
+// as a whole, but what is hypertensive is not quite hypertension.
+func inflects(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
+
+// letters returns how many letters and digits a word has.
+func letters(word []byte) int { return utf8.RuneCount(word) }

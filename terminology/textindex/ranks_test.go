@@ -1,0 +1,99 @@
+package textindex
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+)
+
+// madeTerms are terms with their parents.
+type madeTerms []madeTerm
+
+type madeTerm struct {
+	display            string
+	parent             int // plus one; 0 for none
+	abstract, inactive bool
+	weight             uint64
+}
+
+func (m madeTerms) Len() int                  { return len(m) }
+func (m madeTerms) Display(doc uint32) []byte { return []byte(m[doc].display) }
+func (m madeTerms) Abstract(doc uint32) bool  { return m[doc].abstract }
+func (m madeTerms) Inactive(doc uint32) bool  { return m[doc].inactive }
+func (m madeTerms) Weight(doc uint32) uint64  { return m[doc].weight }
+
+func (m madeTerms) Parent(doc uint32) (uint32, bool) {
+	return uint32(m[doc].parent - 1), m[doc].parent > 0
+}
+
+// inOrder returns the numbers of terms in the order of their ranks.
+func (m madeTerms) inOrder() []int {
+	ranks := Ranks(m)
+	order := make([]int, len(m))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return int(ranks[i]) - int(ranks[j]) })
+	return order
+}
+
+func TestRanks(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		terms madeTerms
+		want  []int
+	}{
+		{"the order given", madeTerms{{display: "a"}, {display: "b"}, {display: "c"}}, []int{0, 1, 2}},
+		{"shorter first", madeTerms{{display: "a b c"}, {display: "d"}, {display: "e f"}}, []int{1, 2, 0}},
+		{"brackets do not count", madeTerms{{display: "a b"}, {display: "c (d e f)"}}, []int{1, 0}},
+		{"words that many have say little", madeTerms{{display: "rare fever"}, {display: "fever unspecified"}, {display: "cough unspecified"}}, []int{1, 0, 2}},
+		{"what can be chosen, and active", madeTerms{{display: "a", abstract: true}, {display: "a", inactive: true}, {display: "a b c"}}, []int{2, 1, 0}},
+		{"used often", madeTerms{{display: "a"}, {display: "a b c", weight: 3}, {display: "a b c", weight: 3000}}, []int{2, 1, 0}},
+		{"above", madeTerms{{display: "a"}, {display: "b", parent: 1}, {display: "c", parent: 2}, {display: "d"}}, []int{0, 3, 1, 2}},
+		{"a parent that comes later, and one of itself", madeTerms{{display: "a", parent: 2}, {display: "b", parent: 2}}, []int{0, 1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := test.terms.inOrder(); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestVariants has the same differences below many parents: the first is plain, and the others come after all that are.
+func TestVariants(t *testing.T) {
+	t.Parallel()
+	var m madeTerms
+	for i := range fewestRoutine {
+		m = append(m, madeTerm{display: fmt.Sprintf("Fracture n%d", i), abstract: true})
+		parent := len(m)
+		for _, tail := range []string{", initial encounter, with very many words", ", sequela"} {
+			m = append(m, madeTerm{display: m[parent-1].display + tail, parent: parent})
+		}
+	}
+	m = append(m, madeTerm{display: "Fever", abstract: true})
+	parent := len(m)
+	m = append(m, madeTerm{display: "Fever, sequela", parent: parent}, madeTerm{display: "Fever at night in the dark", parent: parent})
+	order := m.inOrder()
+	if first, last := order[:fewestRoutine+2], order[len(order)-fewestRoutine-1:]; slices.ContainsFunc(first, func(i int) bool {
+		return i < parent-1 && i%3 != 1
+	}) || slices.ContainsFunc(last, func(i int) bool { return !m[i].abstract }) {
+		t.Errorf("first %v, last %v", first, last)
+	}
+}
+
+func TestRankIsBounded(t *testing.T) {
+	t.Parallel()
+	m := make(madeTerms, 300)
+	for i := range m {
+		m[i] = madeTerm{display: fmt.Sprintf("w%d", i), parent: i, weight: math.MaxUint64}
+	}
+	for i, rank := range Ranks(m) {
+		if rank >= rankInactive {
+			t.Fatalf("term %d has rank %x", i, rank)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package textindex
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+)
+
+// span is a range of words of an index.
+type span struct{ from, to int }
+
+// resolved are the words of an index that fit a word of the filter.
+type resolved struct{ whole, begun []span }
+
+// resolve finds what [wanted.fit] says of all words of the index.
+func (x *Index) resolve(r *resolved, w *wanted) {
+	r.whole, r.begun = r.whole[:0], r.begun[:0]
+	from, to := x.words.prefixed(w.word)
+	r.exact(x, w.word, from, to)
+	if w.begins {
+		r.begun = appendSpan(r.begun, from, to)
+	}
+	for _, same := range w.same {
+		from, to := x.words.prefixed(same)
+		r.exact(x, same, from, to)
+	}
+	if !bytes.Equal(w.spelled, w.word) {
+		from, to := x.words.prefixed(w.spelled)
+		r.exact(x, w.spelled, from, to)
+		if w.begins {
+			r.begun = appendSpan(r.begun, from, to)
+		}
+	}
+	r.spellings(x, w)
+	r.inflections(x, w)
+}
+
+func appendSpan(spans []span, from, to int) []span {
+	if from == to {
+		return spans
+	}
+	return append(spans, span{from, to})
+}
+
+// exact adds a word that the range of words beginning with it may have.
+func (r *resolved) exact(x *Index, word []byte, from, to int) {
+	if from < to && len(x.words.at(from)) == len(word) {
+		r.whole = append(r.whole, span{from, from + 1})
+	}
+}
+
+// spellings adds the words that have another spelling which fits.
+func (r *resolved) spellings(x *Index, w *wanted) {
+	if len(w.word) < fewestStemmed {
+		return
+	}
+	from, to := x.spelled.words.prefixed(w.spelled)
+	for i := from; i < to; i++ {
+		id := int(x.spelled.ids[i])
+		word := x.words.at(id)
+		if len(x.spelled.words.at(i)) == len(w.spelled) {
+			if !bytes.Equal(word, w.word) {
+				r.whole = append(r.whole, span{id, id + 1})
+			}
+		} else if w.begins && !bytes.HasPrefix(word, w.word) && !bytes.HasPrefix(word, w.spelled) {
+			r.begun = append(r.begun, span{id, id + 1})
+		}
+	}
+}
+
+// inflections adds the words that have the same stem. They begin as the stem does, but perhaps for its last letter.
+func (r *resolved) inflections(x *Index, w *wanted) {
+	if w.stem == nil {
+		return
+	}
+	from, to := x.words.prefixed(w.stem[:len(w.stem)-1])
+	for id := from; id < to; id++ {
+		length, changed := stemLength(x.stems[id])
+		if length != len(w.stem) {
+			continue
+		}
+		word := x.words.at(id)
+		if changed && !bytes.Equal(x.language.stem(word), w.stem) || !changed && !bytes.HasPrefix(word, w.stem) {
+			continue
+		}
+		switch {
+		case bytes.Equal(word, w.word):
+		case inflects(word, w.word):
+			r.whole = append(r.whole, span{id, id + 1})
+		case w.begins && !bytes.HasPrefix(word, w.word):
+			r.begun = append(r.begun, span{id, id + 1})
+		}
+	}
+}
+
+// alone returns the range of words that begin with a word, if nothing else fits it, and whether the first of them is
+// the word itself.
+func (r *resolved) alone(x *Index, w *wanted) (s span, exact, ok bool) {
+	if len(r.begun) != 1 || len(r.whole) > 1 {
+		return s, false, false
+	}
+	s = r.begun[0]
+	exact = len(x.words.at(s.from)) == len(w.word)
+	return s, exact, exact == (len(r.whole) == 1)
+}
+
+// stemChanged says that the last letter of a stem is not the word's.
+const stemChanged = 0x80
+
+func stemLength(b byte) (length int, changed bool) { return int(b &^ stemChanged), b&stemChanged != 0 }
+
+// spellings are words in the one spelling, sorted, where that is another.
+type spellings struct {
+	words wordList
+	ids   []uint32 // of the words as they are written
+}
+
+// spell notes the stems and the spellings of all words.
+func (b *builder) spell() {
+	b.stems = make([]byte, b.words.len())
+	var other [][]byte
+	var ids []uint32
+	for id := range b.words.len() {
+		word := b.words.at(id)
+		if stem := b.language.stem(word); stem != nil {
+			b.stems[id] = byte(len(stem))
+			if !bytes.HasPrefix(word, stem) {
+				b.stems[id] |= stemChanged
+			}
+		}
+		if spelled := b.language.spelled(word); !bytes.Equal(spelled, word) {
+			other, ids = append(other, spelled), append(ids, uint32(id))
+		}
+	}
+	order := make([]int, len(ids))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return bytes.Compare(other[i], other[j]) })
+	list := wordList{from: make([]uint32, 1)}
+	for i, at := range order {
+		list.text = append(list.text, other[at]...)
+		list.from = append(list.from, uint32(len(list.text)))
+		if i%stride == 0 {
+			list.every = append(list.every, prefixKey(other[at]))
+		}
+		b.spelled.ids = append(b.spelled.ids, ids[at])
+	}
+	b.spelled.words = list
+}
+
+// containing returns the words that contain part. It goes through all words, so it is used only if nothing else was
+// found.
+func (x *Index) containing(part []byte) (found []span) {
+	for at := 0; ; {
+		next := bytes.Index(x.words.text[at:], part)
+		if next < 0 {
+			return found
+		}
+		at += next
+		word := sort.Search(len(x.words.from), func(i int) bool { return x.words.from[i] > uint32(at) }) - 1
+		if end := int(x.words.from[word+1]); at+len(part) <= end {
+			found = append(found, span{word, word + 1})
+			at = end
+		} else {
+			at++ // the match spans two words
+		}
+	}
+}

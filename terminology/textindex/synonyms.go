@@ -1,0 +1,149 @@
+package textindex
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Synonyms are what words of a filter also stand for. A nil one holds none.
+type Synonyms struct {
+	rules map[*language]map[string][]phrase // by the words that are typed, as key has them
+}
+
+// phrase is what a rule finds.
+type phrase struct {
+	words [][]byte // without stop words
+	line  []byte   // all, as folder.words returns them
+}
+
+// Bounds on a rule: how many words it may be typed as, how many it may stand for, and how many alternatives it may have.
+const (
+	maxSynonymTyped = 5
+	maxSynonymWords = 12
+	maxSynonyms     = 16
+)
+
+// Read adds rules, one a line, in the language of a line "#! en", or else in English. In a line "a = b = c" each stands
+// for the others; in "a, b => c, d" each on the left also finds what is on the right. A line that begins with # is a
+// comment.
+func (s *Synonyms) Read(r io.Reader) error {
+	l := languages["en"]
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		switch tag, names := strings.CutPrefix(line, "#!"); {
+		case names:
+			l = languageOf(strings.TrimSpace(tag))
+		case line == "" || line[0] == '#':
+		default:
+			if err := s.addLine(l, line); err != nil {
+				return fmt.Errorf("line %d: %w", n, err)
+			}
+		}
+	}
+	return lines.Err()
+}
+
+func (s *Synonyms) addLine(l *language, line string) error {
+	if left, right, ok := strings.Cut(line, "=>"); ok {
+		for typed := range strings.SplitSeq(left, ",") {
+			for other := range strings.SplitSeq(right, ",") {
+				if err := s.add(l, typed, other); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	same := strings.Split(line, "=")
+	if len(same) < 2 {
+		return fmt.Errorf("%q has neither = nor =>", line)
+	}
+	for i, typed := range same {
+		for j, other := range same {
+			if i == j {
+				continue
+			}
+			if err := s.add(l, typed, other); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Synonyms) add(l *language, typed, other string) error {
+	var f folder
+	left := l.withoutStops(appendWords(nil, bytes.Clone(f.words([]byte(typed)))))
+	p := phrase{line: bytes.Clone(f.words([]byte(other)))}
+	p.words = l.withoutStops(appendWords(nil, p.line))
+	switch {
+	case len(left) == 0 || len(left) > maxSynonymTyped:
+		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(typed), len(left), maxSynonymTyped)
+	case len(p.words) == 0 || len(p.words) > maxSynonymWords:
+		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
+	}
+	key := l.key(left)
+	if s.rules == nil {
+		s.rules = map[*language]map[string][]phrase{}
+	}
+	if s.rules[l] == nil {
+		s.rules[l] = map[string][]phrase{}
+	}
+	if slices.ContainsFunc(s.rules[l][key], func(have phrase) bool { return bytes.Equal(have.line, p.line) }) {
+		return nil
+	}
+	if len(s.rules[l][key]) == maxSynonyms {
+		return fmt.Errorf("%q has more than %d synonyms", strings.TrimSpace(typed), maxSynonyms)
+	}
+	s.rules[l][key] = append(s.rules[l][key], p)
+	return nil
+}
+
+// withoutStops returns the words but for stop words, or all if there are no others.
+func (l *language) withoutStops(words [][]byte) [][]byte {
+	var kept [][]byte
+	for _, word := range words {
+		if !l.stops[string(word)] {
+			kept = append(kept, word)
+		}
+	}
+	if kept == nil {
+		return words
+	}
+	return kept
+}
+
+// key returns the words that a rule is found by: without inflections, in one spelling, numbers in digits.
+func (l *language) key(words [][]byte) string {
+	var key []byte
+	for _, word := range words {
+		if same := numerals[string(word)]; same != nil && same[0][0] <= '9' {
+			word = same[0]
+		}
+		word = l.spelled(word)
+		if stem := l.stem(word); stem != nil {
+			word = stem
+		}
+		key = append(append(key, ' '), word...)
+	}
+	return string(key)
+}
+
+// longest returns how many of the first terms, whose keys are given, a rule is for, and what else they stand for: of the
+// longest run that has a rule. If none has, it is the first term alone.
+func (s *Synonyms) longest(l *language, keys []string) (run int, others []phrase) {
+	if s == nil || s.rules[l] == nil {
+		return 1, nil
+	}
+	for run := min(len(keys), maxSynonymTyped); run > 0; run-- {
+		if others := s.rules[l][strings.Join(keys[:run], "")]; others != nil {
+			return run, others
+		}
+	}
+	return 1, nil
+}

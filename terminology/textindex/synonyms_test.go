@@ -1,0 +1,108 @@
+package textindex
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+)
+
+// readSynonyms reads rules.
+func readSynonyms(t *testing.T, rules string) *Synonyms {
+	t.Helper()
+	s := new(Synonyms)
+	if err := s.Read(strings.NewReader(rules)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSynonyms(t *testing.T) {
+	t.Parallel()
+	s := readSynonyms(t, `#! en
+# a comment
+
+htn = hypertension = high blood pressure
+mi, heart attack => myocardial infarction
+ckd => chronic kidney disease
+kidney stone => calculus of kidney
+fever => fever of unknown origin
+`)
+	d := textindextest.Documents{
+		0: {Code: "1", Display: "Essential hypertension"},
+		1: {Code: "2", Display: "High blood pressure in pregnancy"},
+		2: {Code: "3", Display: "Myocardial infarction"},
+		3: {Code: "4", Display: "Chronic kidney disease, stage 4"},
+		4: {Code: "5", Display: "Calculus of kidneys"},
+		5: {Code: "6", Display: "Heart attack, old"},
+		6: {Code: "7", Display: "Fever"},
+		7: {Code: "8", Display: "Fever of unknown origin", Place: 1},
+		8: {Code: "9", Display: "Mitral stenosis"},
+	}
+	for _, test := range []struct{ name, filter, want string }{
+		{"the same", "htn", "0 1"},
+		{"the other way round", "high blood pressure", "0 1"},
+		{"one way", "mi", "2 8"},
+		{"not the other way round", "myocardial infarction", "2"},
+		{"a term that is the whole filter goes first", "heart attack", "2 5"},
+		{"a run among other words, and a number", "ckd stage iv", "3"},
+		{"an inflection of a rule's word", "kidney stones", "4"},
+		{"stop words", "stone of the kidney", ""},
+		{"a stop word within", "kidney of stone", "4"},
+		{"a beginning is no word of a rule", "hypert", "0"},
+		{"a typo in a word of a rule", "kidny stone", "4"},
+		{"the display first that a rule names", "fever", "6 7"},
+		{"no rule", "stenosis", "8"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+				hits, _, _ := Search([]Part{p}, NewFilterWith(test.filter, s), 0, math.MaxInt, nil)
+				var got []string
+				for _, h := range hits {
+					got = append(got, d[h.Doc].Code)
+				}
+				var want []string
+				for _, doc := range strings.Fields(test.want) {
+					want = append(want, string('1'+doc[0]-'0'))
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: filter %q: got %v, want %v", name, test.filter, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSynonymsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []string{"htn", "= a", "a =>", "a b c d e f => g", "a => b c d e f g h i j k l m n", "a => b1,b2,b3,b4,b5,b6,b7,b8,b9,b10,b11,b12,b13,b14,b15,b16,b17"} {
+		if err := new(Synonyms).Read(strings.NewReader("#! en\n" + rule)); err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%q: %v", rule, err)
+		}
+	}
+}
+
+// TestSynonymsAgainstRule compares index, scan and the rule by the letter.
+func TestSynonymsAgainstRule(t *testing.T) {
+	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}}
+	textindextest.Synonyms = rules
+	defer func() { textindextest.Synonyms = nil }()
+	s := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray")
+	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi"}
+	for seed := range uint64(samples(150)) {
+		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
+		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+			for _, filter := range filters {
+				want := expected(d, filter)
+				got, total, _ := Search([]Part{p}, NewFilterWith(filter, s), 0, math.MaxInt, nil)
+				if !slices.Equal(got, want) || total != len(want) {
+					t.Fatalf("%s: filter %q: got %v, want %v\n%v", name, filter, got, want, d)
+				}
+			}
+		}
+	}
+}
