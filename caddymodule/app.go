@@ -249,7 +249,7 @@ func (a *App) Start() error {
 }
 
 func (a *App) startStores() error {
-	return a.stores.start(a.ctx, a.logger, time.Duration(a.RevocationMaxLag))
+	return a.stores.start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag))
 }
 
 // Stop records the number of audit events that were left out.

@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -82,6 +84,15 @@ func (f *FileStore) start(logger *slog.Logger) error {
 	})
 	defer notice.Stop()
 	return f.Open()
+}
+
+// claim refuses the file of another issuer. One of an earlier version is anybody's.
+func (f *FileStore) claim(ctx context.Context, issuer string) error {
+	err := store.Claim(ctx, f.Store, issuer)
+	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
+		return fmt.Errorf("durable store: %w: give each issuer a file of its own (path), instead of %s", err, f.key)
+	}
+	return err
 }
 
 // Cleanup releases the file, if use got that far.

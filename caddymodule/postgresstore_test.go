@@ -44,6 +44,28 @@ func TestPostgresSecretMissing(t *testing.T) {
 	}
 }
 
+// A URL in an option that is none for it is refused, and not shown: it may have a password.
+func TestPostgresURLIsNotTold(t *testing.T) {
+	t.Setenv("PGURL", "postgres://fhir:hunter2@db/fhir")
+	t.Setenv("DSN", "host=db port=abc password = 'hunter2 s3c'")
+	for option, store := range map[string]*PostgresStore{
+		"host":           {Hosts: []string{"{env.PGURL}"}},
+		"second host":    {Hosts: []string{"db", "{env.PGURL}"}},
+		"user":           {Hosts: []string{"db"}, User: "{env.PGURL}"},
+		"database":       {Hosts: []string{"db"}, Database: "{env.PGURL}"},
+		"listen_address": {Hosts: []string{"db"}, ListenAddress: "postgres://fhir:hunter2@db/fhir"},
+		"dsn":            {DSN: "{env.DSN}"},
+	} {
+		err := store.Provision(caddy.Context{})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", option, err)
+		}
+		if err := store.Cleanup(); err != nil {
+			t.Errorf("%s: %v", option, err)
+		}
+	}
+}
+
 // Two configurations with the same settings share the connections, and one with others has
 // its own.
 func TestPostgresStoreIsPooled(t *testing.T) {

@@ -122,7 +122,7 @@ func openRedis(options redisstore.Options) *remoteStore {
 	s := redisstore.New(options)
 	return &remoteStore{
 		Shared: s, close: s.Close,
-		check: s.Check,
+		check: s.Check, own: "for Redis key_prefix, database, or another server",
 		connections: func() (open, used int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)
@@ -203,8 +203,14 @@ func (r *RedisStore) settingsKey(o redisstore.Options, authorities []byte) (stri
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err
 }
 
+// errRedisURL quotes nothing, as a URL may have a password.
+var errRedisURL = errors.New("an address is host:port, and no URL: what a URL says goes into the options address, username, password, database and tls")
+
 // checkHostPort checks an address, or what placeholders leave of it.
 func checkHostPort(address string) error {
+	if strings.Contains(address, "@") || strings.Contains(address, "://") {
+		return errRedisURL
+	}
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
 		return fmt.Errorf("%q is not host:port", address)
 	}

@@ -37,6 +37,9 @@ type remoteStore struct {
 
 	close func() error
 
+	// own says how to give an issuer a store of its own at the same server.
+	own string
+
 	// connections returns how many there are, and how many of them are in use.
 	connections func() (open, used int)
 }
@@ -74,6 +77,7 @@ func (s *sharedStore) Cleanup() error {
 type pooledShared struct {
 	name    string // of the module, in metrics
 	remote  *remoteStore
+	checked *checkedStore
 	breaker *breaker.Breaker
 	replica *replica.Replica
 	logger  latestLogger
@@ -94,8 +98,8 @@ func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error))
 	if err != nil {
 		return nil, err
 	}
-	s.remote = remote
-	s.breaker = &breaker.Breaker{Shared: &checkedStore{remoteStore: remote}, Logger: logger, Observe: metrics.observeStore(name)}
+	s.remote, s.checked = remote, newCheckedStore(remote, logger)
+	s.breaker = &breaker.Breaker{Shared: s.checked, Logger: logger, Observe: metrics.observeStore(name)}
 	s.expansions = newExpansionPeers(s.breaker, logger)
 	s.replica = replica.New(s.breaker, replica.Config{
 		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Tell: s.expansions.hear, Logger: logger,
@@ -109,15 +113,17 @@ const startTimeout = 5 * time.Second
 
 // start begins to follow the store. It fails if the store cannot be used as it is. If it cannot be reached, the gateway
 // serves what needs no store, and the rest once it can.
-func (s *pooledShared) start(logger *slog.Logger, maxLag time.Duration) error {
-	s.logger.Store(logger)
-	s.replica.SetMaxLag(maxLag)
+func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.ctx, startTimeout)
 	defer cancel()
-	if err := s.remote.check(ctx); errors.Is(err, store.ErrUnavailable) {
-		logger.Warn("starting without the store, which cannot be reached yet", "store", s.name, "error", err)
-	} else if err != nil {
+	err := s.checked.begin(ctx, issuer)
+	if err != nil && !errors.Is(err, store.ErrUnavailable) {
 		return err
+	}
+	s.logger.Store(logger)
+	s.replica.SetMaxLag(maxLag)
+	if err != nil {
+		logger.Warn("starting without the store, which cannot be reached yet", "store", s.name, "error", err)
 	}
 	s.follow.Do(func() { s.ended.Go(func() { s.replica.Run(s.ctx) }) })
 	return nil
@@ -128,24 +134,6 @@ func (s *pooledShared) Destruct() error {
 	s.end()
 	s.ended.Wait()
 	return s.remote.close()
-}
-
-// checkedStore is a store that is followed only once it has passed its check. One that cannot be used may have been out of
-// reach when the gateway started.
-type checkedStore struct {
-	*remoteStore
-	passed atomic.Bool
-}
-
-// Follow implements [store.Shared].
-func (s *checkedStore) Follow(ctx context.Context, tell func(store.Update)) error {
-	if !s.passed.Load() {
-		if err := s.check(ctx); err != nil {
-			return err
-		}
-		s.passed.Store(true)
-	}
-	return s.remoteStore.Follow(ctx, tell)
 }
 
 // latestLogger is the handler of the logger of the configuration that started last, for what lives longer.
@@ -172,6 +160,5 @@ func (l *latestLogger) WithGroup(name string) slog.Handler { return l.Load().Han
 var (
 	_ caddy.CleanerUpper = (*sharedStore)(nil)
 	_ caddy.Destructor   = (*pooledShared)(nil)
-	_ store.Shared       = (*checkedStore)(nil)
 	_ slog.Handler       = (*latestLogger)(nil)
 )

@@ -87,6 +87,7 @@ func (s *testStore) Provision(caddy.Context) error {
 			Shared: server.gateway(s.Gateway), check: server.check,
 			close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
 			connections: func() (open, used int) { return 3, 1 },
+			own:         "an option",
 		}, nil
 	})
 }
@@ -123,7 +124,7 @@ func TestSharedStoreOutlivesReload(t *testing.T) {
 		if err := m.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.start(slog.New(slog.DiscardHandler), time.Hour); err != nil {
+		if err := m.start(slog.New(slog.DiscardHandler), "https://x.example", time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		modules = append(modules, m)
@@ -173,7 +174,7 @@ func TestSharedStoreIsCheckedLate(t *testing.T) {
 	t.Parallel()
 	unfit := errors.New("it evicts")
 	g := storetest.NewShared().Gateway()
-	s := &checkedStore{remoteStore: &remoteStore{Shared: g, check: func(context.Context) error { return unfit }}}
+	s := newCheckedStore(&remoteStore{Shared: g, check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
 	if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
 		t.Errorf("followed: %v", err)
 	}

@@ -117,7 +117,7 @@ func isReplica(s store.Store) bool {
 }
 
 // start opens the stores. The lag is as configured.
-func (s *stores) start(ctx context.Context, logger *slog.Logger, maxLag time.Duration) error {
+func (s *stores) start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	for _, local := range s.local {
 		if err := local.start(logger); err != nil {
 			return err
@@ -130,11 +130,17 @@ func (s *stores) start(ctx context.Context, logger *slog.Logger, maxLag time.Dur
 		maxLag = replica.Unlimited
 	}
 	for _, shared := range s.shared {
-		if err := shared.start(logger.With("store", shared.name), maxLag); err != nil {
+		if err := shared.start(logger.With("store", shared.name), issuer, maxLag); err != nil {
 			return fmt.Errorf("store %s: %w", shared.name, err)
 		}
 	}
-	return s.checkCopied(ctx)
+	if err := s.checkCopied(ctx); err != nil {
+		return err
+	}
+	if file, ok := s.durable.(*FileStore); ok {
+		return file.claim(ctx, issuer)
+	}
+	return nil
 }
 
 // checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.

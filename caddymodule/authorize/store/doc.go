@@ -5,6 +5,7 @@
 //	step.go               several calls in one step: [Call], [Do]
 //	singly.go             a single call as a step: [Singly]
 //	export.go             what can be copied: [Exporter]
+//	issuermark.go         whose state a store has: [Claim]
 //	shared.go             what a store of several gateways can do besides: [Shared]
 //	memory.go             [Memory], of one process
 //	recentlist.go         [RecentList], a bounded list of the latest items

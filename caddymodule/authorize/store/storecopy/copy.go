@@ -137,7 +137,8 @@ func (c *copying) remove(ctx context.Context) error {
 	}
 }
 
-// extra returns what only the target has, or some of it and errEnough.
+// extra returns what only the target has, or some of it and errEnough. The mark of an issuer is of a gateway that was
+// started with it.
 func (c *copying) extra(ctx context.Context, most int) (found batch, err error) {
 	err = eachBatch(ctx, c.to, func(b batch) error {
 		there, err := b.find(ctx, c.from)
@@ -145,7 +146,7 @@ func (c *copying) extra(ctx context.Context, most int) (found batch, err error) 
 			return err
 		}
 		for i, e := range b {
-			if there[i].Value == nil && !e.isEnding() {
+			if there[i].Value == nil && !e.isEnding() && e.key != store.IssuerKey {
 				found = append(found, entry{key: e.key})
 			}
 		}

@@ -288,3 +288,25 @@ func TestCancelledCopy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A target with which a gateway was started, and no more, is empty; the source says whose it is.
+func TestCopyToStartedTarget(t *testing.T) {
+	t.Parallel()
+	for _, marked := range []bool{true, false} { // a source of an earlier version has no mark
+		from, to := newFile(t), newFile(t)
+		if marked {
+			if err := store.Claim(t.Context(), from, "https://x.example"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(from.Put(t.Context(), "k", nil, time.Hour), store.Claim(t.Context(), to, "https://x.example")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
+			t.Errorf("marked %t: %v", marked, err)
+		}
+		if err := store.Claim(t.Context(), to, "https://x.example"); err != nil {
+			t.Errorf("marked %t: %v", marked, err)
+		}
+	}
+}

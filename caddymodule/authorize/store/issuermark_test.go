@@ -1,0 +1,87 @@
+package store_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// A store is the issuer's that claimed it first, and stays so as long as that one starts now and then.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := store.NewMemory(10, 0)
+		for range 3 {
+			if err := store.Claim(t.Context(), s, "https://x.example"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(9 * 365 * 24 * time.Hour)
+		}
+		err := store.Claim(t.Context(), s, "https://y.example")
+		other, ok := errors.AsType[*store.OtherIssuerError](err)
+		if !ok || other.Theirs != "https://x.example" || other.Ours != "https://y.example" {
+			t.Errorf("another issuer: %v", err)
+		}
+	})
+}
+
+// Of several that claim a store at once, one succeeds.
+func TestClaimedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := store.NewMemory(10, 0)
+	var all sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		all.Go(func() { errs[i] = store.Claim(t.Context(), s, "https://x.example/"+string(rune('a'+i))) })
+	}
+	all.Wait()
+	won := 0
+	for _, err := range errs {
+		if _, other := errors.AsType[*store.OtherIssuerError](err); err == nil {
+			won++
+		} else if !other {
+			t.Error(err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d have it", won)
+	}
+}
+
+// A mark that a later version wrote otherwise is not taken for this issuer's, nor overwritten.
+func TestClaimOfLaterVersion(t *testing.T) {
+	t.Parallel()
+	s := store.NewMemory(10, 0)
+	if err := s.Put(t.Context(), store.IssuerKey, []byte(`{"v":99,"issuer":"https://x.example"}`), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Claim(t.Context(), s, "https://x.example"); !errors.Is(err, store.ErrNewer) {
+		t.Error(err)
+	}
+}
+
+// A full store is used by its issuer, and still not by another.
+func TestClaimOfFullStore(t *testing.T) {
+	t.Parallel()
+	full := store.NewMemory(1, 0)
+	if err := full.Put(t.Context(), "k", nil, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Claim(t.Context(), full, "https://x.example"); err != nil {
+		t.Errorf("without a mark: %v", err)
+	}
+	marked := store.NewMemory(1, 0)
+	if err := store.Claim(t.Context(), marked, "https://x.example"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Claim(t.Context(), marked, "https://x.example"); err != nil {
+		t.Errorf("with its mark: %v", err)
+	}
+	if err := store.Claim(t.Context(), marked, "https://y.example"); !errors.As(err, new(*store.OtherIssuerError)) {
+		t.Errorf("with another's: %v", err)
+	}
+}
