@@ -52,6 +52,22 @@ func TestRedisStoreAddressInPlaceholder(t *testing.T) {
 	}
 }
 
+// A URL in place of an address is refused, and not shown: it may have a password.
+func TestRedisStoreURLIsNotTold(t *testing.T) {
+	for _, url := range []string{"redis://:hunter2@h/0", "rediss://fhir:hunter2@h:6379", "fhir:hunter2@h:6379", "hunter2@h:6379", "redis://h:6379?password=hunter2"} {
+		t.Setenv("REDIS_URL", url)
+		for option, r := range map[string]*RedisStore{
+			"address in a placeholder": {Address: "{env.REDIS_URL}"}, "address": {Address: url},
+			"sentinel": {Sentinel: &RedisSentinel{Master: "m", Nodes: []string{url}}}, "cluster": {Cluster: []string{url}},
+		} {
+			err := r.Provision(caddy.Context{})
+			if !errors.Is(err, errRedisURL) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s %s: %v", option, url, err)
+			}
+		}
+	}
+}
+
 // Two configurations share connections if all their settings are equal, what placeholders and
 // files hold included.
 func TestRedisStoreIsPooled(t *testing.T) {
@@ -89,7 +105,7 @@ func TestRedisStoreStartsWithoutServer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = r.Cleanup() })
 	var log bytes.Buffer
-	if err := r.start(slog.New(slog.NewTextHandler(&log, nil)), time.Second); err != nil {
+	if err := r.start(slog.New(slog.NewTextHandler(&log, nil)), "https://x.example", time.Second); err != nil {
 		t.Fatal(err)
 	}
 	r.logger.Store(slog.New(slog.DiscardHandler)) // what follows goes on in the background

@@ -126,7 +126,10 @@ func CheckSynchronousCommit(word string) error {
 func (c Config) connections() (*pgxpool.Config, error) {
 	pool, err := pgxpool.ParseConfig(c.DSN)
 	if err != nil {
-		return nil, err // pgx leaves the password out of it
+		return nil, unreadable(err)
+	}
+	if err := checkNames(&pool.ConnConfig.Config); err != nil {
+		return nil, err
 	}
 	pool.MaxConns, pool.MinConns = int32(min(c.PoolSize, 10_000)), 0
 	pool.ShouldPing = never // a round trip; a trial on a lost connection is repeated instead
@@ -155,6 +158,9 @@ func (c Config) listener() (*pgx.ConnConfig, error) {
 	conn := pool.ConnConfig
 	if c.ListenAddress == "" {
 		return conn, nil
+	}
+	if isURL(c.ListenAddress) {
+		return nil, errListenURL
 	}
 	host, port, err := net.SplitHostPort(c.ListenAddress)
 	if err != nil {

@@ -38,14 +38,57 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A password is in no error.
+// No mistake in a connection string shows what it holds. What can be used by mistake, so that
+// errors and logs would tell it later, is refused.
 func TestPasswordIsNotTold(t *testing.T) {
 	t.Parallel()
-	for _, dsn := range []string{"postgres://fhir:hunter2@db:x/fhir", "password=hunter2 port=x", "host=db password=hunter2 sslmode=perhaps"} {
-		_, err := New(Config{DSN: dsn})
-		if err == nil || strings.Contains(err.Error(), "hunter2") {
+	for _, tt := range []struct{ name, dsn, want string }{
+		{"a port that is none, in a URL", "postgres://fhir:hunter2@db:x/fhir", "its port is not"},
+		{"a port that is none", "password=hunter2 port=x", "its port is not"},
+		{"spaces around the equals sign", "host=db port=abc user=fhir password = 'hunter2 s3c'", "its port is not"},
+		{"a quote that does not end", "host=db password = 'hunter2", "neither a URL nor keyword=value pairs"},
+		{"an unquoted space", "host=db password=x hunter2", "neither a URL nor keyword=value pairs"},
+		{"TLS that is unknown", "host=db password=hunter2 sslmode=perhaps", "what it says of TLS"},
+		{"a certificate that is not there", "host=db password = hunter2 sslmode=verify-full sslrootcert=/nowhere", "what it says of TLS"},
+		{"target_session_attrs with a typing error", "host=db target_session_attrs=hunter2", "target_session_attrs"},
+		{"a number of connections", "host=db password=x pool_max_conns=hunter2", "pool_"},
+		{"a colon and an at sign in the password", "postgres://fhir@x:hunter2@db/fhir", "%40"},
+		{"a slash in the password", "postgres://fhir:12/hunter2@db/fhir", "%2F"},
+		{"a slash after letters", "postgres://fhir:ab/hunter2@db/fhir", "%2F"},
+		{"a percent sign in the password", "postgres://fhir:%hunter2@db/fhir", "not a URL"},
+		{"a URL as the host", "host='postgres://fhir:hunter2@db/fhir'", "a whole URL goes into dsn"},
+		{"a URL without its scheme", "host='fhir:hunter2@db'", "a whole URL goes into dsn"},
+		{"a URL as the second host", "host='a,fhir:hunter2@db'", "a whole URL goes into dsn"},
+		{"a URL as the database", "host=db dbname2=x database='postgres://fhir:hunter2@db'", "a whole URL goes into dsn"},
+		{"a URL as the user", "host=db user='postgres://fhir:hunter2@db'", "a whole URL goes into dsn"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := New(Config{DSN: tt.dsn})
+			if err == nil {
+				s.Close()
+				t.Fatal("it is accepted")
+			}
+			if text := err.Error(); strings.Contains(text, "hunter2") || !strings.Contains(text, tt.want) {
+				t.Errorf("%s, want %q", text, tt.want)
+			}
+		})
+	}
+	if _, err := New(Config{DSN: "host=db", ListenAddress: "postgres://fhir:hunter2@db"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a URL to listen: %v", err)
+	}
+}
+
+// Names with an at sign that are no part of a URL can be used.
+func TestAtSignInNames(t *testing.T) {
+	t.Parallel()
+	for _, dsn := range []string{"host=@socket user=fhir", "host=db user=fhir@server", "postgres://fhir%40server:x%40y@db/fhir"} {
+		s, err := New(Config{DSN: dsn})
+		if err != nil {
 			t.Errorf("%s: %v", dsn, err)
+			continue
 		}
+		s.Close()
 	}
 }
 

@@ -2,6 +2,7 @@
 // database, which any number of gateways share.
 //
 //	config.go      [Config], and the connections it asks for
+//	secret.go      errors of connections that tell no password
 //	store.go       the methods of the store
 //	step.go        a step of calls, as the arguments of one CALL
 //	database.go    the connections to the server that has the table
