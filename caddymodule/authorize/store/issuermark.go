@@ -19,7 +19,10 @@ const (
 
 // An OtherIssuerError says that a store has the state of another issuer. What that one gave, such as a session or a code,
 // would be taken for this one's.
-type OtherIssuerError struct{ Theirs, Ours string }
+type OtherIssuerError struct {
+	Theirs string // the issuer that has the store
+	Ours   string // the issuer that may not use it
+}
 
 // Error implements error.
 func (e *OtherIssuerError) Error() string {
