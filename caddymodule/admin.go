@@ -9,7 +9,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -63,6 +65,10 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 	}
 	answer, err := handle(r)
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) {
+		endpoint.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
+		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err}
+	}
 	if err != nil {
 		return err
 	}

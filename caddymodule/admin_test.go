@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -73,6 +75,19 @@ func TestAdminRefusesOtherSites(t *testing.T) {
 		var failed caddy.APIError
 		if got := errors.As(err, &failed) && failed.HTTPStatus == http.StatusForbidden; got != refused {
 			t.Errorf("Sec-Fetch-Site %q: %v", site, err)
+		}
+	}
+}
+
+// A store that cannot take a change is no fault of the gateway's.
+func TestAdminStoreFails(t *testing.T) {
+	for _, cause := range []error{store.ErrFull, store.ErrUnavailable} {
+		answer := func(*http.Request) (any, error) { return nil, fmt.Errorf("ending a session: %w", cause) }
+		w := httptest.NewRecorder()
+		err := adminMethods{http.MethodDelete: answer}.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/fhir/sessions/1", nil))
+		var failed caddy.APIError
+		if !errors.As(err, &failed) || failed.HTTPStatus != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%v: %v", cause, err)
 		}
 	}
 }

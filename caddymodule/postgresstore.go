@@ -124,7 +124,7 @@ func (p *PostgresStore) resolved() (c postgresstore.Config, err error) {
 	c = postgresstore.Config{
 		ListenAddress: p.ListenAddress, PoolSize: p.PoolSize, Timeout: time.Duration(p.Timeout), Table: p.Table,
 		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
-		Followed: mirroredKinds, Announced: authorize.CachedKinds,
+		Followed: mirroredKinds, Announced: authorize.CachedKinds, Unbounded: authorize.UnboundedKinds,
 	}
 	if p.DSN != "" {
 		c.DSN, err = resolveSecret("dsn", p.DSN)

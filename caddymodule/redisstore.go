@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
 )
 
@@ -167,7 +168,7 @@ func (r *RedisStore) nodes() []string {
 func (r *RedisStore) options() (o redisstore.Options, err error) {
 	o = redisstore.Options{
 		Cluster: r.Cluster, Database: r.Database, PoolSize: r.PoolSize, Timeout: time.Duration(r.Timeout), KeyPrefix: r.KeyPrefix,
-		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: followedKinds,
+		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: followedKinds, Unbounded: authorize.UnboundedKinds,
 	}
 	if s := r.Sentinel; s != nil {
 		o.Sentinel = redisstore.Sentinel{Master: s.Master, Nodes: s.Nodes, Username: s.Username, Password: s.Password}

@@ -10,4 +10,9 @@ var (
 	// CachedKinds are those of which each gateway keeps what it has read, until a change is
 	// announced: the people of identity providers, and clients that registered themselves.
 	CachedKinds = []string{"account", "kept-account", "client"}
+
+	// UnboundedKinds are those that a full store takes, so that people can always sign out, and
+	// clients refresh and revoke what they have: what was revoked, the lists that bound it for
+	// each person, and the counts of wrong secrets, of which there is a fixed number.
+	UnboundedKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions", "lockout"}
 )

@@ -23,10 +23,10 @@ import (
 type duringOutage int
 
 const (
-	unavailable    duringOutage = iota // 503, when to try again, and an entry in the audit trail
-	serverError                        // the same to the client, through the browser
-	goesOn                             // as ever
-	refusedByStore                     // 400, as back-channel logout has it
+	unavailable            duringOutage = iota // 503, when to try again, and an entry in the audit trail
+	temporarilyUnavailable                     // the same to the client, through the browser
+	goesOn                                     // as ever
+	refusedByStore                             // 400, as back-channel logout has it
 )
 
 // outageRequests are requests to all endpoints.
@@ -38,7 +38,7 @@ var outageRequests = []struct {
 	{"authorize, signed in", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.Answer(servertest.Request(nil))
 		return authorizing(servertest.Request(nil))
-	}, serverError},
+	}, temporarilyUnavailable},
 	{"authorize, not signed in", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
 		return authorizing(servertest.Request(nil))
 	}, goesOn},
@@ -48,18 +48,18 @@ var outageRequests = []struct {
 	}, unavailable},
 	{"login, the page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		return getting(servertest.Location(b.T, b.Authorize(servertest.Request(nil))).String())
-	}, serverError},
+	}, temporarilyUnavailable},
 	{"login", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 		return posting("/oauth2/login", typed(sealed, "alice", "right"))
-	}, serverError},
+	}, temporarilyUnavailable},
 	{"login, the second factor", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
 		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
 	}, unavailable},
 	{"callback", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
-	}, serverError},
+	}, temporarilyUnavailable},
 	{"consent", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))
 		return posting("/oauth2/consent", servertest.Decision(sealed, "allow"))
@@ -167,8 +167,8 @@ func checkOutage(t *testing.T, r *http.Response, want duringOutage) {
 	switch want {
 	case unavailable:
 		right = r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != "" && namesNoCause(r, body)
-	case serverError:
-		right = r.StatusCode == http.StatusFound && leadsTo("error=server_error")(r)
+	case temporarilyUnavailable:
+		right = r.StatusCode == http.StatusFound && leadsTo("error=temporarily_unavailable")(r)
 	case goesOn:
 		right = r.StatusCode < http.StatusBadRequest && !leadsTo("error=")(r)
 	case refusedByStore:

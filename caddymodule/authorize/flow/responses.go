@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // responseParameters are those of an authorization response, in this order.
@@ -102,11 +103,21 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 		_ = req.markUsed(r.Context()) // refused in any case
 	}
 	rs.trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
-	p := responseParameters{{"error", e.Code}}
+	p := responseParameters{{"error", codeOf(e, err)}}
 	if e.Shown {
 		p.add("error_description", e.Description)
 	}
 	rs.send(w, r, req, req.errorMode, p)
+}
+
+// codeOf is the code of an error in a redirect, which shows no status: temporarily_unavailable
+// stands for 503 there (RFC 6749 §4.1.2.1).
+func codeOf(e *oauth2.Error, err error) string {
+	passes := errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)
+	if passes && e.Code == "server_error" {
+		return "temporarily_unavailable"
+	}
+	return e.Code
 }
 
 // showError shows an error to the person, because there is no redirect URI to send it to. It

@@ -111,16 +111,21 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// probe asks the store whether it is back. No request waits for it.
+// probe finds out whether the store is back. No request waits for it. It deletes nothing: that
+// is a change, so a store that only reads is not back, and one that is full is.
 func (b *Breaker) probe() {
 	ctx := context.Background() // the store gives up by itself
 	began := time.Now()
-	_, err := b.Shared.Get(ctx, "check:")
+	err := b.Shared.Delete(ctx, "check:")
 	b.mu.Lock()
 	b.probing = false
+	if b.down && outcomeOf(err) != Unavailable {
+		b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.failing).Round(time.Millisecond))
+		b.down = false
+	}
 	b.mu.Unlock()
 	b.leave(ctx, err)
-	b.Observe("get", outcomeOf(err), time.Since(began))
+	b.Observe("delete", outcomeOf(err), time.Since(began))
 }
 
 func (b *Breaker) maxCalls() int {
@@ -139,18 +144,19 @@ func (b *Breaker) leave(ctx context.Context, err error) {
 	switch gaveUp := ctx.Err() != nil; {
 	case outcomeOf(err) != Unavailable:
 		if !gaveUp || outcomeOf(err) != Failed {
-			b.answered(ctx)
+			b.answered()
 		}
 	case !gaveUp:
 		b.failed(ctx, err)
 	}
 }
 
-func (b *Breaker) answered(ctx context.Context) {
-	if b.down {
-		b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.failing).Round(time.Millisecond))
+// answered ends a row of failures. That a store which is down has answered a call from before
+// says little: it may be one that reads.
+func (b *Breaker) answered() {
+	if !b.down {
+		b.failures = 0
 	}
-	b.failures, b.down = 0, false
 }
 
 func (b *Breaker) failed(ctx context.Context, err error) {

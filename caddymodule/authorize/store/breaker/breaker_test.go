@@ -24,22 +24,48 @@ const timeout = 2 * time.Second
 type stalling struct {
 	store.Shared
 	stalls atomic.Bool // it does not answer
+	reads  atomic.Bool // it takes no changes
+	slow   func()      // of List
 	err    error
 	asked  atomic.Int64
 }
 
 func (s *stalling) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.answer(ctx); err != nil {
+		return nil, err
+	}
+	return s.Shared.Get(ctx, key)
+}
+
+func (s *stalling) Delete(ctx context.Context, key string) error {
+	if s.reads.Load() {
+		return fmt.Errorf("%w: NOREPLICAS", store.ErrUnavailable)
+	}
+	if err := s.answer(ctx); err != nil {
+		return err
+	}
+	return s.Shared.Delete(ctx, key)
+}
+
+func (s *stalling) List(ctx context.Context, prefix string) ([]string, error) {
+	if s.slow != nil {
+		s.slow()
+	}
+	return s.Shared.List(ctx, prefix)
+}
+
+func (s *stalling) answer(ctx context.Context) error {
 	if s.asked.Add(1); s.err != nil {
-		return nil, s.err
+		return s.err
 	}
 	if !s.stalls.Load() {
-		return s.Shared.Get(ctx, key)
+		return nil
 	}
 	select {
 	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
-	return nil, fmt.Errorf("%w: i/o timeout", store.ErrUnavailable)
+	return fmt.Errorf("%w: i/o timeout", store.ErrUnavailable)
 }
 
 type harness struct {
@@ -105,6 +131,38 @@ func TestOutage(t *testing.T) {
 		}
 		if h.lines() != 2 || !strings.Contains(h.log.String(), "i/o timeout") || !strings.Contains(h.log.String(), `the store is back" after=13s`) {
 			t.Errorf("%d lines:\n%s", h.lines(), h.log.String())
+		}
+	})
+}
+
+// A store that reads but takes no changes stays down until it takes them, and an answer to what
+// it was asked before does not bring it back.
+func TestReadOnlyStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h, ctx := newHarness(), t.Context()
+		h.reads.Store(true)
+		slow := make(chan struct{})
+		h.slow = func() { <-slow }
+		go func() { _, _ = h.breaker.List(ctx, "") }()
+		synctest.Wait()
+		for range 3 {
+			_ = h.breaker.Delete(ctx, "code:1")
+		}
+		close(slow)
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			h.get(ctx)
+		}
+		if h.lines() != 1 {
+			t.Errorf("%d lines while it takes no changes:\n%s", h.lines(), h.log.String())
+		}
+		h.reads.Store(false)
+		time.Sleep(time.Second)
+		h.get(ctx)
+		synctest.Wait()
+		if _, answered := h.get(ctx); !answered || h.lines() != 2 {
+			t.Errorf("when it takes changes: %t, %d lines:\n%s", answered, h.lines(), h.log.String())
 		}
 	})
 }

@@ -74,6 +74,9 @@ type Config struct {
 	// is, which may be millions of rows.
 	Announced []string
 
+	// The kinds of keys whose entries are stored even at MaxEntries.
+	Unbounded []string
+
 	// Where problems in the background are reported. Default: slog's.
 	Logger *slog.Logger
 }

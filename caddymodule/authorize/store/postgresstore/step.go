@@ -21,7 +21,8 @@ type step struct {
 	changes []*store.Call // by key, so that no two steps wait for each other
 	gets    []*store.Call
 	args    arguments
-	adds    int64 // at most so many rows
+	adds    int64 // at most so many rows, for which there must be room
+	spare   int64 // rows of unbounded kinds, at most
 }
 
 // arguments are those of the procedure, with an element for each change.
@@ -38,7 +39,7 @@ type arguments struct {
 }
 
 // newStep prepares a step. It refuses a key that a column of text cannot hold.
-func newStep(calls []*store.Call, follows func(key string) bool) (*step, error) {
+func newStep(calls []*store.Call, config *Config) (*step, error) {
 	p := &step{calls: calls, args: arguments{asked: []string{}, number: mark + strconv.FormatUint(rand.Uint64(), 36)}}
 	for _, c := range calls {
 		c.Err = checkKey(c.Key)
@@ -49,6 +50,8 @@ func newStep(calls []*store.Call, follows func(key string) bool) (*step, error) 
 			p.gets = append(p.gets, c)
 			p.args.asked = append(p.args.asked, c.Key)
 			continue
+		case c.Stores() && slices.Contains(config.Unbounded, store.KindOf(c.Key)):
+			p.spare++
 		case c.Stores():
 			p.adds++
 		}
@@ -56,7 +59,7 @@ func newStep(calls []*store.Call, follows func(key string) bool) (*step, error) 
 	}
 	slices.SortFunc(p.changes, func(a, b *store.Call) int { return cmp.Compare(a.Key, b.Key) })
 	for _, c := range p.changes {
-		p.args.add(c, follows(c.Key))
+		p.args.add(c, config.follows(c.Key))
 	}
 	return p, nil
 }
@@ -112,7 +115,7 @@ func (s *Store) make(ctx context.Context, conn *pgxpool.Conn, p *step) error {
 	var answers, got [][]byte
 	err = conn.QueryRow(
 		ctx, sql.do, a.ops, a.keys, a.olds, a.items, a.mosts, a.lifetimes, a.follows, a.asked,
-		a.number, free, s.database.config.SynchronousCommit, channel,
+		a.number, free+p.spare, s.database.config.SynchronousCommit, channel,
 	).Scan(&failed, &answers, &got)
 	switch {
 	case err != nil:

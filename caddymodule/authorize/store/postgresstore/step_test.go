@@ -37,7 +37,7 @@ func TestStep(t *testing.T) {
 		{Op: store.Get, Key: "a:read"},
 		{Op: store.Put, Key: "revoked:1", TTL: time.Nanosecond},
 		{Op: store.Add, Key: "assertion:1", TTL: time.Second},
-	}, s.database.config.follows)
+	}, &s.database.config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestStep(t *testing.T) {
 		t.Errorf("adds %d, asks for %q, stores %q", p.adds, p.args.asked, p.args.items)
 	}
 	for _, key := range []string{"", "a\x00b", "\xff", "#1"} {
-		if _, err := newStep([]*store.Call{{Op: store.Get, Key: key}}, s.database.config.follows); err == nil {
+		if _, err := newStep([]*store.Call{{Op: store.Get, Key: key}}, &s.database.config); err == nil {
 			t.Errorf("%q is taken for a key", key)
 		}
 	}
@@ -80,7 +80,7 @@ func TestRefusedStep(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			take.Err, add.Err = nil, nil
-			p, err := newStep([]*store.Call{take, add}, s.database.config.follows)
+			p, err := newStep([]*store.Call{take, add}, &s.database.config)
 			if err != nil {
 				t.Fatal(err)
 			}

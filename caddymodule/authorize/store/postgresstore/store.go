@@ -72,7 +72,7 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	step, err := newStep(calls, s.database.config.follows)
+	step, err := newStep(calls, &s.database.config)
 	if err != nil {
 		return err
 	}

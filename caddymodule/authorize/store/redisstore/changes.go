@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -19,26 +20,40 @@ const (
 
 // changes are read from the stream. Step.lua writes k: the key; and, if it was not deleted, v:
 // the value, and e: when it expires, in Unix ms of the server's clock.
-func (c *clock) changes(messages []redis.XMessage) ([]store.Change, error) {
-	changes := make([]store.Change, 0, len(messages))
+//
+// What is no change was written by another program. It is left out, and told by an error.
+func (c *clock) changes(messages []redis.XMessage) (changes []store.Change, foreign error) {
 	ahead := c.ahead()
 	for _, m := range messages {
-		key, ok := m.Values["k"].(string)
-		if !ok {
-			return nil, fmt.Errorf("the change %s has no key", m.ID)
-		}
-		change := store.Change{Key: key}
-		if value, stored := m.Values["v"].(string); stored {
-			text, _ := m.Values["e"].(string)
-			expiry, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("the change %s: %w", m.ID, err)
-			}
-			change.Value, change.Expires = []byte(value), time.UnixMilli(expiry).Add(-ahead)
+		change, err := changeOf(m, ahead)
+		if err != nil {
+			foreign = errors.Join(foreign, fmt.Errorf("%s: %w", m.ID, err))
+			continue
 		}
 		changes = append(changes, change)
 	}
-	return changes, nil
+	return changes, foreign
+}
+
+var errNoKey = errors.New("no key")
+
+func changeOf(m redis.XMessage, ahead time.Duration) (change store.Change, err error) {
+	key, ok := m.Values["k"].(string)
+	if !ok {
+		return change, errNoKey
+	}
+	change.Key = key
+	value, stored := m.Values["v"].(string)
+	if !stored {
+		return change, nil
+	}
+	text, _ := m.Values["e"].(string)
+	expiry, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return change, fmt.Errorf("expiry: %w", err)
+	}
+	change.Value, change.Expires = []byte(value), time.UnixMilli(expiry).Add(-ahead)
+	return change, nil
 }
 
 // latest keeps, of all changes of a key, the last, and of these what there is now.

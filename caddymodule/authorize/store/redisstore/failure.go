@@ -32,7 +32,7 @@ func failure(ctx context.Context, err error) error {
 	case cause != nil && !errors.Is(cause, errTimeout): // nobody waits for it any more
 		return cause
 	case answers(err, "OOM"):
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
+		return fmt.Errorf("%w: Redis is at its maxmemory", store.ErrFull)
 	case redis.HasErrorPrefix(err, "NEWER"):
 		return errNewer
 	case !isRefusal(err):

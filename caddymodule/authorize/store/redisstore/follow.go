@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,8 +12,9 @@ import (
 )
 
 const (
-	// listening is how long a follower waits for changes before it asks again.
-	listening = time.Second
+	// listening is how long a follower waits for changes before it asks again. What it says it
+	// has heard is as old as that and a heartbeat: a second, within the shortest lag allowed.
+	listening = time.Second / 2
 
 	// batch is how many changes are read at once.
 	batch = 1000
@@ -58,6 +60,7 @@ type follower struct {
 	stream     string    // its name
 	read       string    // identifier of the latest change that was read
 	heard      time.Time // before the latest heartbeat
+	foreign    bool      // something in the stream was no change, and is logged
 }
 
 // confirm makes a change, unless it did just now, and returns when it was begun: earlier
@@ -86,11 +89,7 @@ func (f *follower) whole(ctx context.Context) (all []store.Change, err error) {
 		}); err != nil {
 			return nil, err
 		}
-		changes, err := f.take(messages)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, changes...); len(messages) < batch {
+		if all = append(all, f.take(messages)...); len(messages) < batch {
 			return all, nil
 		}
 	}
@@ -112,13 +111,18 @@ func (f *follower) listen(ctx context.Context) ([]store.Change, error) {
 	for _, stream := range streams {
 		messages = append(messages, stream.Messages...)
 	}
-	return f.take(messages)
+	return f.take(messages), nil
 }
 
-// take notes how far the stream has been read.
-func (f *follower) take(messages []redis.XMessage) ([]store.Change, error) {
+// take notes how far the stream has been read. It logs the first entry that is no change.
+func (f *follower) take(messages []redis.XMessage) []store.Change {
 	if len(messages) > 0 {
 		f.read = messages[len(messages)-1].ID
 	}
-	return f.clock.changes(messages)
+	changes, foreign := f.clock.changes(messages)
+	if foreign != nil && !f.foreign {
+		f.foreign = true
+		slog.Warn("skipped what another program wrote to the stream of changes in Redis", "stream", f.stream, "error", foreign)
+	}
+	return changes
 }

@@ -38,6 +38,7 @@ type Options struct {
 	WaitReplicas int           // that must have a change before it counts; default: 0
 	MaxEntries   int           // keys in the database at most, checked each second; default: any number
 	Followed     []string      // kinds of keys whose changes are announced
+	Unbounded    []string      // kinds of keys that are stored even if the server is full
 }
 
 // Sentinel says which Sentinel processes tell where the server is.

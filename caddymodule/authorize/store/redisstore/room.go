@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,10 +19,16 @@ type room struct {
 // recount is how long a number of keys is used.
 const recount = time.Second
 
-// check fails with [store.ErrFull] if there is no room for what calls may add.
-func (r *room) check(ctx context.Context, calls []*store.Call) error {
+// check fails with [store.ErrFull] if there is no room for some of the calls. As many others
+// that delete make room; that their entries are there is taken on trust.
+func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
+	for _, c := range calls {
+		if c.Removes() {
+			need--
+		}
+	}
 	most := r.max.Load()
-	if most <= 0 || !slices.ContainsFunc(calls, func(c *store.Call) bool { return c.Stores() && c.Op != store.Swap }) {
+	if most <= 0 || need <= 0 {
 		return nil
 	}
 	asked, now := r.told.Load(), time.Now()

@@ -29,8 +29,9 @@ const (
 
 // A stepper makes steps of calls.
 type stepper struct {
-	runner *runner
-	names  names
+	runner    *runner
+	names     names
+	unbounded map[string]bool // kinds that a full server takes
 }
 
 // step makes calls of one slot after the other's, in order.
@@ -111,13 +112,14 @@ func (s *stepper) beat(ctx context.Context) error {
 	s.runner.connection.verify()
 	keys := []string{s.names.own(newStepID(), followedTag), s.names.own(heartbeatName, followedTag)}
 	put := []any{store.Put.String(), "", "", milliseconds(time.Minute), ""}
-	_, _, err := s.runner.invoke(ctx, keys, append(s.memories(), put...), 1)
+	_, _, err := s.runner.invoke(ctx, keys, append(s.head(0), put...), 1)
 	return err
 }
 
-// memories are the first arguments of the script: how long it keeps what.
-func (s *stepper) memories() []any {
-	return []any{milliseconds(stepMemory * s.runner.connection.timeout), milliseconds(changeMemory)}
+// head is the first arguments of the script: how long it keeps what, and how many calls need
+// room.
+func (s *stepper) head(room int) []any {
+	return []any{milliseconds(stepMemory * s.runner.connection.timeout), milliseconds(changeMemory), room}
 }
 
 // refusal is why a call fails.
@@ -128,7 +130,7 @@ var refusal = map[store.Op]error{
 // request returns the script's keys and arguments.
 func (s *stepper) request(calls []*store.Call) (keys []string, args []any) {
 	tag := s.names.tag(calls[0].Key)
-	args = slices.Grow(s.memories(), len(calls)*callArguments)
+	args = slices.Grow(s.head(s.needRoom(calls)), len(calls)*callArguments)
 	keys = append(make([]string, 0, 2+len(calls)), s.names.own(newStepID(), tag))
 	announced := false
 	for _, c := range calls {
@@ -147,6 +149,16 @@ func (s *stepper) request(calls []*store.Call) (keys []string, args []any) {
 		keys = append(keys, s.names.own(streamName, tag))
 	}
 	return keys, args
+}
+
+// needRoom counts the calls that a full server may refuse. A Swap replaces what is there.
+func (s *stepper) needRoom(calls []*store.Call) (n int) {
+	for _, c := range calls {
+		if c.Stores() && c.Op != store.Swap && !s.unbounded[store.KindOf(c.Key)] {
+			n++
+		}
+	}
+	return n
 }
 
 // milliseconds rounds up: Redis refuses a lifetime of zero.

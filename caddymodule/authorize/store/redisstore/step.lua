@@ -5,18 +5,19 @@
 -- KEYS[2+n]   stream of changes, if one of the n calls is followed
 -- ARGV[1]     how long the record of the step is kept, in ms
 -- ARGV[2]     how long changes are kept in the stream, in ms
--- ARGV[3...]  of each call: method, value, old value or longest length, lifetime in ms,
+-- ARGV[3]     how many calls need room that others of the step must make if memory is full
+-- ARGV[4...]  of each call: method, value, old value or longest length, lifetime in ms,
 --             and the name in the stream if it is followed
 --
 -- Returns {0 or the call that failed, seconds and microseconds of the clock, 1 if something was
 -- written and 0 if not, what each call found}.
-local n = math.floor((#ARGV - 2) / 5)
+local n = math.floor((#ARGV - 3) / 5)
 local time = redis.call('TIME')
 local reply = {0, tonumber(time[1]), tonumber(time[2]), 1}
 local made = redis.call('GET', KEYS[1])
 local taken = made and cmsgpack.unpack(made) or {}
 local held = {}
-local changes, missing = false, false
+local changes, missing, freed = false, false, 0
 
 if made then -- a write, so that WAIT after it waits for the step, too
 	redis.call('PEXPIRE', KEYS[1], ARGV[1])
@@ -36,7 +37,7 @@ local function record(outcome)
 end
 
 for i = 1, n do
-	local at = 2 + (i - 1) * 5
+	local at = 3 + (i - 1) * 5
 	local method, value, old = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
 	local found = false
 	if method ~= 'Put' and method ~= 'Delete' then
@@ -62,6 +63,9 @@ for i = 1, n do
 	elseif method == 'Take' then
 		taken[#taken + 1] = found
 	end
+	if method == 'Take' or method == 'Delete' and redis.call('EXISTS', KEYS[1 + i]) == 1 then
+		freed = freed + 1
+	end
 	held[i] = found
 	changes = changes or method ~= 'Get'
 	missing = missing or not found
@@ -80,10 +84,15 @@ if not changes then
 	return reply
 end
 
--- Values first: a server that is full refuses the first that needs memory, and then none has
--- been made. Whatever deletes alone must succeed on it.
+-- A server that is full refuses the first command that needs memory, unless one has written
+-- already, even if that was a DEL of nothing. So what makes room for what it stores succeeds,
+-- and so does what needs none, with the record of the step; anything else is refused before it
+-- has changed something.
+if freed >= tonumber(ARGV[3]) then
+	redis.call('DEL', KEYS[1])
+end
 for i = 1, n do
-	local at = 2 + (i - 1) * 5
+	local at = 3 + (i - 1) * 5
 	local method, value = ARGV[at + 1], ARGV[at + 2]
 	if method == 'Append' then
 		held[i] = (held[i] or '') .. value
@@ -97,7 +106,7 @@ for i = 1, n do
 	end
 end
 for i = 1, n do
-	local method = ARGV[2 + (i - 1) * 5 + 1]
+	local method = ARGV[3 + (i - 1) * 5 + 1]
 	if method == 'Take' or method == 'Delete' then
 		redis.call('DEL', KEYS[1 + i])
 	end
@@ -106,7 +115,7 @@ redis.call('SET', KEYS[1], cmsgpack.pack(taken), 'PX', ARGV[1])
 
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, n do
-	local at = 2 + (i - 1) * 5
+	local at = 3 + (i - 1) * 5
 	local method, key = ARGV[at + 1], ARGV[at + 5]
 	if key ~= '' and method ~= 'Get' then
 		local oldest = string.format('%.0f', now - ARGV[2])

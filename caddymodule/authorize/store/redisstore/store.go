@@ -22,16 +22,21 @@ type Store struct {
 // New returns a store in what the options say. It connects on first use.
 func New(o Options) *Store {
 	c := o.connection()
-	n := names{cmp.Or(o.KeyPrefix, DefaultKeyPrefix), len(o.Cluster) > 0, map[string]bool{}}
-	for _, kind := range o.Followed {
-		n.followed[kind] = true
-	}
+	n := names{cmp.Or(o.KeyPrefix, DefaultKeyPrefix), len(o.Cluster) > 0, set(o.Followed)}
 	clock := new(clock)
 	s := &Store{
 		connection: c, names: n, clock: clock, room: &room{connection: c},
-		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n},
+		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n, set(o.Unbounded)},
 	}
 	s.SetMaxEntries(o.MaxEntries)
+	return s
+}
+
+func set(kinds []string) map[string]bool {
+	s := make(map[string]bool, len(kinds))
+	for _, kind := range kinds {
+		s[kind] = true
+	}
 	return s
 }
 
@@ -118,7 +123,7 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	if len(calls) == 0 {
 		return ctx.Err()
 	}
-	if err := s.room.check(ctx, calls); err != nil {
+	if err := s.room.check(ctx, s.steps.needRoom(calls), calls); err != nil {
 		return err
 	}
 	return s.steps.step(ctx, calls)
