@@ -166,11 +166,25 @@ func TestRedisFull(t *testing.T) {
 	if !errors.Is(err, store.ErrFull) || len(stored) < 100 {
 		t.Fatalf("after %d entries: %v", len(stored), err)
 	}
-	// A step that takes as well as stores is refused as a whole.
-	err = r.Do(ctx, &store.Call{Op: store.Take, Key: stored[0]}, &store.Call{Op: store.Put, Key: "grant:1", Value: value, TTL: time.Hour})
-	if !errors.Is(err, store.ErrFull) {
-		t.Errorf("a step while it is full: %v", err)
+	put := func(key string) *store.Call {
+		return &store.Call{Op: store.Put, Key: key, Value: value, TTL: time.Hour}
 	}
+	for name, calls := range map[string][]*store.Call{
+		"deletes nothing":               {put("grant:1"), {Op: store.Delete, Key: "session:none"}},
+		"stores more than it takes":     {{Op: store.Take, Key: stored[0]}, put("grant:1"), put("grant:2")},
+		"stores what needs room, alone": {put("grant:1")},
+	} {
+		if err := r.Do(ctx, calls...); !errors.Is(err, store.ErrFull) || strings.Contains(err.Error(), "script") {
+			t.Errorf("a step that %s: %v", name, err)
+		}
+	}
+	if err := r.Do(ctx, put(stored[1]+"'"), &store.Call{Op: store.Delete, Key: stored[1]}); err != nil {
+		t.Errorf("a step that makes room for itself: %v", err)
+	}
+	if err := r.Swap(ctx, stored[0], value, value, time.Hour); err != nil {
+		t.Errorf("Swap while it is full: %v", err)
+	}
+	stored[1] += "'"
 	kept, err := r.List(ctx, "session:")
 	if err != nil || len(kept) != len(stored) {
 		t.Errorf("%d of %d entries are left, %v", len(kept), len(stored), err)

@@ -63,7 +63,7 @@ for i = 1, n do
 	elseif method == 'Take' then
 		taken[#taken + 1] = found
 	end
-	if method == 'Take' or method == 'Delete' and redis.call('EXISTS', KEYS[1 + i]) == 1 then
+	if method == 'Take' or method == 'Delete' and redis.call('PTTL', KEYS[1 + i]) ~= -2 then
 		freed = freed + 1
 	end
 	held[i] = found

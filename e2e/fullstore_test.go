@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+)
+
+// maxInFullStore is how many entries fit: more than the test's people have.
+const maxInFullStore = 150
+
+// fullStores are stores that can be made full.
+var fullStores = []struct {
+	name  string
+	start func(t *testing.T) (s store.Store, fill func())
+}{
+	{"redis at maxmemory", func(t *testing.T) (store.Store, func()) {
+		server := startRedis(t)
+		r := openRedis(t, redisstore.Options{Address: server.address(), Followed: authorize.MirroredKinds, Unbounded: authorize.UnboundedKinds})
+		return r, func() { server.do(t, "CONFIG", "SET", "maxmemory", "1") }
+	}},
+	{"redis at max_entries", func(t *testing.T) (store.Store, func()) {
+		r := openRedis(t, redisstore.Options{
+			Address: startRedis(t).address(), MaxEntries: maxInFullStore, Followed: authorize.MirroredKinds, Unbounded: authorize.UnboundedKinds,
+		})
+		return r, func() { fillStore(t, r) }
+	}},
+	{"postgres at max_entries", func(t *testing.T) (store.Store, func()) {
+		p := openPostgres(t, postgresstore.Config{
+			DSN: startPostgres(t).dsn(""), Table: postgresTable(), MaxEntries: maxInFullStore, Timeout: 10 * time.Second,
+			Followed: authorize.MirroredKinds, Unbounded: authorize.UnboundedKinds,
+		})
+		return p, func() { fillStore(t, p) }
+	}},
+}
+
+func fillStore(t *testing.T, s store.Store) {
+	var err error
+	for i := 0; i < 3*maxInFullStore && err == nil; i++ {
+		err = s.Add(t.Context(), fmt.Sprint("filler:", i), nil, time.Hour)
+		if errors.Is(err, store.ErrFull) {
+			return
+		}
+		if i == maxInFullStore {
+			time.Sleep(1100 * time.Millisecond) // Redis is counted once a second
+		}
+	}
+	t.Fatalf("the store does not become full: %v", err)
+}
+
+// TestFullStore signs out, revokes and refreshes in a store that is full, while it refuses what is new.
+func TestFullStore(t *testing.T) {
+	for _, tt := range fullStores {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, fill := tt.start(t)
+			server := servertest.New(t, func(c *authorize.Config) {
+				c.Store, c.Durable = s, s
+				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
+			})
+			b := servertest.NewBrowser(t, server)
+			other := servertest.NewBrowser(t, server)
+			first, second := b.Tokens(servertest.OfflineAccess(nil)), other.Tokens(servertest.OfflineAccess(nil))
+			third := servertest.NewBrowser(t, server).Tokens(servertest.OfflineAccess(nil))
+			fill()
+			if err := s.Add(t.Context(), "session:new", nil, time.Minute); !errors.Is(err, store.ErrFull) {
+				t.Fatalf("a new entry: %v", err)
+			}
+			refreshed := b.Refresh(first.Refresh, nil)
+			for name, token := range map[string]string{"a refresh token": second.Refresh, "an access token": refreshed.AccessToken} {
+				if r := b.AskAboutToken("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
+					t.Errorf("revoking %s: %d %s", name, r.StatusCode, servertest.Body(t, r))
+				}
+			}
+			r := b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {refreshed.IDToken}}.Encode())
+			if r.StatusCode != http.StatusOK || b.SignedIn() {
+				t.Errorf("logout: %d, signed in: %t", r.StatusCode, b.SignedIn())
+			}
+			if _, err := server.RevokeGrants(t.Context(), "alice", ""); err != nil {
+				t.Errorf("ending all grants: %v", err)
+			}
+			for name, token := range map[string]string{"one that was ended": third.AccessToken, "one that was revoked": refreshed.AccessToken} {
+				if b.TokenWorks(token) {
+					t.Errorf("%s works", name)
+				}
+			}
+		})
+	}
+}
+
+// TestRedisFullIsFollowed goes on following a server that is full, in whose stream another program has written, and hears
+// each second at least.
+func TestRedisFullIsFollowed(t *testing.T) {
+	t.Parallel()
+	server := startRedis(t)
+	r := openRedis(t, redisstore.Options{Address: server.address(), Followed: []string{"revoked"}, Unbounded: []string{"revoked"}})
+	server.do(t, "XADD", "fhir:!changes", "*", "foo", "bar")
+	server.do(t, "XADD", "fhir:!changes", "*", "k", "v", "v", "no expiry")
+	server.do(t, "CONFIG", "SET", "maxmemory", "1")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	updates, told, heard := 0, "", time.Time{}
+	err := r.Follow(ctx, func(u store.Update) {
+		if lag := time.Since(heard); updates > 0 && lag > 1500*time.Millisecond {
+			t.Errorf("not heard for %v", lag)
+		}
+		heard = u.Heard
+		for _, c := range u.Changes {
+			told += c.Key
+		}
+		switch updates++; {
+		case updates == 2:
+			if err := r.Put(ctx, "revoked:1", nil, time.Minute); err != nil {
+				t.Error(err)
+			}
+		case updates > 8:
+			cancel()
+		}
+	})
+	if told != "revoked:1" || updates <= 8 {
+		t.Errorf("told %q in %d updates, %v", told, updates, err)
+	}
+}
