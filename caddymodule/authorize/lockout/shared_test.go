@@ -159,16 +159,20 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			some := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
-			var mu sync.Mutex // guards random
-			all := gateways(3, newSharedStore(func() time.Duration { mu.Lock(); defer mu.Unlock(); return some(3 * time.Millisecond) }))
 			wrong := slices.Repeat([]bool{true}, 9) // as many as are free, less one
 			wrong = append(wrong, make([]bool, 30)...)
 			random.Shuffle(len(wrong), func(i, j int) { wrong[i], wrong[j] = wrong[j], wrong[i] })
+			var mu sync.Mutex // guards random
+			some := func(most time.Duration) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(random.Int64N(int64(most)))
+			}
+			all := gateways(3, newSharedStore(func() time.Duration { return some(3 * time.Millisecond) }))
 			var running, most atomic.Int32
 			var wg sync.WaitGroup
 			for i, isWrong := range wrong {
-				gateway, start, takes := all[random.IntN(3)], some(300*time.Millisecond), some(100*time.Millisecond)
+				gateway, start, takes := all[some(3)], some(300*time.Millisecond), some(100*time.Millisecond)
 				wg.Go(func() {
 					time.Sleep(start)
 					want := map[bool]error{true: errWrong}[isWrong]

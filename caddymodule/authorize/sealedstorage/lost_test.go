@@ -33,7 +33,7 @@ func makeSome(t *testing.T, k *keyring.Keyring) made {
 
 // isGood reports what of m a gateway does not take, if anything.
 func (m made) isGood(ctx context.Context, k *keyring.Keyring) error {
-	token, err := jose.ParseSigned(m.token, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm})
+	token, err := jose.ParseSignedCompact(m.token, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm})
 	if err != nil {
 		return err
 	}
