@@ -77,7 +77,7 @@ func (x *Index) settle(m *offheap.Memory) {
 	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.codes.ranks, &x.spelled.ids)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
 	offheap.Move(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
-	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
+	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &c.heads, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
 	offheap.Move(m, &x.words.text, &x.postings, &x.stems)
 }
 
@@ -216,12 +216,15 @@ func (b *builder) post() {
 	})
 	text := 0
 	b.from = make([]uint32, 2*len(sorted)+1)
-	for i, word := range sorted {
-		for part := range uint32(2) {
-			at := 2*uint32(i) + part
-			b.from[at+1] = b.from[at] + next[2*word+part]
-			next[2*word+part] = b.from[at]
+	at := uint32(0)
+	for part := range uint32(2) {
+		for i, word := range sorted {
+			list := int(part)*len(sorted) + i
+			at, next[2*word+part] = at+next[2*word+part], at
+			b.from[list+1] = at
 		}
+	}
+	for _, word := range sorted {
 		text += len(b.vocabulary.at(word))
 	}
 	b.list(sorted, text)

@@ -12,12 +12,13 @@ import (
 // them if there are too many postings to unite in time: nearly all beginnings of one letter, many of two or three, and
 // common words. Which documents match depends only on the range of words.
 type commonPrefixes struct {
-	from, to []uint32 // words; sorted by from, then the longer range first
+	from, to []uint32 // words; sorted by from, then the longer range first, then what begins with the first word as it is
 	count    []uint32 // number of documents
 	first    []uint32 // the first documents, firsts for each range, in the order of the tiers
 	ends     []uint32 // where in these the first three tiers end, for each range
 	dense    []uint32 // index in sets plus one; 0 if none
 	sets     []uint64 // one bitset after the other
+	heads    []uint64 // the same, of those that have a word in a head
 }
 
 const (
@@ -46,34 +47,51 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
+// headSet is set for the documents that have a word in a head.
+func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
+	i, ok := c.find(from, to)
+	if !ok || c.dense[i] == 0 {
+		return rankSet{}, false
+	}
+	words, at := (n+63)/64, int(c.dense[i])-1
+	return rankSet{bits: c.heads[at*words : (at+1)*words]}, true
+}
+
 // firstOf returns the first documents of a range, where in them the first three tiers end, and how many there are in all.
 func (c *commonPrefixes) firstOf(i int) (ranks, ends []uint32, total int) {
 	total = int(c.count[i])
 	return c.first[i*firsts : i*firsts+min(total, firsts)], c.ends[3*i : 3*i+3], total
 }
 
-// isExact reports whether the first word of a range is what all of them begin with.
-func (c *commonPrefixes) isExact(x *Index, i int) bool {
-	first, last := x.words.at(int(c.from[i])), x.words.at(int(c.to[i])-1)
-	return bytes.HasPrefix(last, first)
+// typed is find for a word, which is the first of the range or only a beginning of that.
+func (c *commonPrefixes) typed(x *Index, from, to int, exact bool) (i int, ok bool) {
+	if i, ok = c.find(from, to); !ok || exact {
+		return i, ok
+	}
+	if !bytes.HasPrefix(x.words.at(to-1), x.words.at(from)) {
+		return i, true // no word is what they all begin with
+	}
+	i++
+	return i, i < len(c.from) && c.from[i] == uint32(from) && c.to[i] == uint32(to)
 }
 
 func (c *commonPrefixes) bytes() int {
-	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.ends)+len(c.dense)) + 8*len(c.sets)
+	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.ends)+len(c.dense)) + 8*(len(c.sets)+len(c.heads))
 }
 
 // findCommon computes commonPrefixes. It bounds the cost of a filter: a beginning has its set here, or few postings.
 func findCommon(x *Index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
 	ranges, dense := 0, 0
-	b.group(0, x.words.len(), 0, func(from, to, _ int) {
+	b.group(0, x.words.len(), 0, 0, func(from, to, _ int) {
 		ranges++
 		if b.isDense(from, to) {
 			dense++
 		}
 	})
 	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(bitset.New(len(x.order))))
-	b.group(0, x.words.len(), 0, b.add)
+	b.heads = make([]uint64, 0, cap(b.sets))
+	b.group(0, x.words.len(), 0, 0, b.add)
 	return b.commonPrefixes
 }
 
@@ -91,21 +109,31 @@ type commonBuilder struct {
 // group visits a range of words that share their first depth bytes, and the ranges within it, in the order of
 // commonPrefixes. It descends only into ranges with many postings, which are few; it recurses at most as deep as the
 // longest common word.
-func (b *commonBuilder) group(from, to, depth int, visit func(from, to, depth int)) {
+//
+// A range that is the same for a shorter beginning is visited twice if its first word is what they all begin with: for
+// that word, and for what is shorter.
+func (b *commonBuilder) group(from, to, depth, above int, visit func(from, to, depth int)) {
 	x := b.index
-	if x.from[2*to]-x.from[2*from] <= manyPostings {
+	if x.size(from, to) <= manyPostings {
 		return
 	}
 	// A range within it that is as long is the same one.
 	if whole := depth < len(x.words.at(from)) && x.words.after(from, x.words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
 		visit(from, to, depth)
+		if len(x.words.at(from)) == depth && above < depth {
+			visit(from, to, above)
+		}
 	}
 	for at := from; at < to; {
 		word := x.words.at(at)
 		next := at + 1
 		if depth < len(word) {
 			next = min(x.words.after(at, word[:depth+1]), to)
-			b.group(at, next, depth+1, visit)
+			shorter := depth + 1
+			if at == from && next == to && depth > 0 {
+				shorter = min(above, depth)
+			}
+			b.group(at, next, depth+1, shorter, visit)
 		}
 		at = next
 	}
@@ -113,14 +141,15 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to, depth in
 
 // isDense reports whether a range of words has so many postings that its set is kept.
 func (b *commonBuilder) isDense(from, to int) bool {
-	return b.index.from[2*to]-b.index.from[2*from] > b.most
+	return b.index.size(from, to) > b.most
 }
 
-// add adds a range of words that share their first depth bytes. If the first word has no more, it is the one typed.
+// add adds a range of words for a beginning of depth bytes. If the first word has no more, it is the one typed.
 func (b *commonBuilder) add(from, to, depth int) {
 	x := b.index
 	b.set.empty(len(x.order))
-	x.unite(&b.set, 2*from, 2*to)
+	x.addHeads(&b.set, from, to)
+	x.addTails(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
 	b.addFirst(from, to, depth)
@@ -128,11 +157,15 @@ func (b *commonBuilder) add(from, to, depth int) {
 		b.dense = append(b.dense, 0)
 		return
 	}
-	b.sets = append(b.sets, b.set.bits...)
+	if last := len(b.from) - 2; last >= 0 && b.from[last] == uint32(from) && b.to[last] == uint32(to) {
+		b.dense = append(b.dense, b.dense[last])
+		return
+	}
+	b.sets, b.heads = append(b.sets, b.set.bits...), append(b.heads, b.part.bits...)
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the set, tier by tier.
+// addFirst adds the first documents of the set, tier by tier. It leaves those that have a word in a head in part.
 func (b *commonBuilder) addFirst(from, to, depth int) {
 	x := b.index
 	start := len(b.first)
@@ -143,7 +176,7 @@ func (b *commonBuilder) addFirst(from, to, depth int) {
 	b.taken.empty(len(x.order))
 	for _, add := range []func(){
 		func() { x.addHeads(&b.part, from, whole) },
-		func() { x.unite(&b.part, 2*from, 2*whole) },
+		func() { x.addHeads(&b.part, from, whole); x.addTails(&b.part, from, whole) },
 		func() { x.addHeads(&b.part, from, to) },
 	} {
 		b.part.empty(len(x.order))

@@ -133,9 +133,11 @@ func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps i
 
 // documents returns how many documents have a word.
 func (x *Index) documents(word int) (n int) {
-	for _, b := range x.postings[x.from[2*word]:x.from[2*word+2]] {
-		if b < 0x80 {
-			n++
+	for _, list := range []int{word, x.words.len() + word} {
+		for _, b := range x.postings[x.from[list]:x.from[list+1]] {
+			if b < 0x80 {
+				n++
+			}
 		}
 	}
 	return n

@@ -2,6 +2,7 @@ package textindex
 
 import (
 	"bytes"
+	"encoding/binary"
 	"sort"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
@@ -19,7 +20,7 @@ type Index struct {
 
 	language *language
 	words    wordList
-	from     []uint32 // the ranks of list i are in postings[from[i]:from[i+1]]; word i has list 2i in heads, and 2i+1 elsewhere
+	from     []uint32 // the ranks of list i are in postings[from[i]:from[i+1]]; of n words, word i has list i in heads, and n+i elsewhere
 	postings []byte   // ascending, as varints: the first, then the differences
 	common   commonPrefixes
 
@@ -40,14 +41,35 @@ func (x *Index) addWords(dst *rankSet, from, to int) {
 		dst.union(&common)
 		return
 	}
-	x.unite(dst, 2*from, 2*to)
+	x.addHeads(dst, from, to)
+	x.addTails(dst, from, to)
 }
 
 // addHeads adds the documents that have one of a range of words in a head.
-func (x *Index) addHeads(dst *rankSet, from, to int) {
-	for word := from; word < to; word++ {
-		x.unite(dst, 2*word, 2*word+1)
+func (x *Index) addHeads(dst *rankSet, from, to int) { x.unite(dst, from, to) }
+
+// addTails adds those that have one elsewhere, and not in a head.
+func (x *Index) addTails(dst *rankSet, from, to int) {
+	n := x.words.len()
+	x.unite(dst, n+from, n+to)
+}
+
+// uniteFirst adds the first n ranks of a list.
+func (x *Index) uniteFirst(dst *rankSet, list, n int) {
+	rank := uint32(0)
+	postings := x.postings[x.from[list]:x.from[list+1]]
+	for ; n > 0 && len(postings) > 0; n-- {
+		more, width := binary.Uvarint(postings)
+		postings = postings[width:]
+		rank += uint32(more)
+		dst.add(rank)
 	}
+}
+
+// size returns how many bytes of postings a range of words has.
+func (x *Index) size(from, to int) uint32 {
+	n := x.words.len()
+	return x.from[to] - x.from[from] + x.from[n+to] - x.from[n+from]
 }
 
 // unite adds the ranks of a range of lists.

@@ -12,7 +12,7 @@ type query struct {
 	within bitset.Set // the ranks to search; nil for all
 	how    leniency
 	judge  judge
-	words  resolved
+	found  []found // by word of the filter
 
 	first []uint32 // the first that match, if these are enough; match is then unknown
 	ends  []uint32 // where in these the first three tiers end
@@ -36,6 +36,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	total := q.search()
 	hits := q.hits // not the index's memory, which may be unmapped from here on
 	q.release(q.match)
+	q.forget()
 	q.index, q.within, q.hits, q.first, q.ends, q.match = nil, nil, nil, nil, nil, rankSet{}
 	q.judge.corpus, q.judge.filter, q.judge.asked = nil, nil, nil
 	clear(q.judge.others[:cap(q.judge.others)])
@@ -126,13 +127,12 @@ func (q *query) findAlone() (total int, ok bool) {
 	if w == nil || q.how != strictly || q.within != nil {
 		return 0, false
 	}
-	q.index.resolve(&q.words, w)
-	words, exact, ok := q.words.alone(q.index, w)
+	words, exact, ok := q.resolved(w).alone(q.index, w)
 	if !ok {
 		return 0, false
 	}
-	i, ok := q.index.common.find(words.from, words.to)
-	if !ok || exact != q.index.common.isExact(q.index, i) {
+	i, ok := q.index.common.typed(q.index, words.from, words.to, exact)
+	if !ok {
 		return 0, false
 	}
 	q.first, q.ends, total = q.index.common.firstOf(i)
