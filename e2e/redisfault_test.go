@@ -240,7 +240,7 @@ func TestRedisReplicas(t *testing.T) {
 	}
 	replica := startRedis(t, "--replicaof", "127.0.0.1", alone.port)
 	replica.await(t, "replication", "master_link_status:up")
-	if err := r.Put(ctx, "code:1", nil, time.Minute); err != nil {
+	if err := onceConfirmed(func() error { return r.Put(ctx, "code:1", nil, time.Minute) }); err != nil {
 		t.Errorf("with a replica: %v", err)
 	}
 	replica.pause()
@@ -258,7 +258,7 @@ func TestRedisReplicas(t *testing.T) {
 		t.Errorf("something to get, with a replica that is paused: %v", err)
 	}
 	replica.resume()
-	if _, err := r.Get(ctx, "code:3"); !errors.Is(err, store.ErrNotFound) {
+	if err := onceConfirmed(func() error { _, err := r.Get(ctx, "code:3"); return err }); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("nothing to get: %v", err)
 	}
 	if err := r.Add(ctx, "code:2", nil, time.Minute); !errors.Is(err, store.ErrExists) {
@@ -276,6 +276,16 @@ func TestRedisReplicas(t *testing.T) {
 	if _, err := other.Take(ctx, "code:3"); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("nothing to take, with min-replicas-to-write 1: %v", err)
 	}
+}
+
+// onceConfirmed repeats a call while the replica that is to confirm it has yet to catch up.
+func onceConfirmed(call func() error) (err error) {
+	for range 40 { // of a quarter of a second each
+		if err = call(); !errors.Is(err, store.ErrUnavailable) {
+			return err
+		}
+	}
+	return err
 }
 
 // TestRedisClusterReplicas waits for replicas in a cluster, which has none.

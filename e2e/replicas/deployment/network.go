@@ -79,7 +79,7 @@ func (n *Network) host() (host, error) {
 	}
 	namespace := fmt.Sprintf("%s-%d", n.name, n.hosts)
 	here, there := fmt.Sprintf("%s.%d", n.block, 4*n.hosts+1), fmt.Sprintf("%s.%d", n.block, 4*n.hosts+2)
-	near, far := fmt.Sprintf("fh%d-%d", os.Getpid()%100000, n.hosts), fmt.Sprintf("fp%d-%d", os.Getpid()%100000, n.hosts)
+	near, far := link(n.hosts), fmt.Sprintf("fp%d-%d", os.Getpid()%100000, n.hosts)
 	n.hosts++
 	return host{namespace, there}, run(
 		"ip netns add "+namespace,
@@ -93,6 +93,9 @@ func (n *Network) host() (host, error) {
 		"ip -n "+namespace+" route add default via "+here,
 	)
 }
+
+// link is the name of this machine's end of the link to a host.
+func link(host int) string { return fmt.Sprintf("fh%d-%d", os.Getpid()%100000, host) }
 
 // Cut drops all packets between two servers, in both directions. Connections stay open and silent.
 func (n *Network) Cut(a, b *Process) error {
@@ -122,7 +125,10 @@ func (n *Network) Close() {
 		return
 	}
 	for i := range n.hosts {
-		_ = run("ip netns del " + fmt.Sprintf("%s-%d", n.name, i)) // its link goes with it
+		// The link would go with the namespace, but only some time later, and the next
+		// network's links have the same names.
+		_ = run("ip link del " + link(i))
+		_ = run("ip netns del " + fmt.Sprintf("%s-%d", n.name, i))
 	}
 	for _, command := range []string{"-D FORWARD -j " + n.name, "-F " + n.name, "-X " + n.name} {
 		_ = run("iptables -w " + command)
