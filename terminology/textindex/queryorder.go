@@ -121,7 +121,9 @@ func (q *query) emitInitials() {
 		initials = q.both(initials, rankSet{bits: q.within})
 	}
 	q.emit(&initials, q.taken.bits, tierBegun)
-	q.taken.union(&initials)
+	if !q.done() {
+		q.taken.union(&initials)
+	}
 	q.release(initials)
 	q.emit(&q.match, q.taken.bits, tierLenient)
 }

@@ -11,10 +11,37 @@ type found struct {
 
 // upTo returns the documents whose words are in a tier or a better one, of those for words.
 func (q *query) upTo(t tier) (found rankSet) {
+	if t <= tierWhole && !q.hasWhole() {
+		return q.set()
+	}
 	for _, s := range q.judge.asked.segments {
 		found = q.both(found, q.segment(s, t))
 	}
 	return found
+}
+
+// hasWhole reports whether the index has whole words for each segment.
+func (q *query) hasWhole() bool {
+	return !slices.ContainsFunc(q.judge.asked.segments, func(s segment) bool {
+		return !slices.ContainsFunc(s, func(alternative []need) bool {
+			for i := range alternative {
+				n := &alternative[i]
+				if !q.areWhole(n.words) && (n.joined == nil || !q.areWhole(n.joined)) {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+func (q *query) areWhole(words []wanted) bool {
+	for i := range words {
+		if len(q.resolved(&words[i]).whole) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // segment returns the documents that have one of the alternatives of a segment.
@@ -80,7 +107,11 @@ func (q *query) word(w *wanted, t tier) rankSet {
 	case t <= tierWhole:
 		q.addWhole(&set, f, t)
 	case t == tierBegunHead:
-		q.addWhole(&set, f, tierWhole)
+		if len(f.begun) == 1 && f.covered() {
+			q.addWholeTails(&set, f)
+		} else {
+			q.addWhole(&set, f, tierWhole)
+		}
 		q.addBegunHeads(&set, f)
 	default:
 		q.addAll(&set, f)
@@ -110,6 +141,13 @@ func (q *query) addWhole(set *rankSet, f *found, t tier) {
 		default:
 			x.addWords(set, s.from, s.to)
 		}
+	}
+}
+
+// addWholeTails is addWhole without what begins so in a head.
+func (q *query) addWholeTails(set *rankSet, f *found) {
+	for _, s := range f.whole {
+		q.index.addTails(set, s.from, s.to)
 	}
 }
 
