@@ -106,7 +106,7 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 
 // refuse lets the store be used no more, and logs once why. It requires the lock.
 func (s *checkedStore) refuse(ctx context.Context, err error) {
-	refusal := fmt.Errorf("%w: %s", store.ErrUnavailable, err)
+	refusal := fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error())
 	if before := s.refusal.Swap(&refusal); before == nil || (*before).Error() != refusal.Error() {
 		s.logger.ErrorContext(ctx, "the store cannot be used: what needs it is answered 503", "error", err)
 	}

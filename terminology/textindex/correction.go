@@ -101,7 +101,8 @@ func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps i
 	for i := range parts {
 		p := &parts[i]
 		w := languageOf(p.corpus().Language()).wanted(word, true)
-		words, count := &wordList{}, func(int) int { return 0 }
+		var words *wordList
+		var count func(word int) int
 		if x := p.Index; x != nil {
 			var r resolved
 			if x.resolve(&r, &w); len(r.whole)+len(r.begun) > 0 {

@@ -66,7 +66,7 @@ fever => fever of unknown origin
 					got = append(got, d[h.Doc].Code)
 				}
 				var want []string
-				for _, doc := range strings.Fields(test.want) {
+				for doc := range strings.FieldsSeq(test.want) {
 					want = append(want, string('1'+doc[0]-'0'))
 				}
 				if !slices.Equal(got, want) {
