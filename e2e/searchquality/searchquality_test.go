@@ -83,10 +83,10 @@ func TestRanks(t *testing.T) {
 		rank, total         int
 	}{
 		{"the only hit", "essential", "I10", false, 1, 1},
-		{"the second hit", "hypertension", "I10", false, 2, 2},
+		{"the second hit", "hypertension", "I27.2", false, 2, 2},
 		{"any of several", "hypertension", "I10 I27.2", false, 1, 2},
-		{"a prefix, after a header", "leg", "S72*", false, 2, 2},
-		{"a header by its code", "leg", "S72.9", false, 1, 2},
+		{"a prefix, before a header", "leg", "S72*", false, 1, 2},
+		{"a header by its code", "leg", "S72.9", false, 2, 2},
 		{"hits, but others", "hypertension", "S72", false, 0, 2},
 		{"no hits", "migraine", "I10", false, 0, 0},
 		{"a synonym that is not loaded", "blood", "I10", false, 0, 0},
@@ -138,7 +138,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(name, []byte(list), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const hit, miss = "essential  I10 Essential", "want S72*; first I27.2 Pulmonary hypertension | I10 Essential"
+	const hit, miss = "essential  I10 Essential", "want S72*; first I10 Essential (primary) hypertension | I27.2"
 	for _, tt := range []struct {
 		name      string
 		o         options
