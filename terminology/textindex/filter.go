@@ -179,6 +179,7 @@ func (t *Filter) needs(l *language, terms []term) []need {
 		}
 		if term.joined != nil {
 			all[i].joined = []wanted{t.wanted(l, term.joined)}
+			all[i].joined[0].joined = true
 		}
 	}
 	return all

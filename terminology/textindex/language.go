@@ -133,6 +133,7 @@ type wanted struct {
 	spelled  []byte   // in the one spelling
 	stem     []byte   // nil if it has no inflections
 	begins   bool     // whether others may begin with it
+	joined   bool     // several words written together, which are not looked for inside others
 	language *language
 }
 

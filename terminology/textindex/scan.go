@@ -71,4 +71,4 @@ func (j *judge) within(words []wanted) bool {
 }
 
 // isLong reports whether a word may be in the middle of others.
-func (w *wanted) isLong() bool { return w.begins && letters(w.word) >= fewestWithin }
+func (w *wanted) isLong() bool { return w.begins && !w.joined && letters(w.word) >= fewestWithin }
