@@ -12,6 +12,8 @@ import (
 
 // Store is a [store.Shared] in Redis.
 type Store struct {
+	store.Singly
+
 	connection *connection
 	names      names
 	clock      *clock
@@ -29,6 +31,7 @@ func New(o Options) *Store {
 		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n, set(o.Unbounded)},
 	}
 	s.SetMaxEntries(o.MaxEntries)
+	s.Singly = s.Do
 	return s
 }
 
@@ -72,50 +75,6 @@ func (s *Store) scanner() scanner { return scanner{s.connection, s.names} }
 
 // Now implements [store.Shared].
 func (s *Store) Now() time.Time { return time.Now().Add(s.clock.ahead()) }
-
-// Put implements [store.Store].
-func (s *Store) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Put, Key: key, Value: value, TTL: ttl})
-}
-
-// Add implements [store.Store].
-func (s *Store) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Add, Key: key, Value: value, TTL: ttl})
-}
-
-// Swap implements [store.Store].
-func (s *Store) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Swap, Key: key, Old: old, Value: value, TTL: ttl})
-}
-
-// Append implements [store.Store].
-func (s *Store) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return s.Do(ctx, &store.Call{Op: store.Append, Key: key, Value: item, Max: most, TTL: ttl})
-}
-
-// Take implements [store.Store].
-func (s *Store) Take(ctx context.Context, key string) ([]byte, error) {
-	c := &store.Call{Op: store.Take, Key: key}
-	err := s.Do(ctx, c)
-	return c.Value, err
-}
-
-// Delete implements [store.Store].
-func (s *Store) Delete(ctx context.Context, key string) error {
-	return s.Do(ctx, &store.Call{Op: store.Delete, Key: key})
-}
-
-// Get implements [store.Store].
-func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	c := &store.Call{Op: store.Get, Key: key}
-	if err := s.Do(ctx, c); err != nil {
-		return nil, err
-	}
-	if c.Value == nil {
-		return nil, store.ErrNotFound
-	}
-	return c.Value, nil
-}
 
 // Do implements [store.Store]. In a cluster, it is one atomic step for each run of calls of one
 // slot, in order: after a run that fails, the rest are not made.
