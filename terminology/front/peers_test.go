@@ -102,19 +102,40 @@ func (g *gateway) hear() {
 	g.peers.Hear(n)
 }
 
+// untold reports whether the last message of this gateway could not be sent.
+func (g *gateway) untold() bool {
+	g.peers.mu.Lock()
+	defer g.peers.mu.Unlock()
+	return g.peers.down
+}
+
 func (g *gateway) cutOff() { g.cut, g.read = true, -1 }
 
 // versioned is a backend whose value sets have one code, their version. It takes its time to answer.
 type versioned struct {
 	mu       sync.Mutex
 	versions map[string]int
-	slow     func() time.Duration
+	delay    time.Duration
 }
 
 func (v *versioned) current(url string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return fmt.Sprint("v", v.versions[url])
+}
+
+// takeTime has it take a time for each answer from now on.
+func (v *versioned) takeTime(delay time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.delay = delay
+}
+
+// pause is how long it takes to answer now.
+func (v *versioned) pause() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.delay
 }
 
 func (v *versioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +149,7 @@ func (v *versioned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	code := v.current(url)
-	time.Sleep(v.slow())
+	time.Sleep(v.pause())
 	if strings.HasSuffix(r.URL.Path, "$expand") {
 		_, _ = io.WriteString(w, expansionOf(url, code))
 		return
@@ -155,7 +176,7 @@ func TestPeersKeepTheRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := new(board)
-				list := newGateways(t, 2, b, &versioned{versions: map[string]int{}, slow: func() time.Duration { return 0 }}, true)
+				list := newGateways(t, 2, b, &versioned{versions: map[string]int{}}, true)
 				a, other := list[0], list[1]
 				other.wantCodes(urlOf("a"), "v0")
 				other.wantCodes(urlOf("b"), "v0")
@@ -193,7 +214,7 @@ func TestPeersRenewDefinitions(t *testing.T) {
 	t.Parallel()
 	terminologytest.Core(t)
 	synctest.Test(t, func(t *testing.T) {
-		backend := &versioned{versions: map[string]int{}, slow: func() time.Duration { return 0 }}
+		backend := &versioned{versions: map[string]int{}}
 		list := newGateways(t, 2, new(board), backend, true)
 		list[0].front.state.Fetched().TTL = time.Hour
 		for _, g := range list {

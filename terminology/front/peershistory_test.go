@@ -45,7 +45,6 @@ type history struct {
 
 func newHistory(t *testing.T, chance *rand.Rand, fetched bool) *history {
 	h := &history{t: t, chance: chance, board: new(board), backend: &versioned{versions: map[string]int{}}}
-	h.backend.slow = func() time.Duration { return 0 }
 	h.gateways = newGateways(t, 3, h.board, h.backend, fetched)
 	return h
 }
@@ -103,10 +102,10 @@ func (h *history) step(g *gateway) {
 // askSlowly begins an expansion that takes its time.
 func (h *history) askSlowly(g *gateway, url string) {
 	delay := time.Duration(h.chance.Int64N(int64(20 * time.Second)))
-	h.backend.slow = func() time.Duration { return delay }
+	h.backend.takeTime(delay)
 	h.asking.Go(func() { _, _ = g.codesOf(url) })
 	synctest.Wait()
-	h.backend.slow = func() time.Duration { return 0 }
+	h.backend.takeTime(0)
 }
 
 // checkHeard checks the gateways that hear, when all could be told.
@@ -115,7 +114,9 @@ func (h *history) checkHeard() {
 		return
 	}
 	for _, g := range h.gateways {
-		if g.hear(); g.peers.down || g.cut {
+		g.hear()
+		synctest.Wait()
+		if g.cut || g.untold() {
 			return // somebody was not told, who may know of something
 		}
 	}
