@@ -1,14 +1,16 @@
 // Package keyring makes, keeps and replaces the keys that sign tokens and seal what browsers
 // keep for us.
 //
-//	keyring.go     the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
-//	renewal.go     which keys are due, retired or lost
-//	watch.go       noticing early what became of the stored keys
-//	keys.go        one set of keys: which signs, which is only published
-//	signing.go     signing and sealing, as others need it
-//	seal.go        sealing and MACs, by the key that is in use
-//	sealer.go      sealing by one key, whosever it is
-//	sharedkeys.go  keys that an operator gives to several gateways
-//	storage.go     where the keys are kept
-//	storagekey.go  the key that seals what is stored for years
+//	keyring.go         the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
+//	renewal.go         which keys are due, retired or lost
+//	watch.go           noticing early what became of the stored keys
+//	health.go          what is wrong with the stored keys
+//	keys.go            one set of keys: which signs, which is only published
+//	signing.go         signing and sealing, as others need it
+//	seal.go            sealing and MACs, by the key that is in use
+//	sealer.go          sealing by one key, whosever it is
+//	sharedkeys.go      keys that an operator gives to several gateways
+//	storage.go         where the keys are kept
+//	storagekeyring.go  sealing what is stored for years
+//	storagekey.go      the keys that do so, and how they are stored
 package keyring

@@ -40,6 +40,7 @@ type Keyring struct {
 	name    string
 	logger  *slog.Logger
 	*KeysInUse
+	*storageKeyring // its Storing
 }
 
 // KeysInUse are the keys of a [Keyring] in memory.
@@ -47,17 +48,22 @@ type KeysInUse struct {
 	mu  sync.Mutex // held while reading the storage
 	set atomic.Pointer[keySet]
 
-	storing atomic.Pointer[storageKeys] // those of what is stored
-	problem atomic.Pointer[problem]     // why the stored keys are not those in use; nil: they are
+	forStorage storageKeysInUse
+	health     // of the stored keys
 }
 
 // New returns the keyring stored under name. It does not touch the storage.
 func New(storage Storage, name string, logger *slog.Logger) *Keyring {
-	return &Keyring{storage: storage, name: name, logger: logger, KeysInUse: new(KeysInUse)}
+	k := &Keyring{storage: storage, name: name, logger: logger}
+	k.TakeOver(new(KeysInUse))
+	return k
 }
 
 // TakeOver continues with the keys of another keyring. Call it before any other method.
-func (k *Keyring) TakeOver(keys *KeysInUse) { k.KeysInUse = keys }
+func (k *Keyring) TakeOver(keys *KeysInUse) {
+	k.KeysInUse = keys
+	k.storageKeyring = &storageKeyring{storage: k.storage, name: storageKeyName(k.name), inUse: &keys.forStorage}
+}
 
 // Key implements [Keys].
 func (k *Keyring) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
@@ -136,7 +142,7 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	set, err := k.read(ctx)
-	k.note(err)
+	k.noteProblem(err)
 	if old := k.set.Load(); err != nil && old != nil {
 		stale := *old
 		stale.read = time.Now() // try again later
@@ -147,6 +153,13 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	}
 	k.set.Store(set)
 	return set, nil
+}
+
+// noteProblem keeps why the keys could not be read. It requires mu.
+func (k *Keyring) noteProblem(err error) {
+	if k.note(err) && k.set.Load() != nil {
+		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
+	}
 }
 
 func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < refresh }
