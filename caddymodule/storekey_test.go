@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 const (
@@ -131,4 +135,38 @@ func TestStoreKeyRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A gateway that has started looks at the stored keys: those that the store lost are back before they are missed.
+func TestStartedGatewayPutsLostKeysBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const entry = "keyring:fhir/keys/x.example.json"
+		lossy := newTestServer(t).Gateway()
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cancel func()
+		app.ctx, cancel = caddy.NewContext(app.ctx)
+		t.Cleanup(func() { cancel(); _ = app.shared[0].Destruct() })
+		if err := app.Start(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before, err := app.keys.JWKS(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lossy.Delete(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if value, err := lossy.Get(t.Context(), entry); err != nil || len(value) == 0 {
+			t.Errorf("the keys are not back: %v", err)
+		}
+		if after, err := app.keys.JWKS(t.Context()); err != nil || string(after) != string(before) {
+			t.Errorf("other keys: %v", err)
+		}
+	})
 }
