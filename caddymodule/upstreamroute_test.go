@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -66,7 +68,11 @@ func TestPullThrough(t *testing.T) {
 		origin.Server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	g := newGateway(t, frontCaddyfile("core off\nupstream "+server.URL+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
+	synonyms := filepath.Join(t.TempDir(), "words.txt")
+	if err := os.WriteFile(synonyms, []byte("teutonic => german"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream "+server.URL+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
 	search := func(filter string) (codes []string) {
 		return expandedCodes(t, gatewaytest.Read(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, "")))
 	}
@@ -82,8 +88,10 @@ func TestPullThrough(t *testing.T) {
 		}
 	}
 	before := asked.Load()
-	if got := search("germ"); !slices.Contains(got, "de") {
-		t.Errorf("%q", got)
+	for _, filter := range []string{"germ", "teutonic"} {
+		if got := search(filter); !slices.Contains(got, "de") {
+			t.Errorf("%s: %q", filter, got)
+		}
 	}
 	if asked.Load() != before {
 		t.Error("it was asked all the same")

@@ -37,6 +37,9 @@ type definitions struct {
 	rowTable
 }
 
+// Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
+func (l *Library) Synonyms() *textindex.Synonyms { return l.synonyms }
+
 // use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
 // their library becomes unreachable, even if slices of them are in use: what reads concepts must be called by use and
 // return copies.

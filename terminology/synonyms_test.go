@@ -1,10 +1,13 @@
 package terminology
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // loadWith loads a code system with lists of synonyms.
@@ -35,6 +38,45 @@ func TestSynonyms(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCodes(t, expand(t, l, "url", "http://x/all", "filter", "htn"), "1")
+}
+
+// TestSynonymsOfWhole has what is fetched whole find what is found here.
+func TestSynonymsOfWhole(t *testing.T) {
+	t.Parallel()
+	words := filepath.Join(t.TempDir(), "words.txt")
+	if err := os.WriteFile(words, []byte("renal => kidney\n#! de\nniere => kidney\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := loadWith(t, EnglishSynonyms, words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gather(t, &Handler{Library: l}, new(WholeBuilder), 100, "url", "http://x/all")
+	for _, filter := range []string{"htn", "renal dis", "niere", "kidney"} {
+		for name, synonyms := range map[string]*textindex.Synonyms{"with": l.Synonyms(), "without": nil} {
+			body, err := w.Expand(Page{Filter: filter}, synonyms, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if synonyms != nil || filter == "kidney" {
+				want = strings.Join(expand(t, l, "url", "http://x/all", "filter", filter).codes(), " ")
+			}
+			var got expanded
+			if err := json.Unmarshal(body, &got); err != nil {
+				t.Fatal(err)
+			}
+			if codes := strings.Join(got.codes(), " "); codes != want {
+				t.Errorf("%s synonyms, %q: got %q, want %q", name, filter, codes, want)
+			}
+		}
+	}
+	german := gather(t, &Handler{Library: l}, new(WholeBuilder), 100, "url", "http://x/all", "displayLanguage", "de")
+	body, err := german.Expand(Page{Filter: "niere"}, l.Synonyms(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, string(body), `"code":"2"`)
 }
 
 // TestSynonymsThatCannotBeRead names the file and the line.

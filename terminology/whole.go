@@ -40,9 +40,10 @@ func (w *Whole) Len() int { return len(w.entries) }
 // Size returns the approximate memory use in bytes.
 func (w *Whole) Size() int { return w.size }
 
-// Expand returns the ValueSet with a page of entries, in JSON. More than limit entries are too costly.
-func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
-	page, total, corrected := w.page(p)
+// Expand returns the ValueSet with a page of entries, in JSON. Words of the filter also stand for their synonyms, unless
+// these are nil. More than limit entries are too costly.
+func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
+	page, total, corrected := w.page(p, synonyms)
 	if len(page) > limit {
 		return nil, tooCostly(w.definition(), limit)
 	}
@@ -67,8 +68,8 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 }
 
 // page returns the entries of a page, how many there are in all, and the filter without typos; "" if it has none.
-func (w *Whole) page(p Page) (page []uint32, total int, corrected string) {
-	filter := textindex.NewFilter(p.Filter)
+func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page []uint32, total int, corrected string) {
+	filter := textindex.NewFilterWith(p.Filter, synonyms)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
 		for doc := from; doc < to; doc++ {

@@ -35,7 +35,7 @@ func gather(t testing.TB, h *Handler, b *WholeBuilder, count int, pairs ...strin
 // fromWhole asks a whole expansion.
 func fromWhole(t testing.TB, w *Whole, p Page) expanded {
 	t.Helper()
-	body, err := w.Expand(p, 100_000)
+	body, err := w.Expand(p, nil, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestWholeKeepsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, filter := range []string{"", "alp", "anf", "a"} {
-		body, err := w.Expand(Page{Filter: filter}, 1)
+		body, err := w.Expand(Page{Filter: filter}, nil, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestWholeKeepsAll(t *testing.T) {
 			t.Errorf("what was true of the page only: %s", body)
 		}
 	}
-	if _, err := w.Expand(Page{}, 0); err == nil || !strings.Contains(err.Error(), "http://x/vs") {
+	if _, err := w.Expand(Page{}, nil, 0); err == nil || !strings.Contains(err.Error(), "http://x/vs") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing
 		Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"), IfNoneMatch: r.Header.Get("If-None-Match"),
 	}
 	host, wholes := &q.front.host, q.front.state.wholes
-	if whole, err := wholes.Answer(server, asked); whole != nil || err != nil {
+	if whole, err := wholes.Answer(server, asked, q.front.options.Handler.Current().Synonyms()); whole != nil || err != nil {
 		return result{answer: answerOf(whole), err: err}
 	}
 	start := time.Now()

@@ -36,7 +36,7 @@ func Example() {
 			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
 			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
 		}
-		if answer, err := wholes.Answer(server, q); answer != nil || err != nil {
+		if answer, err := wholes.Answer(server, q, local.Library.Synonyms()); answer != nil || err != nil {
 			return answer, err
 		}
 		answer, err := server.Ask(r.Context(), q)

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Wholes fetches expansions that are searched often as a whole, after some different filters on the same value set with
@@ -80,9 +81,9 @@ var (
 	errNotShared = errors.New("the server says that its answer is not to be stored")
 )
 
-// Answer answers a request from a whole expansion. It returns nil if the server is to be asked, and an error if the answer
-// would be too large.
-func (w *Wholes) Answer(s *Server, q Request) (*Answer, error) {
+// Answer answers a request from a whole expansion, whose filter also stands for its synonyms, unless these are nil. It
+// returns nil if the server is to be asked, and an error if the answer would be too large.
+func (w *Wholes) Answer(s *Server, q Request, synonyms *textindex.Synonyms) (*Answer, error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -94,7 +95,7 @@ func (w *Wholes) Answer(s *Server, q Request) (*Answer, error) {
 	if !ok || x.page.Filter == "" && !isPart(x.page, found.Len()) {
 		return nil, nil // the server may answer with a tree
 	}
-	body, err := found.Expand(x.page, cmp.Or(w.MaxAnswer, 10_000))
+	body, err := found.Expand(x.page, synonyms, cmp.Or(w.MaxAnswer, 10_000))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // engine returns a handler that answers as a terminology server does.
@@ -41,9 +43,10 @@ func engine(t *testing.T) http.HandlerFunc {
 // asking is a server in a bubble, in front of which expansions are held.
 type asking struct {
 	*Wholes
-	server *Server
-	asked  atomic.Int32
-	log    bytes.Buffer
+	server   *Server
+	synonyms *textindex.Synonyms
+	asked    atomic.Int32
+	log      bytes.Buffer
 }
 
 // bubble runs a test in a bubble, with a server of the given handler.
@@ -82,7 +85,7 @@ func question(pairs ...string) Request {
 func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
 	q := question(pairs...)
-	answer, err := a.Answer(a.server, q)
+	answer, err := a.Answer(a.server, q, a.synonyms)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,18 +168,36 @@ func TestPullThrough(t *testing.T) {
 		a.want(t, false, "url", actCode, "count", "5000") // as well
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
-			if answer, err := a.Answer(a.server, q); answer != nil || err != nil {
+			if answer, err := a.Answer(a.server, q, a.synonyms); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
 			}
 		}
 		malformed := question("url", actCode, "filter", "a", "count", "2")
 		malformed.Query += "&a;b"
-		if answer, err := a.Answer(a.server, malformed); answer != nil || err != nil {
+		if answer, err := a.Answer(a.server, malformed, nil); answer != nil || err != nil {
 			t.Errorf("malformed: got %v, %v", answer, err)
 		}
 		a.MaxAnswer = 1
-		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2")); err == nil {
+		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2"), nil); err == nil {
 			t.Error("gave more than it may")
+		}
+	})
+}
+
+// A filter stands for its synonyms once the expansion is here; the server does not know them.
+func TestPullThroughSynonyms(t *testing.T) {
+	bubble(t, engine(t), func(t *testing.T, a *asking) {
+		a.synonyms = new(textindex.Synonyms)
+		if err := a.synonyms.Read(strings.NewReader("er => emergency")); err != nil {
+			t.Fatal(err)
+		}
+		a.heat(t, "url", actCode, "count", "20")
+		want, _ := contains(t, a.want(t, true, "url", actCode, "filter", "emergency", "count", "20"))
+		got, _ := contains(t, a.want(t, true, "url", actCode, "filter", "er", "count", "1000"))
+		for _, entry := range want {
+			if !slices.ContainsFunc(got, func(g any) bool { return reflect.DeepEqual(g, entry) }) {
+				t.Errorf("%v is not among what er finds", entry)
+			}
 		}
 	})
 }
@@ -211,7 +232,7 @@ func TestPullThroughPosted(t *testing.T) {
 			"a value set":            {posted(fhirJSON, `{"resourceType":"ValueSet","url":"`+actCode+`"}`), false},
 			"nothing":                {posted(fhirJSON, ""), false},
 		} {
-			answer, err := a.Answer(a.server, tt.q)
+			answer, err := a.Answer(a.server, tt.q, nil)
 			if err != nil || (answer != nil) != tt.here {
 				t.Errorf("%s: %+v, %v", name, answer, err)
 				continue
