@@ -67,18 +67,36 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req, err := e.check(r, r.URL.RawQuery)
-	var signedIn *session.SignedIn
+	var asked bool
 	if err == nil {
-		signedIn, err = e.sessions.Current(r)
+		asked, err = e.isAskedFor(r, req)
 	}
 	switch {
 	case err != nil:
 		e.responses.showError(w, r, err)
-	case signedIn == nil || req.subject == signedIn.User.ID:
+	case asked:
 		e.signOut(w, r, req)
 	default:
 		e.confirm(w, r, req)
 	}
+}
+
+// isAskedFor reports whether a request need not be confirmed: nobody is signed in, or its hint
+// is the person's own. If the session cannot be read, the hint must be of that very session.
+func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
+	own, err := e.sessions.OfBrowser(r)
+	if own == nil || err != nil {
+		return true, err
+	}
+	if own.IsUnreadable() {
+		return req.sid == own.SID, nil
+	}
+	user, err := e.sessions.User(r.Context(), own)
+	if user == nil || err != nil {
+		return true, err
+	}
+	audit.NoteAuthenticated(r.Context())
+	return req.subject == user.ID, nil
 }
 
 // servePOST handles the page's form. A client's POST becomes a GET, as at the authorization
@@ -151,11 +169,7 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	if l.sid == "" {
 		return nil, nil
 	}
-	stored, err := e.sessions.Find(ctx, l.sid)
-	if stored == nil || stored.User != l.subject {
-		return nil, err
-	}
-	return stored, nil
+	return e.sessions.FindNamed(ctx, l.sid, l.subject)
 }
 
 // signOut ends the browser's session and that of the hint. If the browser's own began at a
@@ -165,7 +179,7 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 	if req.client != nil {
 		audit.FromContext(r.Context()).ClientID = req.client.ID
 	}
-	stored, err := e.sessions.Stored(r)
+	stored, err := e.sessions.OfBrowser(r)
 	var target string
 	if err == nil && stored != nil {
 		target, err = e.endSessionURL(w, r, stored, req.destination())
@@ -186,8 +200,11 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, req *logoutRequest) error {
 	var hinted *session.Session
 	var err error
-	if own == nil || own.SID != req.sid {
+	switch {
+	case own == nil || own.SID != req.sid:
 		hinted, err = e.hintedSession(ctx, req)
+	case own.IsUnreadable():
+		own.User = req.subject
 	}
 	if err == nil && hinted != nil {
 		audit.NoteSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")

@@ -1,6 +1,7 @@
 // Package session keeps people signed in until they sign out.
 //
 //	session.go            who is signed in at a browser; starting a session
+//	cookie.go             what a browser has of its session, and what it proves
 //	sessions.go           all sessions: end them with what they gave
 //	listing.go            sessions shown to operators and to their people, who may end them
 //	participants.go       the clients that got something in a session

@@ -38,7 +38,7 @@ const (
 // token pass for an ID token.
 type logoutTokenClaims struct {
 	Issuer   string              `json:"iss"`
-	Subject  string              `json:"sub"`
+	Subject  string              `json:"sub,omitempty"`
 	Audience string              `json:"aud"`
 	IssuedAt *jwt.NumericDate    `json:"iat"`
 	Expiry   *jwt.NumericDate    `json:"exp"`

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -40,7 +38,7 @@ func (s *SignedIn) ACR() string { return oauth2.ACR(s.AMR, s.Provider) }
 
 // Session is a session as stored. It is only written when somebody signs in.
 type Session struct {
-	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of the secret in the cookie
+	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of root and secret in the cookie
 	User       string            `json:"user"`                 // the sub
 	Credential [sha256.Size]byte `json:"credential"`           // of the user at the time
 	Began      time.Time         `json:"began"`                // when the session began
@@ -59,7 +57,17 @@ type Session struct {
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
 	SID string `json:"-"` // part of the store's key
+
+	root       string // part of the cookie; "" in sessions of earlier versions
+	unreadable error  // why nothing but SID and root, and perhaps User, is known; else nil
 }
+
+// ErrUnreadable says that the record of a session is malformed. Such a session signs nobody in,
+// but what clients got in it lasts until it is ended.
+var ErrUnreadable = errors.New("the record of the session cannot be read")
+
+// IsUnreadable reports whether the record is malformed; see [ErrUnreadable].
+func (s *Session) IsUnreadable() bool { return s.unreadable != nil }
 
 // Key is the store's key of a session. The sid is public, unlike the secret in the cookie.
 func Key(sid string) string { return "session:" + sid }
@@ -116,28 +124,77 @@ func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, err
 
 // Stored returns the session of this browser, or nil.
 func (s *Sessions) Stored(r *http.Request) (*Session, error) {
-	cookie, err := r.Cookie(browser.SessionCookie)
-	if err != nil {
-		return nil, nil
-	}
-	sid, secret, _ := strings.Cut(cookie.Value, ".")
-	stored, err := s.Find(r.Context(), sid)
-	if stored == nil || err != nil {
+	stored, err := s.OfBrowser(r)
+	if err != nil || stored == nil || stored.IsUnreadable() {
 		return nil, err
-	}
-	if sum := sha256.Sum256([]byte(secret)); subtle.ConstantTimeCompare(sum[:], stored.Secret[:]) != 1 {
-		return nil, nil
 	}
 	return stored, nil
 }
 
-// Find returns the session with a sid, or nil.
+// OfBrowser returns the session that this browser may end, or nil: that of [Sessions.Stored], or
+// one whose record cannot be read, if the cookie proves all the same that it is the browser's.
+func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
+	c := readCookie(r)
+	if c.sid == "" {
+		return nil, nil
+	}
+	stored, err := s.Find(r.Context(), c.sid)
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		if c.root() == "" {
+			return nil, nil // as if the secret were wrong
+		}
+		stored = unreadable(c.sid, "", err)
+	case stored == nil || err != nil:
+		return nil, err
+	case !c.signsIn(stored):
+		return nil, nil
+	}
+	stored.root = c.root()
+	return stored, nil
+}
+
+// unreadable stands for a session whose record cannot be read. The user is empty if unknown.
+func unreadable(sid, user string, err error) *Session {
+	return &Session{SID: sid, User: user, unreadable: err}
+}
+
+// Find returns the session with a sid, or nil. If its record is malformed, the error is
+// [ErrUnreadable]. That of a later version is another error: a gateway of that version can read it.
 func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
-	stored, err := store.GetJSON[Session](ctx, s.Durable, Key(sid))
-	if err != nil {
+	value, err := s.Durable.Get(ctx, Key(sid))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("reading a session: %w", err)
 	}
-	if stored != nil {
+	return parse(sid, value)
+}
+
+// FindNamed is [Sessions.Find] for whoever has an ID token of ours that names the sid and its
+// user. That is proof enough to end the session, also if its record is malformed; only then does
+// the result hold nothing else.
+func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, error) {
+	stored, err := s.Find(ctx, sid)
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		return unreadable(sid, user, err), nil
+	case stored == nil || stored.User != user:
+		return nil, err
+	}
+	return stored, nil
+}
+
+// parse decodes the record of a session; nil if there is none.
+func parse(sid string, value []byte) (*Session, error) {
+	stored, err := store.FromJSON[Session](value)
+	switch {
+	case errors.Is(err, store.ErrNewer):
+		return nil, fmt.Errorf("reading session %s: %w", sid, err)
+	case err != nil:
+		return nil, fmt.Errorf("reading session %s: %w: %w", sid, ErrUnreadable, err)
+	case stored != nil:
 		stored.SID = sid
 	}
 	return stored, nil
@@ -154,7 +211,7 @@ var ErrEnded = &oauth2.Error{Code: "login_required", Description: "the person ha
 // fixation. A user who signs in again keeps the session with its participants; another
 // user's session ends.
 func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedIn, error) {
-	earlier, err := s.Stored(r)
+	earlier, err := s.OfBrowser(r)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +221,15 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if session.At.IsZero() || session.At.After(now) {
 		session.At = now
 	}
-	session.SID, session.Began = oauth2.RandomToken(), now
+	session.root, session.Began = newRoot(), now
+	session.SID = sidOf(session.root)
 	device, err := s.Devices.Remember(r, lockout.CanonicalName(user.ID))
 	if err != nil {
 		return nil, err
 	}
 	var cookie *http.Cookie
 	if earlier != nil && earlier.User == user.ID && earlier.Credential == session.Credential {
-		session.SID, session.Began = earlier.SID, earlier.Began
+		session.SID, session.root, session.Began = earlier.SID, earlier.root, earlier.Began
 		cookie, err = s.renew(r.Context(), &session)
 	} else {
 		cookie, err = s.add(r.Context(), &session, earlier)
@@ -224,8 +282,8 @@ const maxUserAgent = 200 // bytes
 // step, and returns the session's cookie. Room is reserved for its cutoff, if that will be in
 // another store.
 func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
-	secret := oauth2.RandomToken()
-	session.Secret = sha256.Sum256([]byte(secret))
+	cookie := newCookie(session.SID, session.root)
+	session.Secret = cookie.digest()
 	value, err := store.ToJSON(session)
 	if err != nil {
 		return nil, err
@@ -239,5 +297,5 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 	if err := store.Do(ctx, steps...); err != nil {
 		return nil, err
 	}
-	return browser.NewCookie(browser.SessionCookie, session.SID+"."+secret), nil
+	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
 }

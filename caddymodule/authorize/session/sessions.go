@@ -14,9 +14,13 @@ import (
 )
 
 // EndByID ends the session with a sid and notifies its participants. It returns how many
-// it ended: none if it had ended before.
+// it ended: none if it had ended before. The sid proves nothing: call it for operators, or once
+// it is known whose the session is.
 func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 	stored, err := s.Find(ctx, sid)
+	if errors.Is(err, ErrUnreadable) {
+		stored, err = unreadable(sid, "", err), nil
+	}
 	if stored == nil || err != nil {
 		return 0, err
 	}
@@ -75,14 +79,7 @@ func (s *Sessions) some(ctx context.Context, keys []string) iter.Seq2[*Session, 
 			return
 		}
 		for i, value := range values {
-			stored, err := store.FromJSON[Session](value)
-			if err != nil {
-				err = fmt.Errorf("reading a session: %w", err)
-			}
-			if stored != nil {
-				stored.SID = strings.TrimPrefix(keys[i], Key(""))
-			}
-			if !yield(stored, err) {
+			if !yield(parse(strings.TrimPrefix(keys[i], Key("")), value)) {
 				return
 			}
 		}
@@ -91,6 +88,10 @@ func (s *Sessions) some(ctx context.Context, keys []string) iter.Seq2[*Session, 
 
 // End ends a session and all that depends on it. It first reads whom to notify: once the
 // session is gone, a failure could not be made good.
+//
+// All that it needs is the sid. If the record cannot be read, and nobody else said whose the
+// session is, the notices have no sub (Back-Channel Logout §2.4 asks for sub or sid), and the entry
+// that voids what clients got is not counted among that person's.
 func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	participants, err := s.Participants.list(ctx, stored.SID)
 	if err != nil {
@@ -100,10 +101,22 @@ func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	if err != nil {
 		return err
 	}
-	s.Revocations.LimitEndedSessions(ctx, stored.User, stored.SID)
-	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: audit.SessionEndReason(ctx)})
+	if stored.User != "" {
+		s.Revocations.LimitEndedSessions(ctx, stored.User, stored.SID)
+	}
+	s.recordEnd(ctx, stored)
 	s.Notifier.notify(ctx, stored, participants)
 	return nil
+}
+
+// recordEnd records that a session has ended.
+func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
+	reason := audit.SessionEndReason(ctx)
+	if stored.IsUnreadable() {
+		reason += "; " + ErrUnreadable.Error()
+		s.Logger.ErrorContext(ctx, "ended a session that could not be read", "user", stored.User, "error", stored.unreadable)
+	}
+	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: reason})
 }
 
 // delete also frees the room reserved for the cutoff; if that fails, it expires.
