@@ -92,4 +92,4 @@ type entryTerms struct{ *entryCorpus }
 func (entryTerms) Parent(uint32) (uint32, bool) { return 0, false }
 func (entryTerms) Abstract(uint32) bool         { return false }
 func (entryTerms) Inactive(uint32) bool         { return false }
-func (entryTerms) Weight(uint32) uint64         { return 0 }
+func (entryTerms) Weight(uint32) float64        { return 0 }

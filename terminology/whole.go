@@ -139,7 +139,7 @@ func (c *wholeCorpus) Language() string       { return c.languages.First() }
 func (c *wholeCorpus) Parent(uint32) (uint32, bool) { return 0, false }
 func (c *wholeCorpus) Abstract(doc uint32) bool     { return c.entries[doc].abstract }
 func (c *wholeCorpus) Inactive(doc uint32) bool     { return c.entries[doc].inactive }
-func (c *wholeCorpus) Weight(uint32) uint64         { return 0 }
+func (c *wholeCorpus) Weight(uint32) float64        { return 0 }
 
 func (c *wholeCorpus) Display(doc uint32) []byte {
 	if e := &c.entries[doc]; len(e.display) > 0 {

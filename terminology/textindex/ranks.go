@@ -22,27 +22,33 @@ type Terms interface {
 	// Inactive reports whether a document should no longer be chosen.
 	Inactive(doc uint32) bool
 
-	// Weight returns how often a document is used.
-	Weight(doc uint32) uint64
+	// Weight returns how much a document is used; 0 if that is unknown.
+	Weight(doc uint32) float64
 }
 
 // The parts of a rank, from the most significant down.
 const (
 	rankAbstract   = 1 << 31
-	rankInactive   = 1 << 30
-	weightShift    = 20 // ten bits: the logarithm of the weight, the highest as 0
+	weightShift    = 21 // ten bits: the logarithm of the weight, the highest as 0
+	rankInactive   = 1 << 20
 	variantShift   = 14 // six bits
 	generalityBits = 14
 
-	weightSteps  = 16 // to a power of two
+	weightMost   = 1<<10 - 1 // of no weight
+	weightMask   = weightMost << weightShift
+	weightSteps  = 16  // to a power of two
+	weightLeast  = -10 // the power of two that is the least weight
 	variantsMost = 1<<6 - 1
 	steps        = 1 << 14 / 256 // of generality to a nat
 	levelSays    = 3             // what a level of the hierarchy counts, in nats
 )
 
-// Ranks says in which order documents that match equally well come: which can be chosen before which cannot, active
-// before inactive, those used often before those used seldom, plain terms before variants, general terms before special
-// ones. The lower number comes first; documents of the same rank come in their order.
+// Ranks says in which order documents that match equally well come: those used often before those used seldom, which can
+// be chosen before which cannot, active before inactive, plain terms before variants, general terms before special ones.
+// The lower number comes first; documents of the same rank come in their order.
+//
+// Weights that differ by less than a twenty-third count as equal, so that chance does not decide; all whole numbers up to
+// 22 differ. The weight of what cannot be chosen does not count, as nobody has used it.
 //
 // A variant differs from its parent's term as all its siblings do, and as those of many other parents do: ", initial
 // encounter", ", sequela"; right, left. The first of them counts as plain, and each next one as one variant more.
@@ -198,24 +204,23 @@ func (r *ranker) climb(differences []uint64) {
 }
 
 func (r *ranker) rank(doc uint32) uint32 {
-	rank := r.generality(doc) | uint32(r.variant[doc])<<variantShift | r.weight(doc)<<weightShift
+	rank := r.generality(doc) | uint32(r.variant[doc])<<variantShift
 	if r.terms.Abstract(doc) {
 		rank |= rankAbstract
 	}
 	if r.terms.Inactive(doc) {
 		rank |= rankInactive
 	}
-	return rank
+	return Weighed(rank, r.terms.Weight(doc))
 }
 
-// weight returns the logarithm of the weight, the highest as 0.
-func (r *ranker) weight(doc uint32) uint32 {
-	const most = 1<<10 - 1
-	w := r.terms.Weight(doc)
-	if w == 0 {
-		return most
+// Weighed returns what a rank is for a document of another weight.
+func Weighed(rank uint32, weight float64) uint32 {
+	if rank&rankAbstract != 0 || !(weight > 0) {
+		return rank | weightMask
 	}
-	return most - min(most, 1+uint32(math.Log2(float64(w))*weightSteps))
+	step := 1 + max(0, min((math.Log2(weight)-weightLeast)*weightSteps, weightMost-1))
+	return rank&^weightMask | (weightMost-uint32(step))<<weightShift
 }
 
 func (r *ranker) generality(doc uint32) uint32 {

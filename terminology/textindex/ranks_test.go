@@ -14,14 +14,14 @@ type madeTerm struct {
 	display            string
 	parent             int // plus one; 0 for none
 	abstract, inactive bool
-	weight             uint64
+	weight             float64
 }
 
 func (m madeTerms) Len() int                  { return len(m) }
 func (m madeTerms) Display(doc uint32) []byte { return []byte(m[doc].display) }
 func (m madeTerms) Abstract(doc uint32) bool  { return m[doc].abstract }
 func (m madeTerms) Inactive(doc uint32) bool  { return m[doc].inactive }
-func (m madeTerms) Weight(doc uint32) uint64  { return m[doc].weight }
+func (m madeTerms) Weight(doc uint32) float64 { return m[doc].weight }
 
 func (m madeTerms) Parent(doc uint32) (uint32, bool) {
 	return uint32(m[doc].parent - 1), m[doc].parent > 0
@@ -51,6 +51,12 @@ func TestRanks(t *testing.T) {
 		{"words that many have say little", madeTerms{{display: "rare fever"}, {display: "fever unspecified"}, {display: "cough unspecified"}}, []int{1, 0, 2}},
 		{"what can be chosen, and active", madeTerms{{display: "a", abstract: true}, {display: "a", inactive: true}, {display: "a b c"}}, []int{2, 1, 0}},
 		{"used often", madeTerms{{display: "a"}, {display: "a b c", weight: 3}, {display: "a b c", weight: 3000}}, []int{2, 1, 0}},
+		{"used before what is active", madeTerms{{display: "a"}, {display: "b", inactive: true, weight: 1}}, []int{1, 0}},
+		{"used, though it cannot be chosen", madeTerms{{display: "a b", abstract: true, weight: 9}, {display: "c d"}}, []int{1, 0}},
+		{"one more", madeTerms{{display: "a", weight: 21}, {display: "b", weight: 22}}, []int{1, 0}},
+		{"as good as equal", madeTerms{{display: "a b", weight: 1001}, {display: "c", weight: 1000}}, []int{1, 0}},
+		{"very small and very large", madeTerms{{display: "a"}, {display: "b", weight: 1e-9}, {display: "c", weight: 0.5}, {display: "d", weight: 1e300}}, []int{3, 2, 1, 0}},
+		{"not a weight", madeTerms{{display: "a b", weight: math.NaN()}, {display: "c", weight: -1}}, []int{1, 0}},
 		{"above", madeTerms{{display: "a"}, {display: "b", parent: 1}, {display: "c", parent: 2}, {display: "d"}}, []int{0, 3, 1, 2}},
 		{"a parent that comes later, and one of itself", madeTerms{{display: "a", parent: 2}, {display: "b", parent: 2}}, []int{0, 1}},
 	} {
@@ -89,11 +95,29 @@ func TestRankIsBounded(t *testing.T) {
 	t.Parallel()
 	m := make(madeTerms, 300)
 	for i := range m {
-		m[i] = madeTerm{display: fmt.Sprintf("w%d", i), parent: i, weight: math.MaxUint64}
+		m[i] = madeTerm{display: fmt.Sprintf("w%d", i), parent: i, weight: math.Inf(1)}
 	}
 	for i, rank := range Ranks(m) {
 		if rank >= rankInactive {
 			t.Fatalf("term %d has rank %x", i, rank)
+		}
+	}
+}
+
+// TestWeighed has ranks of terms that are weighed later be those of terms that are weighed at once.
+func TestWeighed(t *testing.T) {
+	t.Parallel()
+	m := make(madeTerms, 64)
+	for i := range m {
+		m[i] = madeTerm{display: fmt.Sprintf("w%d", i%5), parent: i / 2, abstract: i%7 == 0, inactive: i%3 == 0, weight: float64(i % 11)}
+	}
+	ranks := Ranks(m)
+	for i := range m {
+		m[i].weight = float64(i % 4)
+	}
+	for i, want := range Ranks(m) {
+		if got := Weighed(ranks[i], m[i].weight); got != want {
+			t.Errorf("term %d: got %x, want %x", i, got, want)
 		}
 	}
 }
