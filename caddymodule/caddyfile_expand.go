@@ -12,6 +12,7 @@ import (
 //		fhir_base <path>
 //		definitions [backend] <file|folder|pattern...>
 //		synonyms <files...>
+//		weights <files...>
 //		core off
 //		operations all
 //		max_entries <number>
@@ -45,6 +46,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"fhir_base":          word(&h.FHIRBase, checkFHIRBase),
 		"definitions":        h.parseDefinitions,
 		"synonyms":           words(&h.Synonyms, nil),
+		"weights":            words(&h.Weights, nil),
 		"core":               only("off", &h.CoreOff),
 		"operations":         only("all", &h.AllOperations),
 		"max_entries":        number(&h.MaxEntries),

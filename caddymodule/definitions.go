@@ -89,7 +89,7 @@ func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Dur
 		p.watch, p.stop, p.current = watch, stop, watch.Current()
 		state := watch.State()
 		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.Took)
-		if len(o.Definitions)+len(o.Synonyms) > 0 {
+		if len(o.Definitions)+len(o.Synonyms)+len(o.Weights) > 0 {
 			go func() { _ = watch.Run(background) }() // its only error is that of the context, which Destruct ends
 		}
 		return p, nil
@@ -135,8 +135,8 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 
 // definitionsKey identifies files and limits, but not the contents of the files, which the watch follows.
 func definitionsKey(o *terminology.Options, interval time.Duration) string {
-	return fmt.Sprintf("core %t limits %d %d %d %d every %s %q %q",
-		o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries, interval, o.Definitions, o.Synonyms)
+	return fmt.Sprintf("core %t limits %d %d %d %d every %s %q %q %q",
+		o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries, interval, o.Definitions, o.Synonyms, o.Weights)
 }
 
 // fingerprint identifies the files by name, size and modification time, and the software that reads them. Unreadable
@@ -145,7 +145,7 @@ func fingerprint(o *terminology.Options) string {
 	version, made := software()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %d %t\n", version, made.UnixNano(), o.Core)
-	for _, pattern := range slices.Concat(o.Definitions, o.Synonyms) {
+	for _, pattern := range slices.Concat(o.Definitions, o.Synonyms, o.Weights) {
 		fmt.Fprintf(&text, "%q\n", pattern)
 		names, _ := filepath.Glob(pattern)
 		for _, name := range names {

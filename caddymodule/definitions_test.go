@@ -83,6 +83,7 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 	for name, o := range map[string]terminology.Options{
 		"the core": {}, "import depth": {Core: true, MaxImportDepth: 1}, "gathered": {Core: true, MaxGathered: 1},
 		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1}, "synonyms": {Core: true, Synonyms: []string{file}},
+		"weights": {Core: true, Weights: []string{file}},
 	} {
 		o.Definitions = []string{file}
 		if definitionsKey(&o, 0) == key {
@@ -98,6 +99,17 @@ func TestBrokenDefinitions(t *testing.T) {
 	config := gatewaytest.Adapt(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
 	_, err := gatewaytest.Provision(t, config)
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// So is a broken file of weights, with the line.
+func TestBrokenWeights(t *testing.T) {
+	t.Parallel()
+	file := gatewaytest.WriteFile(t, "counts.csv", "#! http://x.example/cs\nA,3\nB,three\n")
+	config := gatewaytest.Adapt(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tweights "+file+"\n\t\t}\n"))
+	_, err := gatewaytest.Provision(t, config)
+	if err == nil || !strings.Contains(err.Error(), file+": line 3: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -39,6 +39,11 @@ type Expand struct {
 	// `mi => myocardial infarction` for those that also find others. One that cannot be read is an error. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
+	// Files that say how often codes are used, or `definitions` for the extension itemWeight of concepts: of what the parameter `filter`
+	// finds and what matches equally well, what is used most comes first. A line `#! <url>` names a code system or a value set, and the
+	// lines below it have a code and its count. One that cannot be read is an error. Default: none.
+	Weights []string `json:"weights,omitempty"`
+
 	// Leave out the built-in R4 definitions. Default: false.
 	CoreOff bool `json:"core_off,omitempty"`
 
@@ -130,8 +135,8 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
 	h.loaded, err = loadDefinitions(ctx, terminology.Options{
-		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,
-		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
+		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights, MaxImportDepth: h.MaxImportDepth,
+		MaxGathered: h.MaxGathered, MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
 	}, time.Duration(h.WatchInterval))
 	if err != nil {
 		// Caddy prints the returned error only at the end of a long line about its own JSON.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
 )
 
 // entry is one code of an expansion. concept is none if the code system does not have the code or is not loaded; listed is
@@ -18,6 +19,7 @@ type codeList struct {
 	shape    *tree
 	digest   [sha256.Size]byte
 	searcher *searcher
+	weights  *weights.Table // of the value set; nil if the code systems' count
 }
 
 // used is what the expansion of a value set uses.

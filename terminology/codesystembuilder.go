@@ -9,6 +9,7 @@ import (
 type codeSystemBuilder struct {
 	codeSystem
 	concepts codesystem.Builder
+	usage    *usage
 }
 
 func (b *codeSystemBuilder) reset() {
@@ -22,6 +23,7 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.usage.weigh(b.url, table)
 	cs := b.codeSystem
 	cs.System = table
 	return &cs, nil

@@ -30,20 +30,19 @@ func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 
 // entryCorpus is a [textindex.Corpus] of entries of an expansion.
 type entryCorpus struct {
-	library     *Library
-	entries     []entry
-	rows        []uint32 // the index in entries of each document
-	languages   codesystem.Languages
-	supplements []supplement
+	library   *Library
+	codes     *codeList
+	rows      []uint32 // the index in codes.entries of each document
+	languages codesystem.Languages
 
 	once  sync.Once
-	ranks []uint32
+	ranks []uint32 // of entries without what code systems know
 }
 
 // Len returns the number of entries.
 func (c *entryCorpus) Len() int { return len(c.rows) }
 
-func (c *entryCorpus) entry(doc uint32) entry { return c.entries[c.rows[doc]] }
+func (c *entryCorpus) entry(doc uint32) entry { return c.codes.entries[c.rows[doc]] }
 
 // Code returns an entry's code.
 func (c *entryCorpus) Code(doc uint32) []byte { return c.library.code(c.entry(doc)) }
@@ -52,7 +51,7 @@ func (c *entryCorpus) Code(doc uint32) []byte { return c.library.code(c.entry(do
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.display(c.entry(doc))
 	if !c.languages.None() {
-		display = c.languages.DisplayOf(c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
+		display = c.languages.DisplayOf(c.library.shownTexts(nil, c.entry(doc), "", c.codes.supplements))
 	}
 	if len(display) == 0 {
 		return c.Code(doc)
@@ -62,17 +61,22 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 
 // AppendOthers appends the other texts of an entry that are searched.
 func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
+	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.codes.supplements))
 }
 
-// Rank returns the rank of an entry's concept in its code system, or, where that is unknown, in the expansion.
+// Rank returns the rank of an entry's concept in its code system, or, where that is unknown, in the expansion; by the
+// value set's own weight, if it has one.
 func (c *entryCorpus) Rank(doc uint32) uint32 {
 	e := c.entry(doc)
-	if e.concept != none {
-		return c.library.codeSystems[e.codeSystem].SearchRank(e.concept)
+	if e.concept == none {
+		c.once.Do(func() { c.ranks = textindex.Ranks(entryTerms{c}) })
+		return c.ranks[doc]
 	}
-	c.once.Do(func() { c.ranks = textindex.Ranks(entryTerms{c}) })
-	return c.ranks[doc]
+	rank := c.library.codeSystems[e.codeSystem].SearchRank(e.concept)
+	if weight, ok := c.library.weight(c.codes, e); ok {
+		return textindex.Weighed(rank, weight)
+	}
+	return rank
 }
 
 // Language returns the language of the first entry whose code system is known.
@@ -92,4 +96,8 @@ type entryTerms struct{ *entryCorpus }
 func (entryTerms) Parent(uint32) (uint32, bool) { return 0, false }
 func (entryTerms) Abstract(uint32) bool         { return false }
 func (entryTerms) Inactive(uint32) bool         { return false }
-func (entryTerms) Weight(uint32) float64        { return 0 }
+
+func (t entryTerms) Weight(doc uint32) float64 {
+	weight, _ := t.library.weight(t.codes, t.entry(doc))
+	return weight
+}

@@ -100,7 +100,8 @@
 // # Parameters
 //
 // [textindex.Rule] says what filter finds and in which order; docs/search.md explains it. Long runs of a code system's
-// concepts are searched by an index for each language, other codes one by one, with the same result.
+// concepts are searched by an index for each language, other codes one by one, with the same result. What [Options.Weights]
+// says about a value set gives its expansions an order, and so an index, of their own.
 //
 // [Handler.TerminologyCapabilities] lists what is implemented; other parameters are ignored. A value set's own, in the
 // extension valueset-expansion-parameter, count if the request has none. expansion.parameter repeats what was asked for,

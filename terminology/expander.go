@@ -81,6 +81,7 @@ func (e *expander) expand(vs *valueSet) (*codeList, error) {
 	if x.supplements, err = e.library.requiredSupplements(&x.used, named); err != nil {
 		return nil, err
 	}
+	x.weights = e.library.usage.files.Of(vs.url)
 	return x, e.seal(x)
 }
 

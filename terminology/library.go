@@ -21,6 +21,7 @@ type Library struct {
 	loaded   time.Time
 	bounds   bounds
 	synonyms *textindex.Synonyms
+	usage    usage
 
 	expansions *codeListCache
 	inProgress singleflight.Group

@@ -31,6 +31,10 @@ type Options struct {
 	// [EnglishSynonyms]. Default: none.
 	Synonyms []string
 
+	// Weights are files that say how often codes are used, as [weights.Weights.Read] reads them, or [DefinitionWeights].
+	// Default: none.
+	Weights []string
+
 	// MaxImportDepth is how deep value sets may import each other. Default: 32.
 	MaxImportDepth int
 
@@ -78,6 +82,9 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 	loader := newResourceLoader(l)
 	loader.options = &o
 	defer loader.codes.concepts.Memory.Release() // of an incomplete code system
+	if l.usage, err = loadWeights(ctx, o.Weights); err != nil {
+		return nil, err
+	}
 	if o.Core {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
@@ -101,6 +108,7 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
 	}
+	l.checkWeights(ctx, o.Logger)
 	l.indexLarge(ctx, o.Logger)
 	return l, nil
 }

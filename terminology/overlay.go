@@ -15,7 +15,7 @@ import (
 // caches no expansions.
 func (l *Library) overlay() *Library {
 	o := emptyLibrary()
-	o.base, o.loaded, o.bounds, o.synonyms = l, l.loaded, l.bounds, l.synonyms
+	o.base, o.loaded, o.bounds, o.synonyms, o.usage = l, l.loaded, l.bounds, l.synonyms, l.usage
 	o.systemTable.base, o.valueSetTable.base, o.mapTable.base, o.rowTable.base = &l.systemTable, &l.valueSetTable, &l.mapTable, &l.rowTable
 	o.codeSystems, o.systems = slices.Clone(l.codeSystems), slices.Clone(l.systems)
 	o.listed.first = l.listed.end()

@@ -29,7 +29,7 @@ type resourceLoader struct {
 }
 
 func newResourceLoader(l *Library) *resourceLoader {
-	return &resourceLoader{library: l, values: valueSetBuilder{library: l}}
+	return &resourceLoader{library: l, codes: codeSystemBuilder{usage: &l.usage}, values: valueSetBuilder{library: l}}
 }
 
 // resource reads one resource. How members are read depends on resourceType, so members before it are set aside; in

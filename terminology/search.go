@@ -105,14 +105,15 @@ type divider struct {
 	languages string
 }
 
-// divide makes one part of each long run, and one of all other entries.
+// divide makes one part of each long run, and one of all other entries. A value set with weights of its own has another
+// order than the index of the code system, and so no runs.
 func (d *divider) divide() *division {
 	entries := d.codes.entries
 	shortest := max(scanned+1, len(entries)/maxRuns)
 	var rest []uint32
 	for at := 0; at < len(entries); {
 		end := runFrom(entries, at)
-		if end-at >= shortest && len(d.codes.supplements) == 0 && !d.library.isOwn(entries[at].codeSystem) {
+		if end-at >= shortest && len(d.codes.supplements) == 0 && d.codes.weights == nil && !d.library.isOwn(entries[at].codeSystem) {
 			d.addRun(at, end)
 		} else {
 			for i := at; i < end; i++ {
@@ -164,7 +165,7 @@ func (d *divider) addRun(from, to int) {
 // addRest adds a part for entries in no run, whose documents are positions in rows.
 func (d *divider) addRest(rows []uint32) {
 	c := &entryCorpus{
-		library: d.library, entries: d.codes.entries, rows: rows, languages: codesystem.ParseLanguages(d.languages), supplements: d.codes.supplements,
+		library: d.library, codes: d.codes, rows: rows, languages: codesystem.ParseLanguages(d.languages),
 	}
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
 	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // a request's own definitions are searched once

@@ -32,7 +32,7 @@ func TestSearchInCodeSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &entryCorpus{library: l, entries: x.entries}
+	c := &entryCorpus{library: l, codes: x}
 	var d textindextest.Documents
 	for row := range x.entries {
 		c.rows = append(c.rows, uint32(row))

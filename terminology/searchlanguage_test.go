@@ -94,7 +94,7 @@ func TestSearchInParts(t *testing.T) {
 		for i := range rows {
 			rows[i] = uint32(i)
 		}
-		plain := []textindex.Part{{Corpus: &entryCorpus{library: l, entries: x.entries, rows: rows}}}
+		plain := []textindex.Part{{Corpus: &entryCorpus{library: l, codes: x, rows: rows}}}
 		if d, _ := l.division(x, "", nil); size > scanned && len(d.searched) != 3 {
 			t.Errorf("%d parts, want two runs and the rest", len(d.searched))
 		}

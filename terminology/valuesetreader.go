@@ -96,7 +96,7 @@ func (b *valueSetBuilder) containedValueSet(r *fhirjson.Reader) error {
 }
 
 func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
-	var inner codeSystemBuilder
+	inner := codeSystemBuilder{usage: &b.library.usage}
 	inner.reset()
 	if err := r.Object(func(name []byte) error { return inner.member(r, string(name)) }); err != nil {
 		return err

@@ -197,7 +197,7 @@ func (w *Watch) look() (sum fingerprint) {
 	hash := sha256.New()
 	files, _, err := w.found()
 	_, _ = fmt.Fprintf(hash, "%v\n", err)
-	for _, name := range slices.Concat(files, w.options.Synonyms) {
+	for _, name := range slices.Concat(files, w.options.Synonyms, w.options.Weights) {
 		if info, err := os.Stat(name); err == nil {
 			_, _ = fmt.Fprintf(hash, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
 		}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 // catalogue is a terminology that lists may be for.
@@ -46,7 +44,7 @@ func open(ctx context.Context, name string, o options) (*searcher, error) {
 		return nil, fmt.Errorf("no terminology is called %q", name)
 	}
 	if c.write == nil {
-		return newSearcher(ctx, c.valueSet, terminology.Options{Core: true, Synonyms: o.files()})
+		return newSearcher(ctx, c.valueSet, o.load())
 	}
 	c.from = cmp.Or(o.from, c.from)
 	if _, err := os.Stat(c.from); err != nil {
@@ -61,5 +59,5 @@ func open(ctx context.Context, name string, o options) (*searcher, error) {
 	if err := c.write(definitions, c.from, o.terms); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.from, err)
 	}
-	return newSearcher(ctx, c.valueSet, terminology.Options{Definitions: []string{definitions}, Synonyms: o.files()})
+	return newSearcher(ctx, c.valueSet, o.load(definitions))
 }

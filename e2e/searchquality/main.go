@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 func main() {
@@ -15,6 +17,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.from, "from", "", "the `file` that has the terminology, if it is elsewhere than doc.go says")
 	flag.StringVar(&o.synonyms, "synonyms", "", "a `file` with synonyms, or english")
+	flag.StringVar(&o.weights, "weights", "", "a `file` that says how often codes are used")
 	flag.BoolVar(&o.terms, "terms", false, "load ICD-10-CM's inclusion terms as designations")
 	flag.BoolVar(&o.sums, "sums", false, "print no queries")
 	flag.BoolVar(&o.misses, "misses", false, "print only the queries whose answer is not among the first three")
@@ -33,7 +36,7 @@ func main() {
 
 // options are the flags.
 type options struct {
-	synonyms            string
+	synonyms, weights   string
 	from                string
 	terms, sums, misses bool
 }
@@ -66,10 +69,14 @@ func run(ctx context.Context, w io.Writer, name string, o options) error {
 	return printSums(w, answers)
 }
 
-// files returns the files with synonyms.
-func (o options) files() []string {
-	if o.synonyms == "" {
-		return nil
+// load returns the options to load definitions with.
+func (o options) load(definitions ...string) terminology.Options {
+	l := terminology.Options{Definitions: definitions, Core: len(definitions) == 0}
+	if o.synonyms != "" {
+		l.Synonyms = []string{o.synonyms}
 	}
-	return []string{o.synonyms}
+	if o.weights != "" {
+		l.Weights = []string{o.weights}
+	}
+	return l
 }

@@ -39,9 +39,9 @@ func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 type conceptTerms struct{ *Table }
 
 // Abstract implements [textindex.Terms], as do the methods below.
-func (t conceptTerms) Abstract(doc uint32) bool { return t.flags[doc]&FlagAbstract != 0 }
-func (t conceptTerms) Inactive(doc uint32) bool { return t.flags[doc]&FlagInactive != 0 }
-func (t conceptTerms) Weight(uint32) float64    { return 0 }
+func (t conceptTerms) Abstract(doc uint32) bool  { return t.flags[doc]&FlagAbstract != 0 }
+func (t conceptTerms) Inactive(doc uint32) bool  { return t.flags[doc]&FlagInactive != 0 }
+func (t conceptTerms) Weight(doc uint32) float64 { return t.SearchWeight(doc) }
 
 func (t conceptTerms) Parent(doc uint32) (parent uint32, ok bool) {
 	if parents := t.Parents(doc); len(parents) > 0 {

@@ -72,6 +72,9 @@ type System interface {
 	// SearchRank returns where a concept comes among others that match a filter equally well; see [textindex.Ranks].
 	SearchRank(concept uint32) uint32
 
+	// SearchWeight returns how much a concept is used, which is part of its rank; 0 if that is unknown.
+	SearchWeight(concept uint32) float64
+
 	// SearchLanguage returns the language in which concepts are searched: the most preferred that the code system has,
 	// or its own.
 	SearchLanguage(wanted *Languages) string

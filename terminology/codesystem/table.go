@@ -17,6 +17,7 @@ type Table struct {
 	properties        []Property
 	values            propertyValues
 
+	weights []float64      // by concept: how much it is used; nil if that is unknown
 	indexes *searchIndexes // filled on demand
 }
 

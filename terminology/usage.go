@@ -1,0 +1,135 @@
+package terminology
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
+)
+
+// DefinitionWeights is the word in [Options.Weights] for the extension itemWeight of the concepts of code systems,
+// supplements and value sets. FHIR has it for scores of answers as well, so it does not count unless this is said.
+const DefinitionWeights = "definitions"
+
+// usage says how much codes are used: as files say, or else, if items is set, the extension itemWeight.
+type usage struct {
+	files *weights.Weights
+	items bool
+}
+
+func loadWeights(ctx context.Context, names []string) (u usage, err error) {
+	for _, name := range names {
+		if name == DefinitionWeights {
+			u.items = true
+			continue
+		}
+		if u.files == nil {
+			u.files = new(weights.Weights)
+		}
+		if err := readWeights(ctx, u.files, name); err != nil {
+			return u, fmt.Errorf("weights in %s: %w", name, err)
+		}
+	}
+	return u, nil
+}
+
+func readWeights(ctx context.Context, w *weights.Weights, name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return w.Read(ctx, file)
+}
+
+// weigh says how much the concepts of a code system are used.
+func (u *usage) weigh(url string, table *codesystem.Table) {
+	if codes := u.files.Of(url); codes != nil {
+		table.Weigh(codes.All())
+	} else if u.items {
+		table.WeighItems()
+	}
+}
+
+// weight returns how much an entry is used, if something other than its code system says so: a file for the value set
+// goes before the value set's own extension, and this before a supplement.
+func (l *Library) weight(x *codeList, e entry) (weight float64, ok bool) {
+	if x.weights != nil {
+		return x.weights.Weight(l.code(e)), true
+	}
+	if l.usage == (usage{}) {
+		return 0, false
+	}
+	if weight = l.listedWeight(e); weight > 0 {
+		return weight, true
+	}
+	for cs, concept := range l.described(e, x.supplements) {
+		if cs == l.codeSystems[e.codeSystem] {
+			continue
+		}
+		if weight = cs.SearchWeight(concept); weight > 0 {
+			return weight, true
+		}
+	}
+	if e.concept == none {
+		return l.usage.files.Of(l.systems[l.systemOf(e)].url).Weight(l.code(e)), true
+	}
+	return 0, false
+}
+
+// listedWeight returns the weight that a value set gives an entry.
+func (l *Library) listedWeight(e entry) float64 {
+	if !l.usage.items || e.listed == 0 {
+		return 0
+	}
+	table, _ := l.row(e.listed)
+	for _, x := range table.extensionsOf(e.listed) {
+		if x.Kind == codesystem.ExtensionWeight {
+			return codesystem.ItemWeight(table.texts.At(x.Value))
+		}
+	}
+	return 0
+}
+
+// checkWeights tells which files are about codes that are not here. It makes the indexes of value sets with weights, so
+// that no request waits for them.
+func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
+	for url, table := range l.usage.files.All() {
+		holds, ok := l.codesOf(ctx, url)
+		if !ok {
+			log.WarnContext(ctx, "weights are for no code system or value set that is loaded", slog.String("url", url))
+			continue
+		}
+		missing := 0
+		for code := range table.All() {
+			if !holds(code) {
+				missing++
+			}
+		}
+		if missing > 0 {
+			log.WarnContext(ctx, "codes with weights are not there", slog.String("url", url),
+				slog.Int("codes", missing), slog.Int("weights", table.Len()))
+		}
+	}
+}
+
+// codesOf returns what tells the codes of a code system or value set; false if it is not here.
+func (l *Library) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
+	if index := l.codeSystem(url, ""); index != none {
+		return func(code string) bool { _, ok := l.codeSystems[index].Locate([]byte(code)); return ok }, true
+	}
+	x, err := l.Expand(ctx, Query{ValueSetRef: ValueSetRef{URL: url}, Page: Page{Filter: "a", Count: new(int)}})
+	if err != nil {
+		return nil, false
+	}
+	codes := make(map[string]bool, len(x.list.entries))
+	l.use(func() {
+		for _, e := range x.list.entries {
+			codes[string(l.code(e))] = true
+		}
+	})
+	return func(code string) bool { return codes[code] }, true
+}
