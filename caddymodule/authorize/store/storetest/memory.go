@@ -27,7 +27,11 @@ func NewShared(kinds ...string) *Shared {
 }
 
 // Gateway returns a gateway's handle on the store.
-func (s *Shared) Gateway() *Gateway { return &Gateway{shared: s} }
+func (s *Shared) Gateway() *Gateway {
+	g := &Gateway{shared: s}
+	g.Singly = g.Do
+	return g
+}
 
 // SetDown makes all calls of all gateways fail with [store.ErrUnavailable], or succeed again.
 func (s *Shared) SetDown(down bool) {
@@ -52,6 +56,7 @@ func (s *Shared) wake() {
 
 // A Gateway is a handle on a [Shared] store.
 type Gateway struct {
+	store.Singly
 	shared *Shared
 	cut    bool // guarded by shared.mu
 	trips  int  // guarded by shared.mu
@@ -80,48 +85,6 @@ func (g *Gateway) reach(ctx context.Context) error {
 		return store.ErrUnavailable
 	}
 	return ctx.Err()
-}
-
-// Put implements [store.Store].
-func (g *Gateway) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return g.Do(ctx, &store.Call{Op: store.Put, Key: key, Value: value, TTL: ttl})
-}
-
-// Add implements [store.Store].
-func (g *Gateway) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return g.Do(ctx, &store.Call{Op: store.Add, Key: key, Value: value, TTL: ttl})
-}
-
-// Swap implements [store.Store].
-func (g *Gateway) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return g.Do(ctx, &store.Call{Op: store.Swap, Key: key, Old: old, Value: value, TTL: ttl})
-}
-
-// Append implements [store.Store].
-func (g *Gateway) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	return g.Do(ctx, &store.Call{Op: store.Append, Key: key, Value: item, Max: most, TTL: ttl})
-}
-
-// Get implements [store.Store].
-func (g *Gateway) Get(ctx context.Context, key string) ([]byte, error) {
-	g.shared.mu.Lock()
-	defer g.shared.mu.Unlock()
-	if err := g.reach(ctx); err != nil {
-		return nil, err
-	}
-	return g.shared.memory.Get(ctx, key)
-}
-
-// Take implements [store.Store].
-func (g *Gateway) Take(ctx context.Context, key string) ([]byte, error) {
-	c := &store.Call{Op: store.Take, Key: key}
-	err := g.Do(ctx, c)
-	return c.Value, err
-}
-
-// Delete implements [store.Store].
-func (g *Gateway) Delete(ctx context.Context, key string) error {
-	return g.Do(ctx, &store.Call{Op: store.Delete, Key: key})
 }
 
 // List implements [store.Store].
@@ -160,6 +123,7 @@ func (g *Gateway) Do(ctx context.Context, calls ...*store.Call) error {
 
 // announce tells the followers of a step that was made. It requires the lock.
 func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
+	known := len(s.log)
 	for _, c := range calls {
 		if c.Op == store.Get || !slices.Contains(s.kinds, store.KindOf(c.Key)) {
 			continue
@@ -174,7 +138,9 @@ func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
 		}
 		s.log = append(s.log, change)
 	}
-	s.wake()
+	if len(s.log) > known {
+		s.wake()
+	}
 	return nil
 }
 
