@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,14 +104,5 @@ func (p *process) tail() string {
 		}
 		return strings.TrimSpace(all.String())
 	}
-	f, err := os.Open(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > 4096 {
-		_, _ = f.Seek(-4096, io.SeekEnd)
-	}
-	text, _ := io.ReadAll(f)
-	return strings.TrimSpace(string(text))
+	return deployment.Tail(p.log)
 }

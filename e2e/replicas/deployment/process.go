@@ -3,7 +3,6 @@ package deployment
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,18 +147,7 @@ func children(of int) (pids []int) {
 }
 
 // Tail is the end of the server's output.
-func (p *Process) Tail() string {
-	f, err := os.Open(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > 4096 {
-		_, _ = f.Seek(-4096, io.SeekEnd)
-	}
-	text, _ := io.ReadAll(f)
-	return strings.TrimSpace(string(text))
-}
+func (p *Process) Tail() string { return Tail(p.log) }
 
 // CPU is the time that the threads of the server and its children have computed, in seconds. Their schedstat has it in
 // nanoseconds, where stat (proc(5)) has ticks of 10 ms.

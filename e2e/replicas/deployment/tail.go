@@ -1,0 +1,24 @@
+package deployment
+
+import (
+	"io"
+	"os"
+	"strings"
+)
+
+// tailSize is how much of a server's output is shown, in bytes.
+const tailSize = 4096
+
+// Tail returns the end of the file with a server's output, or why it cannot be read.
+func Tail(log string) string {
+	f, err := os.Open(log)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > tailSize {
+		_, _ = f.Seek(-tailSize, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(f)
+	return strings.TrimSpace(string(text))
+}
