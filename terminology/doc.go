@@ -22,7 +22,7 @@
 //	expander.go                      its codes (codelist.go), from cache.go or made:
 //	  compose.go, include.go           compose, and one include of it
 //	  conceptfilter.go, condition.go   filters by hierarchy, and by property
-//	search.go, corpus.go             the parameter filter
+//	search.go, corpus.go             the parameter filter; explanation.go, textindex/explain.go: and why it found what it did
 //	textindex/judge.go               the order of search results: how well each matches,
 //	textindex/scan.go                and sorting, without an index
 //	textindex/queryorder.go          and with one

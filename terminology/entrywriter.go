@@ -14,8 +14,8 @@ func (w *expansionWriter) appendContains(dst []byte) []byte {
 		w.fetch()
 	}
 	list := fhirjson.Array{Name: "contains"}
-	for _, e := range w.page {
-		dst = w.flush(append(w.appendEntry(list.Next(dst), e), '}'))
+	for i := range w.page {
+		dst = w.flush(append(w.appendEntry(list.Next(dst), i), '}'))
 	}
 	return list.End(dst)
 }
@@ -40,18 +40,21 @@ func (w *expansionWriter) fetch() {
 func (w *expansionWriter) appendTree(dst []byte, first uint32) []byte {
 	list := fhirjson.Array{Name: "contains"}
 	for i := first; i != none; i = w.shape.next[i] {
-		dst = w.appendEntry(list.Next(dst), w.page[i])
+		dst = w.appendEntry(list.Next(dst), int(i))
 		dst = w.flush(append(w.appendTree(dst, w.shape.child[i]), '}'))
 	}
 	return list.End(dst)
 }
 
 // appendEntry appends one of expansion.contains without its closing brace.
-func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
-	l := w.library
+func (w *expansionWriter) appendEntry(dst []byte, i int) []byte {
+	l, e := w.library, w.page[i]
 	code, display, flags := l.coded(e)
 	dst = append(dst, '{')
-	if w.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.listed != 0 {
+	if w.explained != nil {
+		w.extensions.explanation = &w.explained.entries[i]
+	}
+	if w.detailed || w.explained != nil || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.listed != 0 {
 		dst = w.extensions.append(dst, e, flags)
 	}
 	dst = w.appendSystem(dst, l.systemOf(e))

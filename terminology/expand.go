@@ -40,7 +40,8 @@ type Expansion struct {
 	page      []entry
 	total     int
 	corrected string // the filter without typos; "" if it has none
-	detailed  bool   // an entry may need more than code and display
+	explained *explanations
+	detailed  bool // an entry may need more than code and display
 }
 
 func (x *Expansion) expand(b *budget) (err error) {
@@ -76,7 +77,11 @@ const askedPerStep = 4
 func (x *Expansion) choosePage(b *budget) (err error) {
 	if filter := textindex.NewFilterWith(x.query.Filter, x.library.synonyms); filter != nil {
 		from, to := x.query.window(maxInt32)
-		x.page, x.total, err = x.library.search(x.list, filter, x.languages.List(), from, to, b)
+		if x.query.wantsExplanations() && x.query.subset.hasCodes() {
+			err = x.searchExplained(filter, from, to, b)
+		} else {
+			x.page, x.total, err = x.library.search(x.list, filter, x.languages.List(), from, to, b)
+		}
 		x.corrected = filter.Corrected()
 		return err
 	}

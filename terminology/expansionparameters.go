@@ -16,6 +16,9 @@ func (w *expansionWriter) appendParameters(dst []byte) []byte {
 	if w.corrected != "" {
 		list.text("corrected-filter", "valueString", w.corrected)
 	}
+	if q.Filter != "" {
+		list.choice("explainFilter", q.ExplainFilter)
+	}
 	if language := q.Language.preferred(w.valueSet); language != "" {
 		list.text("displayLanguage", "valueCode", language)
 	}

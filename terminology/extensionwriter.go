@@ -10,10 +10,11 @@ import (
 // extensionWriter writes the extensions of entries, those for R5's properties among them.
 type extensionWriter struct {
 	*Expansion
-	declared   []codesystem.Property // of entries on the page
-	extended   []codesystem.Extension
-	alternates [][]byte // other codes of the entry
-	values     []codesystem.Value
+	declared    []codesystem.Property // of entries on the page
+	extended    []codesystem.Extension
+	alternates  [][]byte // other codes of the entry
+	values      []codesystem.Value
+	explanation *Explanation // of the entry, if asked for
 }
 
 // extensionValues are the extensions of a concept by kind, as JSON members.
@@ -36,6 +37,9 @@ func (w *extensionWriter) append(dst []byte, e entry, flags codesystem.Flags) []
 		dst = appendShown(dst, &list, codesystem.ExtensionAlternate, value)
 	}
 	dst = w.appendProperties(dst, &list, e, flags, system, own)
+	if w.explanation != nil {
+		dst = w.explanation.append(list.Next(dst))
+	}
 	if list.IsEmpty() {
 		return dst
 	}

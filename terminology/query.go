@@ -63,6 +63,9 @@ type Page struct {
 
 	// Offset and Count are the parameters of these names; nil if not given.
 	Offset, Count *int
+
+	// ExplainFilter says whether to tell of each entry that the filter finds why it is where it is; see [Explanation].
+	ExplainFilter Choice
 }
 
 // check checks the parameters against the limits. A filter of spaces becomes empty.
@@ -203,6 +206,8 @@ func (q *Query) choice(name string) *Choice {
 		return &q.ExcludeNotForUI
 	case "excludePostCoordinated":
 		return &q.ExcludePostCoordinated
+	case "explainFilter":
+		return &q.ExplainFilter
 	case "versionsMatch":
 		return &q.Versions.Match
 	}

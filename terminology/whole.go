@@ -43,11 +43,14 @@ func (w *Whole) Size() int { return w.size }
 // Expand returns the ValueSet with a page of entries, in JSON. Words of the filter also stand for their synonyms, unless
 // these are nil. More than limit entries are too costly.
 func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte, error) {
-	page, total, corrected := w.page(p, synonyms)
-	if len(page) > limit {
+	page, err := w.page(p, synonyms)
+	if err != nil {
+		return nil, err
+	}
+	if len(page.entries) > limit {
 		return nil, tooCostly(w.definition(), limit)
 	}
-	dst := append(make([]byte, 0, 1024+len(page)*(1+w.size/(1+len(w.entries)))), '{')
+	dst := append(make([]byte, 0, 1024+len(page.entries)*(1+w.size/(1+len(w.entries)))), '{')
 	for _, m := range w.head {
 		dst = append(m.Append(dst), ',')
 	}
@@ -57,32 +60,51 @@ func (w *Whole) Expand(p Page, synonyms *textindex.Synonyms, limit int) ([]byte,
 	for _, m := range w.expansion {
 		dst = m.Append(append(dst, ','))
 	}
-	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
+	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(page.total), 10)
 	dst = appendNumber(append(dst, `,"offset":`...), p.Offset)
-	dst = w.appendParameters(dst, p, corrected)
+	dst = w.appendParameters(dst, p, page.corrected)
 	list := fhirjson.Array{Name: "contains"}
-	for _, doc := range page {
-		dst = append(list.Next(dst), w.entries[doc].raw...)
+	for i, doc := range page.entries {
+		if dst = list.Next(dst); page.explained == nil {
+			dst = append(dst, w.entries[doc].raw...)
+		} else if dst, err = w.entries[doc].appendExplained(dst, &page.explained[i]); err != nil {
+			return nil, err
+		}
 	}
 	return append(list.End(dst), '}', '}'), nil
 }
 
-// page returns the entries of a page, how many there are in all, and the filter without typos; "" if it has none.
-func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page []uint32, total int, corrected string) {
+// foundPage is the entries of a page, how many there are in all, and the filter without typos; "" if it has none.
+type foundPage struct {
+	entries   []uint32
+	explained []textindex.Explanation // by place on the page; nil if not asked for
+	total     int
+	corrected string
+}
+
+// page returns a page. It fails if there is too much to explain.
+func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage, err error) {
 	filter := textindex.NewFilterWith(p.Filter, synonyms)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
 		for doc := from; doc < to; doc++ {
-			page = append(page, uint32(doc))
+			page.entries = append(page.entries, uint32(doc))
 		}
-		return page, len(w.entries), ""
+		page.total = len(w.entries)
+		return page, nil
 	}
 	from, to := p.window(maxInt32)
-	hits, total, _ := textindex.Search([]textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}, filter, from, to, nil) // only spend can fail
-	for _, h := range hits {
-		page = append(page, h.Doc)
+	parts := []textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}
+	if p.wantsExplanations() {
+		err = w.explain(&page, parts, filter, from, to)
+		return page, err
 	}
-	return page, total, filter.Corrected()
+	hits, total, _ := textindex.Search(parts, filter, from, to, nil) // only spend can fail
+	for _, h := range hits {
+		page.entries = append(page.entries, h.Doc)
+	}
+	page.total, page.corrected = total, filter.Corrected()
+	return page, nil
 }
 
 // maxInt32 is more than there can be entries.
@@ -108,6 +130,9 @@ func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 	if corrected != "" {
 		list.text("corrected-filter", "valueString", corrected)
 	}
+	if p.Filter != "" {
+		list.choice("explainFilter", p.ExplainFilter)
+	}
 	list.number("offset", p.Offset)
 	list.number("count", p.Count)
 	for _, raw := range w.parameters {
@@ -120,6 +145,9 @@ func (w *Whole) appendParameters(dst []byte, p Page, corrected string) []byte {
 func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
 	name = appendNumber(append(name, 0), p.Offset)
+	if p.wantsExplanations() {
+		name = append(name, "explained"...)
+	}
 	if p.Count != nil {
 		name = appendNumber(append(name, 0), p.Count)
 	}

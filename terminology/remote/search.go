@@ -48,7 +48,10 @@ func searchOf(s *Server, q Request) (search, bool) {
 			**n = int(number)
 		}
 	}
-	for _, name := range []string{"filter", "offset", "count", "_format"} {
+	if !readChoice(values, "explainFilter", &x.page.ExplainFilter) {
+		return search{}, false
+	}
+	for _, name := range []string{"filter", "offset", "count", "explainFilter", "_format"} {
 		if len(values[name]) > 1 {
 			return search{}, false
 		}
@@ -56,6 +59,19 @@ func searchOf(s *Server, q Request) (search, bool) {
 	}
 	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Path, values.Encode(), q.AcceptLanguage)
 	return x, true
+}
+
+// readChoice reads a boolean parameter, if it is there. It returns false if that is none.
+func readChoice(values url.Values, name string, c *terminology.Choice) bool {
+	switch values.Get(name) {
+	case "true":
+		*c = terminology.Yes
+	case "false":
+		*c = terminology.No
+	default:
+		return !values.Has(name)
+	}
+	return true
 }
 
 // isPart reports whether a page is not all of n entries.

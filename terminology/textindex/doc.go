@@ -13,6 +13,8 @@
 //	            │  the order: how well a document matches (judge.go), then its rank;
 //	            │  what may be meant by a word that is nowhere: correction.go, typist.go
 //	          []Hit
+//	            │ Explain: explain.go
+//	          []Explanation
 //
 // Both ways find the same in the same order: tests compare them with each other, and with the plain and slow
 // implementation in package textindextest.

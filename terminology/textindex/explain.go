@@ -1,0 +1,203 @@
+package textindex
+
+import (
+	"math/bits"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Explanation says why a hit is where it is.
+type Explanation struct {
+	// Tier is how well the document matches: the row of the table of tiers in docs/search.md, from 1.
+	Tier int
+
+	// Rule is what the tier says of the document, in words.
+	Rule string
+
+	// After says what put the document after the hit before it, in words; empty for the first hit and for the first of a
+	// tier, which comes after others because of its tier.
+	After string
+
+	// Texts are those from [Corpus.AppendOthers] without which the document would not be in its tier; none if its code and
+	// its display are enough.
+	Texts []string
+
+	// Synonyms are what words of the filter also stand for, where code, display and Texts do not have the words themselves.
+	Synonyms []string
+}
+
+// tierRules say in words what each tier is.
+var tierRules = [tierNone]string{
+	tierCode:      "has the code that is typed",
+	tierTerm:      "has the display that is typed, and can be chosen",
+	tierWholeHead: "has all words as whole words, in the head of a text",
+	tierWhole:     "has all words as whole words",
+	tierBegunHead: "has words that begin so, in the head of a text, or whole words",
+	tierBegun:     "has words that begin so",
+	tierLenient:   "has what is typed only in the middle of words",
+}
+
+// symbolRules are those for a filter without letter or digit, where they differ.
+var symbolRules = map[tier]string{
+	tierTerm:      "has the display that is typed",
+	tierBegunHead: "has a display that begins so",
+	tierBegun:     "has these signs in its display or its code",
+}
+
+// rankRules say what a difference in each part of a rank means for the higher one.
+var rankRules = []struct {
+	part uint32
+	rule string
+}{
+	{rankAbstract, "cannot be chosen"},
+	{rankInactive, "is inactive"},
+	{variantsMost << variantShift, "is more of a variant"},
+	{1<<generalityBits - 1, "is more special"},
+	{(1<<10 - 1) << weightShift, "is used less"},
+}
+
+// Explain says why hits of the last search with a filter are where they are. It looks at each document again, and pays
+// for it as [Search] does.
+func Explain(parts []Part, f *Filter, hits []Hit, spend func(steps int) error) ([]Explanation, error) {
+	if spend == nil {
+		spend = func(int) error { return nil }
+	}
+	all := make([]Explanation, len(hits))
+	for i, h := range hits {
+		e := newExplainer(&parts[h.Part], f, spend)
+		all[i] = e.explain(h.Doc)
+		if e.err != nil {
+			return nil, e.err
+		}
+		if i > 0 && all[i-1].Tier == all[i].Tier {
+			before := parts[hits[i-1].Part].corpus().Rank(hits[i-1].Doc)
+			all[i].After = afterRule(before, e.corpus.Rank(h.Doc))
+		}
+	}
+	return all, nil
+}
+
+// afterRule says why a rank comes after another.
+func afterRule(before, rank uint32) string {
+	if before != rank {
+		highest := uint32(1) << (bits.Len32(before^rank) - 1)
+		for _, r := range rankRules {
+			if highest&r.part != 0 {
+				return r.rule
+			}
+		}
+	}
+	return "is later in the value set"
+}
+
+// explainer judges a document by some of its texts, and by some of what a filter asks for.
+type explainer struct {
+	judge
+	some someTexts
+	all  *asked
+}
+
+// someTexts is a corpus of which a document has only some of its other texts.
+type someTexts struct {
+	Corpus
+	others [][]byte
+}
+
+// AppendOthers appends these texts.
+func (c *someTexts) AppendOthers(dst [][]byte, _ uint32) [][]byte { return append(dst, c.others...) }
+
+func newExplainer(p *Part, f *Filter, spend func(steps int) error) *explainer {
+	l := languageOf(p.corpus().Language())
+	e := &explainer{some: someTexts{Corpus: p.corpus()}, all: f.in(l)}
+	e.judge = judge{corpus: &e.some, filter: f, spend: spend}
+	e.spotter.language = l
+	return e
+}
+
+func (e *explainer) explain(doc uint32) (x Explanation) {
+	others := e.some.Corpus.AppendOthers(nil, doc)
+	t := e.judged(doc, others, e.all)
+	if t == tierNone {
+		return x
+	}
+	x.Tier, x.Rule = int(t)+1, tierRules[t]
+	if rule := symbolRules[t]; rule != "" && e.filter.symbols != nil {
+		x.Rule = rule
+	}
+	texts := needed(others, func(some [][]byte) bool { return e.err == nil && e.judged(doc, some, e.all) == t })
+	for _, text := range texts {
+		x.Texts = append(x.Texts, string(text))
+	}
+	x.Synonyms = e.synonyms(func(a *asked) bool { return e.err == nil && e.judged(doc, texts, a) == t })
+	return x
+}
+
+// judged returns the tier of a document by some of its other texts, also if it matches only in the middle of words.
+func (e *explainer) judged(doc uint32, others [][]byte, a *asked) tier {
+	e.some.others, e.asked = others, a
+	t := e.tier(doc)
+	if t == tierNone && e.filter.terms != nil && e.contains(doc) {
+		t = tierLenient
+	}
+	e.pay(len(e.filter.terms))
+	return t
+}
+
+// needed returns as few texts as are enough: none, the first that is enough alone, or else several of which each is needed.
+func needed(texts [][]byte, enough func(some [][]byte) bool) (some [][]byte) {
+	if enough(nil) {
+		return nil
+	}
+	for i := range texts {
+		if enough(texts[i : i+1]) {
+			return texts[i : i+1]
+		}
+	}
+	for rest := texts; len(rest) > 0 && !enough(some); {
+		last := sort.Search(len(rest)-1, func(i int) bool { return enough(slices.Concat(some, rest[:i+1])) })
+		some, rest = append(some, rest[last]), rest[:last]
+	}
+	slices.Reverse(some)
+	return some
+}
+
+// synonyms returns what segments also stand for, where their own words are not enough.
+func (e *explainer) synonyms(enough func(a *asked) bool) (names []string) {
+	for i, s := range e.all.segments {
+		if len(s) == 1 {
+			continue
+		}
+		for k := range s {
+			if enough(e.all.with(i, k)) {
+				if k > 0 {
+					names = append(names, joinWords(s[k]))
+				}
+				break
+			}
+		}
+	}
+	return names
+}
+
+// with returns what is asked with a segment read in only one of its ways.
+func (a *asked) with(segment, way int) *asked {
+	one := *a
+	one.segments = slices.Clone(a.segments)
+	one.segments[segment] = a.segments[segment][way : way+1]
+	if len(a.lines) == len(a.segments[segment]) {
+		one.lines = a.lines[way : way+1] // each way of the only segment may be the display as a whole
+	}
+	return &one
+}
+
+// joinWords returns the words of a synonym.
+func joinWords(needs []need) string {
+	var words []string
+	for _, n := range needs {
+		for i := range n.words {
+			words = append(words, string(n.words[i].word))
+		}
+	}
+	return strings.Join(words, " ")
+}

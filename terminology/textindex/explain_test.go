@@ -1,0 +1,185 @@
+package textindex
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+)
+
+// explained looks for a filter and explains all hits.
+func explained(t *testing.T, p Part, f *Filter) ([]Hit, []Explanation) {
+	t.Helper()
+	hits, _, err := Search([]Part{p}, f, 0, math.MaxInt, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := Explain([]Part{p}, f, hits, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hits, all
+}
+
+// Explanations have the tiers of the rule by the letter, and so never a better one after a worse one; and they name the
+// fewest texts that are enough.
+func TestExplainAgainstRule(t *testing.T) {
+	named := 0
+	for seed := range uint64(samples(150)) {
+		r := rand.New(rand.NewPCG(seed, 14))
+		d := textindextest.RandomDocuments(r, 1+r.IntN(60))
+		x := New(d)
+		for range 20 {
+			typed := textindextest.RandomFilter(r)
+			f := NewFilter(typed)
+			if f == nil {
+				continue
+			}
+			want := textindextest.Search(d, typed)
+			for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+				hits, all := explained(t, p, f)
+				if len(all) != len(want) {
+					t.Fatalf("%s: filter %q: %d explanations, want %d", name, typed, len(all), len(want))
+				}
+				for i, e := range all {
+					if e.Tier != int(want[i].Tier)+1 || e.Rule == "" || i > 0 && e.Tier < all[i-1].Tier {
+						t.Fatalf("%s: filter %q: hit %d has tier %d (%s), want %d\n%v", name, typed, i, e.Tier, e.Rule, want[i].Tier+1, d)
+					}
+					if first := i == 0 || all[i-1].Tier != e.Tier; first != (e.After == "") {
+						t.Fatalf("%s: filter %q: hit %d comes after the one before as it %q", name, typed, i, e.After)
+					}
+					if f.Corrected() == "" {
+						named += len(e.Texts)
+						checkTexts(t, d[hits[i].Doc], typed, e)
+					}
+				}
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("only %d texts were named", named)
+	}
+}
+
+// checkTexts checks that a document has its tier by the texts that are named, and by no fewer.
+func checkTexts(t *testing.T, d textindextest.Document, typed string, e Explanation) {
+	t.Helper()
+	d.Others = e.Texts
+	if got := textindextest.TierOf(d, typed); int(got)+1 != e.Tier {
+		t.Fatalf("filter %q: %q alone are in tier %d, want %d: %+v", typed, e.Texts, got+1, e.Tier, d)
+	}
+	for i := range e.Texts {
+		d.Others = slices.Delete(slices.Clone(e.Texts), i, i+1)
+		if got := textindextest.TierOf(d, typed); int(got)+1 <= e.Tier {
+			t.Fatalf("filter %q: %q is not needed for tier %d: %+v", typed, e.Texts[i], e.Tier, d)
+		}
+	}
+}
+
+// TestExplain has what is said of each document that is found.
+func TestExplain(t *testing.T) {
+	d := textindextest.Documents{
+		0: {Code: "mi", Display: "Myocardial infarction", Others: []string{"Infarct", "Heart attack", "Attack of the heart"}},
+		1: {Code: "ha", Display: "Heart, attack of", Header: true},
+		2: {Code: "x1", Display: "Attacking hearts", Others: []string{"Kidney disease", "Renal failure"}},
+		3: {Code: "%", Display: "100 %"},
+	}
+	var s Synonyms
+	if err := s.Read(strings.NewReader("stemi, st mi => myocardial infarction\nrenal = kidney")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, filter string
+		want         []string // document, tier, and what is said beside its rule
+	}{
+		{"the code", "mi", []string{"0 1"}},
+		{"a designation and a display, then a display in its tail", "heart attack", []string{"0 3 Heart attack", "2 3 is later in the value set", "1 4"}},
+		{"a display that cannot be chosen", "heart attack of", []string{"0 4 Attack of the heart", "1 4 cannot be chosen"}},
+		{"a synonym as the display", "stemi", []string{"0 2 =myocardial infarction"}},
+		{"a synonym as the display, of two words", "st mi", []string{"0 2 =myocardial infarction"}},
+		{"a synonym beside a word", "stemi infarct", []string{"0 3 =myocardial infarction"}},
+		{"words that need no synonym", "renal failure", []string{"2 3 Renal failure"}},
+		{"a designation by a synonym", "kidney failure", []string{"2 3 Renal failure =renal"}},
+		{"words in two designations, both needed", "disease failure", []string{"2 3 Kidney disease Renal failure"}},
+		{"in the middle", "idney", []string{"2 7 Kidney disease"}},
+		{"a typo", "myocardail", []string{"0 3"}},
+		{"a letter", "k", []string{"2 7", "1 7 cannot be chosen"}},
+		{"signs", "%", []string{"3 1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+				hits, all := explained(t, p, NewFilterWith(test.filter, &s))
+				var got []string
+				for i, e := range all {
+					line := strings.Join(append([]string{fmt.Sprint(hits[i].Doc), fmt.Sprint(e.Tier)}, e.Texts...), " ")
+					for _, synonym := range e.Synonyms {
+						line += " =" + synonym
+					}
+					got = append(got, strings.TrimSpace(line+" "+e.After))
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("%s: got %q, want %q", name, got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// The table of tiers and what decides within one are in docs/search.md word by word.
+func TestExplanationsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/search.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for i, rule := range tierRules {
+		want = append(want, fmt.Sprintf("| %d | %s", i+1, rule))
+	}
+	for _, r := range rankRules {
+		want = append(want, "`"+r.rule+"`")
+	}
+	for _, text := range append(want, "`"+afterRule(0, 0)+"`") {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/search.md has no %q", text)
+		}
+	}
+}
+
+// TestExplainOrder has what decides between two ranks: the first part that differs.
+func TestExplainOrder(t *testing.T) {
+	for want, ranks := range map[string][2]uint32{
+		"cannot be chosen":          {rankInactive, rankAbstract},
+		"is inactive":               {5, rankInactive},
+		"is used less":              {3 << weightShift, 4 << weightShift},
+		"is more of a variant":      {7, 1 << variantShift},
+		"is more special":           {1 << variantShift, 1<<variantShift | 3},
+		"is later in the value set": {7, 7},
+	} {
+		if got := afterRule(ranks[0], ranks[1]); got != want {
+			t.Errorf("%x, %x: got %q, want %q", ranks[0], ranks[1], got, want)
+		}
+	}
+}
+
+// TestExplainPays stops when no more can be spent.
+func TestExplainPays(t *testing.T) {
+	d := textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 14)), 60)
+	f := NewFilter("d")
+	hits, _, _ := Search([]Part{{Corpus: d}}, f, 0, 60, nil)
+	spent, errSpent := 0, errors.New("spent")
+	_, err := Explain([]Part{{Corpus: d}}, f, hits, func(steps int) error {
+		if spent += steps; spent > 5 {
+			return errSpent
+		}
+		return nil
+	})
+	if !errors.Is(err, errSpent) || len(hits) < 6 {
+		t.Errorf("%d hits, %v", len(hits), err)
+	}
+}
