@@ -11,7 +11,7 @@ import (
 //	fhir_expand [<matcher>] {
 //		fhir_base <path>
 //		definitions [backend] <file|folder|pattern...>
-//		synonyms <files...>
+//		synonyms english|<file|canonical...>
 //		weights <files...>
 //		core off
 //		operations all

@@ -35,8 +35,10 @@ type Expand struct {
 	// folder without definitions is a warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
-	// Files with synonyms for the parameter `filter`, or `english` for the built-in list: one rule a line, `htn = hypertension` for words that mean the same,
-	// `mi => myocardial infarction` for those that also find others. One that cannot be read is an error. Default: none.
+	// What words of the parameter `filter` also stand for: `english` for the built-in list; files with one rule a line,
+	// `htn = hypertension` for words that mean the same, `mi => myocardial infarction` for those that also find others;
+	// files with ConceptMaps (.json, .xml), or the canonicals of ConceptMaps among the definitions, whose displays become
+	// such rules. One that cannot be read is an error. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
 	// Files that say how often codes are used, or `definitions` for the extension itemWeight of concepts: of what the parameter `filter`

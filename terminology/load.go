@@ -27,8 +27,14 @@ type Options struct {
 	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later.
 	Definitions []string
 
-	// Synonyms are files with synonyms for the parameter filter, as [textindex.Synonyms.Read] reads them, or
-	// [EnglishSynonyms]. Default: none.
+	// Synonyms say what words of the parameter filter also stand for. Each is [EnglishSynonyms]; the canonical of a
+	// ConceptMap among the definitions (url or url|version), known by its :// or urn:; a file with ConceptMaps, known by
+	// its extension .json or .xml; or another file, which [textindex.Synonyms.Read] reads. It is an error if one cannot be
+	// read, or a ConceptMap makes no synonyms, or more than 100,000.
+	//
+	// The displays of a ConceptMap's elements and targets become synonyms, in its language or else English: of those that
+	// are equivalent or equal, each also finds the other; of others, the narrower also finds the wider. Where a code system
+	// is loaded, its displays count as well. Default: none.
 	Synonyms []string
 
 	// Weights are files that say how often codes are used, as [weights.Weights.Read] reads them, or [DefinitionWeights].
@@ -90,9 +96,6 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
 		}
 	}
-	if l.synonyms, err = loadSynonyms(o.Synonyms); err != nil {
-		return nil, err
-	}
 	for _, pattern := range o.Definitions {
 		files, err := sources(pattern)
 		if err != nil {
@@ -107,6 +110,9 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 			}
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
+	}
+	if err := loader.loadSynonyms(ctx); err != nil {
+		return nil, err
 	}
 	l.checkWeights(ctx, o.Logger)
 	l.indexLarge(ctx, o.Logger)

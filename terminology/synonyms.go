@@ -1,8 +1,10 @@
 package terminology
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/synonyms"
@@ -12,28 +14,34 @@ import (
 // EnglishSynonyms is the name of the built-in list of [Options.Synonyms].
 const EnglishSynonyms = "english"
 
-// loadSynonyms reads lists of synonyms; nil for none.
-func loadSynonyms(files []string) (*textindex.Synonyms, error) {
-	if len(files) == 0 {
-		return nil, nil
+// loadSynonyms reads lists of synonyms and concept maps; nil for none. Concept maps that are named by their canonical
+// must have been loaded.
+func (l *resourceLoader) loadSynonyms(ctx context.Context) error {
+	if len(l.options.Synonyms) == 0 {
+		return nil
 	}
-	s := new(textindex.Synonyms)
-	for _, name := range files {
-		if err := readSynonyms(s, name); err != nil {
-			return nil, fmt.Errorf("synonyms in %s: %w", name, err)
+	l.library.synonyms = new(textindex.Synonyms)
+	for _, name := range l.options.Synonyms {
+		if err := l.readSynonyms(ctx, name); err != nil {
+			return fmt.Errorf("synonyms in %s: %w", name, err)
 		}
 	}
-	return s, nil
+	return nil
 }
 
-func readSynonyms(s *textindex.Synonyms, name string) error {
-	if name == EnglishSynonyms {
-		return s.Read(strings.NewReader(synonyms.English))
+func (l *resourceLoader) readSynonyms(ctx context.Context, name string) error {
+	switch extension := filepath.Ext(name); {
+	case name == EnglishSynonyms:
+		return l.library.synonyms.Read(strings.NewReader(synonyms.English))
+	case strings.Contains(name, "://"), strings.HasPrefix(name, "urn:"):
+		return l.mapSynonyms(ctx, name)
+	case extension == ".json", extension == ".xml":
+		return l.mapSynonymsIn(ctx, name)
 	}
 	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return s.Read(file)
+	return l.library.synonyms.Read(file)
 }

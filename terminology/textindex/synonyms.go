@@ -48,6 +48,10 @@ func (s *Synonyms) Read(r io.Reader) error {
 	return lines.Err()
 }
 
+// Add adds a rule in a language (BCP 47), or else in English: whoever types the words of typed also finds other. It
+// fails if either has no words or too many, or if typed has too many synonyms.
+func (s *Synonyms) Add(tag, typed, other string) error { return s.add(languageOf(tag), typed, other) }
+
 func (s *Synonyms) addLine(l *language, line string) error {
 	if left, right, ok := strings.Cut(line, "=>"); ok {
 		for typed := range strings.SplitSeq(left, ",") {
