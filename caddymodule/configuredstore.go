@@ -24,6 +24,7 @@ type configuredStore struct {
 	storecopy.Store
 	name     string // for people
 	identity string // tells it from others, and reveals no secret
+	batch    int    // how many entries to store in one step; 0: as many as a server takes
 	keys     keysPlace
 	close    func()
 }
@@ -127,6 +128,9 @@ func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, app
 	return &configuredStore{Store: s, name: "the durable store of " + path}, nil
 }
 
+// fileBatch is how many entries are copied into a file in one step, after which the disk is waited for.
+const fileBatch = 5000
+
 func openFile(f *FileStore, mayMake bool) (*configuredStore, error) {
 	if _, err := os.Stat(f.key); err != nil && !mayMake {
 		return nil, fmt.Errorf("its durable store is not there: %w", err)
@@ -134,7 +138,7 @@ func openFile(f *FileStore, mayMake bool) (*configuredStore, error) {
 	if err := f.start(slog.New(slog.DiscardHandler)); err != nil {
 		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
 	}
-	return &configuredStore{Store: f.Store, name: "the file " + f.key, identity: f.key}, nil
+	return &configuredStore{Store: f.Store, name: "the file " + f.key, identity: f.key, batch: fileBatch}, nil
 }
 
 // open is for a process that uses the store alone.

@@ -107,7 +107,9 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 		return err
 	}
 	c.reported = time.Now()
-	counts, err := storecopy.Run(ctx, source, target, storecopy.Options{Source: source.identity, Merge: c.merge, Progress: c.progress})
+	counts, err := storecopy.Run(ctx, source, target, storecopy.Options{
+		Source: source.identity, Merge: c.merge, Batch: target.batch, Progress: c.progress,
+	})
 	if err != nil {
 		return c.explain(err)
 	}

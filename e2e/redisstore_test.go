@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,4 +78,35 @@ func openRedis(t *testing.T, options redisstore.Options) *redisstore.Store {
 	s := redisstore.New(options)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// To tell of all entries takes the memory of a page, however many there are.
+func TestRedisEntriesMemory(t *testing.T) {
+	const entries = 200_000
+	s := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", "no").address(), Timeout: 10 * time.Second})
+	for from := range entries / 1000 {
+		calls := make([]*store.Call, 1000)
+		for i := range calls {
+			calls[i] = &store.Call{Op: store.Put, Key: fmt.Sprintf("refresh:%040d", from*1000+i), TTL: time.Hour}
+		}
+		must(t, s.Do(t.Context(), calls...))
+	}
+	before, most, told := heap(), uint64(0), 0
+	must(t, s.Entries(t.Context(), func(string, []byte, time.Duration) error {
+		if told++; told%50_000 == 0 {
+			most = max(most, heap())
+		}
+		return nil
+	}))
+	if grown := int64(most) - int64(before); told < entries || grown > 4<<20 {
+		t.Errorf("%d entries told of, with %d bytes more", told, grown)
+	}
+}
+
+// heap is how much memory is in use, in bytes.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -36,9 +36,9 @@ func (s scanner) list(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// entries tells of all entries.
+// entries tells of all entries. One that SCAN tells twice, as it may while Redis resizes its table, is told twice: to know
+// what was told would take the memory of all keys.
 func (s scanner) entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
-	told := map[string]bool{}
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
 		var lifetimes []*redis.DurationCmd
@@ -55,14 +55,13 @@ func (s scanner) entries(ctx context.Context, tell func(key string, value []byte
 		}
 		for i, key := range keys {
 			ttl, err := lifetimes[i].Result()
-			if told[key] || ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // gone meanwhile
+			if ttl <= 0 || errors.Is(values[i].Err(), redis.Nil) { // gone meanwhile
 				continue
 			}
 			value, versionErr := valueOf(values[i].Val())
 			if err := errors.Join(err, values[i].Err(), versionErr); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			told[key] = true
 			if err := tell(key, value, ttl); err != nil {
 				return err
 			}

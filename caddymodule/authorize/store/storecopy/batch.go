@@ -10,8 +10,13 @@ import (
 )
 
 const (
-	maxBatch      = 200       // entries
-	maxBatchBytes = 256 << 10 // of values, and one more value
+	// DefaultBatch is how many entries pass in one step: so many that what each step costs by itself is little, and so
+	// few that a server makes it quickly, between those of others.
+	DefaultBatch = 200
+
+	// entrySize is what a batch may have for each of its entries, in bytes of values. It ends with the value that
+	// exceeds that.
+	entrySize = 1280
 
 	// ending is what an entry has left that may be gone when it is looked for.
 	ending = 10 * time.Second
@@ -25,22 +30,29 @@ type entry struct {
 
 func (e entry) isEnding() bool { return time.Until(e.ends) < ending }
 
+// A batch has each key once.
 type batch []entry
 
-// eachBatch passes on all entries but our own.
-func eachBatch(ctx context.Context, s Store, pass func(batch) error) error {
+// eachBatch passes on all entries but our own, so many at once.
+func eachBatch(ctx context.Context, s Store, most int, pass func(batch) error) error {
 	var b batch
-	size := 0
+	size, at := 0, map[string]int{}
 	err := s.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
 		if store.KindOf(key) == ownKind || ttl <= 0 {
 			return nil
 		}
-		b = append(b, entry{key, bytes.Clone(value), time.Now().Add(ttl)}) // it may be the store's own memory
-		if size += len(value); len(b) < maxBatch && size < maxBatchBytes {
+		e := entry{key, bytes.Clone(value), time.Now().Add(ttl)} // it may be the store's own memory
+		if i, again := at[key]; again {
+			b[i] = e
+			return nil
+		}
+		at[key], b = len(b), append(b, e)
+		if size += len(value); len(b) < most && size < most*entrySize {
 			return nil
 		}
 		full := b
 		b, size = nil, 0
+		clear(at)
 		return pass(full)
 	})
 	if err != nil || len(b) == 0 {

@@ -1,6 +1,7 @@
 package storecopy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +25,15 @@ type Options struct {
 	// empty, but for an interrupted copy.
 	Merge bool
 
+	// Batch is how many entries are stored in the target in one step. Default: [DefaultBatch]. A store that waits for
+	// its disk after each step is filled quicker by more.
+	Batch int
+
 	// Progress is called after each batch. Default: it is not.
 	Progress func(Counts)
 }
 
-// Counts are numbers of entries.
+// Counts are numbers of entries. One that the source told of twice counts twice.
 type Counts struct {
 	Read    int // of the source
 	Copied  int // to the target
@@ -49,6 +54,7 @@ var (
 // entries again, as the source may have been in use meanwhile, and the target may not.
 func Run(ctx context.Context, from, to Store, o Options) (Counts, error) {
 	c := &copying{from: from, to: to, Options: o}
+	c.Batch = cmp.Or(c.Batch, DefaultBatch)
 	if c.Progress == nil {
 		c.Progress = func(Counts) {}
 	}
@@ -82,7 +88,7 @@ func (c *copying) run(ctx context.Context) error {
 
 // copy copies the entries of the source.
 func (c *copying) copy(ctx context.Context) error {
-	return eachBatch(ctx, c.from, func(b batch) error {
+	return eachBatch(ctx, c.from, c.Batch, func(b batch) error {
 		copied, kept, err := c.put(ctx, b)
 		c.counts.Read += len(b)
 		c.counts.Copied += copied
@@ -125,7 +131,7 @@ func (c *copying) remove(ctx context.Context) error {
 		if err != nil && !errors.Is(err, errEnough) {
 			return err
 		}
-		for some := range slices.Chunk(extra, maxBatch) {
+		for some := range slices.Chunk(extra, DefaultBatch) {
 			if _, err := some.do(ctx, c.to, store.Delete); err != nil {
 				return err
 			}
@@ -140,7 +146,7 @@ func (c *copying) remove(ctx context.Context) error {
 // extra returns what only the target has, or some of it and errEnough. The mark of an issuer is of a gateway that was
 // started with it.
 func (c *copying) extra(ctx context.Context, most int) (found batch, err error) {
-	err = eachBatch(ctx, c.to, func(b batch) error {
+	err = eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		there, err := b.find(ctx, c.from)
 		if err != nil {
 			return err
@@ -161,7 +167,7 @@ func (c *copying) extra(ctx context.Context, most int) (found batch, err error) 
 // prove checks that the target has all that the source has, and nothing else unless there was something before.
 func (c *copying) prove(ctx context.Context) error {
 	lost := 0
-	err := eachBatch(ctx, c.from, func(b batch) error {
+	err := eachBatch(ctx, c.from, DefaultBatch, func(b batch) error {
 		there, err := b.find(ctx, c.to)
 		if err != nil {
 			return err

@@ -105,7 +105,7 @@ var errSome = errors.New("there is an entry")
 
 // checkEmpty checks that the target has nothing, but for the mark of an issuer, by a gateway that was started with it.
 func (c *copying) checkEmpty(ctx context.Context) error {
-	err := eachBatch(ctx, c.to, func(b batch) error {
+	err := eachBatch(ctx, c.to, DefaultBatch, func(b batch) error {
 		if len(b) == 1 && b[0].key == store.IssuerKey {
 			return nil
 		}
