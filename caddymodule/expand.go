@@ -136,10 +136,7 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
-	h.loaded, err = loadDefinitions(ctx, terminology.Options{
-		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights, MaxImportDepth: h.MaxImportDepth,
-		MaxGathered: h.MaxGathered, MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
-	}, time.Duration(h.WatchInterval))
+	h.loaded, err = loadDefinitions(ctx, h.definitionOptions(), time.Duration(h.WatchInterval))
 	if err != nil {
 		// Caddy prints the returned error only at the end of a long line about its own JSON.
 		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
@@ -149,11 +146,22 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	return err
 }
 
+// definitionOptions says what is loaded.
+func (h *Expand) definitionOptions() terminology.Options {
+	return terminology.Options{
+		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights, MaxImportDepth: h.MaxImportDepth,
+		MaxGathered: h.MaxGathered, MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
+	}
+}
+
+func (h *Expand) limits() terminology.Limits {
+	return terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords}
+}
+
 func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	t := &terminology.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
-		Limits:  terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords},
-		MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: expandHost{}.name,
+		Limits: h.limits(), MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: expandHost{}.name,
 	}
 	t.Statement.Version, t.Statement.Released = software()
 	if _, err := fhirApp(ctx); err == nil {

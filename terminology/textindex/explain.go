@@ -50,11 +50,11 @@ var rankRules = []struct {
 	part uint32
 	rule string
 }{
+	{weightMask, "is used less"},
 	{rankAbstract, "cannot be chosen"},
 	{rankInactive, "is inactive"},
 	{variantsMost << variantShift, "is more of a variant"},
 	{1<<generalityBits - 1, "is more special"},
-	{(1<<10 - 1) << weightShift, "is used less"},
 }
 
 // Explain says why hits of the last search with a filter are where they are. It looks at each document again, and pays
