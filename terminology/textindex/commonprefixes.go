@@ -1,7 +1,6 @@
 package textindex
 
 import (
-	"bytes"
 	"math/bits"
 	"sort"
 
@@ -12,10 +11,10 @@ import (
 // them if there are too many postings to unite in time: nearly all beginnings of one letter, many of two or three, and
 // common words. Which documents match depends only on the range of words.
 type commonPrefixes struct {
-	from, to []uint32 // words; sorted by from, then the longer range first, then what begins with the first word as it is
+	from, to []uint32 // words; sorted by from, then the longer range first
 	count    []uint32 // number of documents
-	first    []uint32 // the first documents, firsts for each range, in the order of the tiers
-	ends     []uint32 // where in these the first three tiers end, for each range
+	first    []uint32 // the first documents, firsts for each range: those that have a word in a head, then the others
+	ends     []uint32 // how many of these have one in a head, for each range
 	dense    []uint32 // index in sets plus one; 0 if none
 	sets     []uint64 // one bitset after the other
 	heads    []uint64 // the same, of those that have a word in a head
@@ -57,22 +56,19 @@ func (c *commonPrefixes) headSet(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.heads[at*words : (at+1)*words]}, true
 }
 
-// firstOf returns the first documents of a range, where in them the first three tiers end, and how many there are in all.
-func (c *commonPrefixes) firstOf(i int) (ranks, ends []uint32, total int) {
-	total = int(c.count[i])
-	return c.first[i*firsts : i*firsts+min(total, firsts)], c.ends[3*i : 3*i+3], total
+// firstOf returns the first documents of a range: those that have a word in a head, and the first others if these are
+// few.
+func (c *commonPrefixes) firstOf(i int) (heads, tails []uint32) {
+	first := c.first[i*firsts : i*firsts+min(int(c.count[i]), firsts)]
+	return first[:c.ends[i]], first[c.ends[i]:]
 }
 
-// typed is find for a word, which is the first of the range or only a beginning of that.
-func (c *commonPrefixes) typed(x *Index, from, to int, exact bool) (i int, ok bool) {
-	if i, ok = c.find(from, to); !ok || exact {
-		return i, ok
+// covering returns the position of the range that has all the words which fit.
+func (c *commonPrefixes) covering(r *resolved) (i int, ok bool) {
+	if len(r.begun) != 1 || !r.covered() {
+		return 0, false
 	}
-	if !bytes.HasPrefix(x.words.at(to-1), x.words.at(from)) {
-		return i, true // no word is what they all begin with
-	}
-	i++
-	return i, i < len(c.from) && c.from[i] == uint32(from) && c.to[i] == uint32(to)
+	return c.find(r.begun[0].from, r.begun[0].to)
 }
 
 func (c *commonPrefixes) bytes() int {
@@ -83,7 +79,7 @@ func (c *commonPrefixes) bytes() int {
 func findCommon(x *Index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
 	ranges, dense := 0, 0
-	b.group(0, x.words.len(), 0, 0, func(from, to, _ int) {
+	b.group(0, x.words.len(), 0, func(from, to int) {
 		ranges++
 		if b.isDense(from, to) {
 			dense++
@@ -91,7 +87,7 @@ func findCommon(x *Index) commonPrefixes {
 	})
 	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(bitset.New(len(x.order))))
 	b.heads = make([]uint64, 0, cap(b.sets))
-	b.group(0, x.words.len(), 0, 0, b.add)
+	b.group(0, x.words.len(), 0, b.add)
 	return b.commonPrefixes
 }
 
@@ -103,37 +99,27 @@ type commonBuilder struct {
 	index *Index
 	most  uint32 // up to how many bytes postings are united when searched
 
-	set, part, taken rankSet
+	set, part rankSet
 }
 
 // group visits a range of words that share their first depth bytes, and the ranges within it, in the order of
 // commonPrefixes. It descends only into ranges with many postings, which are few; it recurses at most as deep as the
 // longest common word.
-//
-// A range that is the same for a shorter beginning is visited twice if its first word is what they all begin with: for
-// that word, and for what is shorter.
-func (b *commonBuilder) group(from, to, depth, above int, visit func(from, to, depth int)) {
+func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 	x := b.index
 	if x.size(from, to) <= manyPostings {
 		return
 	}
 	// A range within it that is as long is the same one.
 	if whole := depth < len(x.words.at(from)) && x.words.after(from, x.words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
-		visit(from, to, depth)
-		if len(x.words.at(from)) == depth && above < depth {
-			visit(from, to, above)
-		}
+		visit(from, to)
 	}
 	for at := from; at < to; {
 		word := x.words.at(at)
 		next := at + 1
 		if depth < len(word) {
 			next = min(x.words.after(at, word[:depth+1]), to)
-			shorter := depth + 1
-			if at == from && next == to && depth > 0 {
-				shorter = min(above, depth)
-			}
-			b.group(at, next, depth+1, shorter, visit)
+			b.group(at, next, depth+1, visit)
 		}
 		at = next
 	}
@@ -144,48 +130,31 @@ func (b *commonBuilder) isDense(from, to int) bool {
 	return b.index.size(from, to) > b.most
 }
 
-// add adds a range of words for a beginning of depth bytes. If the first word has no more, it is the one typed.
-func (b *commonBuilder) add(from, to, depth int) {
+// add adds a range of words.
+func (b *commonBuilder) add(from, to int) {
 	x := b.index
+	b.part.empty(len(x.order))
+	x.unite(&b.part, from, to)
 	b.set.empty(len(x.order))
-	x.addHeads(&b.set, from, to)
+	b.set.union(&b.part)
 	x.addTails(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
-	b.addFirst(from, to, depth)
+	b.addFirst()
 	if !b.isDense(from, to) {
 		b.dense = append(b.dense, 0)
-		return
-	}
-	if last := len(b.from) - 2; last >= 0 && b.from[last] == uint32(from) && b.to[last] == uint32(to) {
-		b.dense = append(b.dense, b.dense[last])
 		return
 	}
 	b.sets, b.heads = append(b.sets, b.set.bits...), append(b.heads, b.part.bits...)
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first documents of the set, tier by tier. It leaves those that have a word in a head in part.
-func (b *commonBuilder) addFirst(from, to, depth int) {
-	x := b.index
+// addFirst adds the first documents of the set, those of the part before others.
+func (b *commonBuilder) addFirst() {
 	start := len(b.first)
-	whole := from
-	if len(x.words.at(from)) == depth {
-		whole++
-	}
-	b.taken.empty(len(x.order))
-	for _, add := range []func(){
-		func() { x.addHeads(&b.part, from, whole) },
-		func() { x.addHeads(&b.part, from, whole); x.addTails(&b.part, from, whole) },
-		func() { x.addHeads(&b.part, from, to) },
-	} {
-		b.part.empty(len(x.order))
-		add()
-		b.first = appendFirst(b.first, start+firsts, &b.part, b.taken.bits)
-		b.ends = append(b.ends, uint32(len(b.first)-start))
-		b.taken.union(&b.part)
-	}
-	b.first = appendFirst(b.first, start+firsts, &b.set, b.taken.bits)
+	b.first = appendFirst(b.first, start+firsts, &b.part, nil)
+	b.ends = append(b.ends, uint32(len(b.first)-start))
+	b.first = appendFirst(b.first, start+firsts, &b.set, b.part.bits)
 	for len(b.first) < start+firsts {
 		b.first = append(b.first, noRank)
 	}

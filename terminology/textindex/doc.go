@@ -7,8 +7,9 @@
 //	            │
 //	typed ─► Filter    filter.go, with synonyms.go and what is known of the language: language.go
 //	            │ Search: search.go
-//	            ├─ in an index       query.go and querywords.go find a set of ranks (rankset.go), by the words of the
-//	            │                    index that fit (resolve.go); queryorder.go puts it in order
+//	            ├─ in an index       wordfinder.go finds a set of ranks (rankset.go) by the words of the index that fit
+//	            │                    (resolve.go); query.go and queryorder.go put it in order, as far as a page needs
+//	            │                    it (page.go); queryword.go does both for a single word
 //	            ├─ one by one        scan.go finds documents, and sorts them
 //	            │  the order: how well a document matches (judge.go), then its rank;
 //	            │  what may be meant by a word that is nowhere: correction.go, typist.go

@@ -41,12 +41,18 @@ func (x *Index) addWords(dst *rankSet, from, to int) {
 		dst.union(&common)
 		return
 	}
-	x.addHeads(dst, from, to)
+	x.unite(dst, from, to)
 	x.addTails(dst, from, to)
 }
 
 // addHeads adds the documents that have one of a range of words in a head.
-func (x *Index) addHeads(dst *rankSet, from, to int) { x.unite(dst, from, to) }
+func (x *Index) addHeads(dst *rankSet, from, to int) {
+	if heads, ok := x.common.headSet(from, to, len(x.order)); ok {
+		dst.union(&heads)
+		return
+	}
+	x.unite(dst, from, to)
+}
 
 // addTails adds those that have one elsewhere, and not in a head.
 func (x *Index) addTails(dst *rankSet, from, to int) {

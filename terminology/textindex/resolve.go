@@ -10,23 +10,27 @@ import (
 type span struct{ from, to int }
 
 // resolved are the words of an index that fit a word of the filter.
-type resolved struct{ whole, begun []span }
+type resolved struct {
+	whole, begun []span
+	exact        bool // whether the word itself is among them
+}
 
 // resolve finds what [wanted.fit] says of all words of the index.
 func (x *Index) resolve(r *resolved, w *wanted) {
 	r.whole, r.begun = r.whole[:0], r.begun[:0]
 	from, to := x.words.prefixed(w.word)
-	r.exact(x, w.word, from, to)
+	r.add(x, w.word, from, to)
+	r.exact = len(r.whole) > 0
 	if w.begins {
 		r.begun = appendSpan(r.begun, from, to)
 	}
 	for _, same := range w.same {
 		from, to := x.words.prefixed(same)
-		r.exact(x, same, from, to)
+		r.add(x, same, from, to)
 	}
 	if !bytes.Equal(w.spelled, w.word) {
 		from, to := x.words.prefixed(w.spelled)
-		r.exact(x, w.spelled, from, to)
+		r.add(x, w.spelled, from, to)
 		if w.begins {
 			r.begun = appendSpan(r.begun, from, to)
 		}
@@ -42,8 +46,8 @@ func appendSpan(spans []span, from, to int) []span {
 	return append(spans, span{from, to})
 }
 
-// exact adds a word that the range of words beginning with it may have.
-func (r *resolved) exact(x *Index, word []byte, from, to int) {
+// add adds a word that the range of words beginning with it may have.
+func (r *resolved) add(x *Index, word []byte, from, to int) {
 	if from < to && len(x.words.at(from)) == len(word) {
 		r.whole = append(r.whole, span{from, from + 1})
 	}
@@ -93,15 +97,14 @@ func (r *resolved) inflections(x *Index, w *wanted) {
 	}
 }
 
-// alone returns the range of words that begin with a word, if nothing else fits it, and whether the first of them is
-// the word itself.
-func (r *resolved) alone(x *Index, w *wanted) (s span, exact, ok bool) {
-	if len(r.begun) != 1 || len(r.whole) > 1 {
-		return s, false, false
-	}
-	s = r.begun[0]
-	exact = len(x.words.at(s.from)) == len(w.word)
-	return s, exact, exact == (len(r.whole) == 1)
+// begins reports whether a range of words is among those that begin so.
+func (r *resolved) begins(s span) bool {
+	return slices.ContainsFunc(r.begun, func(b span) bool { return b.from <= s.from && s.to <= b.to })
+}
+
+// covered reports whether the words that fit as a whole are among those that begin so.
+func (r *resolved) covered() bool {
+	return !slices.ContainsFunc(r.whole, func(s span) bool { return !r.begins(s) })
 }
 
 // stemChanged says that the last letter of a stem is not the word's.
