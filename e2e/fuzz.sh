@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module at the top, each for FUZZTIME (20s).
+# Runs every fuzz target of the module at the top, each for FUZZTIME (12s).
 # What makes one fail is then in testdata/fuzz beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ trap 'rm -f "$log"' EXIT
 # input then, and it is no finding. Everything else that fails is.
 fuzz() {
 	# The name is matched whole: -fuzz wants exactly one target.
-	go test -vet=off -run='^$' -fuzz="^$2\$" -fuzztime="${FUZZTIME:-20s}" -fuzzminimizetime=5s -parallel=2 "$1" 2>&1 | tee "$log" && return 0
+	go test -vet=off -run='^$' -fuzz="^$2\$" -fuzztime="${FUZZTIME:-12s}" -fuzzminimizetime=5s -parallel=2 "$1" 2>&1 | tee "$log" && return 0
 	if grep -q '^ *context deadline exceeded$' "$log" && ! grep -q 'Failing input\|panic' "$log"; then
 		echo "time was up within an input, and nothing failed: $2"
 		return 0
