@@ -51,3 +51,19 @@ func TestCodeReplayedBeforeTheReads(t *testing.T) {
 		t.Errorf("first exchange: %d, the one in between: %d", won, replayed)
 	}
 }
+
+// Likewise of several uses of one refresh token.
+func TestRefreshTokenReplayedBeforeTheReads(t *testing.T) {
+	t.Parallel()
+	late := &lateReads{Store: store.NewMemory(0, 0)}
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		refreshing(c)
+		c.Store, c.RefreshTokenGrace = late, -1
+	}))
+	form := servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil)
+	replayed := 0
+	late.between = func() { replayed = b.Post("/oauth2/token", form).StatusCode }
+	if won := b.Post("/oauth2/token", form).StatusCode; won != http.StatusOK || replayed != http.StatusBadRequest {
+		t.Errorf("first use: %d, the one in between: %d", won, replayed)
+	}
+}

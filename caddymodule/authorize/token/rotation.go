@@ -25,23 +25,29 @@ type rotation struct {
 
 // rotate returns the next refresh token: a new one, or within the grace period the same one
 // again. If another request was faster, the error is [store.ErrChanged].
-func (fs *families) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (next string, err error) {
+//
+// For a new one it does not read whether the family was revoked. Who revokes deletes the family
+// last: then the swap fails, if the check was too early. And PostgreSQL reads after the swap: a
+// second use may have revoked the family by then, but this request was the first.
+func (fs *families) rotate(ctx context.Context, client *client.Client, f *refreshFamily, stored []byte, token string) (string, error) {
 	r := &rotation{families: fs, client: client, family: f, stored: stored}
-	if r.check, err = fs.revocations.Check(ctx, f.Grant.Family, f.Grant.binding()); err != nil {
-		return "", err
-	}
 	if !f.isCurrent(token) {
-		return f.successor(token), r.do(ctx)
+		return f.successor(token), r.do(ctx, f.Grant.Family)
 	}
-	next = f.rotate(token, fs.now())
+	next := f.rotate(token, fs.now())
+	var err error
 	if r.value, err = store.ToJSON(f); err != nil {
 		return "", err
 	}
-	return next, r.do(ctx)
+	return next, r.do(ctx, "")
 }
 
-func (r *rotation) do(ctx context.Context) error {
+// do makes the step, and refuses if a family was revoked, unless that is "".
+func (r *rotation) do(ctx context.Context, revocable string) (err error) {
 	g := r.family.Grant
+	if r.check, err = r.families.revocations.Check(ctx, revocable, g.binding()); err != nil {
+		return err
+	}
 	r.consent = r.families.grants.readingConsent(g, r.client)
 	if g.online() {
 		r.session = []*store.Call{session.Reading(g.Session)}
@@ -51,7 +57,6 @@ func (r *rotation) do(ctx context.Context) error {
 		calls = append(calls, r.replacing(r.stored, r.value))
 	}
 	calls = append(append(calls, r.consent...), r.session...)
-	// Who revokes deletes the family last: then the swap fails, if the check was too early.
 	if err := store.Do(ctx, r.check.Step(), store.In(r.families.durable, calls...)); err != nil {
 		return err
 	}
