@@ -8,7 +8,7 @@
 //
 // races has 50 requests use the same code, refresh token, client assertion, launch and pushed request at once, each
 // through nginx to whichever gateway is next, for -rounds rounds: exactly one may win, and a code or refresh token that
-// is used again ends its grant at all gateways, within a second. If that comes before the winner's answer, nobody wins.
+// is used again ends its grant at all gateways, within a second. -only has it run the races whose name contains a text.
 //
 // history has -clients clients sign in, exchange, refresh, revoke, introspect and ask for records for -length, while
 // gateways and the store are killed, paused and cut off. Package history then checks what each client was told.

@@ -22,6 +22,7 @@ type settings struct {
 	store    string
 	gateways int
 	rounds   int
+	only     string
 	atOnce   int
 	clients  int
 	length   time.Duration
@@ -41,6 +42,7 @@ func main() {
 	flag.StringVar(&s.store, "store", "redis", "one of "+strings.Join(deployment.Engines, ", "))
 	flag.IntVar(&s.gateways, "gateways", 3, "how many")
 	flag.IntVar(&s.rounds, "rounds", 20, "rounds of each race")
+	flag.StringVar(&s.only, "only", "", "the races whose name contains this")
 	flag.IntVar(&s.clients, "clients", 16, "clients of the history")
 	flag.DurationVar(&s.length, "length", time.Minute, "length of the history")
 	flag.IntVar(&s.people, "people", 1_000_000, "how many sessions and grants crowded has")
