@@ -83,6 +83,7 @@ func (g *gateway) federated(t *testing.T, idp string, way func(start string) *ur
 	address := app.AuthCodeURL("s t/å&te", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier), by(idp))
 	f := federated{end: way(address)}
 	var err error
+	othersHear() // what the provider says of the person now
 	if f.token, err = app.Exchange(g.context(t), f.end.Query().Get("code"), oauth2.VerifierOption(verifier)); err != nil {
 		t.Fatalf("%v, at %s", err, f.end)
 	}

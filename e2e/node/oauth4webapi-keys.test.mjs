@@ -8,7 +8,7 @@ import { before, test } from 'node:test';
 import { importJWK } from 'jose';
 import * as oauth from 'oauth4webapi';
 
-import { Browser, expandGender, issuer, landed, redirectURI, signIn } from './person.mjs';
+import { Browser, expandGender, issuer, landed, othersHear, redirectURI, signIn } from './person.mjs';
 
 const keys = JSON.parse(process.env.KEYS);
 let server;
@@ -87,6 +87,7 @@ for (const algorithm of ['ES384', 'RS256']) {
 
 		await assert.rejects(refresh(client, proof, given.refresh_token), invalidGrant);
 		await assert.rejects(refresh(client, proof, third.refresh_token), invalidGrant, 'reuse ends the whole family');
+		await othersHear();
 		assert.equal((await introspect(client, proof, third.access_token)).active, false);
 	});
 
@@ -108,6 +109,7 @@ for (const algorithm of ['ES384', 'RS256']) {
 		const expands = () => fetch(expandGender, { headers: { authorization: `Bearer ${access_token}` } });
 		assert.equal((await expands()).status, 200);
 		await oauth.processRevocationResponse(await oauth.revocationRequest(server, client, proof, access_token));
+		await othersHear();
 		assert.equal((await expands()).status, 401);
 	});
 }

@@ -90,3 +90,6 @@ export class Browser {
 export const expandGender = new URL(
 	`${issuer}/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender`,
 );
+
+// othersHear waits until a change at one of several gateways is known to all.
+export const othersHear = () => new Promise((resolve) => setTimeout(resolve, process.env.REPLICAS ? 1000 : 0));

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 
 import { AuthorizationCode, ClientCredentials } from 'simple-oauth2';
 
-import { expandGender, issuer, signIn } from './person.mjs';
+import { expandGender, issuer, othersHear, signIn } from './person.mjs';
 
 const redirect_uri = 'https://app.example.org/callback';
 const tokens = { tokenHost: issuer, tokenPath: '/oauth2/token', revokePath: '/oauth2/revoke' };
@@ -30,6 +30,7 @@ for (const authorizationMethod of ['header', 'body']) {
 
 		await second.revoke('refresh_token');
 		await assert.rejects(second.refresh(), (error) => error.data.payload.error === 'invalid_grant');
+		await othersHear();
 		assert.equal(await expands(second), 401, 'what a revoked refresh token gave is void too');
 	});
 }
