@@ -52,6 +52,17 @@ func (s *signer) pem(t *testing.T) (certificate, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.certificate.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
+// trusting is what a client says that trusts an authority, has a certificate unless that is nil, and
+// expects a name: that of the address if it is empty.
+func trusting(authority, client *signer, name string) *tls.Config {
+	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name}
+	c.RootCAs.AddCert(authority.certificate)
+	if client != nil {
+		c.Certificates = []tls.Certificate{{Certificate: [][]byte{client.certificate.Raw}, PrivateKey: client.key}}
+	}
+	return c
+}
+
 // write puts a file where the server can read it.
 func (p *postgresServer) write(t *testing.T, name string, content []byte) {
 	t.Helper()
@@ -79,24 +90,16 @@ func TestPostgresTLS(t *testing.T) {
 	p.psql(t, "COPY (SELECT 'hostssl all all 127.0.0.1/32 trust clientcert=verify-ca') TO '"+p.data()+"/pg_hba.conf'")
 	p.psql(t, "SELECT pg_reload_conf()")
 	time.Sleep(200 * time.Millisecond) // the server reads it a moment later
-	config := func(trusted, client *signer, name string) *tls.Config {
-		c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: name}
-		c.RootCAs.AddCert(trusted.certificate)
-		if client != nil {
-			c.Certificates = []tls.Certificate{{Certificate: [][]byte{client.certificate.Raw}, PrivateKey: client.key}}
-		}
-		return c
-	}
 	client := authority.sign(t, "gateway")
 	for _, tt := range []struct {
 		name   string
 		config *tls.Config
 		good   bool
 	}{
-		{"all in order", config(authority, client, "db.example"), true},
-		{"another authority", config(stranger, client, "db.example"), false},
-		{"another name", config(authority, client, "127.0.0.1"), false},
-		{"no client certificate", config(authority, nil, "db.example"), false},
+		{"all in order", trusting(authority, client, "db.example"), true},
+		{"another authority", trusting(stranger, client, "db.example"), false},
+		{"another name", trusting(authority, client, "127.0.0.1"), false},
+		{"no client certificate", trusting(authority, nil, "db.example"), false},
 		{"no TLS", nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

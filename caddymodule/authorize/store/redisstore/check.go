@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,6 +38,9 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 
 // checkFailure tells what somebody must set right from what passes.
 func checkFailure(ctx context.Context, err error) error {
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return fmt.Errorf("%w: its certificate is not by an authority that is trusted (ca), or not for the name of its address (server_name): %w", ErrUnsuitable, err)
+	}
 	for prefix, hint := range map[string]string{
 		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
 		"NOPERM":               "the user may not use the commands that docs/replicas.md lists",
