@@ -77,6 +77,22 @@ func TestExplainOwnTexts(t *testing.T) {
 	wantExplanations(t, expandWith(t, h, "url", "http://x/mine", "filter", "ros", "explainFilter", "true"), "q 5 Rosaceous fruit|red 5 after is more special Rosso it")
 }
 
+// TestExplainWeights names usage, in a code system that is scanned, in one that has an index, and in a value set with
+// weights of its own.
+func TestExplainWeights(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{6, 600} {
+		for _, of := range []string{"http://x/cs", "http://x/own"} {
+			l, _, err := weighed(t, []string{fevers("http://x/cs", n), valueSetOf("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)}, "#! "+of+"\n2,5\n5,70\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := expand(t, l, "url", "http://x/own", "filter", "fever", "count", "4", "explainFilter", "true")
+			wantExplanations(t, got, "5 3|2 3 after is used less|1 3 after is used less|3 3 after is later in the value set")
+		}
+	}
+}
+
 // Without a filter, the parameter changes nothing.
 func TestExplainFilterWithoutFilter(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, colours)}

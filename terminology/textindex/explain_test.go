@@ -27,8 +27,36 @@ func explained(t *testing.T, p Part, f *Filter) ([]Hit, []Explanation) {
 	return hits, all
 }
 
-// Explanations have the tiers of the rule by the letter, and so never a better one after a worse one; and they name the
-// fewest texts that are enough.
+// checkExplained checks that explanations have the tiers of the rule by the letter, and so never a better one after a worse
+// one, and that they name no more texts than are needed. It returns how many they name.
+func checkExplained(t *testing.T, d textindextest.Documents, x *Index, typed string) (named int) {
+	t.Helper()
+	f := NewFilter(typed)
+	if f == nil {
+		return 0
+	}
+	want := textindextest.Search(d, typed)
+	for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+		hits, all := explained(t, p, f)
+		if len(all) != len(want) {
+			t.Fatalf("%s: filter %q: %d explanations, want %d", name, typed, len(all), len(want))
+		}
+		for i, e := range all {
+			if e.Tier != int(want[i].Tier)+1 || e.Rule == "" || i > 0 && e.Tier < all[i-1].Tier {
+				t.Fatalf("%s: filter %q: hit %d has tier %d (%s), want %d\n%v", name, typed, i, e.Tier, e.Rule, want[i].Tier+1, d)
+			}
+			if first := i == 0 || all[i-1].Tier != e.Tier; first != (e.After == "") {
+				t.Fatalf("%s: filter %q: hit %d comes after the one before as it %q", name, typed, i, e.After)
+			}
+			if f.Corrected() == "" {
+				named += len(e.Texts)
+				checkTexts(t, d[hits[i].Doc], typed, e)
+			}
+		}
+	}
+	return named
+}
+
 func TestExplainAgainstRule(t *testing.T) {
 	named := 0
 	for seed := range uint64(samples(150)) {
@@ -36,30 +64,7 @@ func TestExplainAgainstRule(t *testing.T) {
 		d := textindextest.RandomDocuments(r, 1+r.IntN(60))
 		x := New(d)
 		for range 20 {
-			typed := textindextest.RandomFilter(r)
-			f := NewFilter(typed)
-			if f == nil {
-				continue
-			}
-			want := textindextest.Search(d, typed)
-			for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
-				hits, all := explained(t, p, f)
-				if len(all) != len(want) {
-					t.Fatalf("%s: filter %q: %d explanations, want %d", name, typed, len(all), len(want))
-				}
-				for i, e := range all {
-					if e.Tier != int(want[i].Tier)+1 || e.Rule == "" || i > 0 && e.Tier < all[i-1].Tier {
-						t.Fatalf("%s: filter %q: hit %d has tier %d (%s), want %d\n%v", name, typed, i, e.Tier, e.Rule, want[i].Tier+1, d)
-					}
-					if first := i == 0 || all[i-1].Tier != e.Tier; first != (e.After == "") {
-						t.Fatalf("%s: filter %q: hit %d comes after the one before as it %q", name, typed, i, e.After)
-					}
-					if f.Corrected() == "" {
-						named += len(e.Texts)
-						checkTexts(t, d[hits[i].Doc], typed, e)
-					}
-				}
-			}
+			named += checkExplained(t, d, x, textindextest.RandomFilter(r))
 		}
 	}
 	if named < 100 {
@@ -79,6 +84,41 @@ func checkTexts(t *testing.T, d textindextest.Document, typed string, e Explanat
 		if got := textindextest.TierOf(d, typed); int(got)+1 <= e.Tier {
 			t.Fatalf("filter %q: %q is not needed for tier %d: %+v", typed, e.Texts[i], e.Tier, d)
 		}
+	}
+}
+
+// Synonyms are named where the words themselves are not enough by the rule by the letter, and nowhere else.
+func TestExplainSynonymsAgainstRule(t *testing.T) {
+	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}}
+	defer func() { textindextest.Synonyms = nil }()
+	synonyms, named := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray"), 0
+	for seed := range uint64(samples(150)) {
+		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 18)), 60)
+		x := New(d)
+		for _, filter := range []string{"mi", "MI a", "a myocardial infarction", "diabetes mellitus", "diabetes the mellitus 2", "mi mi"} {
+			f := NewFilterWith(filter, synonyms)
+			textindextest.Synonyms = rules
+			want := textindextest.Search(d, filter)
+			textindextest.Synonyms = nil
+			hits, all := explained(t, Part{Index: x}, f)
+			for i, e := range all {
+				if e.Tier != int(want[i].Tier)+1 {
+					t.Fatalf("filter %q: hit %d has tier %d, want %d\n%v", filter, i, e.Tier, want[i].Tier+1, d)
+				}
+				if f.Corrected() != "" {
+					continue
+				}
+				doc := d[hits[i].Doc]
+				doc.Others = e.Texts
+				if alone := textindextest.TierOf(doc, filter); (int(alone)+1 > e.Tier) != (len(e.Synonyms) > 0) {
+					t.Fatalf("filter %q: synonyms %q for tier %d, without any %d: %+v", filter, e.Synonyms, e.Tier, alone+1, doc)
+				}
+				named += len(e.Synonyms)
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("only %d synonyms were named", named)
 	}
 }
 
