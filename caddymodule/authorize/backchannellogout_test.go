@@ -172,6 +172,32 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}
 }
 
+// A gateway that dies, at whatever call of the store, leaves the token as it was or the
+// person signed out: the provider sends it again, perhaps to another gateway.
+func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	for at, died := 1, true; died; at++ {
+		calls, alive := 0, true
+		store := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(string, string) error {
+			if calls++; alive || calls < at {
+				return nil
+			}
+			return errors.New("the gateway is dead")
+		}}
+		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+		b, token := servertest.NewBrowser(t, s), p.LogoutToken()
+		b.Federate(nil)
+		calls, alive = 0, false
+		signedOutThere(t, s, token)
+		died, alive = calls >= at, true
+		r := signedOutThere(t, s, token)
+		if used := r.StatusCode == http.StatusBadRequest; b.SignedIn() || used == died {
+			t.Errorf("dead at call %d, and sent again: %d, signed in %v", at, r.StatusCode, b.SignedIn())
+		}
+	}
+}
+
 // A store that is full keeps nobody signed in.
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	t.Parallel()

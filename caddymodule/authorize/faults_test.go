@@ -253,7 +253,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		{"logout, by the provider", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 			b.Federate(nil)
 			return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
-		}, ok, "cutoff"},
+		}, ok, "cutoff session session-client ended-sessions"}, // what has ended stays ended
 
 		{"account: an app's end", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Tokens(servertest.OfflineAccess(nil))

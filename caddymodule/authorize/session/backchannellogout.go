@@ -54,21 +54,34 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 	case err != nil:
 		return err
 	}
-	key := store.Key("logout-token", p.Key+"\x00"+token.ID)
-	err = b.Store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
-	if errors.Is(err, store.ErrExists) {
-		return oauth2.InvalidRequest("logout_token was used already")
-	}
-	if err == nil || errors.Is(err, store.ErrFull) {
-		// If the store is full, the token can be used again: better than a session that
-		// does not end. Only the provider can make us look at all sessions.
-		_, err = b.Sessions.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) })
-	}
-	if err != nil {
-		return errors.Join(err, b.Store.Delete(context.WithoutCancel(ctx), key))
+	if err := b.end(ctx, p, token); err != nil {
+		return err
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil
+}
+
+// end ends the sessions that a logout token names, and then remembers the token. In this
+// order a token that was used has ended them, even if this process dies in between, or the
+// store's answer is lost: what fails can be sent again. Of one token that is sent twice at
+// once, both end the same.
+func (b *BackchannelLogout) end(ctx context.Context, p *people.Provider, token *upstream.LogoutToken) error {
+	key := store.Key("logout-token", p.Key+"\x00"+token.ID)
+	switch _, err := b.Store.Get(ctx, key); {
+	case err == nil:
+		return oauth2.InvalidRequest("logout_token was used already")
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	// Only the provider can make us look at all sessions.
+	if _, err := b.Sessions.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) }); err != nil {
+		return err
+	}
+	err := b.Store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
+	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrFull) {
+		return nil // the sessions have ended; with a full store the token can be used again
+	}
+	return err
 }
 
 // beganWith reports whether a logout token names the session's sign-in, by sid, sub or
