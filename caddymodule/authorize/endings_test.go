@@ -296,3 +296,28 @@ func TestWhatEnds(t *testing.T) {
 		})
 	}
 }
+
+// What a configuration ends is not ended in the store: it returns with the user, unless an
+// operator has ended it as well.
+func TestGrantsReturnWithTheirUser(t *testing.T) {
+	t.Parallel()
+	disabled := func(c *authorize.Config) { c.Users[0].Disabled = true }
+	for name, tt := range map[string]struct {
+		revoked bool
+		want    string
+	}{"disabled alone": {false, "stays"}, "revoked too": {true, "ends"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEndings(t, nil, nil)
+			e.begin(0)
+			e.reload(disabled)
+			if tt.revoked {
+				e.ended(token.RevokedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
+			}
+			e.reload(nil)
+			if got := slices.Compact(e.state()); !slices.Equal(got, []string{tt.want}) {
+				t.Errorf("enabled again: %v", got)
+			}
+		})
+	}
+}

@@ -180,3 +180,40 @@ func TestGatewayClockIsAhead(t *testing.T) {
 		}
 	})
 }
+
+// While gateways get another configuration one after the other, those that know a new
+// password let nobody in by the old one, and the others end nothing of who signed in by the new.
+func TestGatewaysAmidAChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateways(t, 0, nil)
+		before := startGateway(t, g.shared.Gateway(), nil)
+		after := startGateway(t, g.shared.Gateway(), func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
+		synctest.Wait()
+
+		b := servertest.NewBrowser(t, before)
+		old := b.Tokens(servertest.OfflineAccess(nil))
+		b.Server = after
+		if b.SignedIn() || b.TokenWorks(old.AccessToken) {
+			t.Error("what was given by the old password counts")
+		}
+
+		b = servertest.NewBrowser(t, after)
+		r := b.SignIn(servertest.Request(servertest.OfflineAccess(nil)), "alice", "new")
+		form := servertest.CodeForm(servertest.Location(t, r).Query().Get("code"), nil)
+		b.Server = before
+		if got := b.RequestTokens(form); got.AccessToken != "" || b.SignedIn() {
+			t.Errorf("a gateway that does not know the new password: %+v", got)
+		}
+		b.Server = after
+		given := b.RequestTokens(form)
+		b.Server = before
+		if got := b.Refresh(given.Refresh, nil); got.AccessToken != "" || b.TokenWorks(given.AccessToken) {
+			t.Errorf("a gateway that does not know the new password: %+v", got)
+		}
+		b.Server = after
+		if got := b.Refresh(given.Refresh, nil); got.AccessToken == "" || !b.TokenWorks(given.AccessToken) || !b.SignedIn() {
+			t.Errorf("once more at a gateway that does: %+v", got)
+		}
+	})
+}
