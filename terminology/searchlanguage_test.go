@@ -115,14 +115,51 @@ func TestSearchInParts(t *testing.T) {
 	}
 }
 
-// TestSearchSupplement finds concepts by the designations of a supplement, where it is used.
+// TestSearchSupplement has the texts of supplements, and where they count: found as any text is, and in its tier.
 func TestSearchSupplement(t *testing.T) {
-	for _, concepts := range []int{3, 600} {
-		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"), `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement",
-			"supplements":"http://x/limbs","concept":[{"code":"3","designation":[{"language":"de","value":"Knochen"}]}]}`)
-		wantCodes(t, expand(t, l, "url", "http://x/limbs-all", "filter", "knoch"), "")
-		wantCodes(t, expand(t, l, "url", "http://x/limbs-all", "filter", "knoch", "useSupplement", "http://x/more"), "3")
-		wantCodes(t, expand(t, l, "url", "http://x/limbs-all", "filter", "k", "useSupplement", "http://x/more", "displayLanguage", "de"), "3")
+	more := `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","supplements":"http://x/limbs","concept":[
+		{"code":"1","designation":[{"language":"de","value":"Arm, aus Knochen"}]},
+		{"code":"3","designation":[{"language":"de","value":"Knochen, hart"},{"value":"os"}]}]}`
+	spanish := `{"resourceType":"CodeSystem","url":"http://x/es","language":"es","content":"supplement","supplements":"http://x/limbs",
+		"concept":[{"code":"3","display":"Hueso"}]}`
+	pack := `{"resourceType":"CodeSystem","url":"http://x/nl","language":"nl","content":"supplement","supplements":"http://x/limbs",
+		"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-supplement-type","valueCode":"lang-pack"}],
+		"concept":[{"code":"3","designation":[{"language":"nl","value":"Bot"}]}]}`
+	named := func(url, compose string) string {
+		return `{"resourceType":"ValueSet","url":"` + url + `","status":"active","extension":[
+			{"url":"http://hl7.org/fhir/StructureDefinition/valueset-supplement","valueCanonical":"http://x/more"}],"compose":` + compose + `}`
+	}
+	const all, of, importing = "http://x/limbs-all", "http://x/vs", "http://x/importing"
+	for _, test := range []struct{ name, url, filter, supplement, language, want string }{
+		{"not used", all, "knoch", "", "", ""},
+		{"used by the request", all, "knoch", "http://x/more", "", "3 1"},
+		{"used by the value set", of, "knoch", "", "", "3 1"},
+		{"used by a value set that is imported", importing, "knoch", "", "", "3 1"},
+		{"in the language asked for", all, "knoch", "http://x/more", "de", "3 1"},
+		{"not in another", all, "knoch", "http://x/more", "fr", ""},
+		{"in no language", all, "os", "http://x/more", "fr", "3"},
+		{"the head of a text", all, "hart knochen", "http://x/more", "de", "3"},
+		{"what is shown, one letter", all, "k", "http://x/more", "de", "3"},
+		{"with a word of the code system", all, "bone knoch", "http://x/more", "", "3"},
+		{"a display", all, "hueso", "http://x/es", "", "3"},
+		{"a display in its language", all, "hueso", "http://x/es", "es", "3"},
+		{"a display in another, as that of the code system", all, "hueso", "http://x/es", "fr", "3"},
+		{"a language pack, which needs no name", all, "bot", "", "nl", "3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, concepts := range []int{3, 600} {
+				l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"), more, spanish, pack, named(of, `{"include":[{"system":"http://x/limbs"}]}`),
+					valueSetOf(importing, `{"include":[{"valueSet":["http://x/vs"]}]}`))
+				pairs := []string{"url", test.url, "filter", test.filter}
+				if test.supplement != "" {
+					pairs = append(pairs, "useSupplement", test.supplement)
+				}
+				if test.language != "" {
+					pairs = append(pairs, "displayLanguage", test.language)
+				}
+				wantCodes(t, expand(t, l, pairs...), test.want)
+			}
+		})
 	}
 }
 
