@@ -1,11 +1,13 @@
 package terminology
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
@@ -35,8 +37,31 @@ type entryCorpus struct {
 	rows      []uint32 // the index in codes.entries of each document
 	languages codesystem.Languages
 
+	best map[uint32]string // by code system: the most preferred language that it has, or one of its supplements; "" for none
+
 	once  sync.Once
 	ranks []uint32 // of entries without what code systems know
+
+	onceShown sync.Once
+	foreign   bitset.Set // the documents that are shown in another language
+}
+
+func newEntryCorpus(l *Library, x *codeList, rows []uint32, languages codesystem.Languages) *entryCorpus {
+	c := &entryCorpus{library: l, codes: x, rows: rows, languages: languages}
+	if languages.None() {
+		return c
+	}
+	c.best = make(map[uint32]string)
+	for _, index := range x.codeSystems {
+		systems := []codesystem.System{l.codeSystems[index]}
+		for _, s := range x.supplements {
+			if s.of == index {
+				systems = append(systems, l.codeSystems[s.by])
+			}
+		}
+		c.best[index] = languages.Best(systems...)
+	}
+	return c
 }
 
 // Len returns the number of entries.
@@ -60,8 +85,42 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 }
 
 // AppendOthers appends the other texts of an entry that are searched.
-func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.codes.supplements))
+func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+	e := c.entry(doc)
+	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, e, "", c.codes.supplements), c.language(e))
+}
+
+// language returns the language that an entry is shown in, if it can be; "" if any will do.
+func (c *entryCorpus) language(e entry) string {
+	if e.concept == none {
+		return ""
+	}
+	return c.best[e.codeSystem]
+}
+
+// isForeign reports whether an entry is shown in another language than it should be.
+func (c *entryCorpus) isForeign(doc uint32) bool {
+	if c.best == nil {
+		return false
+	}
+	c.onceShown.Do(c.findForeign)
+	return c.foreign.Has(doc)
+}
+
+func (c *entryCorpus) findForeign() {
+	c.foreign = bitset.New(c.Len())
+	var texts []codesystem.Text
+	for doc := range uint32(c.Len()) {
+		e := c.entry(doc)
+		language := c.language(e)
+		if language == "" {
+			continue
+		}
+		texts = c.library.shownTexts(texts[:0], e, "", c.codes.supplements)
+		if shown := c.languages.Preferred(texts); shown >= 0 && c.languages.Foreign(&texts[shown], language) {
+			c.foreign.Add(doc)
+		}
+	}
 }
 
 // Rank returns the rank of an entry's concept in its code system, or, where that is unknown, in the expansion; by the
@@ -74,7 +133,10 @@ func (c *entryCorpus) Rank(doc uint32) uint32 {
 	}
 	rank := c.library.codeSystems[e.codeSystem].SearchRank(e.concept)
 	if weight, ok := c.library.weight(c.codes, e); ok {
-		return textindex.Weighed(rank, weight)
+		rank = textindex.Weighed(rank, weight)
+	}
+	if c.isForeign(doc) {
+		rank = textindex.Foreign(rank)
 	}
 	return rank
 }
@@ -83,7 +145,7 @@ func (c *entryCorpus) Rank(doc uint32) uint32 {
 func (c *entryCorpus) Language() string {
 	for doc := range uint32(c.Len()) {
 		if e := c.entry(doc); e.concept != none {
-			return c.library.codeSystems[e.codeSystem].SearchLanguage(&c.languages)
+			return cmp.Or(c.language(e), c.library.codeSystems[e.codeSystem].Language())
 		}
 	}
 	return c.languages.First()

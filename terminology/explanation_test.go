@@ -53,9 +53,9 @@ func TestExplainFilter(t *testing.T) {
 		{"the code", "en", "red", "red 1"},
 		{"the beginning of the code and the display", "en", "re", "red 5"},
 		{"the display", "de", "rot", "red 2"},
-		{"a designation", "en, de", "rot", "red 3 Rot de"},
-		{"a designation of a supplement", "en, nl", "roo", "red 5 Rood nl"},
-		{"two designations", "en, nl, fr", "rouge rood", "red 3 Rouge fr Rood nl"},
+		{"a designation", "en, de", "rot", "red 4 Rot de"},
+		{"a designation of a supplement", "en, nl", "roo", "red 6 Rood nl"},
+		{"two designations", "en, nl, fr", "rouge rood", "red 4 Rouge fr Rood nl"},
 		{"words of the usual display", "de", "any col", "any 5"},
 		{"a letter that some have in the middle", "en", "l", "blue 7|any 7 after cannot be chosen"},
 		{"a misspelling", "en", "colouur", "any 3"},
@@ -112,8 +112,8 @@ func TestExplainedAnswer(t *testing.T) {
 	plain, _ := call(t, h, http.MethodGet, path, "")
 	explained, _ := call(t, h, http.MethodGet, path+"&explainFilter=true", "")
 	wantText(t, explained.Body.String(), `{"name":"filter","valueString":"rot"},{"name":"explainFilter","valueBoolean":true}`,
-		`"contains":[{"extension":[{"url":"`+explanationURL+`","extension":[{"url":"tier","valueInteger":3},`+
-			`{"url":"rule","valueString":"has all words as whole words, in the head of a text"},`+
+		`"contains":[{"extension":[{"url":"`+explanationURL+`","extension":[{"url":"tier","valueInteger":4},`+
+			`{"url":"rule","valueString":"has all words as whole words"},`+
 			`{"url":"designation","extension":[{"url":"value","valueString":"Rot"},{"url":"language","valueCode":"de"}]}]}],"system":"http://x/colours"`)
 	var one, other expanded
 	if err := json.Unmarshal(plain.Body.Bytes(), &one); err != nil {

@@ -164,9 +164,7 @@ func (d *divider) addRun(from, to int) {
 
 // addRest adds a part for entries in no run, whose documents are positions in rows.
 func (d *divider) addRest(rows []uint32) {
-	c := &entryCorpus{
-		library: d.library, codes: d.codes, rows: rows, languages: codesystem.ParseLanguages(d.languages),
-	}
+	c := newEntryCorpus(d.library, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
 	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // a request's own definitions are searched once
 		p.Index = textindex.New(c)

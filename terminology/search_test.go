@@ -37,7 +37,8 @@ func TestSearchInCodeSystem(t *testing.T) {
 	for row := range x.entries {
 		c.rows = append(c.rows, uint32(row))
 		doc := textindextest.Document{Code: string(c.Code(uint32(row))), Display: string(c.Display(uint32(row))), Place: c.Rank(uint32(row)) &^ (1 << 31), Header: c.Rank(uint32(row))>>31 == 1}
-		for _, other := range c.AppendOthers(nil, uint32(row)) {
+		others, _ := c.AppendOthers(nil, uint32(row))
+		for _, other := range others {
 			doc.Others = append(doc.Others, string(other))
 		}
 		d = append(d, doc)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -186,4 +187,68 @@ func TestSearchTwoRuns(t *testing.T) {
 	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[
 		{"system":"http://x/limbs","filter":[{"property":"code","op":"regex","value":"[345].."}]},{"system":"http://x/limbs"}]}`))
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(append(want, "600"), " "))
+}
+
+// arms is a code system in English with some German, and concepts that are found by neither.
+func arms(concepts int) string {
+	var b strings.Builder
+	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/arms","language":"en","content":"complete","concept":[
+		{"code":"1","display":"Arm prosthesis","designation":[{"language":"de","value":"Prothese"}]},
+		{"code":"2","display":"Right arm","designation":[{"language":"de-CH","value":"Rechter Arm"}]},
+		{"code":"3","display":"Arm sling"},
+		{"code":"4","display":"Leg","designation":[{"language":"de","value":"Bein"},{"language":"en","value":"Arm below"}]},
+		{"code":"5","display":"Foot","designation":[{"language":"en","value":"Arm of no use"}]},
+		{"code":"6","display":"Header arm","property":[{"code":"notSelectable","valueBoolean":true}],"designation":[{"language":"de","value":"Arm"}]}`)
+	for i := 7; i <= concepts; i++ {
+		fmt.Fprintf(&b, `,{"code":"%d","display":"Filler"}`, i)
+	}
+	b.WriteString(`]}`)
+	return b.String()
+}
+
+// TestOrderByLanguage has what is in the language that is asked for before what is in another, in tiers and within them;
+// the same by index and by scan, of a run of concepts and of listed ones.
+func TestOrderByLanguage(t *testing.T) {
+	for _, test := range []struct{ language, want string }{
+		{"", "4 5 1 2 3 6"},
+		{"de", "2 3 6 1"},
+		{"de-AT", "2 3 6 1"},
+		{"fr,de", "2 3 6 1"},
+		{"de,en", "2 5 3 6 4 1"}, // 4 is shown in German, and found in English; 5 and 3 are shown in English
+		{"en,de", "4 5 1 2 3 6"},
+		{"en", "4 5 1 2 3 6"},
+		{"fr", "1 2 3 6"}, // the code system has none
+		{"*,de", "4 5 1 2 3 6"},
+	} {
+		t.Run(test.language, func(t *testing.T) {
+			for _, concepts := range []int{6, 600} {
+				for _, include := range []string{`{"system":"http://x/arms"}`, `{"system":"http://x/arms","filter":[{"property":"code","op":"regex","value":".*"}]},
+					{"system":"http://x/none","concept":[{"code":"q","display":"Q"}]}`} {
+					l := libraryOf(t, arms(concepts), valueSetOf("http://x/vs", `{"include":[`+include+`]}`))
+					vs, _ := l.valueSet("http://x/vs")
+					x, err := l.expanding(nil).codes(vs)
+					if err != nil {
+						t.Fatal(err)
+					}
+					rows := make([]uint32, len(x.entries))
+					for i := range rows {
+						rows[i] = uint32(i)
+					}
+					scan := newEntryCorpus(l, x, rows, codesystem.ParseLanguages(test.language))
+					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm"), 0, math.MaxInt, nil)
+					page, _, _ := l.search(x, textindex.NewFilter("arm"), test.language, 0, math.MaxInt, nil)
+					var scanned, searched []string
+					for _, h := range found {
+						scanned = append(scanned, string(scan.Code(h.Doc)))
+					}
+					for _, e := range page {
+						searched = append(searched, string(l.code(e)))
+					}
+					if got := strings.Join(searched, " "); got != test.want || got != strings.Join(scanned, " ") {
+						t.Errorf("%d concepts: got %s, by scan %v, want %s", concepts, got, scanned, test.want)
+					}
+				}
+			}
+		})
+	}
 }

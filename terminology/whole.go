@@ -176,6 +176,6 @@ func (c *wholeCorpus) Display(doc uint32) []byte {
 	return c.entries[doc].code
 }
 
-func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	return c.languages.AppendSearched(dst, c.entries[doc].texts)
+func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+	return c.languages.AppendSearched(dst, c.entries[doc].texts, "")
 }

@@ -1,18 +1,50 @@
 package codesystem
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+import (
+	"cmp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
 
 // conceptCorpus makes the concepts of a code system searchable in a list of languages.
 type conceptCorpus struct {
 	table     *Table
 	languages Languages
+	language  string     // the best of these; "" for none
+	foreign   bitset.Set // the concepts that are shown in another; nil if there are none
+}
+
+func newConceptCorpus(t *Table, l Languages) *conceptCorpus {
+	c := &conceptCorpus{table: t, languages: l, language: l.Best(t)}
+	if c.language == "" {
+		return c
+	}
+	var texts []Text
+	for concept := range uint32(t.Len()) {
+		texts = t.AppendTexts(texts[:0], concept)
+		if shown := l.Preferred(texts); shown >= 0 && l.Foreign(&texts[shown], c.language) {
+			if c.foreign == nil {
+				c.foreign = bitset.New(t.Len())
+			}
+			c.foreign.Add(concept)
+		}
+	}
+	return c
 }
 
 // Len implements [textindex.Corpus], as do the methods below.
 func (c *conceptCorpus) Len() int               { return c.table.Len() }
 func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.Code(doc) }
-func (c *conceptCorpus) Rank(doc uint32) uint32 { return c.table.SearchRank(doc) }
-func (c *conceptCorpus) Language() string       { return c.table.SearchLanguage(&c.languages) }
+func (c *conceptCorpus) Language() string       { return cmp.Or(c.language, c.table.language) }
+
+func (c *conceptCorpus) Rank(doc uint32) uint32 {
+	rank := c.table.SearchRank(doc)
+	if c.foreign != nil && c.foreign.Has(doc) {
+		return textindex.Foreign(rank)
+	}
+	return rank
+}
 
 func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.table.Display(doc)
@@ -25,14 +57,14 @@ func (c *conceptCorpus) Display(doc uint32) []byte {
 	return display
 }
 
-func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
+func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	if !c.languages.None() {
-		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, doc))
+		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, doc), c.language)
 	}
 	for row, end := c.table.designations.rows(doc); row < end; row++ {
 		dst = append(dst, c.table.texts.At(c.table.designations.value[row]))
 	}
-	return dst
+	return dst, 0
 }
 
 // conceptTerms are the concepts of a code system, to be ranked by their own displays.
@@ -56,13 +88,11 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 	return t.indexes.ranks[concept]
 }
 
-// SearchLanguage returns the language in which concepts are searched: the most preferred that the code system has, or
-// its own.
-func (t *Table) SearchLanguage(wanted *Languages) string {
-	for _, r := range wanted.ranges {
-		if _, ok := t.rangeKey(r.tag); ok {
-			return r.tag
-		}
-	}
-	return t.language
+// Language returns the language of the displays; "" if it is unknown.
+func (t *Table) Language() string { return t.language }
+
+// HasLanguage reports whether there are texts in a language, or one that is like it.
+func (t *Table) HasLanguage(language string) bool {
+	_, ok := t.rangeKey(language)
+	return ok
 }

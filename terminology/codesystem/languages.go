@@ -112,15 +112,53 @@ func (l *Languages) DisplayOf(texts []Text) []byte {
 }
 
 // AppendSearched appends the texts by which a concept is found: its displays, and its designations in one of the
-// languages, in none, or, if no language is asked for, in any.
-func (l *Languages) AppendSearched(dst [][]byte, texts []Text) [][]byte {
+// languages, in none, or, if no language is asked for, in any. Those that are foreign to a language, and to that of the
+// display which is shown, come last; it returns how many these are.
+func (l *Languages) AppendSearched(dst [][]byte, texts []Text, language string) (searched [][]byte, foreign int) {
+	shown := ""
+	if language != "" {
+		if i := l.Preferred(texts); i >= 0 {
+			shown = strings.ToLower(texts[i].Language)
+		}
+	}
+	isForeign := func(t *Text) bool { return l.Foreign(t, language) && likeness(t.Language, shown) == languageDiffers }
 	for i := range texts {
-		t := &texts[i]
-		if t.Display || t.Language == "" || l.mean(t.Language) {
+		if t := &texts[i]; l.isSearched(t) && !isForeign(t) {
 			dst = append(dst, t.Value)
 		}
 	}
-	return dst
+	own := len(dst)
+	for i := range texts {
+		if t := &texts[i]; language != "" && l.isSearched(t) && isForeign(t) {
+			dst = append(dst, t.Value)
+		}
+	}
+	return dst, len(dst) - own
+}
+
+// isSearched reports whether a concept is found by a text.
+func (l *Languages) isSearched(t *Text) bool {
+	return t.Display || t.Language == "" || l.mean(t.Language)
+}
+
+// Foreign reports whether a text is known to be in another language than one that [Languages.Best] returned. What a value
+// set itself has in any language that is asked for is not.
+func (l *Languages) Foreign(t *Text, language string) bool {
+	return language != "" && t.Language != "" && likeness(t.Language, language) == languageDiffers && !(t.Own && l.mean(t.Language))
+}
+
+// Best returns the most preferred language that one of some code systems has; "" if none has one, or before it any
+// language will do.
+func (l *Languages) Best(systems ...System) string {
+	for _, r := range l.ranges {
+		if r.tag == "*" {
+			return ""
+		}
+		if slices.ContainsFunc(systems, func(s System) bool { return s.HasLanguage(r.tag) }) {
+			return r.tag
+		}
+	}
+	return ""
 }
 
 // Cover reports whether a language is acceptable: if it is among those asked for, or none is.

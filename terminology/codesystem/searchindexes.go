@@ -24,7 +24,7 @@ const maxIndexes = 8
 func (t *Table) SearchIndex(list string) *textindex.Index {
 	wanted := ParseLanguages(list)
 	return t.indexes.get(t.languageKey(&wanted), func() *textindex.Index {
-		return textindex.New(&conceptCorpus{table: t, languages: wanted})
+		return textindex.New(newConceptCorpus(t, wanted))
 	})()
 }
 

@@ -75,7 +75,9 @@ type System interface {
 	// SearchWeight returns how much a concept is used, which is part of its rank; 0 if that is unknown.
 	SearchWeight(concept uint32) float64
 
-	// SearchLanguage returns the language in which concepts are searched: the most preferred that the code system has,
-	// or its own.
-	SearchLanguage(wanted *Languages) string
+	// Language returns the language of the displays; "" if it is unknown.
+	Language() string
+
+	// HasLanguage reports whether there are texts in a language, or one that is like it.
+	HasLanguage(language string) bool
 }

@@ -127,7 +127,7 @@ func (b *builder) read(rank, doc uint32) {
 	b.signs(rank, display)
 	b.signs(rank, code)
 	b.lists = b.lists[:0]
-	b.add(rank, display)
+	b.add(rank, 0, display)
 	line := b.folder.words(code)
 	b.joined = appendJoined(b.joined[:0], line)
 	if len(b.joined) > 0 {
@@ -138,20 +138,19 @@ func (b *builder) read(rank, doc uint32) {
 		word, line = nextWord(line)
 		b.word(rank, word, true)
 	}
-	b.others = b.corpus.AppendOthers(b.others[:0], doc)
-	for _, other := range b.others {
-		b.add(rank, other)
-	}
+	others, foreign := b.corpus.AppendOthers(b.others[:0], doc)
+	b.others = others
+	b.add(rank, foreign, others...)
 	for _, list := range b.lists {
 		b.stream.append(list + 1)
 	}
 	b.stream.append(0)
 }
 
-// add adds the words of a text.
-func (b *builder) add(rank uint32, text []byte) {
+// add adds the words of texts, of which the last ones may have no heads.
+func (b *builder) add(rank uint32, foreign int, texts ...[]byte) {
 	b.spotter.spots = b.spotter.spots[:0]
-	b.text = b.spotter.add(b.text[:0], text)
+	b.text = b.spotter.addAll(b.text[:0], texts, foreign)
 	for _, s := range b.spotter.spots {
 		b.word(rank, s.word, s.head)
 	}

@@ -50,8 +50,9 @@ var rankRules = []struct {
 	part uint32
 	rule string
 }{
-	{weightMask, "is used less"},
 	{rankAbstract, "cannot be chosen"},
+	{rankForeign, "is shown in another language"},
+	{weightMask, "is used less"},
 	{rankInactive, "is inactive"},
 	{variantsMost << variantShift, "is more of a variant"},
 	{1<<generalityBits - 1, "is more special"},
@@ -101,11 +102,40 @@ type explainer struct {
 // someTexts is a corpus of which a document has only some of its other texts.
 type someTexts struct {
 	Corpus
-	others [][]byte
+	others []otherText
+}
+
+// otherText is one from [Corpus.AppendOthers].
+type otherText struct {
+	value   []byte
+	foreign bool
 }
 
 // AppendOthers appends these texts.
-func (c *someTexts) AppendOthers(dst [][]byte, _ uint32) [][]byte { return append(dst, c.others...) }
+func (c *someTexts) AppendOthers(dst [][]byte, _ uint32) (others [][]byte, foreign int) {
+	for _, text := range c.others {
+		if !text.foreign {
+			dst = append(dst, text.value)
+		}
+	}
+	own := len(dst)
+	for _, text := range c.others {
+		if text.foreign {
+			dst = append(dst, text.value)
+		}
+	}
+	return dst, len(dst) - own
+}
+
+// allOthers returns all other texts of a document.
+func allOthers(c Corpus, doc uint32) []otherText {
+	texts, foreign := c.AppendOthers(nil, doc)
+	all := make([]otherText, len(texts))
+	for i, text := range texts {
+		all[i] = otherText{text, i >= len(texts)-foreign}
+	}
+	return all
+}
 
 func newExplainer(p *Part, f *Filter, spend func(steps int) error) *explainer {
 	l := languageOf(p.corpus().Language())
@@ -116,7 +146,7 @@ func newExplainer(p *Part, f *Filter, spend func(steps int) error) *explainer {
 }
 
 func (e *explainer) explain(doc uint32) (x Explanation) {
-	others := e.some.Corpus.AppendOthers(nil, doc)
+	others := allOthers(e.some.Corpus, doc)
 	t := e.judged(doc, others, e.all)
 	if t == tierNone {
 		return x
@@ -125,16 +155,16 @@ func (e *explainer) explain(doc uint32) (x Explanation) {
 	if rule := symbolRules[t]; rule != "" && e.filter.symbols != nil {
 		x.Rule = rule
 	}
-	texts := needed(others, func(some [][]byte) bool { return e.err == nil && e.judged(doc, some, e.all) == t })
+	texts := needed(others, func(some []otherText) bool { return e.err == nil && e.judged(doc, some, e.all) == t })
 	for _, text := range texts {
-		x.Texts = append(x.Texts, string(text))
+		x.Texts = append(x.Texts, string(text.value))
 	}
 	x.Synonyms = e.synonyms(func(a *asked) bool { return e.err == nil && e.judged(doc, texts, a) == t })
 	return x
 }
 
 // judged returns the tier of a document by some of its other texts, also if it matches only in the middle of words.
-func (e *explainer) judged(doc uint32, others [][]byte, a *asked) tier {
+func (e *explainer) judged(doc uint32, others []otherText, a *asked) tier {
 	e.some.others, e.asked = others, a
 	t := e.tier(doc)
 	if t == tierNone && e.filter.terms != nil && e.contains(doc) {
@@ -145,7 +175,7 @@ func (e *explainer) judged(doc uint32, others [][]byte, a *asked) tier {
 }
 
 // needed returns as few texts as are enough: none, the first that is enough alone, or else several of which each is needed.
-func needed(texts [][]byte, enough func(some [][]byte) bool) (some [][]byte) {
+func needed(texts []otherText, enough func(some []otherText) bool) (some []otherText) {
 	if enough(nil) {
 		return nil
 	}

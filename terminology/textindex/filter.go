@@ -19,7 +19,8 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 	"A filter without letter or digit is found where it occurs as it is, in display or code. " +
 	"Order: the code is the filter; the display is the filter; all words are whole words in the head of a text, which is what " +
 	"comes before its first comma or stop word; all are whole words; all begin words in the head; the rest. " +
-	"Among these: what is used most, where that is known; what can be chosen, active; plain terms before variants, general before special ones; the order of the expansion. " +
+	"If a language is asked for, words of a text in another than this and that of the display count as in no head. " +
+	"Among these: what can be chosen; what is shown in the language that is asked for; what is used most, where that is known; what is active; plain terms before variants, general before special ones; the order of the expansion. " +
 	"Only if nothing is found may words of five letters or more be in the middle of others; only if nothing is found then are words " +
 	"that no text has read as the most similar ones that are there: with one typo from five letters, two from six, their first letter " +
 	"and words with a digit excepted."

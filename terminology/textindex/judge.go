@@ -164,8 +164,7 @@ func (j *judge) read(doc uint32) {
 		word, line = nextWord(line)
 		j.spotter.spots = append(j.spotter.spots, spot{word: word, head: true})
 	}
-	j.others = j.corpus.AppendOthers(j.others[:0], doc)
-	for _, other := range j.others {
-		j.text = j.spotter.add(j.text, other)
-	}
+	others, foreign := j.corpus.AppendOthers(j.others[:0], doc)
+	j.others = others
+	j.text = j.spotter.addAll(j.text, others, foreign)
 }

@@ -29,14 +29,15 @@ type Terms interface {
 // The parts of a rank, from the most significant down.
 const (
 	rankAbstract   = 1 << 31
-	weightShift    = 21 // ten bits: the logarithm of the weight, the highest as 0
+	rankForeign    = 1 << 30
+	weightShift    = 21 // nine bits: the logarithm of the weight, the highest as 0
 	rankInactive   = 1 << 20
 	variantShift   = 14 // six bits
 	generalityBits = 14
 
-	weightMost   = 1<<10 - 1 // of no weight
+	weightMost   = 1<<9 - 1 // of no weight
 	weightMask   = weightMost << weightShift
-	weightSteps  = 16  // to a power of two
+	weightSteps  = 8   // to a power of two
 	weightLeast  = -10 // the power of two that is the least weight
 	variantsMost = 1<<6 - 1
 	steps        = 1 << 14 / 256 // of generality to a nat
@@ -47,8 +48,8 @@ const (
 // be chosen before which cannot, active before inactive, plain terms before variants, general terms before special ones.
 // The lower number comes first; documents of the same rank come in their order.
 //
-// Weights that differ by less than a twenty-third count as equal, so that chance does not decide; all whole numbers up to
-// 22 differ. The weight of what cannot be chosen does not count, as nobody has used it.
+// Weights that differ by less than a tenth may count as equal, so that chance does not decide; all whole numbers up to 12
+// differ. The weight of what cannot be chosen does not count, as nobody has used it.
 //
 // A variant differs from its parent's term as all its siblings do, and as those of many other parents do: ", initial
 // encounter", ", sequela"; right, left. The first of them counts as plain, and each next one as one variant more.
@@ -213,6 +214,10 @@ func (r *ranker) rank(doc uint32) uint32 {
 	}
 	return Weighed(rank, r.terms.Weight(doc))
 }
+
+// Foreign returns what a rank is for a document that is shown in another language than the one that is asked for: it comes
+// after those that can be chosen as well and are shown in that language.
+func Foreign(rank uint32) uint32 { return rank | rankForeign }
 
 // Weighed returns what a rank is for a document of another weight.
 func Weighed(rank uint32, weight float64) uint32 {

@@ -16,6 +16,20 @@ type spotter struct {
 	spots    []spot
 }
 
+// addAll adds texts, of which the last ones, so many as foreign says, have no heads.
+func (s *spotter) addAll(room []byte, texts [][]byte, foreign int) []byte {
+	for i, text := range texts {
+		from := len(s.spots)
+		room = s.add(room, text)
+		if i >= len(texts)-foreign {
+			for at := range s.spots[from:] {
+				s.spots[from+at].head = false
+			}
+		}
+	}
+	return room
+}
+
 // add appends the words of a text to spots: also those that begin inside others, and those that hyphens join, written
 // together. They are valid as long as room, to which their letters are appended.
 func (s *spotter) add(room, text []byte) []byte {

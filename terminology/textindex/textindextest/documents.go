@@ -3,6 +3,7 @@ package textindextest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,9 @@ type Document struct {
 
 	// Others are its designations.
 	Others []string
+
+	// Foreign are those in another language, whose words are in no head.
+	Foreign []string
 
 	// Place says where it comes among others that match equally well.
 	Place uint32
@@ -53,18 +57,18 @@ func (d *Document) shown() string {
 }
 
 // AppendOthers appends a document's designations.
-func (d Documents) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	for _, other := range d[doc].Others {
+func (d Documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+	for _, other := range slices.Concat(d[doc].Others, d[doc].Foreign) {
 		dst = append(dst, []byte(other))
 	}
-	return dst
+	return dst, len(d[doc].Foreign)
 }
 
 // String lists the documents, for a failed test.
 func (d Documents) String() string {
 	var b strings.Builder
 	for i, doc := range d {
-		fmt.Fprintf(&b, "%d: %q %q %q %x\n", i, doc.Code, doc.Display, doc.Others, d.Rank(uint32(i)))
+		fmt.Fprintf(&b, "%d: %q %q %q %q %x\n", i, doc.Code, doc.Display, doc.Others, doc.Foreign, d.Rank(uint32(i)))
 	}
 	return b.String()
 }
@@ -98,6 +102,9 @@ func RandomDocuments(r *rand.Rand, n int) Documents {
 		d[i] = Document{Code: RandomWords[r.IntN(len(RandomWords))] + RandomText(r, 1), Display: RandomText(r, 4), Place: r.Uint32N(4), Header: r.IntN(4) == 0}
 		for range r.IntN(3) {
 			d[i].Others = append(d[i].Others, RandomText(r, 3))
+		}
+		if r.IntN(3) == 0 {
+			d[i].Foreign = []string{RandomText(r, 3)}
 		}
 	}
 	return d

@@ -313,6 +313,11 @@ func plainDocument(d Document) []plainWord {
 	for _, other := range d.Others {
 		spots = append(spots, plainSpots(other)...)
 	}
+	for _, other := range d.Foreign {
+		for _, s := range plainSpots(other) {
+			spots = append(spots, plainWord{s.word, false})
+		}
+	}
 	return spots
 }
 
