@@ -48,6 +48,7 @@ func TestRefreshingParty(t *testing.T) {
 	wantOAuthError(t, err, "invalid_grant")
 	_, err = example.refresh(t, app, third)
 	wantOAuthError(t, err, "invalid_grant")
+	othersHear()
 	example.expand(t, third.AccessToken, gender).is(t, http.StatusUnauthorized)
 }
 
