@@ -71,6 +71,22 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	}
 }
 
+// A session that begins while the others are ended goes no further than what it gave.
+func TestSessionBeginsDuringAnEnding(t *testing.T) {
+	t.Parallel()
+	store := &meanwhile{Store: store.NewMemory(0, 0)}
+	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	b, code := servertest.NewBrowser(t, s), ""
+	store.happens = func() { code = b.Code(nil) }
+	store.after = "List session:"
+	if got, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" || got.Sessions != 1 {
+		t.Fatalf("%+v, %v, or nothing happened", got, err)
+	}
+	if given := b.RequestTokens(servertest.CodeForm(code, nil)); given.AccessToken != "" || b.SignedIn() {
+		t.Errorf("tokens %t, signed in %t", given.AccessToken != "", b.SignedIn())
+	}
+}
+
 // A request that began in a session, and is answered when that is over, gives nothing.
 func TestSessionEndsDuringARequest(t *testing.T) {
 	t.Parallel()

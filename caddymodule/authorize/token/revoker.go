@@ -58,11 +58,14 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 // revokeGrants ends sessions first, so that they give nothing more, and continues
 // after an error.
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revoked *RevokedGrants) error {
-	var errs [5]error
+	var errs [6]error
 	if clientID == "" {
 		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
+	if clientID == "" && errs[1] == nil {
+		errs[5] = r.endLateSessions(ctx, user, revoked)
+	}
 	named := func(u, c string) bool { return (user == "" || u == user) && (clientID == "" || c == clientID) }
 	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
 		revoked.RefreshTokens, errs[1] = store.DeleteFunc(ctx, r.durable, familyKey(""), func(f *refreshFamily) bool {
@@ -79,6 +82,14 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revok
 		errs[4] = r.apps.forget(ctx, user, clientID)
 	}
 	return errors.Join(errs[:]...)
+}
+
+// endLateSessions ends sessions that began while the others were ended: what they gave until
+// the cutoff is void.
+func (r *Revoker) endLateSessions(ctx context.Context, user string, revoked *RevokedGrants) error {
+	n, err := r.sessions.EndByUser(ctx, user)
+	revoked.Sessions += n
+	return err
 }
 
 // EndApps revokes what a person gave to a client, or to all if it is empty, as
