@@ -169,5 +169,8 @@ func (d *divider) addRest(rows []uint32) {
 	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // a request's own definitions are searched once
 		p.Index = textindex.New(c)
 	}
+	if p.Index == nil {
+		p.Compounds = textindex.NewCompounds(c)
+	}
 	d.searched, d.entries = append(d.searched, p), append(d.entries, c.entry)
 }

@@ -18,8 +18,9 @@ type Whole struct {
 	parameters [][]byte          // expansion.parameter, except those of a page
 	entries    []wholeEntry
 	languages  codesystem.Languages
-	index      *textindex.Index // nil if there are few entries
-	ranks      []uint32         // by entry
+	index      *textindex.Index     // nil if there are few entries
+	compounds  *textindex.Compounds // of these; nil if there is an index
+	ranks      []uint32             // by entry
 	digest     [sha256.Size]byte
 	size       int
 }
@@ -94,7 +95,7 @@ func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage, err 
 		return page, nil
 	}
 	from, to := p.window(maxInt32)
-	parts := []textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}
+	parts := []textindex.Part{{Corpus: (*wholeCorpus)(w), Compounds: w.compounds, Index: w.index}}
 	if p.wantsExplanations() {
 		err = w.explain(&page, parts, filter, from, to)
 		return page, err

@@ -121,6 +121,8 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 	if len(w.entries) > scanned {
 		w.index = textindex.New((*wholeCorpus)(w))
 		w.size += w.index.Bytes()
+	} else {
+		w.compounds = textindex.NewCompounds((*wholeCorpus)(w))
 	}
 	return w, nil
 }

@@ -22,6 +22,7 @@ type builder struct {
 	position   []uint32 // by word: where in lists that document has it
 	lists      []uint32 // of the document that is read: twice the number of each word, plus one if it is not in a head
 	stream     wordStream
+	divided    *Compounds // nil if the language has none
 
 	letters, initials, symbols runeSetsBuilder
 
@@ -56,6 +57,7 @@ func New(c Corpus) *Index {
 		b.read(uint32(rank), doc)
 	}
 	b.collect()
+	b.divide()
 	b.post()
 	b.collect()
 	b.spell()
@@ -74,11 +76,11 @@ func New(c Corpus) *Index {
 
 func (x *Index) settle(m *offheap.Memory) {
 	c := &x.common
-	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.codes.ranks, &x.spelled.ids)
+	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.codes.ranks, &x.spelled.ids, &x.parts.every)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
 	offheap.Move(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
 	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &c.heads, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
-	offheap.Move(m, &x.words.text, &x.postings, &x.stems)
+	offheap.Move(m, &x.words.text, &x.postings, &x.stems, &x.parts.list)
 }
 
 // sorted returns the ranks in the order of a text of their documents.
@@ -126,7 +128,6 @@ func (b *builder) read(rank, doc uint32) {
 	b.characters(rank, b.folder.withInner(b.folder.words(display)))
 	b.signs(rank, display)
 	b.signs(rank, code)
-	b.lists = b.lists[:0]
 	b.add(rank, 0, display)
 	line := b.folder.words(code)
 	b.joined = appendJoined(b.joined[:0], line)
@@ -141,10 +142,16 @@ func (b *builder) read(rank, doc uint32) {
 	others, foreign := b.corpus.AppendOthers(b.others[:0], doc)
 	b.others = others
 	b.add(rank, foreign, others...)
+	b.write()
+}
+
+// write ends the document that is read.
+func (b *builder) write() {
 	for _, list := range b.lists {
 		b.stream.append(list + 1)
 	}
 	b.stream.append(0)
+	b.lists = b.lists[:0]
 }
 
 // add adds the words of texts, of which the last ones may have no heads.
@@ -158,16 +165,31 @@ func (b *builder) add(rank uint32, foreign int, texts ...[]byte) {
 
 // word adds a word of the document that is read.
 func (b *builder) word(rank uint32, word []byte, head bool) {
+	list := 2 * b.number(word)
+	if !head {
+		list++
+	}
+	b.note(rank, list)
+}
+
+// number returns the number of a word.
+func (b *builder) number(word []byte) uint32 {
 	id := b.vocabulary.id(word)
 	if int(id) == len(b.lastSeen) {
 		b.lastSeen, b.position = append(b.lastSeen, 0), append(b.position, 0)
 	}
-	if b.lastSeen[id] != rank+1 {
+	return id
+}
+
+// note notes that the document has a word, in a head or not; in a head counts.
+func (b *builder) note(rank, list uint32) {
+	id := list / 2
+	switch {
+	case b.lastSeen[id] != rank+1:
 		b.lastSeen[id], b.position[id] = rank+1, uint32(len(b.lists))
-		b.lists = append(b.lists, 2*id+1)
-	}
-	if head {
-		b.lists[b.position[id]] = 2 * id
+		b.lists = append(b.lists, list)
+	case list%2 == 0:
+		b.lists[b.position[id]] = list
 	}
 }
 
@@ -246,6 +268,9 @@ func (b *builder) list(sorted []uint32, text int) {
 	}
 	for i := 0; i < b.words.len(); i += stride {
 		b.words.every = append(b.words.every, prefixKey(b.words.at(i)))
+	}
+	if b.divided != nil {
+		b.Index.parts = newPartList(b.divided, &b.words)
 	}
 }
 

@@ -110,7 +110,7 @@ func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps i
 			}
 			words, count = &x.words, x.documents
 		} else {
-			list, err := l.of(i, p.Corpus, spend)
+			list, err := l.of(i, p, spend)
 			if err != nil {
 				return err
 			}
@@ -145,11 +145,12 @@ func (x *Index) documents(word int) (n int) {
 }
 
 // of returns the words of a part without an index.
-func (l *lexicons) of(part int, c Corpus, spend func(steps int) error) (*lexicon, error) {
-	if list := (*l)[part]; list != nil {
+func (l *lexicons) of(i int, p *Part, spend func(steps int) error) (*lexicon, error) {
+	if list := (*l)[i]; list != nil {
 		return list, nil
 	}
-	j := judge{corpus: c, spend: spend}
+	c := p.Corpus
+	j := judge{corpus: c, parts: p.parts(), spend: spend}
 	j.spotter.language = languageOf(c.Language())
 	counts, last := map[string]int{}, map[string]uint32{}
 	for doc := range uint32(c.Len()) {
@@ -168,7 +169,7 @@ func (l *lexicons) of(part int, c Corpus, spend func(steps int) error) (*lexicon
 	if *l == nil {
 		*l = lexicons{}
 	}
-	(*l)[part] = list
+	(*l)[i] = list
 	return list, nil
 }
 

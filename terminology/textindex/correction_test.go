@@ -86,7 +86,7 @@ func TestCorrections(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
 				f := NewFilter(test.filter)
 				hits, _, _ := Search([]Part{p}, f, 0, math.MaxInt, nil)
 				var got []string

@@ -2,6 +2,7 @@ package textindex
 
 import (
 	"math/bits"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -76,6 +77,7 @@ func Explain(parts []Part, f *Filter, hits []Hit, spend func(steps int) error) (
 			all[i].After = afterRule(before, e.corpus.Rank(h.Doc))
 		}
 	}
+	runtime.KeepAlive(parts) // the arrays of their indexes are unmapped with these
 	return all, nil
 }
 
@@ -140,7 +142,7 @@ func allOthers(c Corpus, doc uint32) []otherText {
 func newExplainer(p *Part, f *Filter, spend func(steps int) error) *explainer {
 	l := languageOf(p.corpus().Language())
 	e := &explainer{some: someTexts{Corpus: p.corpus()}, all: f.in(l)}
-	e.judge = judge{corpus: &e.some, filter: f, spend: spend}
+	e.judge = judge{corpus: &e.some, parts: p.parts(), filter: f, spend: spend}
 	e.spotter.language = l
 	return e
 }

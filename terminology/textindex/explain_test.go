@@ -36,7 +36,7 @@ func checkExplained(t *testing.T, d textindextest.Documents, x *Index, typed str
 		return 0
 	}
 	want := textindextest.Search(d, typed)
-	for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+	for name, p := range map[string]Part{"index": {Index: x}, "scan": scanned(d)} {
 		hits, all := explained(t, p, f)
 		if len(all) != len(want) {
 			t.Fatalf("%s: filter %q: %d explanations, want %d", name, typed, len(all), len(want))
@@ -164,7 +164,7 @@ func TestExplain(t *testing.T) {
 		{"signs", "%", []string{"3 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
 				hits, all := explained(t, p, NewFilterWith(test.filter, &s))
 				var got []string
 				for i, e := range all {
@@ -222,9 +222,9 @@ func TestExplainOrder(t *testing.T) {
 func TestExplainPays(t *testing.T) {
 	d := textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 14)), 60)
 	f := NewFilter("d")
-	hits, _, _ := Search([]Part{{Corpus: d}}, f, 0, 60, nil)
+	hits, _, _ := Search([]Part{scanned(d)}, f, 0, 60, nil)
 	spent, errSpent := 0, errors.New("spent")
-	_, err := Explain([]Part{{Corpus: d}}, f, hits, func(steps int) error {
+	_, err := Explain([]Part{scanned(d)}, f, hits, func(steps int) error {
 		if spent += steps; spent > 5 {
 			return errSpent
 		}

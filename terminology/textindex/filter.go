@@ -10,7 +10,7 @@ import (
 // Rule says which documents a filter finds and in which order. docs/search.md explains it.
 const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD), nor an apostrophe before a final s. " +
 	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
-	"which ends where the next begins; and words that hyphens join are also one. " +
+	"which ends where the next begins; and words that hyphens join are also one; in German and Dutch, so is each part of a compound of which the others are words too. " +
 	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
 	"the concept's code, display or designations (those in the languages that are asked for, or in none; else all), " +
 	"or the term's words written together do. A word also finds its inflections, its other spellings (anaemia, anemia) and the " +

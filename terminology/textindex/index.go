@@ -19,6 +19,7 @@ type Index struct {
 	chosen int      // how many of these can be chosen; they come first
 
 	language *language
+	parts    partList // empty if the language has no compounds
 	words    wordList
 	from     []uint32 // the ranks of list i are in postings[from[i]:from[i+1]]; of n words, word i has list i in heads, and n+i elsewhere
 	postings []byte   // ascending, as varints: the first, then the differences
@@ -168,7 +169,7 @@ func (x *Index) Bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.codes.ranks) + len(x.spelled.ids))
 	keys := 8 * (len(x.displays.keys) + len(x.codes.keys) + (len(x.order)+x.words.len())/stride)
 	sets := x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
-	return words + keys + sets + len(x.postings) + len(x.words.text) + len(x.stems)
+	return words + keys + sets + len(x.postings) + len(x.words.text) + len(x.stems) + len(x.parts.list) + 4*len(x.parts.every)
 }
 
 func (s *runeSets) bytes() int {

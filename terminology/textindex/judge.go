@@ -24,6 +24,7 @@ type judge struct {
 	spend  func(steps int) error
 	err    error // of spend
 
+	parts   func(word []byte) []part // of compounds; nil if there are none
 	spotter spotter
 	folder  folder
 	line    []byte // words of the display
@@ -167,4 +168,5 @@ func (j *judge) read(doc uint32) {
 	others, foreign := j.corpus.AppendOthers(j.others[:0], doc)
 	j.others = others
 	j.text = j.spotter.addAll(j.text, others, foreign)
+	j.spotter.spots = appendParts(j.spotter.spots, j.parts)
 }

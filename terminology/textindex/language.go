@@ -22,6 +22,10 @@ type language struct {
 
 	// spellings are letters with what others write for them; endings are those at the end of a word.
 	spellings, endings []spelling
+
+	// elements are what may stand between the parts of a compound that is written as one word, or end it, the shorter
+	// first; nil if the language has no such compounds.
+	elements []string
 }
 
 type spelling struct{ from, to string }
@@ -43,12 +47,15 @@ var languages = map[string]*language{
 	},
 	"de": {
 		stemmer: german.Stem, stops: wordSet("der die das des dem den ein eine einer eines einem einen und oder im in am an auf bei mit von vom zu zum zur durch fur als"),
-		spellings: []spelling{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}},
+		spellings: []spelling{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}}, elements: compoundElements,
 	},
 	"fr": {stemmer: french.Stem, stops: wordSet("le la les l un une des de du d et ou en au aux dans par pour sur avec")},
 	"es": {stemmer: spanish.Stem, stops: wordSet("el la los las un una de del y o en con por para al")},
-	"nl": {stemmer: dutch.Stem, stops: wordSet("de het een en of van in op met voor door bij te aan")},
+	"nl": {stemmer: dutch.Stem, stops: wordSet("de het een en of van in op met voor door bij te aan"), elements: compoundElements},
 }
+
+// compoundElements are those of German; Dutch has some of them.
+var compoundElements = []string{"s", "n", "e", "es", "en", "er"}
 
 // languageOf returns the language of a tag (BCP 47), or English.
 func languageOf(tag string) *language {

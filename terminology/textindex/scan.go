@@ -6,9 +6,9 @@ import (
 )
 
 // searchScan looks for a filter in all documents, one by one. An index is a shortcut for it.
-func searchScan(c Corpus, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+func searchScan(c Corpus, parts func(word []byte) []part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	l := languageOf(c.Language())
-	j := judge{corpus: c, filter: f, asked: f.in(l), spend: spend}
+	j := judge{corpus: c, parts: parts, filter: f, asked: f.in(l), spend: spend}
 	j.spotter.language = l
 	var hits []Hit
 	for doc := range uint32(c.Len()) {

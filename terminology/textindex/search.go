@@ -12,6 +12,9 @@ type Part struct {
 	// Corpus is the documents, which are scanned.
 	Corpus Corpus
 
+	// Compounds are those of Corpus, whose parts are found as well; see [NewCompounds]. Default: none.
+	Compounds *Compounds
+
 	// Index finds documents of its own corpus instead. Default: none.
 	Index *Index
 
@@ -94,7 +97,7 @@ func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func
 
 func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if p.Index == nil {
-		return searchScan(p.Corpus, f, how, from, to, spend)
+		return searchScan(p.Corpus, p.parts(), f, how, from, to, spend)
 	}
 	if how != strictly { // it goes through all words
 		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
@@ -111,6 +114,17 @@ func (p *Part) corpus() Corpus {
 		return p.Index.corpus
 	}
 	return p.Corpus
+}
+
+// parts returns what returns the parts of compounds; nil if there are none.
+func (p *Part) parts() func(word []byte) []part {
+	switch x := p.Index; {
+	case x == nil && p.Compounds != nil:
+		return p.Compounds.of
+	case x != nil && len(x.parts.list) > 0:
+		return func(word []byte) []part { return x.parts.of(&x.words, word) }
+	}
+	return nil
 }
 
 func (p *Part) place(doc uint32) uint32 {

@@ -39,6 +39,9 @@ func search(p Part, filter string, from, to int) ([]Hit, int) {
 	return hits, total
 }
 
+// scanned is a corpus that is scanned.
+func scanned(d textindextest.Documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
+
 // checkSearch compares index, scan and the rule by the letter, whole and in pages.
 func checkSearch(t *testing.T, d textindextest.Documents, x *Index, filter string) {
 	t.Helper()
@@ -46,7 +49,7 @@ func checkSearch(t *testing.T, d textindextest.Documents, x *Index, filter strin
 		return
 	}
 	want := expected(d, filter)
-	for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+	for name, p := range map[string]Part{"index": {Index: x}, "scan": scanned(d)} {
 		got, total := search(p, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
 			t.Fatalf("%s: filter %q: got %v, total %d, want %v\n%v", name, filter, got, total, want, d)
@@ -113,14 +116,17 @@ func TestSearchLarge(t *testing.T) {
 
 // FuzzFilter checks that the index finds what the rule says, whatever is typed.
 func FuzzFilter(f *testing.F) {
-	for _, word := range append(textindextest.RandomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "ǆ", "가", strings.Repeat("a", 300)) {
+	for _, word := range append(textindextest.RandomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "gelenk schmerz", "lungenembolie", "infrakt", "ǆ", "가", strings.Repeat("a", 300)) {
 		f.Add(word)
 	}
 	d := textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 11)), 60)
 	x := New(d)
+	german := textindextest.GermanDocuments(rand.New(rand.NewPCG(1, 19)), 60)
+	y := New(german)
 	f.Fuzz(func(t *testing.T, filter string) {
 		if len(filter) <= 1000 {
 			checkSearch(t, d, x, filter)
+			checkSearch(t, german, y, filter)
 		}
 	})
 }
@@ -134,7 +140,7 @@ func wantFound(t *testing.T, d textindextest.Documents, tests []finding) {
 	x := New(d)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+			for name, p := range map[string]Part{"index": {Index: x}, "scan": scanned(d)} {
 				hits, _ := search(p, test.filter, 0, math.MaxInt)
 				var got []string
 				for _, h := range hits {

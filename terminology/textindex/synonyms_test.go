@@ -59,7 +59,7 @@ fever => fever of unknown origin
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
 				hits, _, _ := Search([]Part{p}, NewFilterWith(test.filter, s), 0, math.MaxInt, nil)
 				var got []string
 				for _, h := range hits {
@@ -95,7 +95,7 @@ func TestSynonymsAgainstRule(t *testing.T) {
 	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi"}
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
-		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
 			for _, filter := range filters {
 				want := expected(d, filter)
 				got, total, _ := Search([]Part{p}, NewFilterWith(filter, s), 0, math.MaxInt, nil)

@@ -25,18 +25,35 @@ func newVocabulary() vocabulary {
 
 func (v *vocabulary) at(id uint32) []byte { return v.text[v.from[id]:v.from[id+1]] }
 
-// id returns the number of a word, which it adds if need be.
-func (v *vocabulary) id(word []byte) uint32 {
-	hash := uint32(maphash.Bytes(v.seed, word))
+func (v *vocabulary) len() int { return len(v.hash) }
+
+// look returns the number of a word, if it is there, or else the slot for it.
+func (v *vocabulary) look(word []byte, hash uint32) (id, slot uint32, ok bool) {
 	mask := uint32(len(v.slot) - 1)
 	at := hash & mask
 	for ; v.slot[at] != 0; at = (at + 1) & mask {
 		if id := v.slot[at] - 1; v.hash[id] == hash && bytes.Equal(v.at(id), word) {
-			return id
+			return id, at, true
 		}
 	}
-	id := uint32(len(v.hash))
-	v.slot[at] = id + 1
+	return 0, at, false
+}
+
+// find returns the number of a word, if it is there.
+func (v *vocabulary) find(word []byte) (id uint32, ok bool) {
+	id, _, ok = v.look(word, uint32(maphash.Bytes(v.seed, word)))
+	return id, ok
+}
+
+// id returns the number of a word, which it adds if need be.
+func (v *vocabulary) id(word []byte) uint32 {
+	hash := uint32(maphash.Bytes(v.seed, word))
+	id, slot, ok := v.look(word, hash)
+	if ok {
+		return id
+	}
+	id = uint32(len(v.hash))
+	v.slot[slot] = id + 1
 	v.text = append(v.text, word...)
 	v.from = append(v.from, uint32(len(v.text)))
 	v.hash = append(v.hash, hash)

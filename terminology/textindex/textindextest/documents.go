@@ -1,6 +1,7 @@
 package textindextest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +21,9 @@ type Document struct {
 
 	// Place says where it comes among others that match equally well.
 	Place uint32
+
+	// Language is that of the corpus, if it is the first document. Default: en.
+	Language string
 
 	// Header says that it cannot be chosen, so that it comes after those that can.
 	Header bool
@@ -42,8 +46,13 @@ func (d Documents) Rank(doc uint32) uint32 {
 	return d[doc].Place
 }
 
-// Language returns that of most words.
-func (d Documents) Language() string { return "en" }
+// Language returns that of the first document.
+func (d Documents) Language() string {
+	if len(d) == 0 {
+		return "en"
+	}
+	return cmp.Or(d[0].Language, "en")
+}
 
 // Display returns a document's display, or else its code.
 func (d Documents) Display(doc uint32) []byte { return []byte(d[doc].shown()) }
@@ -84,6 +93,53 @@ var RandomWords = []string{
 	"appendicitis", "appendectomy", "apendicitis", "diabetse",
 	"Crohn's", "crohns", "Crohn’s", "'s", "of", "with", "the", "(with", "in)", "[a", ":", "anaemia", "anemia", "anaemias", "tumour", "tumors", "oestr",
 	"two", "II", "ii", "fracture", "fractures", "arteries", "artery", "hypertension", "hypertensive", "beta-2-agonist", "beta2", "x--y", "myocardial", "infarction", "MI",
+}
+
+// germanParts are what random compounds are made of, and words beside them.
+var germanParts = []string{
+	"Knie", "Gelenk", "Schmerz", "Schmerzen", "Lunge", "Lungen", "Embolie", "Embolien", "Herz", "Infarkt", "Blut", "Blutung", "Gefäß", "Erkrankung", "Krankung",
+	"Kind", "Alter", "Hüfte", "Hüft", "Bein", "Unter", "Schenkel", "Wirbel", "Säule", "Säulen", "Niere", "Fuß", "Arm", "Ader", "Ende", "Rand", "Enden", "abcdabcd", "und", "durch",
+}
+
+// RandomGerman makes a German word, which may be a compound of up to n parts.
+func RandomGerman(r *rand.Rand, n int) string {
+	var b strings.Builder
+	for i := range 1 + r.IntN(n) {
+		part := germanParts[r.IntN(len(germanParts))]
+		if i > 0 {
+			b.WriteString([]string{"", "", "", "s", "es", "n", "en", "er", "e", "-"}[r.IntN(10)])
+			part = strings.ToLower(part)
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// GermanDocuments makes a corpus in German, whose words are compounds for the most part.
+func GermanDocuments(r *rand.Rand, n int) Documents {
+	d := RandomDocuments(r, n)
+	for i := range d {
+		words := []string{RandomGerman(r, 4), RandomGerman(r, 3), RandomText(r, 1)}
+		d[i].Display, d[i].Language = strings.Join(words[:1+r.IntN(3)], []string{" ", ", ", " im "}[r.IntN(3)]), "de"
+		if r.IntN(4) == 0 {
+			d[i].Others = append(d[i].Others, RandomGerman(r, 4))
+		}
+	}
+	return d
+}
+
+// GermanFilter makes a filter of parts of German words, some of them with typos.
+func GermanFilter(r *rand.Rand) string {
+	var words []string
+	for range 1 + r.IntN(2) {
+		word := []rune(RandomGerman(r, 2))
+		word = word[r.IntN(min(len(word), 4)):]
+		if word = word[:1+r.IntN(len(word))]; r.IntN(5) == 0 {
+			word[r.IntN(len(word))] = []rune("abdeinß-")[r.IntN(8)]
+		}
+		words = append(words, string(word))
+	}
+	return strings.Join(words, " ")
 }
 
 // RandomText makes a text of up to n words.

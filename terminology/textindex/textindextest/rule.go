@@ -100,7 +100,7 @@ func plainSpots(text string) (spots []plainWord) {
 		end := strings.IndexFunc(rest[at:]+" ", isSign)
 		word := rest[at : at+end]
 		rest = rest[at+end:]
-		if !first && stops[plainFold(word)] {
+		if !first && spoken.stops[plainFold(word)] {
 			head = false
 		}
 		isHead := head && depth == 0
@@ -220,7 +220,7 @@ func (q plainQuery) segments() (segments []plainSegment) {
 	var terms []string
 	fields := slices.DeleteFunc(strings.Fields(q.filter), func(f string) bool { return len(Words(f)) == 0 })
 	for i, field := range fields {
-		if words := Words(field); i == len(fields)-1 || len(words) > 1 || !stops[words[0]] {
+		if words := Words(field); i == len(fields)-1 || len(words) > 1 || !spoken.stops[words[0]] {
 			terms = append(terms, field)
 		}
 	}
@@ -281,6 +281,7 @@ func plainSymbols(code, display, filter string) Tier {
 
 // Search returns what a filter finds in documents, in order, as the rule says it by the letter.
 func Search(d Documents, filter string) []Hit {
+	defer speak(d)()
 	q := plainQuery{filter: strings.ToValidUTF8(filter, "\ufffd")}
 	hits := q.strictly(d)
 	if len(hits) == 0 && len([]rune(strings.Join(Words(filter), ""))) > 1 {
@@ -304,8 +305,11 @@ func Search(d Documents, filter string) []Hit {
 	return hits
 }
 
-// plainDocument returns all words of a document.
-func plainDocument(d Document) []plainWord {
+// plainDocument returns all words of a document, and their parts.
+func plainDocument(d Document) []plainWord { return spoken.withParts(plainSpotsOf(d)) }
+
+// plainSpotsOf returns all words of a document.
+func plainSpotsOf(d Document) []plainWord {
 	spots := append(plainSpots(d.shown()), plainWord{strings.Join(Words(d.Code), ""), true})
 	for _, word := range Words(d.Code) {
 		spots = append(spots, plainWord{word, true})
@@ -340,7 +344,7 @@ func (q plainQuery) within(d Document) bool {
 func (s plainSegment) othersTier(spots []plainWord) Tier {
 	best := None
 	for _, other := range s.others {
-		words := slices.DeleteFunc(Words(other), func(word string) bool { return stops[word] })
+		words := slices.DeleteFunc(Words(other), func(word string) bool { return spoken.stops[word] })
 		best = min(best, plainAllTier(spots, words, false))
 	}
 	return best

@@ -1,0 +1,109 @@
+package textindex
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+)
+
+// TestCompounds has the parts of a word, in a corpus with some words.
+func TestCompounds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, language, words, word, want string }{
+		{"parts that are words", "de", "Knie Gelenk Schmerz", "Kniegelenkschmerz", "knie gelenk schmerz"},
+		{"a part that is a compound, and its parts", "de", "Knie Gelenk Schmerz Gelenkschmerz", "Kniegelenkschmerz", "knie gelenkschmerz gelenk schmerz"},
+		{"the longest first", "de", "Knie Gelenk Schmerz Kniegelenk Gelenkschmerz", "Kniegelenkschmerz", "kniegelenk knie gelenk schmerz"},
+		{"a linking element", "de", "Lunge Embolie", "Lungenembolie", "lunge embolie"},
+		{"no linking element rather than one", "de", "Gefäß Erkrankung Krankung", "Gefäßerkrankung", "gefass erkrankung"},
+		{"a word with an ending", "de", "Rücken Schmerzen", "Rückenschmerz", "rucken schmerz"},
+		{"an ending", "de", "Rücken Schmerz", "Rückenschmerzes", "rucken schmerzes"},
+		{"a dropped e", "de", "Hüfte Gelenk", "Hüftgelenk", "huft gelenk"},
+		{"the beginning of two words", "de", "Chemotherapie Embolie Therapie", "Chemoembolie", "chemo embolie"},
+		{"the beginning of no other word", "de", "Embolie Therapie", "Chemoembolie", ""},
+		{"parts of other scripts", "de", "Ωmega Gelenk", "Ωmegagelenk", ""},
+		{"a part that is too short", "de", "Ohr Schmerz", "Ohrschmerz", ""},
+		{"no part known", "de", "Hand Fuß", "Kniegelenkschmerz", ""},
+		{"Dutch", "nl", "Knie Gewricht", "Kniegewrichten", "knie gewrichten"},
+		{"Swiss", "de-CH", "Knie Gelenk", "Kniegelenk", "knie gelenk"},
+		{"English", "en", "foot ball", "football", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := textindextest.Documents{{Code: "1", Display: test.words, Language: test.language}, {Code: "2", Display: test.word}}
+			word := strings.TrimSpace(Fold(test.word))
+			var got []string
+			if c := NewCompounds(d); c != nil {
+				for _, p := range c.of([]byte(word)) {
+					got = append(got, word[p.from:p.to])
+				}
+			}
+			if !slices.Equal(got, strings.Fields(test.want)) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestGermanAgainstRule compares index, scan and the rule by the letter, with compounds.
+func TestGermanAgainstRule(t *testing.T) {
+	for seed := range uint64(samples(300)) {
+		r := rand.New(rand.NewPCG(seed, 19))
+		d := textindextest.GermanDocuments(r, 1+r.IntN(60))
+		x := New(d)
+		for range 30 {
+			checkSearch(t, d, x, textindextest.GermanFilter(r))
+		}
+	}
+}
+
+// TestGermanExplained has what is found by parts explained by the tier that it is in.
+func TestGermanExplained(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 19))
+	d := textindextest.GermanDocuments(r, 60)
+	for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
+		for range samples(300) {
+			f := NewFilter(textindextest.GermanFilter(r))
+			if f == nil {
+				continue
+			}
+			hits, _, _ := Search([]Part{p}, f, 0, 100, nil)
+			explained, err := Explain([]Part{p}, f, hits, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, h := range hits {
+				if explained[i].Tier != int(h.tier)+1 {
+					t.Fatalf("%s: %q: %q is in tier %d, explained as %d", name, f.line, d[h.Doc].Display, h.tier+1, explained[i].Tier)
+				}
+			}
+		}
+	}
+}
+
+// TestGermanCompounds has compounds found by their parts, after texts with the words themselves in their head.
+func TestGermanCompounds(t *testing.T) {
+	wantFound(t, textindextest.Documents{
+		0: {Code: "0", Display: "Kniegelenkschmerz", Language: "de", Place: 1},
+		1: {Code: "1", Display: "Gelenkschmerzen"},
+		2: {Code: "2", Display: "Schmerz, Knie", Place: 2},
+		3: {Code: "3", Display: "Herzinfarkt"},
+		4: {Code: "4", Display: "Infarkt"},
+		5: {Code: "5", Display: "Verletzung", Others: []string{"Herzkammerwunde", "Wunde", "Kammer"}},
+		6: {Code: "6", Display: "Gelenk Herz", Place: 9},
+	}, []finding{
+		{"a part within", "gelenk", "1 6 0"},
+		{"the last part", "schmerz", "2 1 0"},
+		{"the beginning of a part", "schme", "2 1 0"},
+		{"two parts, and the term", "schmerz knie", "2 0"}, {"two parts", "gelenk knie", "0"},
+		{"the first part is in the head", "herz", "3 5 6"},
+		{"the first part is whole, before others that begin so", "knie", "0 2"},
+		{"a word before parts", "infarkt", "4 3"},
+		{"an inflection of a part", "gelenke", "1 6 0"},
+		{"a typo in a part", "infrakt", "4 3"},
+		{"a designation", "kammer", "5"},
+		{"no part", "erzin", "3"},
+	})
+}
