@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func TestNew(t *testing.T) {
@@ -201,5 +203,41 @@ func TestRoom(t *testing.T) {
 	r.set(3, true)
 	if got := r.left(1); got != 7 {
 		t.Errorf("after a count: %d left", got)
+	}
+}
+
+// Through a pooler statements have no names, unless the connection string says that they may.
+func TestPooler(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		dsn    string
+		pooler bool
+		want   pgx.QueryExecMode
+	}{
+		{"host=db", false, pgx.QueryExecModeCacheStatement},
+		{"host=db", true, pgx.QueryExecModeCacheDescribe},
+		{"host=db default_query_exec_mode=cache_statement", true, pgx.QueryExecModeCacheStatement},
+		{"postgres://db/fhir?default_query_exec_mode=exec", true, pgx.QueryExecModeExec},
+	} {
+		s, err := New(Config{DSN: tt.dsn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.database.pooler.found.Store(tt.pooler)
+		made := s.database.pool.Config()
+		if err := made.BeforeConnect(t.Context(), made.ConnConfig); err != nil {
+			t.Fatal(err)
+		}
+		if got := made.ConnConfig.DefaultQueryExecMode; got != tt.want || s.listener().DefaultQueryExecMode != tt.want {
+			t.Errorf("%s, pooler %t: %v, want %v", tt.dsn, tt.pooler, got, tt.want)
+		}
+		past, err := New(Config{DSN: "host=db", ListenAddress: "primary"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if past.database.pooler.found.Store(true); past.listener().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement {
+			t.Error("the connection that goes past the pooler is adapted to it")
+		}
+		_, _ = s.Close(), past.Close()
 	}
 }

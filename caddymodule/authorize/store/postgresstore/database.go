@@ -13,6 +13,7 @@ type database struct {
 	pool   *pgxpool.Pool
 	sql    statements
 	clock  clock
+	pooler pooler
 
 	ready   atomic.Bool   // the server was checked, and the table is there
 	opening chan struct{} // holds an element while one checks
@@ -25,6 +26,7 @@ type database struct {
 func newDatabase(config Config, connections *pgxpool.Config) (d *database, err error) {
 	d = &database{config: config, sql: statementsFor(config.Table), opening: make(chan struct{}, 1)}
 	d.closed, d.close = context.WithCancel(context.Background())
+	d.pooler.watch(config, connections)
 	d.pool, err = pgxpool.NewWithConfig(d.closed, connections)
 	return d, err
 }

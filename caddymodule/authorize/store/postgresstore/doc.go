@@ -8,6 +8,7 @@
 //	database.go    the connections to the server that has the table
 //	trial.go       uses a connection, again after it was lost; what an error means
 //	open.go        checks the server, and makes the table
+//	pooler.go      what is different with PgBouncer before the server
 //	schema.sql     the table, and the procedures that change it
 //	statements.go  what the server is asked
 //	room.go        counts rows from time to time, and refuses more than fit

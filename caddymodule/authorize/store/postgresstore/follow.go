@@ -56,7 +56,7 @@ func (s *Store) follow(ctx context.Context, tell func(store.Update)) error {
 	if err := s.database.open(ctx); err != nil {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, s.listen)
+	conn, err := pgx.ConnectConfig(ctx, s.listener())
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,15 @@ func (s *Store) follow(ctx context.Context, tell func(store.Update)) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// listener is how to make the connection that listens.
+func (s *Store) listener() *pgx.ConnConfig {
+	c := s.listen.Copy()
+	if s.database.config.ListenAddress == "" { // through the pooler, if there is one
+		s.database.pooler.adapt(c)
+	}
+	return c
 }
 
 func (f *follower) end() {

@@ -37,13 +37,11 @@ func (d *database) open(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.config.Timeout)
 	defer cancel()
-	err := d.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		err := d.prepare(ctx, conn)
-		if err != nil {
-			d.doubt(ctx, conn, err)
-		}
-		return err
-	})
+	err := d.prepareAny(ctx)
+	if errors.Is(err, errPooled) {
+		d.pool.Reset()
+		err = d.prepareAny(ctx)
+	}
 	if err == nil {
 		d.ready.Store(true)
 		d.opened()
@@ -51,14 +49,29 @@ func (d *database) open(ctx context.Context) error {
 	return err
 }
 
+// prepareAny prepares by any connection.
+func (d *database) prepareAny(ctx context.Context) error {
+	return d.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		err := d.prepare(ctx, conn)
+		if err != nil {
+			d.doubt(ctx, conn, err)
+		}
+		return err
+	})
+}
+
+// aboutServer asks for what a server must be, before it is known whether statements can be prepared.
+const aboutServer = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
+	current_setting('server_version_num')::integer, clock_timestamp(), pg_backend_pid()`
+
 // prepare checks the server, and makes the table if there is none.
 func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 	asked := time.Now()
 	var readOnly bool
 	var server int
 	var now time.Time
-	err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
-		current_setting('server_version_num')::integer, clock_timestamp()`).Scan(&readOnly, &server, &now)
+	var process uint32
+	err := conn.QueryRow(ctx, aboutServer, pgx.QueryExecModeExec).Scan(&readOnly, &server, &now, &process)
 	switch {
 	case err != nil:
 		return err
@@ -69,6 +82,9 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 		return fmt.Errorf("%w: the server takes no changes, as a standby does: name the primary, or all of them (host, or target_session_attrs=read-write in the dsn)", errUnusable)
 	}
 	d.clock.set(now, asked, time.Now())
+	if err := d.pooler.find(conn.Conn(), process); err != nil {
+		return err
+	}
 	version, err := d.version(ctx, conn)
 	if err != nil || version == schemaVersion {
 		return err

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// startPgBouncer starts a PgBouncer before a server, until the test ends, and returns a connection
+// string. The pool mode is session or transaction.
+func startPgBouncer(t *testing.T, server *postgresServer, mode string) (dsn string) {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		t.Skipf("PgBouncer is not installed: %v", err)
+	}
+	port := freePort(t)
+	server.write(t, "users", []byte(`"postgres" ""`))
+	server.write(t, mode+".ini", fmt.Appendf(nil, `[databases]
+postgres = host=127.0.0.1 port=%d
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = trust
+auth_file = %s/users
+pool_mode = %s
+default_pool_size = %d
+max_client_conn = 1000
+`, server.port, port, server.folder, mode, map[string]int{"session": 300, "transaction": 5}[mode]))
+	p, err := startProcessAs(postgresUser(), fmt.Sprint("pgbouncer-", port), nil, program, server.folder+"/"+mode+".ini")
+	must(t, err)
+	t.Cleanup(func() {
+		p.stop()
+		if !t.Failed() {
+			_ = os.Remove(p.log)
+		}
+	})
+	dsn = fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable ", port)
+	must(t, p.ready(func() error {
+		conn, err := pgx.Connect(context.Background(), dsn+"connect_timeout=2")
+		if err != nil {
+			return err
+		}
+		return conn.Close(context.Background())
+	}))
+	return dsn
+}
+
+// A store does all that it must through PgBouncer, whichever way that shares connections, without
+// being told of it.
+func TestPgBouncer(t *testing.T) {
+	server := startPostgres(t, "fsync=off", "max_connections=400")
+	for _, mode := range []string{"session", "transaction"} {
+		t.Run(mode, func(t *testing.T) {
+			dsn := startPgBouncer(t, server, mode)
+			storetest.Suite{
+				Lifetime: 2 * time.Second,
+				New: func(t *testing.T, maxEntries int) store.Store {
+					return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second})
+				},
+			}.Run(t)
+			storetest.SharedSuite{
+				Lifetime: 2 * time.Second,
+				New: func(t *testing.T, kinds ...string) func() store.Shared {
+					table := postgresTable()
+					return func() store.Shared {
+						return openPostgres(t, postgresstore.Config{DSN: dsn, Table: table, Followed: kinds, Timeout: 10 * time.Second})
+					}
+				},
+			}.Run(t)
+		})
+	}
+}
+
+// What is revoked at one gateway the others are told within a second or two, also if PgBouncer does
+// not keep the connection that listens; and at once if it does, or if that one goes past it.
+func TestPgBouncerTells(t *testing.T) {
+	server := startPostgres(t, "fsync=off")
+	for name, tt := range map[string]struct {
+		mode, listen string
+		within       time.Duration // on average
+	}{
+		"session":                     {"session", "", 500 * time.Millisecond},
+		"transaction":                 {"transaction", "", 2 * time.Second},
+		"transaction, listening past": {"transaction", fmt.Sprint("127.0.0.1:", server.port), 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := postgresstore.Config{
+				DSN: startPgBouncer(t, server, tt.mode), ListenAddress: tt.listen, Table: postgresTable(), Followed: []string{"revoked"},
+			}
+			here, there := openPostgres(t, config), openPostgres(t, config)
+			must(t, here.Open(t.Context()))
+			told := make(chan string, 100)
+			go func() {
+				_ = there.Follow(t.Context(), func(u store.Update) {
+					for _, c := range u.Changes {
+						told <- c.Key
+					}
+					if u.Whole {
+						told <- "whole"
+					}
+				})
+			}()
+			<-told
+			const changes = 10
+			began := time.Now()
+			for i := range changes {
+				key := fmt.Sprint("revoked:", i)
+				must(t, here.Put(t.Context(), key, nil, time.Minute))
+				for <-told != key {
+				}
+			}
+			average := time.Since(began) / changes
+			if t.Logf("told after %v on average", average); average > tt.within {
+				t.Errorf("told after %v on average", average)
+			}
+		})
+	}
+}
