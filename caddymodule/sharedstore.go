@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
 )
 
 // followedKinds are the kinds of entries whose changes a store elsewhere announces. A new follower needs all entries of the
@@ -125,7 +126,10 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	if err != nil {
 		logger.Warn("starting without the store, which cannot be reached yet", "store", s.name, "error", err)
 	}
-	s.follow.Do(func() { s.ended.Go(func() { s.replica.Run(s.ctx) }) })
+	s.follow.Do(func() {
+		s.ended.Go(func() { s.replica.Run(s.ctx) })
+		s.ended.Go(func() { storecopy.Announce(s.ctx, s.breaker) })
+	})
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-store",
-		Usage: "copy --from <path> --to <path> [--adapter <name>] [--merge]",
+		Usage: "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
 		Short: "Copies what the fhir app has stored to another store",
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.AddCommand(storeCopyCommand())
@@ -31,7 +31,7 @@ func init() {
 
 func storeCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "copy --from <path> --to <path> [--adapter <name>] [--merge]",
+		Use:   "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
 		Short: "Copies the durable store of one configuration to that of another",
 		Long: `
 Copies sessions, refresh tokens, consents, revocations, second factors, and
@@ -39,9 +39,9 @@ whatever else is in the durable store that one configuration names, to the one
 that another configuration names: a file, redis or postgres. Each entry keeps
 what it has left of its lifetime.
 
-All gateways that use either of them must be stopped. Whether a file is in use
-is found out; of the others it is not known before the end, when all entries
-are compared.
+All gateways that use either of them must be stopped: the command refuses to
+copy while one says in the store that it runs, or has the file open. One that was
+killed seems to run for half a minute more. At the end all entries are compared.
 
 After an interruption, the same command completes the copy. Until then no
 gateway starts with the target.
@@ -58,7 +58,11 @@ gateway starts with the target.
 
 --merge
     Copy to a store that is not empty. What it has stays as it is, and is taken
-    for newer.`,
+    for newer.
+
+--force
+    Copy although a gateway seems to run with one of the stores. What it changes
+    meanwhile may be missing in the target.`,
 		Args: cobra.NoArgs,
 		RunE: caddycmd.WrapCommandFuncForCobra(copyStore),
 	}
@@ -66,6 +70,7 @@ gateway starts with the target.
 	cmd.Flags().String("to", "", "configuration to copy to")
 	cmd.Flags().String("adapter", "", "name of the configurations' adapter")
 	cmd.Flags().Bool("merge", false, "copy to a store that is not empty")
+	cmd.Flags().Bool("force", false, "copy although a gateway seems to run")
 	return cmd
 }
 
@@ -74,7 +79,10 @@ const fileLockTimeout = 3 * time.Second
 func copyStore(flags caddycmd.Flags) (int, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := storeCopier{out: os.Stdout, opener: storeOpener{flags.String("adapter"), fileLockTimeout}, merge: flags.Bool("merge")}
+	c := storeCopier{
+		out: os.Stdout, opener: storeOpener{flags.String("adapter"), fileLockTimeout},
+		merge: flags.Bool("merge"), force: flags.Bool("force"),
+	}
 	if err := c.run(ctx, flags.String("from"), flags.String("to")); err != nil {
 		return caddy.ExitCodeFailedStartup, err
 	}
@@ -86,6 +94,7 @@ type storeCopier struct {
 	out      io.Writer
 	opener   storeOpener
 	merge    bool
+	force    bool
 	reported time.Time
 }
 
@@ -108,7 +117,7 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 	}
 	c.reported = time.Now()
 	counts, err := storecopy.Run(ctx, source, target, storecopy.Options{
-		Source: source.identity, Merge: c.merge, Batch: target.batch, Progress: c.progress,
+		Source: source.identity, Merge: c.merge, Force: c.force, Batch: target.batch, Progress: c.progress,
 	})
 	if err != nil {
 		return c.explain(err)
@@ -140,6 +149,8 @@ func (*storeCopier) explain(err error) error {
 	switch {
 	case errors.Is(err, storecopy.ErrSame):
 		return err
+	case errors.Is(err, storecopy.ErrRunning):
+		advice = "stop all gateways, or copy all the same with --force"
 	case errors.Is(err, storecopy.ErrNotEmpty):
 		advice = "empty it, or add what it lacks with --merge"
 	case errors.Is(err, storecopy.ErrOther):

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -181,4 +182,29 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 			t.Errorf("%+v to %+v: %s", tt.from, tt.to, got)
 		}
 	}
+}
+
+// A gateway that runs is noticed though nobody asks it anything, in a store elsewhere too.
+func TestStoreCopyWhileIdleGatewayRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreSite(t)
+		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.startStores(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := s.copy(s.shared, s.file, false); !errors.Is(err, storecopy.ErrRunning) || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("while it runs: %v", err)
+		}
+		if err := app.shared[0].Destruct(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.copy(s.shared, s.file, false); err != nil {
+			t.Errorf("after it has stopped: %v", err)
+		}
+	})
 }

@@ -38,7 +38,7 @@ func eachBatch(ctx context.Context, s Store, most int, pass func(batch) error) e
 	var b batch
 	size, at := 0, map[string]int{}
 	err := s.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
-		if store.KindOf(key) == ownKind || ttl <= 0 {
+		if isOurs(key) || ttl <= 0 {
 			return nil
 		}
 		e := entry{key, bytes.Clone(value), time.Now().Add(ttl)} // it may be the store's own memory

@@ -25,6 +25,9 @@ type Options struct {
 	// empty, but for an interrupted copy.
 	Merge bool
 
+	// Force copies although gateways seem to run with the source or the target. Default: [ErrRunning].
+	Force bool
+
 	// Batch is how many entries are stored in the target in one step. Default: [DefaultBatch]. A store that waits for
 	// its disk after each step is filled quicker by more.
 	Batch int
@@ -68,6 +71,9 @@ type copying struct {
 }
 
 func (c *copying) run(ctx context.Context) error {
+	if err := c.checkUnused(ctx); err != nil {
+		return err
+	}
 	resumed, err := c.begin(ctx)
 	if err != nil {
 		return err
@@ -84,6 +90,20 @@ func (c *copying) run(ctx context.Context) error {
 		return fmt.Errorf("comparing: %w", err)
 	}
 	return c.to.Delete(ctx, markKey)
+}
+
+// checkUnused checks that no gateway runs with either store.
+func (c *copying) checkUnused(ctx context.Context) error {
+	if c.Force {
+		return nil
+	}
+	if err := checkRunning(ctx, c.from); err != nil {
+		return fmt.Errorf("the source: %w", err)
+	}
+	if err := checkRunning(ctx, c.to); err != nil {
+		return fmt.Errorf("the target: %w", err)
+	}
+	return nil
 }
 
 // copy copies the entries of the source.

@@ -390,6 +390,46 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// A gateway that runs with the source or the target is noticed though it changes nothing, until it has
+// stopped, or for a while after it was killed; what it says of itself is not copied.
+func TestGatewayRuns(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ source, killed bool }{
+		"with the source": {true, false}, "with the target": {false, false}, "with the source, killed": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				from, to := storetest.NewShared(), storetest.NewShared()
+				fill(t, from.Gateway(), 10)
+				used := map[bool]*storetest.Shared{true: from, false: to}[tt.source]
+				ctx, stop := context.WithCancel(t.Context())
+				gateway := used.Gateway()
+				go storecopy.Announce(ctx, gateway)
+				time.Sleep(time.Hour)
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); !errors.Is(err, storecopy.ErrRunning) {
+					t.Errorf("while it runs: %v", err)
+				}
+				gateway.SetDown(tt.killed)
+				stop()
+				synctest.Wait()
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); errors.Is(err, storecopy.ErrRunning) != tt.killed {
+					t.Errorf("after it ended: %v", err)
+				}
+				forced := files
+				forced.Force = true
+				if counts, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), forced); err != nil || counts.Read != 10 {
+					t.Errorf("by force: %+v, %v", counts, err)
+				}
+				time.Sleep(storecopy.RunningLifetime)
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), files); err != nil {
+					t.Errorf("later: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // How long it takes to copy 200,000 entries of 300 bytes, in no order, into a file:
 //
 //	go test -run '^$' -bench IntoFile -benchtime 1x ./caddymodule/authorize/store/storecopy

@@ -3,6 +3,7 @@
 //
 //	copy.go     the way: a mark in the target, the entries, what must not be there, the proof, the mark again
 //	mark.go     the mark of a copy that is not complete
+//	running.go  gateways that use a store say so
 //	batch.go    many entries in one step
 //
 // Memory is bounded, however many entries there are: they pass in batches.
