@@ -84,6 +84,11 @@ func TestUnreadableSessionEnds(t *testing.T) {
 		"by signing in again": {func(_ *testing.T, d *damagedSession) {
 			d.Answer(servertest.Request(nil))
 		}, "", "somebody signed in in its place in the same browser"},
+		"with all of its person, by an operator": {func(t *testing.T, d *damagedSession) {
+			if n, err := d.server.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}, "alice", "ended by an administrator"},
 		"by an operator": {func(t *testing.T, d *damagedSession) {
 			if n, err := d.server.EndSession(t.Context(), d.sid); n != 1 || err != nil {
 				t.Errorf("%d, %v", n, err)
@@ -152,6 +157,26 @@ func (d *damagedSession) another() string {
 	b.Answer(servertest.Request(nil))
 	_, proof, _ := strings.Cut(b.Cookies[sessionCookie], ".")
 	return "." + proof
+}
+
+// One record that cannot be read keeps nobody else from ending their sessions, and no person from
+// seeing theirs.
+func TestUnreadableSessionIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	d := newDamagedSession(t, "{")
+	bob := servertest.NewBrowser(t, d.server)
+	bob.SignIn(servertest.Request(nil), "bob", "other")
+	if n, err := d.server.EndSessions(t.Context(), "bob"); n != 1 || err != nil || bob.SignedIn() {
+		t.Errorf("bob's: %d, %v", n, err)
+	}
+	alice := servertest.NewBrowser(t, d.server)
+	alice.Answer(servertest.Request(nil))
+	if r := alice.Get("/oauth2/account"); r.StatusCode != http.StatusOK {
+		t.Errorf("the account page of its person: %d", r.StatusCode)
+	}
+	if d.ended() {
+		t.Error("it has ended")
+	}
 }
 
 // What another version can read is not malformed: it is left to that one.

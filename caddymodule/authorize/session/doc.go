@@ -2,6 +2,7 @@
 //
 //	session.go            who is signed in at a browser; starting a session
 //	cookie.go             what a browser has of its session, and what it proves
+//	unreadable.go         sessions whose records are malformed
 //	sessions.go           all sessions: end them with what they gave
 //	listing.go            sessions shown to operators and to their people, who may end them
 //	participants.go       the clients that got something in a session

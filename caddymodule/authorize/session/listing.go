@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -67,8 +68,8 @@ func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
 	return &described, err
 }
 
-// Own returns a person's latest sessions. Unlike [Listing.List], it does not search the
-// store.
+// Own returns a person's latest sessions, but for those whose records cannot be read, which sign
+// nobody in. Unlike [Listing.List], it does not search the store.
 func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 	sids, err := l.Sessions.listOf(user).Items(ctx, sidSize)
 	if err != nil {
@@ -82,6 +83,9 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 	}
 	var list []Info
 	for stored, err := range l.Sessions.some(ctx, keys) {
+		if errors.Is(err, ErrUnreadable) {
+			continue
+		}
 		if err == nil {
 			stored, err = l.own(ctx, user, stored)
 		}
@@ -127,6 +131,6 @@ func (l Listing) EndOwn(ctx context.Context, user, sid string) error {
 // EndOthers ends all sessions of a person but the one with a sid. It searches the store, so
 // that it misses none.
 func (l Listing) EndOthers(ctx context.Context, user, sid string) error {
-	_, err := l.Sessions.endEach(ctx, func(stored *Session) bool { return stored.User == user && stored.SID != sid })
+	_, err := l.Sessions.endOf(ctx, user, sid)
 	return err
 }

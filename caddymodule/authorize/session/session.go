@@ -62,13 +62,6 @@ type Session struct {
 	unreadable error  // why nothing but SID and root, and perhaps User, is known; else nil
 }
 
-// ErrUnreadable says that the record of a session is malformed. Such a session signs nobody in,
-// but what clients got in it lasts until it is ended.
-var ErrUnreadable = errors.New("the record of the session cannot be read")
-
-// IsUnreadable reports whether the record is malformed; see [ErrUnreadable].
-func (s *Session) IsUnreadable() bool { return s.unreadable != nil }
-
 // Key is the store's key of a session. The sid is public, unlike the secret in the cookie.
 func Key(sid string) string { return "session:" + sid }
 
@@ -154,11 +147,6 @@ func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
 	return stored, nil
 }
 
-// unreadable stands for a session whose record cannot be read. The user is empty if unknown.
-func unreadable(sid, user string, err error) *Session {
-	return &Session{SID: sid, User: user, unreadable: err}
-}
-
 // Find returns the session with a sid, or nil. If its record is malformed, the error is
 // [ErrUnreadable]. That of a later version is another error: a gateway of that version can read it.
 func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
@@ -193,7 +181,7 @@ func parse(sid string, value []byte) (*Session, error) {
 	case errors.Is(err, store.ErrNewer):
 		return nil, fmt.Errorf("reading session %s: %w", sid, err)
 	case err != nil:
-		return nil, fmt.Errorf("reading session %s: %w: %w", sid, ErrUnreadable, err)
+		return nil, &unreadableError{sid, err}
 	case stored != nil:
 		stored.SID = sid
 	}

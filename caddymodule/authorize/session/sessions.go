@@ -29,7 +29,32 @@ func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
 
 // EndByUser ends all sessions of a user, and returns how many.
 func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
-	return s.endEach(ctx, func(stored *Session) bool { return stored.User == user })
+	return s.endOf(ctx, user, "")
+}
+
+// endOf ends all sessions of a user but the one with a sid, and returns how many. One whose record
+// cannot be read is the user's if it is in their list, and else somebody else's.
+func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, err error) {
+	sids, err := s.listOf(user).Items(ctx, sidSize)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for stored, err := range s.all(ctx) {
+		if sid := unreadableSID(err); sid != "" {
+			if slices.Contains(sids, sid) {
+				stored = unreadable(sid, user, err)
+			}
+			err = nil
+		}
+		if err == nil && stored != nil && stored.User == user && stored.SID != except {
+			if err = s.End(ctx, stored); err == nil {
+				ended++
+			}
+		}
+		errs = append(errs, err)
+	}
+	return ended, errors.Join(errs...)
 }
 
 func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int, error) {
