@@ -103,7 +103,7 @@ func explain(parts []textindex.Part, f *textindex.Filter, from, to int, tooMany 
 
 func tooManyExplained(vs *valueSet) error {
 	return issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
-		fmt.Sprintf("The value set '%s' has more than %d codes that the filter finds, too many for explainFilter; ask for a part, with offset and count", vs.canonical(), maxExplained))
+		fmt.Sprintf("What the filter finds in the value set '%s' is too much for explainFilter (more than %d codes, or long texts); ask for a part, with offset and count", vs.canonical(), maxExplained))
 }
 
 // newExplanation returns the explanation of an entry with these texts.

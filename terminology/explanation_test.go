@@ -205,3 +205,24 @@ func TestExplainWhole(t *testing.T) {
 		}
 	}
 }
+
+// The explanations of what another server made are bounded as well.
+func TestExplainWholeBomb(t *testing.T) {
+	t.Parallel()
+	designations := repeat(2000, func(i int) string { return fmt.Sprintf(`{"value":"d%d"}`, i) })
+	var b WholeBuilder
+	if _, err := b.Add([]byte(`{"resourceType":"ValueSet","expansion":{"total":1,"contains":[{"system":"http://x","code":"a","display":"`+strings.Repeat("a ", 100_000)+
+		`","designation":[`+designations+`]}]}}`), 9); err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.Whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Expand(Page{Filter: "d1999"}, nil, 9); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Expand(Page{Filter: "d1999", ExplainFilter: Yes}, nil, 9); err == nil || !strings.Contains(err.Error(), "explainFilter") {
+		t.Errorf("got %v", err)
+	}
+}

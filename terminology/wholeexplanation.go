@@ -5,9 +5,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
+// maxWholeSteps bounds the cost of the explanations of a page, as [Options.MaxGathered] does by default.
+const maxWholeSteps = 20_000_000
+
 // explain finds a page with explanations.
 func (w *Whole) explain(page *foundPage, parts []textindex.Part, f *textindex.Filter, from, to int) error {
-	found, total, err := explain(parts, f, from, to, func() error { return tooManyExplained(w.definition()) }, nil)
+	tooMany := func() error { return tooManyExplained(w.definition()) }
+	left := maxWholeSteps
+	spend := func(steps int) error {
+		if left -= steps; left < 0 {
+			return tooMany()
+		}
+		return nil
+	}
+	found, total, err := explain(parts, f, from, to, tooMany, spend)
 	for _, e := range found {
 		page.entries, page.explained = append(page.entries, e.hit.Doc), append(page.explained, e.Explanation)
 	}

@@ -157,11 +157,11 @@ func (e *explainer) explain(doc uint32) (x Explanation) {
 	if rule := symbolRules[t]; rule != "" && e.filter.symbols != nil {
 		x.Rule = rule
 	}
-	texts := needed(others, func(some []otherText) bool { return e.err == nil && e.judged(doc, some, e.all) == t })
+	texts := needed(others, func(some []otherText) bool { return e.err != nil || e.judged(doc, some, e.all) == t })
 	for _, text := range texts {
 		x.Texts = append(x.Texts, string(text.value))
 	}
-	x.Synonyms = e.synonyms(func(a *asked) bool { return e.err == nil && e.judged(doc, texts, a) == t })
+	x.Synonyms = e.synonyms(func(a *asked) bool { return e.err != nil || e.judged(doc, texts, a) == t })
 	return x
 }
 
