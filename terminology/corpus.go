@@ -43,7 +43,8 @@ type entryCorpus struct {
 	ranks []uint32 // of entries without what code systems know
 
 	onceShown sync.Once
-	foreign   bitset.Set // the documents that are shown in another language
+	mixed     bool       // there may be documents that are shown in another language
+	foreign   bitset.Set // these documents
 }
 
 func newEntryCorpus(l *Library, x *codeList, rows []uint32, languages codesystem.Languages) *entryCorpus {
@@ -60,6 +61,7 @@ func newEntryCorpus(l *Library, x *codeList, rows []uint32, languages codesystem
 			}
 		}
 		c.best[index] = languages.Best(systems...)
+		c.mixed = c.mixed || codesystem.MayBeForeign(systems[0], c.best[index])
 	}
 	return c
 }
@@ -100,7 +102,7 @@ func (c *entryCorpus) language(e entry) string {
 
 // isForeign reports whether an entry is shown in another language than it should be.
 func (c *entryCorpus) isForeign(doc uint32) bool {
-	if c.best == nil {
+	if !c.mixed {
 		return false
 	}
 	c.onceShown.Do(c.findForeign)
@@ -113,7 +115,7 @@ func (c *entryCorpus) findForeign() {
 	for doc := range uint32(c.Len()) {
 		e := c.entry(doc)
 		language := c.language(e)
-		if language == "" {
+		if e.concept == none || !codesystem.MayBeForeign(c.library.codeSystems[e.codeSystem], language) {
 			continue
 		}
 		texts = c.library.shownTexts(texts[:0], e, "", c.codes.supplements)

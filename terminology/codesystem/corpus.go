@@ -17,7 +17,7 @@ type conceptCorpus struct {
 
 func newConceptCorpus(t *Table, l Languages) *conceptCorpus {
 	c := &conceptCorpus{table: t, languages: l, language: l.Best(t)}
-	if c.language == "" {
+	if !MayBeForeign(t, c.language) {
 		return c
 	}
 	var texts []Text

@@ -115,25 +115,40 @@ func (l *Languages) DisplayOf(texts []Text) []byte {
 // languages, in none, or, if no language is asked for, in any. Those that are foreign to a language, and to that of the
 // display which is shown, come last; it returns how many these are.
 func (l *Languages) AppendSearched(dst [][]byte, texts []Text, language string) (searched [][]byte, foreign int) {
+	rest := make([]*Text, 0, 8)
+	for i := range texts {
+		switch t := &texts[i]; {
+		case !l.isSearched(t):
+		case l.Foreign(t, language):
+			rest = append(rest, t)
+		default:
+			dst = append(dst, t.Value)
+		}
+	}
+	if len(rest) == 0 {
+		return dst, 0
+	}
 	shown := ""
-	if language != "" {
-		if i := l.Preferred(texts); i >= 0 {
-			shown = strings.ToLower(texts[i].Language)
-		}
+	if display := l.Preferred(texts); display >= 0 {
+		shown = strings.ToLower(texts[display].Language)
 	}
-	isForeign := func(t *Text) bool { return l.Foreign(t, language) && likeness(t.Language, shown) == languageDiffers }
-	for i := range texts {
-		if t := &texts[i]; l.isSearched(t) && !isForeign(t) {
+	return appendForeign(dst, rest, shown)
+}
+
+// appendForeign appends texts that are foreign to a language, those in that of the display which is shown before others.
+func appendForeign(dst [][]byte, rest []*Text, shown string) (searched [][]byte, foreign int) {
+	for _, t := range rest {
+		if likeness(t.Language, shown) != languageDiffers {
 			dst = append(dst, t.Value)
 		}
 	}
-	own := len(dst)
-	for i := range texts {
-		if t := &texts[i]; language != "" && l.isSearched(t) && isForeign(t) {
+	from := len(dst)
+	for _, t := range rest {
+		if likeness(t.Language, shown) == languageDiffers {
 			dst = append(dst, t.Value)
 		}
 	}
-	return dst, len(dst) - own
+	return dst, len(dst) - from
 }
 
 // isSearched reports whether a concept is found by a text.
@@ -145,6 +160,12 @@ func (l *Languages) isSearched(t *Text) bool {
 // set itself has in any language that is asked for is not.
 func (l *Languages) Foreign(t *Text, language string) bool {
 	return language != "" && t.Language != "" && likeness(t.Language, language) == languageDiffers && !(t.Own && l.mean(t.Language))
+}
+
+// MayBeForeign reports whether what is shown of a code system may be foreign to a language that [Languages.Best] returned:
+// not if its displays are in that language.
+func MayBeForeign(s System, language string) bool {
+	return language != "" && likeness(s.Language(), language) == languageDiffers
 }
 
 // Best returns the most preferred language that one of some code systems has; "" if none has one, or before it any
