@@ -58,7 +58,7 @@ gateway starts with the target.
 
 --merge
     Copy to a store that is not empty. What it has stays as it is, and is taken
-    for newer.
+    for newer; what was deleted there since an earlier copy comes back.
 
 --force
     Copy although a gateway seems to run with one of the stores. What it changes
@@ -152,7 +152,7 @@ func (*storeCopier) explain(err error) error {
 	case errors.Is(err, storecopy.ErrRunning):
 		advice = "stop all gateways, or copy all the same with --force"
 	case errors.Is(err, storecopy.ErrNotEmpty):
-		advice = "empty it, or add what it lacks with --merge"
+		advice = "empty it; or, if it was never copied to or from, add what it lacks with --merge"
 	case errors.Is(err, storecopy.ErrOther):
 		advice = "complete that one, or empty the target"
 	case errors.Is(err, storecopy.ErrChanged):
