@@ -1,0 +1,51 @@
+package textindextest
+
+import (
+	"slices"
+	"strings"
+)
+
+// plainFit says how a word of a text fits one of the filter: 0 not, 1 begun, 2 whole.
+func plainFit(word, wanted string, begins bool) int {
+	spelled := spelled
+	if len(wanted) < 4 {
+		spelled = func(word string) string { return word }
+	}
+	alike := stem(wanted) != "" && stem(word) == stem(wanted)
+	switch {
+	case word == wanted, word == spelled(wanted), spelled(word) == spelled(wanted), sameNumber(word, wanted):
+		return 2
+	case alike && (strings.HasPrefix(word, wanted) || strings.HasPrefix(wanted, word)):
+		return 2
+	case begins && (alike || strings.HasPrefix(word, wanted) || strings.HasPrefix(word, spelled(wanted)) || strings.HasPrefix(spelled(word), spelled(wanted))):
+		return 1
+	}
+	return 0
+}
+
+// plainWordTier is the tier of a word: the best of its places.
+func plainWordTier(spots []plainWord, wanted string, begins bool) Tier {
+	best := None
+	for _, s := range spots {
+		tier := []Tier{None, ByBegun, ByWhole}[plainFit(s.word, wanted, begins)]
+		if tier != None && s.head {
+			tier--
+		}
+		best = min(best, tier)
+	}
+	return best
+}
+
+func plainAllTier(spots []plainWord, words []string, begins bool) Tier {
+	worst := ByWholeHead
+	for _, word := range words {
+		worst = max(worst, plainWordTier(spots, word, begins))
+	}
+	return worst
+}
+
+func plainlyWithin(spots []plainWord, part string) bool {
+	return slices.ContainsFunc(spots, func(s plainWord) bool {
+		return plainFit(s.word, part, true) > 0 || len([]rune(part)) >= 5 && strings.Contains(s.word, part)
+	})
+}
