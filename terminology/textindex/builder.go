@@ -61,6 +61,7 @@ func New(c Corpus) *Index {
 	b.post()
 	b.collect()
 	b.spell()
+	b.pieces = newPieces(&b.words)
 	b.Index.letters, b.Index.initials, b.Index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
 	b.common = findCommon(&b.Index)
 	x := b.Index
@@ -79,7 +80,7 @@ func (x *Index) settle(m *offheap.Memory) {
 	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.codes.ranks, &x.spelled.ids, &x.parts.every)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
 	offheap.Move(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
-	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &c.heads, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
+	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &c.heads, (*[]uint64)(&x.pieces), &x.letters.bits, &x.initials.bits, &x.symbols.bits)
 	offheap.Move(m, &x.words.text, &x.postings, &x.stems, &x.parts.list)
 }
 

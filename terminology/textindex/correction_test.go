@@ -37,6 +37,9 @@ func TestTypist(t *testing.T) {
 		typist := newTypist([]byte(typed))
 		for range 60 {
 			candidate := word()
+			if r.IntN(10) == 0 { // longer than the table
+				candidate = typed + strings.Repeat("b", 2*maxCorrected)
+			}
 			letters, want := []rune(candidate), noScore
 			if letters[0] == []rune(typed)[0] {
 				if whole := textindextest.Distance(letters, []rune(typed)); whole <= typist.whole {

@@ -2,7 +2,8 @@
 // [Rule]. It knows documents by number, with their codes and texts; the [Corpus] knows what they are.
 //
 //	texts ─► Corpus    corpus.go; Ranks: ranks.go
-//	            │ New  builder.go, with spots.go, folding.go, vocabulary.go, compounds.go, dictionary.go, runesets.go, commonprefixes.go
+//	            │ New  builder.go, with spots.go, folding.go, vocabulary.go, compounds.go, dictionary.go, runesets.go, pieces.go,
+//	            │      commonprefixes.go
 //	          Index    index.go, wordlist.go, textorder.go
 //	            │
 //	typed ─► Filter    filter.go, with synonyms.go and what is known of the language: language.go

@@ -25,6 +25,7 @@ type Index struct {
 	postings []byte   // ascending, as varints: the first, then the differences
 	common   commonPrefixes
 
+	pieces  pieces    // of the words
 	stems   []byte    // by word: the length of its stem, or 0; see stemLength
 	spelled spellings // the words that have another spelling
 
@@ -169,7 +170,7 @@ func (x *Index) Bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.codes.ranks) + len(x.spelled.ids))
 	keys := 8 * (len(x.displays.keys) + len(x.codes.keys) + (len(x.order)+x.words.len())/stride)
 	sets := x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
-	return words + keys + sets + len(x.postings) + len(x.words.text) + len(x.stems) + len(x.parts.list) + 4*len(x.parts.every)
+	return words + keys + sets + len(x.postings) + len(x.words.text) + len(x.stems) + len(x.parts.list) + 4*len(x.parts.every) + 8*len(x.pieces)
 }
 
 func (s *runeSets) bytes() int {

@@ -152,9 +152,12 @@ func (b *builder) spell() {
 	b.spelled.words = list
 }
 
-// containing returns the words that contain part. It goes through all words, so it is used only if nothing else was
-// found.
+// containing returns the words that contain part. It goes through all words if one may, so it is used only if nothing
+// else was found.
 func (x *Index) containing(part []byte) (found []span) {
+	if !x.pieces.mayContain(part) {
+		return nil
+	}
 	for at := 0; ; {
 		next := bytes.Index(x.words.text[at:], part)
 		if next < 0 {

@@ -1,7 +1,6 @@
 package textindex
 
 import (
-	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -37,13 +36,23 @@ const maxCorrected = 32
 // kept, so that words with a common beginning, which follow each other in a sorted list, share the work.
 type typist struct {
 	word         []rune
-	whole, begun int    // how many typos to forgive
-	seen         []rune // the letters of the rows
-	rows         [][]int
+	whole, begun int                                // how many typos to forgive
+	known        int                                // how many rows there are after the first
+	seen         [maxCorrected + mostTypos + 2]rune // the letters of these
+	rows         [maxCorrected + mostTypos + 2]row
 
 	best  int // the score of the most similar words, twice the typos, and one more if they only begin so
 	found []guess
 }
+
+// mostTypos is how many typos are forgiven at most.
+const mostTypos = 2
+
+// row is what of a row of the distance table may be no more than mostTypos: row k has column j at j-k+mostTypos. More is
+// tooMany, whatever it is.
+type row [2*mostTypos + 1]uint8
+
+const tooMany = mostTypos + 1
 
 // guess is a word that may be meant.
 type guess struct {
@@ -56,11 +65,7 @@ func newTypist(word []byte) *typist {
 	t := &typist{word: []rune(string(word))}
 	t.whole, t.begun = typos(word)
 	t.best = max(2*t.whole, 2*t.begun+1)
-	first := make([]int, len(t.word)+1)
-	for j := range first {
-		first[j] = j
-	}
-	t.rows = append(t.rows, first)
+	t.rows[0] = row{tooMany, tooMany, 0, 1, 2}
 	return t
 }
 
@@ -106,13 +111,16 @@ func (t *typist) score(word []byte) (score, decided int) {
 	for at := 0; at < len(word); {
 		r, width := utf8.DecodeRune(word[at:])
 		at += width
-		if k++; k > len(t.seen) || t.seen[k-1] != r {
+		if k++; k < len(t.rows) && (k > t.known || t.seen[k] != r) {
 			t.step(k, r)
 		}
 		if unicode.IsNumber(r) || k == 1 && r != t.word[0] {
 			return noScore, at
 		}
-		distance := t.rows[k][len(t.word)]
+		distance := tooMany
+		if end := len(t.word) - k + mostTypos; end >= 0 && end <= 2*mostTypos {
+			distance = int(t.rows[k][end])
+		}
 		if at < len(word) && distance <= t.begun {
 			score = min(score, 2*distance+1)
 		} else if at == len(word) && distance <= t.whole {
@@ -127,24 +135,39 @@ func (t *typist) score(word []byte) (score, decided int) {
 
 // step fills row k for the letter r, and drops later rows.
 func (t *typist) step(k int, r rune) {
-	t.seen = append(t.seen[:k-1], r)
-	if len(t.rows) <= k {
-		t.rows = append(t.rows, make([]int, len(t.word)+1))
-	}
-	above, row := t.rows[k-1], t.rows[k]
-	row[0] = k
-	for j, wanted := range t.word {
-		cost := 1
-		if r == wanted {
-			cost = 0
+	t.seen[k], t.known = r, k
+	above, now := &t.rows[k-1], &t.rows[k]
+	left := uint8(tooMany)
+	for i := range now {
+		j := k + i - mostTypos
+		cell := uint8(tooMany)
+		switch {
+		case j == 0:
+			cell = uint8(k)
+		case j > 0 && j <= len(t.word):
+			cell = min(cell, left+1)
+			if i+1 < len(above) {
+				cell = min(cell, above[i+1]+1)
+			}
+			if t.word[j-1] == r {
+				cell = min(cell, above[i])
+			} else {
+				cell = min(cell, above[i]+1)
+				if k > 1 && j > 1 && r == t.word[j-2] && t.seen[k-1] == t.word[j-1] {
+					cell = min(cell, t.rows[k-2][i]+1)
+				}
+			}
 		}
-		row[j+1] = min(above[j+1]+1, row[j]+1, above[j]+cost)
-		if k > 1 && j > 0 && r == t.word[j-1] && t.seen[k-2] == wanted {
-			row[j+1] = min(row[j+1], t.rows[k-2][j-1]+1)
-		}
+		now[i], left = cell, cell
 	}
 }
 
 // hopeless reports whether no word that continues from row k can be as similar as the best. A swap builds on the row
 // before, but only if that has less than the most; then row k has no more than the most either.
-func (t *typist) hopeless(k int) bool { return 2*slices.Min(t.rows[k]) > t.best }
+func (t *typist) hopeless(k int) bool {
+	least := uint8(tooMany)
+	for _, cell := range t.rows[k] {
+		least = min(least, cell)
+	}
+	return 2*int(least) > t.best
+}

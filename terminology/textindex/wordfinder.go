@@ -32,7 +32,7 @@ func (wf *wordFinder) end() {
 
 // upTo returns the documents whose words are in a tier or a better one, of those for words.
 func (wf *wordFinder) upTo(t tier) (found rankSet) {
-	if t <= tierWhole && !wf.hasWhole() {
+	if !wf.has(t) {
 		return wf.sets.set()
 	}
 	for _, s := range wf.asked.segments {
@@ -41,13 +41,13 @@ func (wf *wordFinder) upTo(t tier) (found rankSet) {
 	return found
 }
 
-// hasWhole reports whether the index has whole words for each segment.
-func (wf *wordFinder) hasWhole() bool {
+// has reports whether the index has words for each segment, whole ones if the tier asks for them.
+func (wf *wordFinder) has(t tier) bool {
 	return !slices.ContainsFunc(wf.asked.segments, func(s segment) bool {
 		return !slices.ContainsFunc(s, func(alternative []need) bool {
 			for i := range alternative {
 				n := &alternative[i]
-				if !wf.areWhole(n.words) && (n.joined == nil || !wf.areWhole(n.joined)) {
+				if !wf.hasAll(n.words, t) && (n.joined == nil || !wf.hasAll(n.joined, t)) {
 					return false
 				}
 			}
@@ -56,9 +56,9 @@ func (wf *wordFinder) hasWhole() bool {
 	})
 }
 
-func (wf *wordFinder) areWhole(words []wanted) bool {
+func (wf *wordFinder) hasAll(words []wanted, t tier) bool {
 	for i := range words {
-		if len(wf.resolved(&words[i]).whole) == 0 {
+		if f := wf.resolved(&words[i]); len(f.whole) == 0 && (t <= tierWhole || len(f.begun) == 0) {
 			return false
 		}
 	}
