@@ -72,26 +72,28 @@ func TestExplainAgainstRule(t *testing.T) {
 	}
 }
 
+// withTexts returns a document with only some of its texts.
+func withTexts(d textindextest.Document, texts []string) textindextest.Document {
+	some := d
+	some.Others, some.Foreign = nil, nil
+	for _, text := range texts {
+		if slices.Contains(d.Others, text) {
+			some.Others = append(some.Others, text)
+		} else {
+			some.Foreign = append(some.Foreign, text)
+		}
+	}
+	return some
+}
+
 // checkTexts checks that a document has its tier by the texts that are named, and by no fewer.
 func checkTexts(t *testing.T, d textindextest.Document, typed string, e Explanation) {
 	t.Helper()
-	with := func(texts []string) textindextest.Document {
-		some := d
-		some.Others, some.Foreign = nil, nil
-		for _, text := range texts {
-			if slices.Contains(d.Others, text) {
-				some.Others = append(some.Others, text)
-			} else {
-				some.Foreign = append(some.Foreign, text)
-			}
-		}
-		return some
-	}
-	if got := textindextest.TierOf(with(e.Texts), typed); int(got)+1 != e.Tier {
+	if got := textindextest.TierOf(withTexts(d, e.Texts), typed); int(got)+1 != e.Tier {
 		t.Fatalf("filter %q: %q alone are in tier %d, want %d: %+v", typed, e.Texts, got+1, e.Tier, d)
 	}
 	for i := range e.Texts {
-		fewer := with(slices.Delete(slices.Clone(e.Texts), i, i+1))
+		fewer := withTexts(d, slices.Delete(slices.Clone(e.Texts), i, i+1))
 		if got := textindextest.TierOf(fewer, typed); int(got)+1 <= e.Tier {
 			t.Fatalf("filter %q: %q is not needed for tier %d: %+v", typed, e.Texts[i], e.Tier, d)
 		}
@@ -119,8 +121,7 @@ func TestExplainSynonymsAgainstRule(t *testing.T) {
 				if f.Corrected() != "" {
 					continue
 				}
-				doc := d[hits[i].Doc]
-				doc.Others = e.Texts
+				doc := withTexts(d[hits[i].Doc], e.Texts)
 				if alone := textindextest.TierOf(doc, filter); (int(alone)+1 > e.Tier) != (len(e.Synonyms) > 0) {
 					t.Fatalf("filter %q: synonyms %q for tier %d, without any %d: %+v", filter, e.Synonyms, e.Tier, alone+1, doc)
 				}
