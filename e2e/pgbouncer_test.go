@@ -57,10 +57,11 @@ max_client_conn = 1000
 }
 
 // A store does all that it must through PgBouncer, whichever way that shares connections, without
-// being told of it.
+// being told of it. To be told of changes within a second, it listens past the one that shares them
+// between transactions.
 func TestPgBouncer(t *testing.T) {
 	server := startPostgres(t, "fsync=off", "max_connections=400")
-	for _, mode := range []string{"session", "transaction"} {
+	for mode, listen := range map[string]string{"session": "", "transaction": fmt.Sprint("127.0.0.1:", server.port)} {
 		t.Run(mode, func(t *testing.T) {
 			dsn := startPgBouncer(t, server, mode)
 			storetest.Suite{
@@ -74,7 +75,7 @@ func TestPgBouncer(t *testing.T) {
 				New: func(t *testing.T, kinds ...string) func() store.Shared {
 					table := postgresTable()
 					return func() store.Shared {
-						return openPostgres(t, postgresstore.Config{DSN: dsn, Table: table, Followed: kinds, Timeout: 10 * time.Second})
+						return openPostgres(t, postgresstore.Config{DSN: dsn, ListenAddress: listen, Table: table, Followed: kinds, Timeout: 10 * time.Second})
 					}
 				},
 			}.Run(t)
