@@ -178,6 +178,7 @@ for (const method of ['none', 'client_secret_basic', 'client_secret_post']) {
 		assert.equal(known.token_endpoint_auth_method, method);
 		assert.equal(known.client_secret, undefined);
 		assert.equal((await fetch(client.registration_client_uri, { ...own, method: 'DELETE' })).status, 204);
+		await othersHear();
 		await assert.rejects(refresh(client, authentication, next.refresh_token));
 	});
 }
