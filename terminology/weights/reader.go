@@ -116,8 +116,7 @@ func (f *file) cut(line string) ([]string, error) {
 	r := csv.NewReader(strings.NewReader(line))
 	r.Comma = rune(f.separator[0])
 	fields, err := r.Read()
-	var broken *csv.ParseError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*csv.ParseError](err); ok {
 		err = broken.Err // its line is always 1
 	}
 	return fields, err
