@@ -134,7 +134,7 @@ func (c *entryCorpus) Rank(doc uint32) uint32 {
 		return c.ranks[doc]
 	}
 	rank := c.library.codeSystems[e.codeSystem].SearchRank(e.concept)
-	if weight, ok := c.library.weight(c.codes, e); ok {
+	if weight, ok := (listing{c.library, c.codes}).weight(e); ok {
 		rank = textindex.Weighed(rank, weight)
 	}
 	if c.isForeign(doc) {
@@ -162,6 +162,6 @@ func (entryTerms) Abstract(uint32) bool         { return false }
 func (entryTerms) Inactive(uint32) bool         { return false }
 
 func (t entryTerms) Weight(doc uint32) float64 {
-	weight, _ := t.library.weight(t.codes, t.entry(doc))
+	weight, _ := listing{t.library, t.codes}.weight(t.entry(doc))
 	return weight
 }

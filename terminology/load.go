@@ -114,7 +114,7 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 	if err := loader.loadSynonyms(ctx); err != nil {
 		return nil, err
 	}
-	l.checkWeights(ctx, o.Logger)
+	weightCheck{l, o.Logger}.check(ctx)
 	l.indexLarge(ctx, o.Logger)
 	return l, nil
 }

@@ -54,16 +54,23 @@ func (u *usage) weigh(url string, table *codesystem.Table) {
 	}
 }
 
+// listing is codes of a library, of which it says how much they are used.
+type listing struct {
+	library *Library
+	codes   *codeList
+}
+
 // weight returns how much an entry is used, if something other than its code system says so: a file for the value set
 // goes before the value set's own extension, and this before a supplement.
-func (l *Library) weight(x *codeList, e entry) (weight float64, ok bool) {
+func (li listing) weight(e entry) (weight float64, ok bool) {
+	l, x := li.library, li.codes
 	if x.weights != nil {
 		return x.weights.Weight(l.code(e)), true
 	}
 	if l.usage == (usage{}) {
 		return 0, false
 	}
-	if weight = l.listedWeight(e); weight > 0 {
+	if weight = li.ownWeight(e); weight > 0 {
 		return weight, true
 	}
 	for cs, concept := range l.described(e, x.supplements) {
@@ -80,8 +87,9 @@ func (l *Library) weight(x *codeList, e entry) (weight float64, ok bool) {
 	return 0, false
 }
 
-// listedWeight returns the weight that a value set gives an entry.
-func (l *Library) listedWeight(e entry) float64 {
+// ownWeight returns the weight that the value set gives an entry.
+func (li listing) ownWeight(e entry) float64 {
+	l := li.library
 	if !l.usage.items || e.listed == 0 {
 		return 0
 	}
@@ -94,11 +102,18 @@ func (l *Library) listedWeight(e entry) float64 {
 	return 0
 }
 
-// checkWeights tells which files are about codes that are not here. It makes the indexes of value sets with weights, so
-// that no request waits for them.
-func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
-	for url, table := range l.usage.files.All() {
-		holds, ok := l.codesOf(ctx, url)
+// weightCheck compares weights with a library.
+type weightCheck struct {
+	library *Library
+	log     *slog.Logger
+}
+
+// check tells which files are about codes that are not here. It makes the indexes of value sets with weights, so that no
+// request waits for them.
+func (c weightCheck) check(ctx context.Context) {
+	log := c.log
+	for url, table := range c.library.usage.files.All() {
+		holds, ok := c.codesOf(ctx, url)
 		if !ok {
 			log.WarnContext(ctx, "weights are for no code system or value set that is loaded", slog.String("url", url))
 			continue
@@ -117,7 +132,8 @@ func (l *Library) checkWeights(ctx context.Context, log *slog.Logger) {
 }
 
 // codesOf returns what tells the codes of a code system or value set; false if it is not here.
-func (l *Library) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
+func (c weightCheck) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
+	l := c.library
 	if index := l.codeSystem(url, ""); index != none {
 		return func(code string) bool { _, ok := l.codeSystems[index].Locate([]byte(code)); return ok }, true
 	}
