@@ -36,7 +36,7 @@ type Listing struct {
 // store.
 func (l Listing) List(ctx context.Context, user string) ([]Info, error) {
 	var list []Info
-	for stored, err := range l.Sessions.all(ctx) {
+	for stored, err := range (records{l.Sessions.Durable}).all(ctx) {
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 		}
 	}
 	var list []Info
-	for stored, err := range l.Sessions.some(ctx, keys) {
+	for stored, err := range (records{l.Sessions.Durable}).some(ctx, keys) {
 		if errors.Is(err, ErrUnreadable) {
 			continue
 		}

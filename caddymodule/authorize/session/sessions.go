@@ -3,10 +3,7 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
-	"iter"
 	"slices"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -40,7 +37,7 @@ func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, e
 		return 0, err
 	}
 	var errs []error
-	for stored, err := range s.all(ctx) {
+	for stored, err := range (records{s.Durable}).all(ctx) {
 		if sid := unreadableSID(err); sid != "" {
 			if slices.Contains(sids, sid) {
 				stored = unreadable(sid, user, err)
@@ -64,7 +61,7 @@ func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int,
 // each calls do for all matching sessions, and returns how many succeeded.
 func (s *Sessions) each(ctx context.Context, match func(*Session) bool, do func(*Session) error) (done int, err error) {
 	var errs []error
-	for stored, err := range s.all(ctx) {
+	for stored, err := range (records{s.Durable}).all(ctx) {
 		if err == nil && match(stored) {
 			if err = do(stored); err == nil {
 				done++
@@ -73,42 +70,6 @@ func (s *Sessions) each(ctx context.Context, match func(*Session) bool, do func(
 		errs = append(errs, err)
 	}
 	return done, errors.Join(errs...)
-}
-
-// all yields all sessions, or the errors of reading them.
-func (s *Sessions) all(ctx context.Context) iter.Seq2[*Session, error] {
-	return func(yield func(*Session, error) bool) {
-		keys, err := s.Durable.List(ctx, Key(""))
-		if err != nil && !yield(nil, err) {
-			return
-		}
-		for some := range slices.Chunk(keys, readAtOnce) {
-			for stored, err := range s.some(ctx, some) {
-				if (stored != nil || err != nil) && !yield(stored, err) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// readAtOnce is how many sessions are read in one step.
-const readAtOnce = 100
-
-// some yields the sessions of some keys, nil for those that have ended by now.
-func (s *Sessions) some(ctx context.Context, keys []string) iter.Seq2[*Session, error] {
-	return func(yield func(*Session, error) bool) {
-		values, err := store.Values(ctx, s.Durable, keys...)
-		if err != nil {
-			yield(nil, fmt.Errorf("reading sessions: %w", err))
-			return
-		}
-		for i, value := range values {
-			if !yield(parse(strings.TrimPrefix(keys[i], Key("")), value)) {
-				return
-			}
-		}
-	}
 }
 
 // End ends a session and all that depends on it. It first reads whom to notify: once the
