@@ -88,6 +88,10 @@ func (x *Index) unite(dst *rankSet, from, to int) {
 	bits, used := dst.bits, dst.used
 	postings := x.postings[:x.from[to]]
 	at := x.from[from]
+	if len(postings)-int(at) > len(bits) { // it takes longer to note what is used than to go through all
+		dst.useAll()
+		used = nil
+	}
 	for _, end := range x.from[from+1 : to+1] {
 		rank := uint32(0)
 		for at < end {
@@ -105,7 +109,9 @@ func (x *Index) unite(dst *rankSet, from, to int) {
 			}
 			rank += more
 			bits.Add(rank)
-			used.Add(rank / 64)
+			if used != nil {
+				used.Add(rank / 64)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package textindex
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
@@ -10,7 +11,7 @@ import (
 // of one's own cost as much as it holds, not as it could hold.
 type rankSet struct {
 	bits bitset.Set
-	used bitset.Set // which words of bits are not zero; nil for a set of the index, which must not be changed
+	used bitset.Set // which words of bits may not be zero; nil for a set of the index, which must not be changed
 	size int        // number of ranks, in a set of the index
 }
 
@@ -38,6 +39,16 @@ func (s *rankSet) empty(n int) {
 		s.bits, s.used = bitset.New(n), bitset.New(words)
 	}
 	s.bits, s.used = s.bits[:words], s.used[:(words+63)/64]
+}
+
+// useAll says that no word of bits need be zero.
+func (s *rankSet) useAll() {
+	for i := range s.used {
+		s.used[i] = math.MaxUint64
+	}
+	if rest := len(s.bits) % 64; rest > 0 {
+		s.used[len(s.used)-1] = 1<<rest - 1
+	}
 }
 
 func (s *rankSet) union(other *rankSet) {
@@ -95,7 +106,7 @@ func (s *rankSet) each(yield func(i int, word uint64) bool) {
 	for i, used := range s.used {
 		for ; used != 0; used &= used - 1 {
 			at := i*64 + bits.TrailingZeros64(used)
-			if !yield(at, s.bits[at]) {
+			if word := s.bits[at]; word != 0 && !yield(at, word) {
 				return
 			}
 		}
