@@ -4,13 +4,15 @@
 //	cd e2e && go run ./bench                 # everything, some ten minutes
 //	cd e2e && go run ./bench -rounds 3 -round 1s -sizes 1000,10000 expand
 //	cd e2e && go run ./bench -clients 16 authorize
+//	cd e2e && go run ./bench -before ../before/caddy typing
 //
 // expand measures fhir_expand, its cache off, over synthetic code systems beside
 // Caddy's respond with a body of the same size; cache its cache beside respond,
 // file_server and nginx; scan what a million random filters do to it; authorize the
 // authorization server beside npm oidc-provider; flood what a million requests that
 // lead nowhere leave in memory; launch what a launch context costs, and how fast the page to
-// choose among 100,000 patients on is.
+// choose among 100,000 patients on is. typing, which is not part of everything, measures
+// typed requests of fhir_expand beside an earlier gateway.
 //
 // Each is a process of its own: build ../caddy first. Rounds of load go to each in
 // turn, so that whatever else the machine does falls on both alike. What is compared

@@ -13,6 +13,7 @@ import (
 // settings are the command's flags.
 type settings struct {
 	binary, plot string
+	before       string // another binary, for typing
 	sizes        []int
 	rounds       int
 	round        time.Duration
@@ -25,6 +26,7 @@ func main() {
 	var s settings
 	var sizes string
 	flag.StringVar(&s.binary, "caddy", "../caddy", "the built gateway")
+	flag.StringVar(&s.before, "before", "", "another built gateway, for typing")
 	flag.StringVar(&s.plot, "plot", "", "file to draw cost against size into (.svg or .png)")
 	flag.StringVar(&sizes, "sizes", "1000,10000,100000,500000", "concepts of the synthetic code systems")
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each scenario")
@@ -52,7 +54,7 @@ func run(s settings, names []string) error {
 	}
 	defer os.RemoveAll(folder)
 	subjects := map[string]func(settings, string) error{
-		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood, "launch": launches,
+		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood, "launch": launches, "typing": typing,
 	}
 	if len(names) == 0 {
 		names = []string{"expand", "cache", "scan", "authorize", "flood", "launch"}
@@ -60,7 +62,7 @@ func run(s settings, names []string) error {
 	for _, name := range names {
 		measure := subjects[name]
 		if measure == nil {
-			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood and launch", name)
+			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood, launch and typing", name)
 		}
 		if err := measure(s, folder); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -39,10 +39,7 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	if err := generate(definitions, concepts); err != nil {
 		return p, err
 	}
-	gateway, err := start(s.binary, folder, site{
-		name:   "gateway",
-		routes: "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tmax_entries 1000000\n\t\tttl off\n\t}",
-	})
+	gateway, err := startExpand(s.binary, folder, "gateway", definitions)
 	if err != nil {
 		return p, err
 	}
@@ -76,6 +73,14 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 		return p, err
 	}
 	return p, whole(s, gateway, expand+all)
+}
+
+// startExpand starts a gateway that answers from some definitions, without its cache.
+func startExpand(binary, folder, name, definitions string) (*server, error) {
+	return start(binary, folder, site{
+		name:   name,
+		routes: "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tmax_entries 1000000\n\t\tttl off\n\t}",
+	})
 }
 
 // compare runs rounds against the gateway and against a fixed answer of the same
@@ -157,7 +162,21 @@ const longest = 10
 // typedPaths are requests as they come from somebody who types words and codes of
 // the code system letter by letter: by length, from 1.
 func typedPaths(gateway *server, concepts int) ([][]string, error) {
+	sample, err := sampled(gateway, concepts)
 	paths := make([][]string, longest)
+	for _, c := range sample {
+		for _, text := range append(strings.Fields(c.Display), c.Code) {
+			addTyped(paths, []rune(text))
+		}
+	}
+	return paths, err
+}
+
+// coding is a concept of the code system.
+type coding struct{ Code, Display string }
+
+// sampled are some hundred concepts of the code system, at random.
+func sampled(gateway *server, concepts int) (sample []coding, err error) {
 	for range 20 {
 		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, query("all"), rand.IntN(max(1, concepts-20)))
 		r, err := http.Get(page)
@@ -165,27 +184,26 @@ func typedPaths(gateway *server, concepts int) ([][]string, error) {
 			return nil, err
 		}
 		var answer struct {
-			Expansion struct {
-				Contains []struct{ Code, Display string }
-			}
+			Expansion struct{ Contains []coding }
 		}
 		err = json.NewDecoder(r.Body).Decode(&answer)
 		if err := errors.Join(err, r.Body.Close()); err != nil {
 			return nil, err
 		}
-		for _, c := range answer.Expansion.Contains {
-			for _, text := range append(strings.Fields(c.Display), c.Code) {
-				addTyped(paths, []rune(text))
-			}
-		}
+		sample = append(sample, answer.Expansion.Contains...)
 	}
-	return paths, nil
+	return sample, nil
 }
 
 func addTyped(paths [][]string, text []rune) {
 	for n := 1; n <= min(len(text), longest); n++ {
-		paths[n-1] = append(paths[n-1], expand+query("all")+"&count=20&filter="+url.QueryEscape(string(text[:n])))
+		paths[n-1] = append(paths[n-1], filtered(string(text[:n])))
 	}
+}
+
+// filtered is a request for the first page of what a filter finds.
+func filtered(filter string) string {
+	return expand + query("all") + "&count=20&filter=" + url.QueryEscape(filter)
 }
 
 func flatten(lists [][]string) (all []string) {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// typing measures what is typed, request by request, beside another binary of the gateway.
+func typing(s settings, folder string) error {
+	if s.before == "" {
+		return errors.New("-before names no binary to compare with")
+	}
+	for _, size := range s.sizes {
+		if err := typingIn(s, folder, size); err != nil {
+			return fmt.Errorf("%d concepts: %w", size, err)
+		}
+	}
+	return nil
+}
+
+// typingIn starts both over a code system of a size.
+func typingIn(s settings, folder string, concepts int) (err error) {
+	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
+	if err := generate(definitions, concepts); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(definitions)) }()
+	before, err := startExpand(s.before, folder, "before", definitions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, before.stop()) }()
+	now, err := startExpand(s.binary, folder, "now", definitions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, now.stop()) }()
+	sample, err := sampled(now, concepts)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n## %d concepts\n\n| typed | CPU before | now | ratio | p99 before | now |\n|---|--:|--:|--:|--:|--:|\n", concepts)
+	for _, sc := range typed(sample) {
+		if err := typingRow(s, before, now, sc); err != nil {
+			return fmt.Errorf("%s: %w", sc.name, err)
+		}
+	}
+	for _, g := range []*server{before, now} {
+		resident, most, err := g.resident()
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\n%d MiB resident, %d at most.\n", resident, most)
+	}
+	return nil
+}
+
+// typed are the kinds of what is typed, made of concepts: each beginning of a word or code, words,
+// and what is spelled wrong or is nowhere.
+func typed(sample []coding) []scenario {
+	byLength := make([][]string, longest)
+	var words, codes, several, typos, nothing []string
+	for _, c := range sample {
+		fields := strings.Fields(c.Display)
+		for _, text := range append(slices.Clone(fields), c.Code) {
+			addTyped(byLength, []rune(text))
+		}
+		word := []rune(slices.MaxFunc(fields, func(a, b string) int { return cmp.Compare(len(a), len(b)) }))
+		half := len(word) / 2
+		words = append(words, filtered(fields[0]))
+		codes = append(codes, filtered(c.Code))
+		several = append(several, filtered(strings.Join(fields[:min(3, len(fields))], " ")))
+		typos = append(typos, filtered(string(word[:half])+"q"+string(word[half:])))
+		nothing = append(nothing, filtered("zqx"+string(word)))
+	}
+	var all []scenario
+	for i, paths := range byLength {
+		all = append(all, scenario{name: strconv.Itoa(i+1) + " letters", paths: paths})
+	}
+	return append(all, scenario{name: "all of these", paths: flatten(byLength)}, scenario{name: "a word", paths: words}, scenario{name: "a code", paths: codes},
+		scenario{name: "up to three words", paths: several}, scenario{name: "a word with a typo", paths: typos}, scenario{name: "what is nowhere", paths: nothing})
+}
+
+// typingRow runs rounds against both in turn, and prints their medians.
+func typingRow(s settings, before, now *server, sc scenario) error {
+	var a, b []load
+	for range s.rounds {
+		for _, g := range []*server{before, now} {
+			l, err := g.round(g.gets(sc.paths, sc.header), s.clients, s.round)
+			if err != nil {
+				return err
+			}
+			if g == before {
+				a = append(a, l)
+			} else {
+				b = append(b, l)
+			}
+		}
+	}
+	was, is := median(a), median(b)
+	fmt.Printf("| %s | %s | %s | %.2f | %s | %s |\n", sc.name, tenths(was.perRequest()), tenths(is.perRequest()),
+		float64(is.perRequest())/float64(was.perRequest()), milliseconds(was.quantile(0.99)), milliseconds(is.quantile(0.99)))
+	return nil
+}
+
+func tenths(d time.Duration) string { return fmt.Sprintf("%.1f µs", float64(d)/1e3) }
