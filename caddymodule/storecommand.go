@@ -33,7 +33,19 @@ func storeCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
 		Short: "Copies the durable store of one configuration to that of another",
-		Long: `
+		Long: storeCopyHelp,
+		Args: cobra.NoArgs,
+		RunE: caddycmd.WrapCommandFuncForCobra(copyStore),
+	}
+	cmd.Flags().String("from", "", "configuration to copy from")
+	cmd.Flags().String("to", "", "configuration to copy to")
+	cmd.Flags().String("adapter", "", "name of the configurations' adapter")
+	cmd.Flags().Bool("merge", false, "copy to a store that is not empty")
+	cmd.Flags().Bool("force", false, "copy although a gateway seems to run")
+	return cmd
+}
+
+const storeCopyHelp = `
 Copies sessions, refresh tokens, consents, revocations, second factors, and
 whatever else is in the durable store that one configuration names, to the one
 that another configuration names: a file, redis or postgres. Each entry keeps
@@ -62,17 +74,7 @@ gateway starts with the target.
 
 --force
     Copy although a gateway seems to run with one of the stores. What it changes
-    meanwhile may be missing in the target.`,
-		Args: cobra.NoArgs,
-		RunE: caddycmd.WrapCommandFuncForCobra(copyStore),
-	}
-	cmd.Flags().String("from", "", "configuration to copy from")
-	cmd.Flags().String("to", "", "configuration to copy to")
-	cmd.Flags().String("adapter", "", "name of the configurations' adapter")
-	cmd.Flags().Bool("merge", false, "copy to a store that is not empty")
-	cmd.Flags().Bool("force", false, "copy although a gateway seems to run")
-	return cmd
-}
+    meanwhile may be missing in the target.`
 
 const fileLockTimeout = 3 * time.Second
 
