@@ -33,9 +33,9 @@ func storeCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from <path> --to <path> [--adapter <name>] [--merge] [--force]",
 		Short: "Copies the durable store of one configuration to that of another",
-		Long: storeCopyHelp,
-		Args: cobra.NoArgs,
-		RunE: caddycmd.WrapCommandFuncForCobra(copyStore),
+		Long:  storeCopyHelp,
+		Args:  cobra.NoArgs,
+		RunE:  caddycmd.WrapCommandFuncForCobra(copyStore),
 	}
 	cmd.Flags().String("from", "", "configuration to copy from")
 	cmd.Flags().String("to", "", "configuration to copy to")

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -187,6 +188,12 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 // A gateway that runs is noticed though nobody asks it anything, in a store elsewhere too.
 func TestStoreCopyWhileIdleGatewayRuns(t *testing.T) {
 	t.Parallel()
+	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.
+	memory := new(MemoryStore)
+	if err := memory.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = memory.Cleanup() })
 	synctest.Test(t, func(t *testing.T) {
 		s := newStoreSite(t)
 		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, "")})
