@@ -23,8 +23,9 @@ func startPgBouncer(t *testing.T, server *postgresServer, mode string) (dsn stri
 		t.Skipf("PgBouncer is not installed: %v", err)
 	}
 	port := freePort(t)
+	file := fmt.Sprint("pgbouncer-", port, ".ini") // others of this mode start beside it
 	server.write(t, "users", []byte(`"postgres" ""`))
-	server.write(t, mode+".ini", fmt.Appendf(nil, `[databases]
+	server.write(t, file, fmt.Appendf(nil, `[databases]
 postgres = host=127.0.0.1 port=%d
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -36,7 +37,7 @@ pool_mode = %s
 default_pool_size = %d
 max_client_conn = 1000
 `, server.port, port, server.folder, mode, map[string]int{"session": 300, "transaction": 5}[mode]))
-	p, err := startProcessAs(postgresUser(), fmt.Sprint("pgbouncer-", port), nil, program, server.folder+"/"+mode+".ini")
+	p, err := startProcessAs(postgresUser(), fmt.Sprint("pgbouncer-", port), nil, program, server.folder+"/"+file)
 	must(t, err)
 	t.Cleanup(func() {
 		p.stop()

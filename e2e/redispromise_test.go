@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ func TestRedisOnce(t *testing.T) {
 		{"paused, with wait_replicas 1", []string{"--min-replicas-to-write", "1"}, 1, syscall.SIGSTOP},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for round := range 5 {
+			for round := range *onceRounds {
 				t.Run(fmt.Sprint(round), func(t *testing.T) {
 					u := newUses(t, tt.servers, tt.wait)
 					u.run(t, tt.fault)
@@ -43,6 +44,9 @@ func TestRedisOnce(t *testing.T) {
 		})
 	}
 }
+
+// onceRounds is 1 for everybody who only wants to know that nothing is used twice or lost, and more for docs/replicas.md.
+var onceRounds = flag.Int("once", 1, "rounds of each fault in TestRedisOnce")
 
 const usesTotal = 2000
 
