@@ -10,7 +10,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -63,22 +62,7 @@ func TestPgBouncer(t *testing.T) {
 	server := startPostgres(t, "fsync=off", "max_connections=400")
 	for mode, listen := range map[string]string{"session": "", "transaction": fmt.Sprint("127.0.0.1:", server.port)} {
 		t.Run(mode, func(t *testing.T) {
-			dsn := startPgBouncer(t, server, mode)
-			storetest.Suite{
-				Lifetime: 2 * time.Second,
-				New: func(t *testing.T, maxEntries int) store.Store {
-					return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second})
-				},
-			}.Run(t)
-			storetest.SharedSuite{
-				Lifetime: 2 * time.Second,
-				New: func(t *testing.T, kinds ...string) func() store.Shared {
-					table := postgresTable()
-					return func() store.Shared {
-						return openPostgres(t, postgresstore.Config{DSN: dsn, ListenAddress: listen, Table: table, Followed: kinds, Timeout: 10 * time.Second})
-					}
-				},
-			}.Run(t)
+			runPostgresSuites(t, startPgBouncer(t, server, mode), listen)
 		})
 	}
 }

@@ -30,10 +30,17 @@ func openPostgres(t testing.TB, config postgresstore.Config) *postgresstore.Stor
 // TestPostgresStore runs the tests of all stores, bound included.
 func TestPostgresStore(t *testing.T) {
 	server := startPostgres(t, "fsync=off", "max_connections=400")
+	runPostgresSuites(t, server.dsn(""), "")
+}
+
+// runPostgresSuites runs the tests of stores and of shared ones. If listen is not "", changes are
+// listened for at that address.
+func runPostgresSuites(t *testing.T, dsn, listen string) {
+	t.Helper()
 	storetest.Suite{
 		Lifetime: 2 * time.Second,
 		New: func(t *testing.T, maxEntries int) store.Store {
-			return openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second})
+			return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second})
 		},
 	}.Run(t)
 	storetest.SharedSuite{
@@ -41,7 +48,7 @@ func TestPostgresStore(t *testing.T) {
 		New: func(t *testing.T, kinds ...string) func() store.Shared {
 			table := postgresTable()
 			return func() store.Shared {
-				return openPostgres(t, postgresstore.Config{DSN: server.dsn(""), Table: table, Followed: kinds, Timeout: 10 * time.Second})
+				return openPostgres(t, postgresstore.Config{DSN: dsn, ListenAddress: listen, Table: table, Followed: kinds, Timeout: 10 * time.Second})
 			}
 		},
 	}.Run(t)

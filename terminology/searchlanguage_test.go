@@ -86,15 +86,7 @@ func TestSearchInParts(t *testing.T) {
 		l := libraryOf(t, numbered("http://x/a", size), numbered("http://x/b", size), valueSetOf("http://x/vs", `{"include":[
 			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
 			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
-		vs, _ := l.valueSet("http://x/vs")
-		x, err := l.expanding(nil).codes(vs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows := make([]uint32, len(x.entries))
-		for i := range rows {
-			rows[i] = uint32(i)
-		}
+		x, rows := codesAndRows(t, l)
 		plain := []textindex.Part{{Corpus: &entryCorpus{library: l, codes: x, rows: rows}}}
 		if d, _ := l.division(x, "", nil); size > scanned && len(d.searched) != 3 {
 			t.Errorf("%d parts, want two runs and the rest", len(d.searched))
@@ -225,15 +217,7 @@ func TestOrderByLanguage(t *testing.T) {
 				for _, include := range []string{`{"system":"http://x/arms"}`, `{"system":"http://x/arms","filter":[{"property":"code","op":"regex","value":".*"}]},
 					{"system":"http://x/none","concept":[{"code":"q","display":"Q"}]}`} {
 					l := libraryOf(t, arms(concepts), valueSetOf("http://x/vs", `{"include":[`+include+`]}`))
-					vs, _ := l.valueSet("http://x/vs")
-					x, err := l.expanding(nil).codes(vs)
-					if err != nil {
-						t.Fatal(err)
-					}
-					rows := make([]uint32, len(x.entries))
-					for i := range rows {
-						rows[i] = uint32(i)
-					}
+					x, rows := codesAndRows(t, l)
 					scan := newEntryCorpus(l, x, rows, codesystem.ParseLanguages(test.language))
 					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm"), 0, math.MaxInt, nil)
 					page, _, _ := l.search(x, textindex.NewFilter("arm"), test.language, 0, math.MaxInt, nil)
@@ -251,4 +235,18 @@ func TestOrderByLanguage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// codesAndRows are the codes of http://x/vs, and the rows of all of them.
+func codesAndRows(t *testing.T, l *Library) (x *codeList, rows []uint32) {
+	t.Helper()
+	vs, _ := l.valueSet("http://x/vs")
+	x, err := l.expanding(nil).codes(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.entries {
+		rows = append(rows, uint32(i))
+	}
+	return x, rows
 }
