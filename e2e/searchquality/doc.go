@@ -21,8 +21,8 @@
 // codes wanted, with spaces between them, where A00* is any code that begins so and can be chosen; the category, by
 // which the sums are grouped; and the source, which the comments explain. A code that is not there is an error.
 //
-// Lists whose names end in -rules may be used to make the rules of search, and its synonyms. Those in -shown and -shown2
-// were written separately, and only show how good it is: whoever changes search looks at their sums alone.
+// Lists with -rules in their names may be used to make the rules of search, and its synonyms. Those with -shown were written
+// separately, and only show how good it is: whoever changes search looks at their sums alone.
 //
 // The answer is the page of the first ten, as of a pick list. Where nothing wanted is on it, the rank is found in the
 // whole answer; the mean of the reciprocal ranks counts such a query as 0.
