@@ -3,6 +3,7 @@ package textindex
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sort"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
@@ -60,6 +61,12 @@ func (x *Index) addHeads(dst *rankSet, from, to int) {
 func (x *Index) addTails(dst *rankSet, from, to int) {
 	n := x.words.len()
 	x.unite(dst, n+from, n+to)
+}
+
+// hasTails reports whether documents have one of some words elsewhere than in a head.
+func (x *Index) hasTails(words []span) bool {
+	n := x.words.len()
+	return slices.ContainsFunc(words, func(s span) bool { return x.from[n+s.from] < x.from[n+s.to] })
 }
 
 // uniteFirst adds the first n ranks of a list.

@@ -25,6 +25,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	q := queries.Get().(*query)
 	q.index, q.within, q.how = x, within, how
 	q.judge.corpus, q.judge.filter, q.judge.asked = x.corpus, f, f.in(x.language)
+	q.judge.parts, q.judge.spotter.language = x.dividing(), x.language
 	q.sets.n = len(x.order)
 	q.words.begin(x, q.judge.asked, how, &q.sets)
 	q.page.begin(x.order, from, to)
@@ -32,7 +33,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	hits := q.page.end() // not the index's memory, which may be unmapped from here on
 	q.words.end()
 	q.index, q.within = nil, nil
-	q.judge.corpus, q.judge.filter, q.judge.asked = nil, nil, nil
+	q.judge.corpus, q.judge.filter, q.judge.asked, q.judge.parts = nil, nil, nil, nil
 	clear(q.judge.others[:cap(q.judge.others)])
 	queries.Put(q)
 	return hits, total
@@ -40,17 +41,16 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 
 // search finds and ranks hits, and returns how many there are.
 func (q *query) search() (total int) {
-	f := q.judge.filter
 	if w := q.judge.asked.only(); w != nil && q.how == strictly && q.within == nil {
 		return q.rankWord(w)
 	}
-	match := q.find()
+	match, all := q.find()
 	if q.within != nil {
 		match = q.sets.both(match, rankSet{bits: q.within})
 	}
 	switch {
-	case f.symbols != nil:
-		total = q.rankSymbols(&match)
+	case !all:
+		total = q.rankEach(&match)
 	case q.how != strictly:
 		total = match.count()
 		q.page.last(&match, tierLenient)
@@ -63,16 +63,18 @@ func (q *query) search() (total int) {
 	return total
 }
 
-// find returns all that match, or, for symbols, all that may.
-func (q *query) find() rankSet {
+// find returns what matches, or, unless all does, what may match and must be looked at.
+func (q *query) find() (match rankSet, all bool) {
 	f := q.judge.filter
 	switch {
 	case f.symbols != nil:
-		return q.findSymbols(string(f.symbols))
+		return q.findSymbols(string(f.symbols)), false
 	case f.letter != nil:
-		return q.withRune(&q.index.letters, f.theLetter())
+		return q.withRune(&q.index.letters, f.theLetter()), true
+	case q.how != strictly:
+		return q.words.upTo(tierBegun), true
 	}
-	return q.words.upTo(tierBegun)
+	return q.words.find(fewMatches)
 }
 
 // withRune returns the documents that have a letter or sign.

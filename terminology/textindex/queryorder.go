@@ -2,11 +2,15 @@ package textindex
 
 import "math/bits"
 
-// rankSymbols ranks what may match a filter of symbols by looking at each, and returns how many match.
-func (q *query) rankSymbols(match *rankSet) (total int) {
+// fewMatches is up to how many documents are looked at one by one, for a microsecond or two each, rather than found tier by
+// tier.
+const fewMatches = 16
+
+// rankEach ranks what may match, and has not been emitted, by looking at each, and returns how many of these match.
+func (q *query) rankEach(match *rankSet) (total int) {
 	var tiers [tierNone][]Hit
 	for i, word := range match.each {
-		for ; word != 0; word &= word - 1 {
+		for word &^= q.page.taken.bits[i]; word != 0; word &= word - 1 {
 			doc := q.index.order[i*64+bits.TrailingZeros64(word)]
 			if tier := q.judge.tier(doc); tier != tierNone {
 				tiers[tier] = append(tiers[tier], Hit{Doc: doc, tier: tier})
@@ -29,9 +33,15 @@ func (q *query) rank(match *rankSet) {
 	}
 	q.emitCodes(match)
 	q.emitTerms(match)
-	if q.judge.filter.letter != nil {
+	switch {
+	case q.page.done():
+	case q.judge.filter.letter != nil:
 		q.emitInitials(match)
-	} else {
+	case q.words.onlyBegunInHeads():
+		q.page.last(match, tierBegunHead)
+	case q.page.total <= fewMatches:
+		q.rankEach(match)
+	default:
 		q.emitTiers(match)
 	}
 }

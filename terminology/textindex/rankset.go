@@ -11,12 +11,21 @@ import (
 // of one's own cost as much as it holds, not as it could hold.
 type rankSet struct {
 	bits bitset.Set
-	used bitset.Set // which words of bits may not be zero; nil for a set of the index, which must not be changed
+	used bitset.Set // which words of bits may not be zero; nil for a set of the index
 	size int        // number of ranks, in a set of the index
+	lent bool       // whether it is somebody else's, who still needs it as it is
 }
 
 // isOwn reports whether a set may be changed.
-func (s *rankSet) isOwn() bool { return s.used != nil }
+func (s *rankSet) isOwn() bool { return s.used != nil && !s.lent }
+
+// inUse returns how many words of bits may not be zero.
+func (s *rankSet) inUse() int {
+	if s.used == nil {
+		return len(s.bits)
+	}
+	return s.used.Count()
+}
 
 func (s *rankSet) has(rank uint32) bool { return s.bits.Has(rank) }
 
@@ -52,6 +61,14 @@ func (s *rankSet) useAll() {
 }
 
 func (s *rankSet) union(other *rankSet) {
+	if other.used == nil {
+		bits := s.bits[:len(other.bits)]
+		for i, word := range other.bits {
+			bits[i] |= word
+		}
+		s.useAll()
+		return
+	}
 	for i, word := range other.each {
 		s.bits[i] |= word
 		s.used.Add(uint32(i))
@@ -59,8 +76,8 @@ func (s *rankSet) union(other *rankSet) {
 }
 
 // unionOf adds the intersection of two sets.
-func (s *rankSet) unionOf(a, b bitset.Set) {
-	for i, word := range a {
+func (s *rankSet) unionOf(a *rankSet, b bitset.Set) {
+	for i, word := range a.each {
 		if word &= b[i]; word != 0 {
 			s.bits[i] |= word
 			s.used.Add(uint32(i))
@@ -81,7 +98,7 @@ func (s *rankSet) intersect(other bitset.Set) {
 }
 
 func (s *rankSet) count() int {
-	if !s.isOwn() {
+	if s.used == nil {
 		return s.size
 	}
 	n := 0
@@ -95,7 +112,7 @@ func (s *rankSet) count() int {
 
 // each yields the nonzero words, in ascending order.
 func (s *rankSet) each(yield func(i int, word uint64) bool) {
-	if !s.isOwn() {
+	if s.used == nil {
 		for i, word := range s.bits {
 			if word != 0 && !yield(i, word) {
 				return

@@ -1,5 +1,7 @@
 package textindex
 
+import "slices"
+
 // rankSets is the memory of the sets of a query, and what is made of them.
 type rankSets struct {
 	n     int // ranks are below it
@@ -22,6 +24,16 @@ func (r *rankSets) release(s rankSet) {
 	}
 }
 
+// all returns the intersection of sets, which must not be used afterwards. It begins with those that have the fewest words
+// in use, and with sets of the index last.
+func (r *rankSets) all(sets []rankSet) (all rankSet) {
+	slices.SortFunc(sets, func(a, b rankSet) int { return a.inUse() - b.inUse() })
+	for _, s := range sets {
+		all = r.both(all, s)
+	}
+	return all
+}
+
 // both returns the intersection of two sets, which must not be used afterwards. The zero a stands for all ranks.
 func (r *rankSets) both(a, b rankSet) rankSet {
 	switch {
@@ -35,8 +47,11 @@ func (r *rankSets) both(a, b rankSet) rankSet {
 		b.intersect(a.bits)
 		return b
 	}
+	if a.inUse() > b.inUse() {
+		a, b = b, a
+	}
 	both := r.set()
-	both.unionOf(a.bits, b.bits)
+	both.unionOf(&a, b.bits)
 	return both
 }
 

@@ -118,13 +118,21 @@ func (p *Part) corpus() Corpus {
 
 // parts returns what returns the parts of compounds; nil if there are none.
 func (p *Part) parts() func(word []byte) []part {
-	switch x := p.Index; {
-	case x == nil && p.Compounds != nil:
+	switch {
+	case p.Index != nil:
+		return p.Index.dividing()
+	case p.Compounds != nil:
 		return p.Compounds.of
-	case x != nil && len(x.parts.list) > 0:
-		return func(word []byte) []part { return x.parts.of(&x.words, word) }
 	}
 	return nil
+}
+
+// dividing is parts for the compounds of an index.
+func (x *Index) dividing() func(word []byte) []part {
+	if len(x.parts.list) == 0 {
+		return nil
+	}
+	return func(word []byte) []part { return x.parts.of(&x.words, word) }
 }
 
 func (p *Part) place(doc uint32) uint32 {
