@@ -11,7 +11,7 @@ import (
 
 // Synonyms are what words of a filter also stand for. A nil one holds none.
 type Synonyms struct {
-	rules map[*language]map[string][]phrase // by the words that are typed, as key has them
+	rules map[*language]map[string][]phrase // by the words that are typed, as key and anyOrder have them
 }
 
 // phrase is what a rule finds.
@@ -91,7 +91,7 @@ func (s *Synonyms) add(l *language, typed, other string) error {
 	case len(p.words) == 0 || len(p.words) > maxSynonymWords:
 		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
 	}
-	key := l.key(left)
+	key := anyOrder(l.key(left))
 	if s.rules == nil {
 		s.rules = map[*language]map[string][]phrase{}
 	}
@@ -138,6 +138,13 @@ func (l *language) key(words [][]byte) string {
 	return string(key)
 }
 
+// anyOrder returns the words of a key in the order of the alphabet.
+func anyOrder(key string) string {
+	words := strings.Split(key, " ")
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
 // longest returns how many of the first terms, whose keys are given, a rule is for, and what else they stand for: of the
 // longest run that has a rule. If none has, it is the first term alone.
 func (s *Synonyms) longest(l *language, keys []string) (run int, others []phrase) {
@@ -145,7 +152,7 @@ func (s *Synonyms) longest(l *language, keys []string) (run int, others []phrase
 		return 1, nil
 	}
 	for run := min(len(keys), maxSynonymTyped); run > 0; run-- {
-		if others := s.rules[l][strings.Join(keys[:run], "")]; others != nil {
+		if others := s.rules[l][anyOrder(strings.Join(keys[:run], ""))]; others != nil {
 			return run, others
 		}
 	}

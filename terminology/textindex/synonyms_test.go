@@ -50,7 +50,8 @@ fever => fever of unknown origin
 		{"a term that is the whole filter goes first", "heart attack", "2 5"},
 		{"a run among other words, and a number", "ckd stage iv", "3"},
 		{"an inflection of a rule's word", "kidney stones", "4"},
-		{"stop words", "stone of the kidney", ""},
+		{"words in another order, and stop words", "stone of the kidney", "4"},
+		{"in another order, with other words", "stage 4 disease chronic kidney", "3"},
 		{"a stop word within", "kidney of stone", "4"},
 		{"a beginning is no word of a rule", "hypert", "0"},
 		{"a typo in a word of a rule", "kidny stone", "4"},
@@ -92,7 +93,7 @@ func TestSynonymsAgainstRule(t *testing.T) {
 	textindextest.Synonyms = rules
 	defer func() { textindextest.Synonyms = nil }()
 	s := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray")
-	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi"}
+	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi", "mellitus diabetes", "infarction a myocardial", "infarction myocardial a"}
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
 		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {

@@ -36,7 +36,7 @@ func (q plainQuery) segments() (segments []plainSegment) {
 		run, others := 1, []string(nil)
 		for n := len(terms); n > 0 && others == nil; n-- {
 			for _, s := range Synonyms {
-				if s.Typed == strings.Join(q.asRead(Words(strings.Join(terms[:n], " "))), " ") {
+				if sameWords(strings.Fields(s.Typed), q.asRead(Words(strings.Join(terms[:n], " ")))) {
 					run, others = n, append(others, s.Other)
 				}
 			}
@@ -45,6 +45,11 @@ func (q plainQuery) segments() (segments []plainSegment) {
 		terms = terms[run:]
 	}
 	return segments
+}
+
+// sameWords reports whether two lists have the same words, in any order.
+func sameWords(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // plainLines returns what a display must be to be the filter.
