@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,9 +36,13 @@ type testStore struct {
 // testServers are the servers of tests, by name.
 var testServers sync.Map
 
+// testServersMade counts them: a test that runs twice in a process must not get the store that the pool keeps of its first run.
+var testServersMade atomic.Int64
+
 // A testServer is a store, and what a check of it says.
 type testServer struct {
 	*storetest.Shared
+	number int64
 	unfit  error
 	mu     sync.Mutex
 	byName map[string]*storetest.Gateway
@@ -48,6 +54,7 @@ func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
 		Shared: storetest.NewShared(followedKinds...),
+		number: testServersMade.Add(1),
 		byName: map[string]*storetest.Gateway{},
 	}
 	testServers.Store(t.Name(), s)
@@ -77,12 +84,12 @@ func (*testStore) CaddyModule() caddy.ModuleInfo {
 }
 
 func (s *testStore) Provision(caddy.Context) error {
-	return s.use("test_shared", s.Server+" "+s.Gateway, func(*slog.Logger) (*remoteStore, error) {
-		known, ok := testServers.Load(s.Server)
-		if !ok {
-			return nil, errors.New("no such server")
-		}
-		server := known.(*testServer)
+	known, ok := testServers.Load(s.Server)
+	if !ok {
+		return errors.New("no such server")
+	}
+	server := known.(*testServer)
+	return s.use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*remoteStore, error) {
 		return &remoteStore{
 			Shared: server.gateway(s.Gateway), check: server.check,
 			close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
