@@ -9,7 +9,7 @@ import (
 
 // commonPrefixes answers filters that are common beginnings: how many documents match, the first of them, and all of
 // them if there are too many postings to unite in time: nearly all beginnings of one letter, many of two or three, and
-// common words. Which documents match depends only on the range of words.
+// common words, also as whole words alone. Which documents match depends only on the range of words.
 type commonPrefixes struct {
 	from, to []uint32 // words; sorted by from, then the longer range first
 	count    []uint32 // number of documents
@@ -77,7 +77,7 @@ func (c *commonPrefixes) bytes() int {
 
 // findCommon computes commonPrefixes. It bounds the cost of a filter: a beginning has its set here, or few postings.
 func findCommon(x *Index) commonPrefixes {
-	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
+	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/16))}
 	ranges, dense := 0, 0
 	b.group(0, x.words.len(), 0, func(from, to int) {
 		ranges++
@@ -117,9 +117,12 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 	for at := from; at < to; {
 		word := x.words.at(at)
 		next := at + 1
-		if depth < len(word) {
+		switch {
+		case depth < len(word):
 			next = min(x.words.after(at, word[:depth+1]), to)
 			b.group(at, next, depth+1, visit)
+		case to-from > 1 && b.isDense(at, next): // the word itself, which others continue
+			visit(at, next)
 		}
 		at = next
 	}

@@ -90,6 +90,7 @@ func TestSearchLarge(t *testing.T) {
 			d[i].Display = "Seldom " + d[i].Display
 		}
 	}
+	d[5999].Display = "oftener" // so that what begins like often is not only this word
 	x := New(d)
 	if len(x.common.from) == 0 || len(x.common.sets) == 0 {
 		t.Error("no common prefix, or no sets of any")
