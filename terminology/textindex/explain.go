@@ -196,31 +196,63 @@ func needed(texts []otherText, enough func(some []otherText) bool) (some []other
 
 // synonyms returns what segments also stand for, where their own words are not enough.
 func (e *explainer) synonyms(enough func(a *asked) bool) (names []string) {
-	for i, s := range e.all.segments {
-		if len(s) == 1 {
-			continue
-		}
-		for k := range s {
-			if enough(e.all.with(i, k)) {
-				if k > 0 {
-					names = append(names, joinWords(s[k]))
-				}
-				break
+	for i := range e.all.segments {
+		one := *e.all
+		one.segments = cloned(e.all.segments)
+		whole := len(one.lines) == len(one.segments[i]) // each way to say the only segment may be the display as a whole
+		names = append(names, synonymOf(&one.segments[i], func(way int) bool {
+			if whole {
+				one.lines = e.all.lines[way : way+1]
 			}
-		}
+			return enough(&one)
+		})...)
 	}
 	return names
 }
 
-// with returns what is asked with a segment read in only one of its ways.
-func (a *asked) with(segment, way int) *asked {
-	one := *a
-	one.segments = slices.Clone(a.segments)
-	one.segments[segment] = a.segments[segment][way : way+1]
-	if len(a.lines) == len(a.segments[segment]) {
-		one.lines = a.lines[way : way+1] // each way of the only segment may be the display as a whole
+// synonymOf returns the synonym, or those of runs within it, without which a segment is not enough. While it asks enough, the
+// segment has the way only of which it tells the position; the runs within it belong to the first way.
+func synonymOf(s *segment, enough func(way int) bool) (names []string) {
+	ways := *s
+	defer func() { *s = ways }()
+	for k, way := range ways {
+		*s = segment{way}
+		if len(ways) > 1 && !enough(k) {
+			continue
+		}
+		if k > 0 {
+			return []string{joinWords(way)}
+		}
+		for i := range way {
+			if way[i].run != nil {
+				names = append(names, synonymOf(&way[i].run, func(int) bool { return enough(0) })...)
+			}
+		}
+		return names
 	}
-	return &one
+	return nil
+}
+
+// cloned returns segments of which the ways can be changed.
+func cloned(segments []segment) []segment {
+	segments = slices.Clone(segments)
+	for i := range segments {
+		segments[i] = segments[i].clone()
+	}
+	return segments
+}
+
+func (s segment) clone() segment {
+	s = slices.Clone(s)
+	for i := range s {
+		s[i] = slices.Clone(s[i])
+		for k := range s[i] {
+			if s[i][k].run != nil {
+				s[i][k].run = s[i][k].run.clone()
+			}
+		}
+	}
+	return s
 }
 
 // joinWords returns the words of a synonym.

@@ -102,13 +102,13 @@ func checkTexts(t *testing.T, d textindextest.Document, typed string, e Explanat
 
 // Synonyms are named where the words themselves are not enough by the rule by the letter, and nowhere else.
 func TestExplainSynonymsAgainstRule(t *testing.T) {
-	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}}
+	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi abc", Other: "a b c d e"}}
 	defer func() { textindextest.Synonyms = nil }()
-	synonyms, named := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray"), 0
+	synonyms, named := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi abc => a b c d e"), 0
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 18)), 60)
 		x := New(d)
-		for _, filter := range []string{"mi", "MI a", "a myocardial infarction", "diabetes mellitus", "diabetes the mellitus 2", "mi mi"} {
+		for _, filter := range []string{"mi", "MI a", "a myocardial infarction", "diabetes mellitus", "diabetes the mellitus 2", "mi mi", "abc mi"} {
 			f := NewFilterWith(filter, synonyms)
 			textindextest.Synonyms = rules
 			want := textindextest.Search(d, filter)

@@ -34,6 +34,7 @@ type Filter struct {
 	line     []byte // all words, as folder.words returns them
 	joined   []byte // the same, without spaces
 	synonyms *Synonyms
+	divided  bool                // whether runs that have synonyms are also read as shorter ones
 	read     map[string][][]byte // what words with typos are read as
 
 	language *language // of asked
@@ -124,11 +125,14 @@ type asked struct {
 	lines    [][]byte // what a display must be to be the filter
 }
 
-// segment is what stands for a run of words: any of these, each of which is everything it needs.
+// segment is what stands for a run of words: any of these ways to say it, each of which is everything it needs.
 type segment [][]need
 
-// need is a term, found by all of its words, or by all of them written together.
-type need struct{ words, joined []wanted }
+// need is a term, found by all of its words, or by all of them written together; or a run within a longer one, if run is set.
+type need struct {
+	words, joined []wanted
+	run           segment
+}
 
 // in prepares a filter for a language.
 func (t *Filter) in(l *language) *asked {
@@ -137,26 +141,57 @@ func (t *Filter) in(l *language) *asked {
 	}
 	t.language, t.asked = l, asked{lines: [][]byte{t.line}}
 	terms := t.withoutStops(l)
-	all := terms
 	var keys []string
 	if t.synonyms != nil {
 		for _, term := range terms {
 			keys = append(keys, l.key(t.asRead(term.words)))
 		}
 	}
-	for len(terms) > 0 {
-		run, others := t.synonyms.longest(l, keys[min(len(keys), len(all)-len(terms)):])
-		s := segment{t.needs(l, terms[:run])}
+	t.asked.segments = t.segments(l, terms, keys, maxSynonymTyped)
+	if len(t.asked.segments) == 1 {
+		_, others := t.synonyms.longest(l, keys, maxSynonymTyped)
 		for _, other := range others {
-			s = append(s, []need{{words: l.wantedWords(other.words)}})
-			if run == len(terms) && len(t.asked.segments) == 0 {
-				t.asked.lines = append(t.asked.lines, other.line)
-			}
+			t.asked.lines = append(t.asked.lines, other.line)
 		}
-		t.asked.segments = append(t.asked.segments, s)
-		terms = terms[run:]
 	}
 	return &t.asked
+}
+
+// segments cuts terms, whose keys are given, into the longest runs of at most so many that have synonyms, and single terms.
+func (t *Filter) segments(l *language, terms []term, keys []string, most int) (segments []segment) {
+	for len(terms) > 0 {
+		run, others := t.synonyms.longest(l, keys, most)
+		s := segment{t.asTyped(l, terms[:run], keys[:min(run, len(keys))])}
+		for _, other := range others {
+			s = append(s, []need{{words: l.wantedWords(other.words)}})
+		}
+		segments = append(segments, s)
+		terms, keys = terms[run:], keys[min(run, len(keys)):]
+	}
+	return segments
+}
+
+// asTyped returns what a run needs that is not said in another way as a whole.
+func (t *Filter) asTyped(l *language, terms []term, keys []string) (all []need) {
+	if !t.divided || len(terms) == 1 {
+		for _, term := range terms {
+			all = append(all, t.need(l, term))
+		}
+		return all
+	}
+	for _, s := range t.segments(l, terms, keys, len(terms)-1) {
+		if len(s) == 1 {
+			all = append(all, s[0]...)
+		} else {
+			all = append(all, need{run: s})
+		}
+	}
+	return all
+}
+
+// hasRuns reports whether several terms have a synonym as a whole, so that they may also be read as shorter runs.
+func (a *asked) hasRuns() bool {
+	return slices.ContainsFunc(a.segments, func(s segment) bool { return len(s) > 1 && len(s[0]) > 1 })
 }
 
 // withoutStops returns the terms but for stop words before the last.
@@ -171,19 +206,16 @@ func (t *Filter) withoutStops(l *language) []term {
 	return kept
 }
 
-// needs returns what terms need that are not read in another way.
-func (t *Filter) needs(l *language, terms []term) []need {
-	all := make([]need, len(terms))
-	for i, term := range terms {
-		for _, word := range term.words {
-			all[i].words = append(all[i].words, t.wanted(l, word))
-		}
-		if term.joined != nil {
-			all[i].joined = []wanted{t.wanted(l, term.joined)}
-			all[i].joined[0].joined = true
-		}
+// need returns what a term needs.
+func (t *Filter) need(l *language, term term) (n need) {
+	for _, word := range term.words {
+		n.words = append(n.words, t.wanted(l, word))
 	}
-	return all
+	if term.joined != nil {
+		n.joined = []wanted{t.wanted(l, term.joined)}
+		n.joined[0].joined = true
+	}
+	return n
 }
 
 // asRead returns words as they are read.

@@ -66,17 +66,24 @@ func (j *judge) isTerm(doc uint32) bool {
 	return false
 }
 
-// segment is the tier of a segment: of the best of its alternatives, which is as good as the worst thing it needs.
+// segment is the tier of a segment: of the best way to say it, which is as good as the worst thing that it needs.
 func (j *judge) segment(s segment) tier {
 	best := tierNone
-	for _, alternative := range s {
+	for _, way := range s {
 		worst := tierWholeHead
-		for i := range alternative {
-			worst = max(worst, min(j.words(alternative[i].words), j.words(alternative[i].joined)))
+		for i := range way {
+			worst = max(worst, j.need(&way[i]))
 		}
 		best = min(best, worst)
 	}
 	return best
+}
+
+func (j *judge) need(n *need) tier {
+	if n.run != nil {
+		return j.segment(n.run)
+	}
+	return min(j.words(n.words), j.words(n.joined))
 }
 
 // words is the tier of the worst of some words; tierNone for no words.

@@ -47,14 +47,19 @@ func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 // contains reports whether a document matches if long words may be in the middle of others.
 func (j *judge) contains(doc uint32) bool {
 	j.read(doc)
-	for _, s := range j.asked.segments {
-		if !slices.ContainsFunc(s, func(alternative []need) bool {
-			return !slices.ContainsFunc(alternative, func(n need) bool { return !j.within(n.words) && j.words(n.joined) == tierNone })
-		}) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(j.asked.segments, func(s segment) bool { return !j.containsOne(s) })
+}
+
+// containsOne reports whether a document has one of the ways to say a segment.
+func (j *judge) containsOne(s segment) bool {
+	return slices.ContainsFunc(s, func(way []need) bool {
+		return !slices.ContainsFunc(way, func(n need) bool {
+			if n.run != nil {
+				return !j.containsOne(n.run)
+			}
+			return !j.within(n.words) && j.words(n.joined) == tierNone
+		})
+	})
 }
 
 // within reports whether each of some words is there, in the middle of a word if it is long enough.

@@ -46,23 +46,37 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	if spend == nil {
 		spend = func(int) error { return nil }
 	}
-	if f.read != nil {
-		f.read, f.language = nil, nil
+	if f.read != nil || f.divided {
+		f.read, f.divided, f.language = nil, false, nil
 	}
-	for _, how := range []leniency{strictly, withinWords} {
-		if !f.allows(how) {
-			continue
-		}
-		if hits, total, err := searchParts(parts, f, how, from, to, spend); total > 0 || err != nil {
+	if hits, total, err := searchRuns(parts, f, from, to, spend); total > 0 || err != nil {
+		return hits, total, err
+	}
+	if f.allows(withinWords) {
+		if hits, total, err := searchParts(parts, f, withinWords, from, to, spend); total > 0 || err != nil {
 			return hits, total, err
 		}
 	}
 	if corrected, err := f.correct(parts, spend); err != nil || !corrected {
 		return nil, 0, err
 	}
-	hits, total, err := searchParts(parts, f, strictly, from, to, spend)
+	hits, total, err := searchRuns(parts, f, from, to, spend)
 	if total == 0 {
 		f.read, f.language = nil, nil
+	}
+	return hits, total, err
+}
+
+// searchRuns is Search strictly: first with the longest runs that have synonyms alone, so that what is meant as a whole is not
+// flooded, and if nothing is found, with shorter ones within these as well.
+func searchRuns(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+	hits, total, err := searchParts(parts, f, strictly, from, to, spend)
+	if total > 0 || err != nil || !f.asked.hasRuns() {
+		return hits, total, err
+	}
+	f.divided, f.language = true, nil
+	if hits, total, err = searchParts(parts, f, strictly, from, to, spend); total == 0 {
+		f.divided, f.language = false, nil
 	}
 	return hits, total, err
 }

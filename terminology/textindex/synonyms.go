@@ -146,12 +146,12 @@ func anyOrder(key string) string {
 }
 
 // longest returns how many of the first terms, whose keys are given, a rule is for, and what else they stand for: of the
-// longest run that has a rule. If none has, it is the first term alone.
-func (s *Synonyms) longest(l *language, keys []string) (run int, others []phrase) {
+// longest run, of at most so many, that has a rule. If none has, it is the first term alone.
+func (s *Synonyms) longest(l *language, keys []string, most int) (run int, others []phrase) {
 	if s == nil || s.rules[l] == nil {
 		return 1, nil
 	}
-	for run := min(len(keys), maxSynonymTyped); run > 0; run-- {
+	for run := min(len(keys), most); run > 0; run-- {
 		if others := s.rules[l][anyOrder(strings.Join(keys[:run], ""))]; others != nil {
 			return run, others
 		}

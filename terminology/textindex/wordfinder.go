@@ -76,11 +76,14 @@ type sized struct {
 
 // size returns about how many documents a segment finds, in bytes of postings.
 func (wf *wordFinder) size(s segment) (size uint32) {
-	for _, alternative := range s {
+	for _, way := range s {
 		least := ^uint32(0)
-		for i := range alternative {
-			for j := range alternative[i].words {
-				least = min(least, wf.resolved(&alternative[i].words[j]).size(wf.index))
+		for i := range way {
+			if way[i].run != nil {
+				least = min(least, wf.size(way[i].run))
+			}
+			for k := range way[i].words {
+				least = min(least, wf.resolved(&way[i].words[k]).size(wf.index))
 			}
 		}
 		size += least
@@ -103,17 +106,26 @@ func (r *resolved) size(x *Index) (size uint32) {
 
 // has reports whether the index has words for each segment, whole ones if the tier asks for them.
 func (wf *wordFinder) has(t tier) bool {
-	return !slices.ContainsFunc(wf.asked.segments, func(s segment) bool {
-		return !slices.ContainsFunc(s, func(alternative []need) bool {
-			for i := range alternative {
-				n := &alternative[i]
-				if !wf.hasAll(n.words, t) && (n.joined == nil || !wf.hasAll(n.joined, t)) {
-					return false
-				}
+	return !slices.ContainsFunc(wf.asked.segments, func(s segment) bool { return !wf.hasOne(s, t) })
+}
+
+// hasOne reports whether it has words for one of the ways to say a segment.
+func (wf *wordFinder) hasOne(s segment, t tier) bool {
+	return slices.ContainsFunc(s, func(way []need) bool {
+		for i := range way {
+			if !wf.hasNeed(&way[i], t) {
+				return false
 			}
-			return true
-		})
+		}
+		return true
 	})
+}
+
+func (wf *wordFinder) hasNeed(n *need, t tier) bool {
+	if n.run != nil {
+		return wf.hasOne(n.run, t)
+	}
+	return wf.hasAll(n.words, t) || n.joined != nil && wf.hasAll(n.joined, t)
 }
 
 func (wf *wordFinder) hasAll(words []wanted, t tier) bool {
@@ -139,13 +151,13 @@ func (wf *wordFinder) onlyBegunInHeads() bool {
 	return true
 }
 
-// segment returns the documents that have one of the alternatives of a segment.
+// segment returns the documents that have one of the ways to say a segment.
 func (wf *wordFinder) segment(s segment, t tier) (found rankSet) {
-	for _, alternative := range s {
+	for _, way := range s {
 		var room [4]rankSet
 		all := room[:0]
-		for i := range alternative {
-			all = append(all, wf.need(&alternative[i], t))
+		for i := range way {
+			all = append(all, wf.need(&way[i], t))
 		}
 		found = wf.sets.either(found, wf.sets.all(all))
 	}
@@ -153,6 +165,9 @@ func (wf *wordFinder) segment(s segment, t tier) (found rankSet) {
 }
 
 func (wf *wordFinder) need(n *need, t tier) rankSet {
+	if n.run != nil {
+		return wf.segment(n.run, t)
+	}
 	var room [4]rankSet
 	words := room[:0]
 	for i := range n.words {

@@ -21,10 +21,11 @@ var Synonyms []Synonym
 type plainSegment struct {
 	terms  []string
 	others []string
+	inner  []plainSegment // the runs that several terms consist of
 }
 
-// segments cuts a filter into runs: the longest that there is a synonym for.
-func (q plainQuery) segments() (segments []plainSegment) {
+// segments cuts a filter into runs.
+func (q plainQuery) segments() []plainSegment {
 	var terms []string
 	fields := slices.DeleteFunc(strings.Fields(q.filter), func(f string) bool { return len(Words(f)) == 0 })
 	for i, field := range fields {
@@ -32,16 +33,29 @@ func (q plainQuery) segments() (segments []plainSegment) {
 			terms = append(terms, field)
 		}
 	}
+	return q.runs(terms, len(terms))
+}
+
+// runs cuts terms into runs: the longest that there is a synonym for, and these into shorter ones.
+func (q plainQuery) runs(terms []string, most int) (segments []plainSegment) {
 	for len(terms) > 0 {
 		run, others := 1, []string(nil)
-		for n := len(terms); n > 0 && others == nil; n-- {
+		for n := min(most, len(terms)); n > 0 && others == nil; n-- {
 			for _, s := range Synonyms {
 				if sameWords(strings.Fields(s.Typed), q.asRead(Words(strings.Join(terms[:n], " ")))) {
 					run, others = n, append(others, s.Other)
 				}
 			}
 		}
-		segments = append(segments, plainSegment{terms[:run], others})
+		s := plainSegment{terms: terms[:run], others: others}
+		if run > 1 && q.divided {
+			s.inner = q.runs(terms[:run], run-1)
+		} else if run > 1 {
+			for _, term := range terms[:run] {
+				s.inner = append(s.inner, plainSegment{terms: []string{term}})
+			}
+		}
+		segments = append(segments, s)
 		terms = terms[run:]
 	}
 	return segments
@@ -63,33 +77,42 @@ func (q plainQuery) lines() []string {
 
 func (q plainQuery) runTier(s plainSegment, spots []plainWord) Tier {
 	worst := ByWholeHead
-	for _, term := range s.terms {
-		best := ByWholeHead
-		for _, word := range Words(term) {
-			best = max(best, q.wordTier(spots, word))
-		}
-		if words := Words(term); len(words) > 1 {
-			best = min(best, q.wordTier(spots, strings.Join(words, "")))
-		}
-		worst = max(worst, best)
+	for _, inner := range s.inner {
+		worst = max(worst, q.runTier(inner, spots))
+	}
+	if s.inner == nil {
+		worst = q.termTier(s.terms[0], spots)
 	}
 	return min(worst, s.othersTier(spots))
+}
+
+func (q plainQuery) termTier(term string, spots []plainWord) Tier {
+	best := ByWholeHead
+	for _, word := range Words(term) {
+		best = max(best, q.wordTier(spots, word))
+	}
+	if words := Words(term); len(words) > 1 {
+		best = min(best, q.wordTier(spots, strings.Join(words, "")))
+	}
+	return best
 }
 
 // within reports whether the long words of a filter are in the middle of words of a document.
 func (q plainQuery) within(d Document) bool {
 	spots := plainDocument(d)
-	for _, s := range q.segments() {
-		found := !slices.ContainsFunc(s.terms, func(term string) bool {
-			words := Words(term)
-			return slices.ContainsFunc(words, func(part string) bool { return !plainlyWithin(spots, part) }) &&
-				(len(words) == 1 || plainWordTier(spots, strings.Join(words, ""), true) == None)
-		})
-		if !found && (s.others == nil || (plainSegment{others: s.others}).othersTier(spots) == None) {
-			return false
-		}
+	return !slices.ContainsFunc(q.segments(), func(s plainSegment) bool { return !s.within(spots) })
+}
+
+func (s plainSegment) within(spots []plainWord) bool {
+	if s.othersTier(spots) != None {
+		return true
 	}
-	return true
+	if s.inner != nil {
+		return !slices.ContainsFunc(s.inner, func(inner plainSegment) bool { return !inner.within(spots) })
+	}
+	words := Words(s.terms[0])
+	return !slices.ContainsFunc(words, func(part string) bool { return !plainlyWithin(spots, part) }) ||
+		len(words) > 1 && plainWordTier(spots, strings.Join(words, ""), true) != None
 }
 
 func (s plainSegment) othersTier(spots []plainWord) Tier {
