@@ -143,7 +143,7 @@ func TestExplain(t *testing.T) {
 		3: {Code: "%", Display: "100 %"},
 	}
 	var s Synonyms
-	if err := s.Read(strings.NewReader("stemi, st mi => myocardial infarction\nrenal = kidney")); err != nil {
+	if err := s.Read(strings.NewReader("stemi, st mi => myocardial infarction\nrenal = kidney\nstemi attack => stroke")); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -156,6 +156,7 @@ func TestExplain(t *testing.T) {
 		{"a synonym as the display", "stemi", []string{"0 2 =myocardial infarction"}},
 		{"a synonym as the display, of two words", "st mi", []string{"0 2 =myocardial infarction"}},
 		{"a synonym beside a word", "stemi infarct", []string{"0 3 =myocardial infarction"}},
+		{"a synonym of a shorter run", "attack stemi", []string{"0 3 Heart attack =myocardial infarction"}},
 		{"words that need no synonym", "renal failure", []string{"2 3 Renal failure"}},
 		{"a designation by a synonym", "kidney failure", []string{"2 3 Renal failure =renal"}},
 		{"words in two designations, both needed", "disease failure", []string{"2 3 Kidney disease Renal failure"}},
