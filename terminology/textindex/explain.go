@@ -34,6 +34,7 @@ var tierRules = [tierNone]string{
 	tierTerm:      "has the display that is typed, and can be chosen",
 	tierWholeHead: "has all words as whole words, in the head of a text",
 	tierWhole:     "has all words as whole words",
+	tierMeant:     "has the display that a synonym names for words that begin so",
 	tierBegunHead: "has words that begin so, in the head of a text, or whole words",
 	tierBegun:     "has words that begin so",
 	tierLenient:   "has what is typed only in the middle of words",

@@ -143,7 +143,7 @@ func TestExplain(t *testing.T) {
 		3: {Code: "%", Display: "100 %"},
 	}
 	var s Synonyms
-	if err := s.Read(strings.NewReader("stemi, st mi => myocardial infarction\nrenal = kidney\nstemi attack => stroke")); err != nil {
+	if err := s.Read(strings.NewReader("stemi, st mi => myocardial infarction\nrenal = kidney\nstemi attack => stroke\nmyocardia => myocardial infarction")); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -160,9 +160,10 @@ func TestExplain(t *testing.T) {
 		{"words that need no synonym", "renal failure", []string{"2 3 Renal failure"}},
 		{"a designation by a synonym", "kidney failure", []string{"2 3 Renal failure =renal"}},
 		{"words in two designations, both needed", "disease failure", []string{"2 3 Kidney disease Renal failure"}},
-		{"in the middle", "idney", []string{"2 7 Kidney disease"}},
+		{"a display that a synonym names for what begins so", "myocard", []string{"0 5"}},
+		{"in the middle", "idney", []string{"2 8 Kidney disease"}},
 		{"a typo", "myocardail", []string{"0 3"}},
-		{"a letter", "k", []string{"2 7", "1 7 cannot be chosen"}},
+		{"a letter", "k", []string{"2 8", "1 8 cannot be chosen"}},
 		{"signs", "%", []string{"3 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

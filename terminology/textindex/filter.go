@@ -123,6 +123,7 @@ func (t *Filter) allows(how leniency) bool {
 type asked struct {
 	segments []segment
 	lines    [][]byte // what a display must be to be the filter
+	meant    [][]byte // what it must be to be what a synonym names for words that begin so
 }
 
 // segment is what stands for a run of words: any of these ways to say it, each of which is everything it needs.
@@ -153,6 +154,9 @@ func (t *Filter) in(l *language) *asked {
 		for _, other := range others {
 			t.asked.lines = append(t.asked.lines, other.line)
 		}
+	}
+	if t.read == nil && len(terms) > 0 {
+		t.asked.meant = t.synonyms.begun(l, terms)
 	}
 	return &t.asked
 }

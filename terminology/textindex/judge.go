@@ -10,6 +10,7 @@ const (
 	tierTerm                  // the display is the filter
 	tierWholeHead             // all words are whole words in a head
 	tierWhole                 // all words are whole words
+	tierMeant                 // the display is what a synonym names for words that begin so
 	tierBegunHead             // all words begin words in a head, or are whole words
 	tierBegun                 // all words begin words
 	tierLenient               // only in the middle of words
@@ -50,15 +51,17 @@ func (j *judge) tier(doc uint32) tier {
 	switch {
 	case bytes.Equal(j.joined, j.filter.joined):
 		return tierCode
-	case j.isTerm(doc):
+	case j.isTerm(doc, j.asked.lines):
 		return tierTerm
+	case worst > tierMeant && j.isTerm(doc, j.asked.meant):
+		return tierMeant
 	}
 	return worst
 }
 
-// isTerm reports whether the display is the filter, and can be chosen.
-func (j *judge) isTerm(doc uint32) bool {
-	for _, line := range j.asked.lines {
+// isTerm reports whether the display is one of some lines, and can be chosen.
+func (j *judge) isTerm(doc uint32, lines [][]byte) bool {
+	for _, line := range lines {
 		if bytes.Equal(j.line, line) {
 			return j.corpus.Rank(doc)&rankAbstract == 0
 		}
@@ -145,7 +148,7 @@ func (j *judge) byLetter(doc uint32) tier {
 	switch {
 	case bytes.Equal(j.joined, j.filter.joined):
 		return tierCode
-	case j.isTerm(doc):
+	case j.isTerm(doc, j.asked.lines):
 		return tierTerm
 	case begun:
 		return tierBegun

@@ -38,6 +38,7 @@ func (q *query) rank(match *rankSet) {
 	case q.judge.filter.letter != nil:
 		q.emitInitials(match)
 	case q.words.onlyBegunInHeads():
+		q.emitMeant(match)
 		q.page.last(match, tierBegunHead)
 	case q.page.total <= fewMatches:
 		q.rankEach(match)
@@ -73,16 +74,34 @@ func (q *query) emitTerms(match *rankSet) {
 		}
 		return
 	}
-	terms := q.sets.set()
+	q.emitDisplayed(lines, match.has, tierTerm)
+}
+
+// emitMeant emits what matches, can be chosen, and whose display is what a synonym names for words that begin so. Nil stands
+// for all.
+func (q *query) emitMeant(match *rankSet) {
+	matches := func(rank uint32) bool { return q.judge.tier(q.index.order[rank]) != tierNone }
+	if match != nil {
+		matches = match.has
+	}
+	q.emitDisplayed(q.judge.asked.meant, matches, tierMeant)
+}
+
+// emitDisplayed emits what matches, can be chosen, and whose display is one of some lines.
+func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t tier) {
+	if q.page.done() || len(lines) == 0 {
+		return
+	}
+	found := q.sets.set()
 	for _, line := range lines {
 		for _, rank := range q.displayed(line) {
-			if int(rank) < q.index.chosen && match.has(rank) {
-				terms.add(rank)
+			if int(rank) < q.index.chosen && matches(rank) {
+				found.add(rank)
 			}
 		}
 	}
-	q.page.set(&terms, tierTerm)
-	q.sets.release(terms)
+	q.page.set(&found, t)
+	q.sets.release(found)
 }
 
 // displayed returns the ranks of the documents whose display is a line.
@@ -94,6 +113,10 @@ func (q *query) displayed(line []byte) []uint32 {
 // emitTiers emits what matches, tier by tier.
 func (q *query) emitTiers(match *rankSet) {
 	for t := tierWholeHead; t < tierBegun && !q.page.done(); t++ {
+		if t == tierMeant {
+			q.emitMeant(match)
+			continue
+		}
 		part := q.words.upTo(t)
 		if q.within != nil {
 			part = q.sets.both(part, rankSet{bits: q.within})

@@ -17,6 +17,7 @@ func (q *query) rankWord(w *wanted) (total int) {
 		}
 		q.emitWhole(&f.resolved, 0, tierWholeHead)
 		q.emitWhole(&f.resolved, q.index.words.len(), tierWhole)
+		q.emitMeant(nil)
 	}
 	if common && q.page.to <= firsts {
 		heads, tails := q.index.common.firstOf(i)

@@ -7,11 +7,26 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// Synonyms are what words of a filter also stand for. A nil one holds none.
+// Synonyms are what words of a filter also stand for. A nil one holds none. No rule may be added after the first search.
 type Synonyms struct {
 	rules map[*language]map[string][]phrase // by the words that are typed, as key and anyOrder have them
+	typed map[typedLength][]typedRule       // sorted by sort, once
+	sort  sync.Once
+}
+
+// typedLength is what of rules is typed: so many words of a language.
+type typedLength struct {
+	language *language
+	words    int
+}
+
+// typedRule is what is typed for a rule, and where the rule is.
+type typedRule struct {
+	words string // with spaces between
+	key   string
 }
 
 // phrase is what a rule finds.
@@ -25,6 +40,13 @@ const (
 	maxSynonymTyped = 5
 	maxSynonymWords = 12
 	maxSynonyms     = 16
+)
+
+// Bounds on what is begun: from how many letters of the last word on, and of how many rules at most. What begins more says too
+// little.
+const (
+	fewestBegun = 4
+	mostBegun   = 16
 )
 
 // Read adds rules, one a line, in the language of a line "#! en", or else in English. In a line "a = b = c" each stands
@@ -93,7 +115,7 @@ func (s *Synonyms) add(l *language, typed, other string) error {
 	}
 	key := anyOrder(l.key(left))
 	if s.rules == nil {
-		s.rules = map[*language]map[string][]phrase{}
+		s.rules, s.typed = map[*language]map[string][]phrase{}, map[typedLength][]typedRule{}
 	}
 	if s.rules[l] == nil {
 		s.rules[l] = map[string][]phrase{}
@@ -105,7 +127,56 @@ func (s *Synonyms) add(l *language, typed, other string) error {
 		return fmt.Errorf("%q has more than %d synonyms", strings.TrimSpace(typed), maxSynonyms)
 	}
 	s.rules[l][key] = append(s.rules[l][key], p)
+	length := typedLength{l, len(left)}
+	s.typed[length] = append(s.typed[length], typedRule{string(bytes.Join(left, []byte(" "))), key})
 	return nil
+}
+
+// begun returns the lines of the rules of which the typed words are so many, and begin so.
+func (s *Synonyms) begun(l *language, terms []term) (lines [][]byte) {
+	if s == nil {
+		return nil
+	}
+	var words [][]byte
+	for _, term := range terms {
+		words = append(words, term.words...)
+	}
+	if letters(words[len(words)-1]) < fewestBegun {
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, rule := range s.beginning(typedLength{l, len(words)}, string(bytes.Join(words, []byte(" ")))) {
+		for _, other := range s.rules[l][rule] {
+			if !seen[string(other.line)] {
+				seen[string(other.line)] = true
+				lines = append(lines, other.line)
+			}
+		}
+	}
+	return lines
+}
+
+// beginning returns the keys of the rules of a length that begin so; none if there are too many.
+func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
+	s.sort.Do(func() {
+		for _, all := range s.typed {
+			slices.SortFunc(all, func(a, b typedRule) int { return strings.Compare(a.words, b.words) })
+		}
+	})
+	all := s.typed[length]
+	from, _ := slices.BinarySearchFunc(all, typed, func(r typedRule, typed string) int { return strings.Compare(r.words, typed) })
+	for _, rule := range all[from:] {
+		switch {
+		case !strings.HasPrefix(rule.words, typed):
+			return keys
+		case slices.Contains(keys, rule.key):
+		case len(keys) == mostBegun:
+			return nil
+		default:
+			keys = append(keys, rule.key)
+		}
+	}
+	return keys
 }
 
 // withoutStops returns the words but for stop words, or all if there are no others.

@@ -33,6 +33,7 @@ kidney stone => calculus of kidney
 fever => fever of unknown origin
 dvt => deep vein thrombosis
 dvt leg => thrombosis of unspecified vein
+stenoses => mitral stenosis
 `)
 	d := textindextest.Documents{
 		0:  {Code: "1", Display: "Essential hypertension"},
@@ -46,6 +47,7 @@ dvt leg => thrombosis of unspecified vein
 		8:  {Code: "9", Display: "Mitral stenosis"},
 		9:  {Code: "10", Display: "Deep vein thrombosis of left leg"},
 		10: {Code: "11", Display: "Thrombosis of unspecified vein"},
+		11: {Code: "12", Display: "Stenoses"},
 	}
 	for _, test := range []struct{ name, filter, want string }{
 		{"the same", "htn", "0 1"},
@@ -61,7 +63,8 @@ dvt leg => thrombosis of unspecified vein
 		{"a beginning is no word of a rule", "hypert", "0"},
 		{"a typo in a word of a rule", "kidny stone", "4"},
 		{"the display first that a rule names", "fever", "6 7"},
-		{"no rule", "stenosis", "8"},
+		{"what a rule names, before what else begins so", "steno", "8 11"},
+		{"not before a whole word", "stenoses", "8 11"},
 		{"a shorter run does not count where the longest finds something", "leg dvt", "10"},
 		{"a shorter run, as nothing is found", "left leg dvt", "9"},
 	} {
@@ -92,11 +95,11 @@ func TestSynonymsThatAreWrong(t *testing.T) {
 
 // TestSynonymsAgainstRule compares index, scan and the rule by the letter.
 func TestSynonymsAgainstRule(t *testing.T) {
-	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi fracture", Other: "a b c"}}
+	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi fracture", Other: "a b c"}, {Typed: "hypertensive", Other: "hypertension"}, {Typed: "ab hypertensive", Other: "hypertension"}}
 	textindextest.Synonyms = rules
 	defer func() { textindextest.Synonyms = nil }()
-	s := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c")
-	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi", "mellitus diabetes", "infarction a myocardial", "infarction myocardial a", "fracture mi", "fractures mi diab", "the mi fracture ii"}
+	s := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c\nhypertensive, ab hypertensive => hypertension")
+	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi", "mellitus diabetes", "infarction a myocardial", "infarction myocardial a", "fracture mi", "fractures mi diab", "the mi fracture ii", "hyper", "hyp", "hyperten", "a hyper", "ab hyper"}
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
 		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
@@ -108,5 +111,27 @@ func TestSynonymsAgainstRule(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What a rule names for words that begin so comes first among many, whether all have the words in their heads or not.
+func TestSynonymsBegunAmongMany(t *testing.T) {
+	t.Parallel()
+	s := readSynonyms(t, "chronic dementia => chronic dementia without other disease")
+	for name, other := range map[string]string{"in heads": "Chronic dementia, late", "in a tail": "Late, with chronic dementia"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := textindextest.Documents{{Code: "a", Display: other}}
+			for i := range 40 {
+				d = append(d, textindextest.Document{Code: strconv.Itoa(i), Display: "Chronic dementia " + strconv.Itoa(i)})
+			}
+			d = append(d, textindextest.Document{Code: "z", Display: "Chronic dementia without other disease"})
+			f := NewFilterWith("chronic demen", s)
+			want, _, _ := Search([]Part{scanned(d)}, f, 0, math.MaxInt, nil)
+			got, total, _ := Search([]Part{{Index: New(d)}}, f, 0, math.MaxInt, nil)
+			if total != 42 || got[0].Doc != 41 || !slices.Equal(got, want) {
+				t.Errorf("got %v, total %d, want %v", got, total, want)
+			}
+		})
 	}
 }

@@ -26,14 +26,33 @@ type plainSegment struct {
 
 // segments cuts a filter into runs.
 func (q plainQuery) segments() []plainSegment {
-	var terms []string
+	terms := q.terms()
+	return q.runs(terms, len(terms))
+}
+
+// terms are the words between spaces but for stop words before the last.
+func (q plainQuery) terms() (terms []string) {
 	fields := slices.DeleteFunc(strings.Fields(q.filter), func(f string) bool { return len(Words(f)) == 0 })
 	for i, field := range fields {
 		if words := Words(field); i == len(fields)-1 || len(words) > 1 || !spoken.stops[words[0]] {
 			terms = append(terms, field)
 		}
 	}
-	return q.runs(terms, len(terms))
+	return terms
+}
+
+// meant returns what synonyms name for words that begin so. There are few synonyms, so that there are not too many of these.
+func (q plainQuery) meant() (lines []string) {
+	words := Words(strings.Join(q.terms(), " "))
+	if q.read != nil || len([]rune(words[len(words)-1])) < 4 {
+		return nil
+	}
+	for _, s := range Synonyms {
+		if strings.HasPrefix(s.Typed, strings.Join(words, " ")) && len(strings.Fields(s.Typed)) == len(words) {
+			lines = append(lines, s.Other)
+		}
+	}
+	return lines
 }
 
 // runs cuts terms into runs: the longest that there is a synonym for, and these into shorter ones.

@@ -15,6 +15,7 @@ const (
 	ByTerm
 	ByWholeHead
 	ByWhole
+	ByMeant
 	ByBegunHead
 	ByBegun
 	Lenient
@@ -54,6 +55,8 @@ func (q plainQuery) tier(d Document) Tier {
 		return ByCode
 	case !d.Header && slices.Contains(q.lines(), strings.Join(Words(display), " ")):
 		return ByTerm
+	case tier > ByMeant && !d.Header && slices.Contains(q.meant(), strings.Join(Words(display), " ")):
+		return ByMeant
 	}
 	return tier
 }
