@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -39,6 +40,18 @@ type Filter struct {
 
 	language *language // of asked
 	asked    asked     // the same, prepared for a language
+	room     room
+}
+
+// room is memory of a filter of one word, as most are: one allocation instead of eight.
+type room struct {
+	terms    [1]term
+	typed    [1][]byte
+	lines    [1][]byte
+	segments [1]segment
+	ways     [1][]need
+	needs    [1]need
+	words    [1]wanted
 }
 
 // term is a part of a filter between spaces: "e11.9" is one of two words.
@@ -84,6 +97,10 @@ func NewFilterWith(filter string, synonyms *Synonyms) *Filter {
 
 // cut cuts a filter into terms and words.
 func (t *Filter) cut(f *folder, filter string) {
+	if line := t.line; bytes.LastIndexByte(line, ' ') == 0 && !strings.ContainsFunc(filter, unicode.IsSpace) {
+		t.terms = append(t.room.terms[:0], term{words: append(t.room.typed[:0], line[1:])})
+		return
+	}
 	for field := range strings.FieldsSeq(filter) {
 		line := bytes.Clone(f.words([]byte(field)))
 		if len(line) == 0 {
@@ -140,7 +157,11 @@ func (t *Filter) in(l *language) *asked {
 	if t.language == l {
 		return &t.asked
 	}
-	t.language, t.asked = l, asked{lines: [][]byte{t.line}}
+	t.language, t.asked = l, asked{lines: append(t.room.lines[:0], t.line)}
+	if t.synonyms == nil && len(t.terms) == 1 && t.terms[0].joined == nil {
+		t.asked.segments = t.oneWord(l)
+		return &t.asked
+	}
 	terms := t.withoutStops(l)
 	var keys []string
 	if t.synonyms != nil {
@@ -159,6 +180,14 @@ func (t *Filter) in(l *language) *asked {
 		t.asked.meant = t.synonyms.begun(l, terms)
 	}
 	return &t.asked
+}
+
+// oneWord is segments for the only word of a filter without synonyms.
+func (t *Filter) oneWord(l *language) []segment {
+	r := &t.room
+	words := append(r.words[:0], t.wanted(l, t.terms[0].words[0]))
+	needs := append(r.needs[:0], need{words: words})
+	return append(r.segments[:0], append(r.ways[:0], needs))
 }
 
 // segments cuts terms, whose keys are given, into the longest runs of at most so many that have synonyms, and single terms.
