@@ -72,29 +72,39 @@ func (s *Synonyms) Read(r io.Reader) error {
 
 // Add adds a rule in a language (BCP 47), or else in English: whoever types the words of typed also finds other. It
 // fails if either has no words or too many, or if typed has too many synonyms.
-func (s *Synonyms) Add(tag, typed, other string) error { return s.add(languageOf(tag), typed, other) }
+func (s *Synonyms) Add(tag, typed, other string) error {
+	l := languageOf(tag)
+	p, err := l.phrase(other)
+	if err != nil {
+		return err
+	}
+	return s.add(l, typed, p)
+}
 
 func (s *Synonyms) addLine(l *language, line string) error {
-	if left, right, ok := strings.Cut(line, "=>"); ok {
-		for typed := range strings.SplitSeq(left, ",") {
-			for other := range strings.SplitSeq(right, ",") {
-				if err := s.add(l, typed, other); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+	left, right, ok := strings.Cut(line, "=>")
+	if ok {
+		return s.addEach(l, strings.Split(left, ","), strings.Split(right, ","))
 	}
 	same := strings.Split(line, "=")
 	if len(same) < 2 {
 		return fmt.Errorf("%q has neither = nor =>", line)
 	}
-	for i, typed := range same {
-		for j, other := range same {
-			if i == j {
+	return s.addEach(l, same, same)
+}
+
+// addEach adds rules by which who types any of typed finds any of others, but for itself.
+func (s *Synonyms) addEach(l *language, typed, others []string) error {
+	for _, other := range others {
+		p, err := l.phrase(other) // once for all that is typed, as a list may have many
+		if err != nil {
+			return err
+		}
+		for _, one := range typed {
+			if one == other {
 				continue
 			}
-			if err := s.add(l, typed, other); err != nil {
+			if err := s.add(l, one, p); err != nil {
 				return err
 			}
 		}
@@ -102,16 +112,22 @@ func (s *Synonyms) addLine(l *language, line string) error {
 	return nil
 }
 
-func (s *Synonyms) add(l *language, typed, other string) error {
+// phrase returns what a rule finds.
+func (l *language) phrase(other string) (phrase, error) {
 	var f folder
-	left := l.withoutStops(appendWords(nil, bytes.Clone(f.words([]byte(typed)))))
 	p := phrase{line: bytes.Clone(f.words([]byte(other)))}
 	p.words = l.withoutStops(appendWords(nil, p.line))
-	switch {
-	case len(left) == 0 || len(left) > maxSynonymTyped:
+	if len(p.words) == 0 || len(p.words) > maxSynonymWords {
+		return phrase{}, fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
+	}
+	return p, nil
+}
+
+func (s *Synonyms) add(l *language, typed string, p phrase) error {
+	var f folder
+	left := l.withoutStops(appendWords(nil, bytes.Clone(f.words([]byte(typed)))))
+	if len(left) == 0 || len(left) > maxSynonymTyped {
 		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(typed), len(left), maxSynonymTyped)
-	case len(p.words) == 0 || len(p.words) > maxSynonymWords:
-		return fmt.Errorf("%q has %d words, want 1 to %d", strings.TrimSpace(other), len(p.words), maxSynonymWords)
 	}
 	key := anyOrder(l.key(left))
 	if s.rules == nil {
