@@ -51,13 +51,13 @@ func TestExplainFilter(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, colours, coloursInDutch)}
 	for _, test := range []struct{ name, language, filter, want string }{
 		{"the code", "en", "red", "red 1"},
-		{"the beginning of the code and the display", "en", "re", "red 5"},
+		{"the beginning of the code and the display", "en", "re", "red 6"},
 		{"the display", "de", "rot", "red 2"},
 		{"a designation", "en, de", "rot", "red 4 Rot de"},
-		{"a designation of a supplement", "en, nl", "roo", "red 6 Rood nl"},
+		{"a designation of a supplement", "en, nl", "roo", "red 7 Rood nl"},
 		{"two designations", "en, nl, fr", "rouge rood", "red 4 Rouge fr Rood nl"},
-		{"words of the usual display", "de", "any col", "any 5"},
-		{"a letter that some have in the middle", "en", "l", "blue 7|any 7 after cannot be chosen"},
+		{"words of the usual display", "de", "any col", "any 6"},
+		{"a letter that some have in the middle", "en", "l", "blue 8|any 8 after cannot be chosen"},
 		{"a misspelling", "en", "colouur", "any 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestExplainOwnTexts(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, colours, `{"resourceType":"ValueSet","url":"http://x/mine","status":"active","compose":{"include":[
 		{"system":"http://x/colours","concept":[{"code":"red","display":"Scarlet","designation":[{"language":"it","value":"Rosso"}]}]},
 		{"system":"http://x/unknown","concept":[{"code":"q","display":"Quince","designation":[{"value":"Rosaceous fruit"}]}]}]}}`)}
-	wantExplanations(t, expandWith(t, h, "url", "http://x/mine", "filter", "ros", "explainFilter", "true"), "q 5 Rosaceous fruit|red 5 after is more special Rosso it")
+	wantExplanations(t, expandWith(t, h, "url", "http://x/mine", "filter", "ros", "explainFilter", "true"), "q 6 Rosaceous fruit|red 6 after is more special Rosso it")
 }
 
 // TestExplainWeights names usage, in a code system that is scanned, in one that has an index, and in a value set with
@@ -189,10 +189,10 @@ func TestExplainWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantExplanations(t, fromWhole(t, w, Page{Filter: "alpha", ExplainFilter: Yes}), "a 2|b 5")
-	wantExplanations(t, fromWhole(t, w, Page{Filter: "alp", Offset: new(1), ExplainFilter: Yes}), "b 5 after is later in the value set")
+	wantExplanations(t, fromWhole(t, w, Page{Filter: "alpha", ExplainFilter: Yes}), "a 2|b 6")
+	wantExplanations(t, fromWhole(t, w, Page{Filter: "alp", Offset: new(1), ExplainFilter: Yes}), "b 6 after is later in the value set")
 	got := fromWhole(t, w, Page{Filter: "anf", ExplainFilter: Yes})
-	wantExplanations(t, got, "a 5 Anfang de")
+	wantExplanations(t, got, "a 6 Anfang de")
 	if c := got.Expansion.Contains[0]; c.Extension[0].URL != "http://mine" || len(c.Designation) != 1 {
 		t.Errorf("got %+v", c)
 	}
