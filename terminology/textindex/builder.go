@@ -63,6 +63,7 @@ func New(c Corpus) *Index {
 	b.spell()
 	b.pieces = newPieces(&b.words)
 	b.Index.letters, b.Index.initials, b.Index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
+	b.collect()
 	b.common = findCommon(&b.Index)
 	x := b.Index
 	b.Index = Index{}
