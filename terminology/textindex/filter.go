@@ -15,11 +15,11 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
 	"the concept's code, display or designations (those in the languages that are asked for, or in none; else all), " +
 	"or the term's words written together do. A word also finds its inflections, its other spellings (anaemia, anemia) and the " +
-	"same number (2, II, two); stop words before the last word do not count; synonyms find what they stand for. " +
+	"same number (2, II, two); stop words before the last word do not count; synonyms, in any order of their words, find what they stand for. " +
 	"A filter of one letter or digit is found anywhere in the display, and in nothing else. " +
 	"A filter without letter or digit is found where it occurs as it is, in display or code. " +
 	"Order: the code is the filter; the display is the filter; all words are whole words in the head of a text, which is what " +
-	"comes before its first comma or stop word; all are whole words; all begin words in the head; the rest. " +
+	"comes before its first comma or stop word; all are whole words; the display is what a synonym names for words that begin so; all begin words in the head; the rest. " +
 	"If a language is asked for, words of a text in another than this and that of the display count as in no head. " +
 	"Among these: what can be chosen; what is shown in the language that is asked for; what is used most, where that is known; what is active; plain terms before variants, general before special ones; the order of the expansion. " +
 	"Only if nothing is found may words of five letters or more be in the middle of others; only if nothing is found then are words " +
