@@ -103,7 +103,10 @@ func TestSynonymsAgainstRule(t *testing.T) {
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
 		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
-			for _, filter := range filters {
+			for i, filter := range filters {
+				if i%2 != int(seed)%2 { // half of them, as each takes long
+					continue
+				}
 				want := expected(d, filter)
 				got, total, _ := Search([]Part{p}, NewFilterWith(filter, s), 0, math.MaxInt, nil)
 				if !slices.Equal(got, want) || total != len(want) {

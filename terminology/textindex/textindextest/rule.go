@@ -49,7 +49,7 @@ func Search(d Documents, filter string) []Hit {
 
 // byRuns returns what matches without being lenient, by the longest runs that have synonyms, or else by shorter ones too.
 func (q plainQuery) byRuns(d Documents) []Hit {
-	if hits := q.strictly(d); len(hits) > 0 {
+	if hits := q.strictly(d); len(hits) > 0 || len(Synonyms) == 0 {
 		return hits
 	}
 	q.divided = true

@@ -43,6 +43,9 @@ func (q plainQuery) terms() (terms []string) {
 
 // meant returns what synonyms name for words that begin so. There are few synonyms, so that there are not too many of these.
 func (q plainQuery) meant() (lines []string) {
+	if len(Synonyms) == 0 {
+		return nil
+	}
 	words := Words(strings.Join(q.terms(), " "))
 	if q.read != nil || len([]rune(words[len(words)-1])) < 4 {
 		return nil
