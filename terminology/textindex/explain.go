@@ -197,10 +197,14 @@ func needed(texts []otherText, enough func(some []otherText) bool) (some []other
 
 // synonyms returns what segments also stand for, where their own words are not enough.
 func (e *explainer) synonyms(enough func(a *asked) bool) (names []string) {
-	for i := range e.all.segments {
+	for i, s := range e.all.segments {
+		if len(s) == 1 {
+			continue
+		}
 		one := *e.all
-		one.segments = cloned(e.all.segments)
-		whole := len(one.lines) == len(one.segments[i]) // each way to say the only segment may be the display as a whole
+		one.segments = slices.Clone(e.all.segments)
+		one.segments[i] = s.clone()
+		whole := len(one.lines) == len(s) // each way to say the only segment may be the display as a whole
 		names = append(names, synonymOf(&one.segments[i], func(way int) bool {
 			if whole {
 				one.lines = e.all.lines[way : way+1]
@@ -218,7 +222,7 @@ func synonymOf(s *segment, enough func(way int) bool) (names []string) {
 	defer func() { *s = ways }()
 	for k, way := range ways {
 		*s = segment{way}
-		if len(ways) > 1 && !enough(k) {
+		if !enough(k) {
 			continue
 		}
 		if k > 0 {
@@ -234,15 +238,7 @@ func synonymOf(s *segment, enough func(way int) bool) (names []string) {
 	return nil
 }
 
-// cloned returns segments of which the ways can be changed.
-func cloned(segments []segment) []segment {
-	segments = slices.Clone(segments)
-	for i := range segments {
-		segments[i] = segments[i].clone()
-	}
-	return segments
-}
-
+// clone returns a segment of which the ways can be changed, and those of the runs within it.
 func (s segment) clone() segment {
 	s = slices.Clone(s)
 	for i := range s {
