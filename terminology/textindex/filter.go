@@ -129,9 +129,9 @@ func (t *Filter) theLetter() rune {
 	return r
 }
 
-// allows reports whether to look for a filter in a way. A letter is found anywhere as it is.
-func (t *Filter) allows(how leniency) bool {
-	return how == strictly || slices.ContainsFunc(t.terms, func(t term) bool {
+// hasLongWord reports whether a word is long enough to be in the middle of others.
+func (t *Filter) hasLongWord() bool {
+	return slices.ContainsFunc(t.terms, func(t term) bool {
 		return slices.ContainsFunc(t.words, func(word []byte) bool { return letters(word) >= fewestWithin })
 	})
 }

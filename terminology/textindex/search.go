@@ -52,7 +52,7 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	if hits, total, err := searchRuns(parts, f, from, to, spend); total > 0 || err != nil {
 		return hits, total, err
 	}
-	if f.allows(withinWords) {
+	if f.hasLongWord() {
 		if hits, total, err := searchParts(parts, f, withinWords, from, to, spend); total > 0 || err != nil {
 			return hits, total, err
 		}

@@ -90,10 +90,15 @@ func (s *Synonyms) addLine(l *language, line string) error {
 	if len(same) < 2 {
 		return fmt.Errorf("%q has neither = nor =>", line)
 	}
-	return s.addEach(l, same, same)
+	for i := range same {
+		if err := s.addEach(l, slices.Concat(same[:i], same[i+1:]), same[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// addEach adds rules by which who types any of typed finds any of others, but for itself.
+// addEach adds rules by which who types any of typed finds any of others.
 func (s *Synonyms) addEach(l *language, typed, others []string) error {
 	for _, other := range others {
 		p, err := l.phrase(other) // once for all that is typed, as a list may have many
@@ -101,9 +106,6 @@ func (s *Synonyms) addEach(l *language, typed, others []string) error {
 			return err
 		}
 		for _, one := range typed {
-			if one == other {
-				continue
-			}
 			if err := s.add(l, one, p); err != nil {
 				return err
 			}
@@ -175,8 +177,9 @@ func (s *Synonyms) begun(l *language, terms []term) (lines [][]byte) {
 // beginning returns the keys of the rules of a length that begin so; none if there are too many.
 func (s *Synonyms) beginning(length typedLength, typed string) (keys []string) {
 	s.sort.Do(func() {
-		for _, all := range s.typed {
+		for length, all := range s.typed {
 			slices.SortFunc(all, func(a, b typedRule) int { return strings.Compare(a.words, b.words) })
+			s.typed[length] = slices.Compact(all) // what is typed is there once for each of what it also finds
 		}
 	})
 	all := s.typed[length]
