@@ -3,7 +3,6 @@ package terminology
 import (
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // format is how an answer is written.
@@ -24,14 +24,14 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 		switch in := &inputs[i]; in.name {
 		case "_format":
 			kind, _, _ := strings.Cut(in.value, ";")
-			switch strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") { // a plus sign that was not escaped
-			case "":
+			kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a plus sign that was not escaped
+			named, known := negotiation.FormatOf(strings.ToLower(kind))
+			switch f.xml = named == negotiation.XML; {
+			case kind == "":
 				continue // as if it were not there
-			case "xml", "text/xml", "application/xml", "application/fhir+xml":
-				f.xml = true
-			case "json", "application/json", "application/fhir+json", "text/json":
+			case known && !f.xml:
 				f.pretty = f.pretty || slices.ContainsFunc(inputs, func(in input) bool { return in.name == "_pretty" && in.value == "true" })
-			default:
+			case !known:
 				err = &Error{Status: http.StatusNotAcceptable, Code: "not-supported", Text: "_format must be json or xml"}
 			}
 			return f, err
@@ -43,31 +43,14 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 	return f, nil
 }
 
-// prefersXML reports whether Accept gives XML a higher weight than JSON, or the same and names it first (RFC 9110 §12.5.1).
-// Wildcards and a browser's text/html stand for JSON.
+// prefersXML reports whether Accept prefers XML. Most requests do not name it, which is seen faster.
 func prefersXML(accept []string) bool {
-	header := strings.Join(accept, ",")
-	if !strings.Contains(strings.ToLower(header), "xml") {
+	named := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
+	if !named {
 		return false
 	}
-	best, isXML := 0.0, false
-	for item := range strings.SplitSeq(header, ",") {
-		kind, parameters, err := mime.ParseMediaType(item)
-		q := 1.0
-		if weight, failed := strconv.ParseFloat(parameters["q"], 64); failed == nil {
-			q = weight
-		}
-		if err != nil || q <= best {
-			continue
-		}
-		switch kind {
-		case "text/xml", "application/xml", "application/fhir+xml":
-			best, isXML = q, true
-		case "text/json", "application/json", "application/fhir+json", "application/*", "*/*", "text/html":
-			best, isXML = q, false
-		}
-	}
-	return isXML
+	preferred, _ := negotiation.Accepted(accept)
+	return preferred == negotiation.XML
 }
 
 // AsksForXML reports whether a request asks for XML, by _format in its query or by the header Accept. An invalid request

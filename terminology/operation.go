@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // operation is one request for an operation.
@@ -49,9 +51,7 @@ func (o *operation) fill(p *parameters) {
 	r := o.Request
 	p.get = r.Method != http.MethodPost
 	p.ID = instance(r.URL.Path)
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.Language.Accept = header
-	}
+	p.Language.Accept = negotiation.Languages(r.Header["Accept-Language"])
 	p.cacheKey, p.cached = cacheKey(o, p.cacheID)
 	p.Limits = o.handler.Limits
 	p.Limits.Entries = o.limit()

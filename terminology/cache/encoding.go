@@ -9,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // coding is a content coding (RFC 9110 §8.4.1).
@@ -46,7 +48,7 @@ func acceptedCodings(values []string) (w weights) {
 	for _, value := range values {
 		for item := range strings.SplitSeq(value, ",") {
 			name, parameters, _ := strings.Cut(item, ";")
-			name, q := strings.Trim(name, " \t"), weightOf(parameters)
+			name, q := strings.Trim(name, " \t"), negotiation.Weight(parameters)
 			if name == "*" {
 				others, wildcard = q, true
 				continue
@@ -62,14 +64,6 @@ func acceptedCodings(values []string) (w weights) {
 		}
 	}
 	return w
-}
-
-func weightOf(parameters string) int {
-	name, value, ok := strings.Cut(parameters, "=")
-	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
-		return fullQuality
-	}
-	return quality(value)
 }
 
 // codingOf returns the coding with a name; x-gzip is gzip (RFC 9110 §8.4.1.3).

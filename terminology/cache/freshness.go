@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 )
 
 // directives are those of a Cache-Control header; names are in lower case.
@@ -17,7 +19,7 @@ func parseDirectives(values []string) directives {
 		return nil
 	}
 	d := make(directives)
-	for item := range listItems(values) {
+	for item := range negotiation.Items(values) {
 		name, value, _ := strings.Cut(item, "=")
 		name = strings.ToLower(strings.Trim(name, " \t"))
 		if _, repeated := d[name]; !repeated {
@@ -151,7 +153,7 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 // varyIsKept reports whether the key holds all that Vary names (RFC 9111 §4.1): of the headers that the producer gets, only
 // credentials may be missing.
 func varyIsKept(vary []string, key Key) bool {
-	for name := range listItems(vary) {
+	for name := range negotiation.Items(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })
 		if name == "*" || isCredential && !key.personal {
 			return false

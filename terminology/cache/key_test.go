@@ -220,29 +220,6 @@ func TestKeyProperties(t *testing.T) {
 	}
 }
 
-func TestAccepted(t *testing.T) {
-	for accept, want := range map[string]format{
-		"":                     jsonFormat,
-		"*/*":                  jsonFormat,
-		"application/fhir+xml": xmlFormat,
-		"text/xml":             xmlFormat,
-		"APPLICATION/XML":      xmlFormat,
-		"application/fhir+xml, application/fhir+json":          xmlFormat,
-		"application/fhir+json, application/fhir+xml":          jsonFormat,
-		"application/fhir+json;q=0.5, application/fhir+xml":    xmlFormat,
-		"application/fhir+xml;q=0, */*;q=0.1":                  jsonFormat,
-		"application/fhir+xml;q=0":                             jsonFormat,
-		"image/png":                                            jsonFormat,
-		"image/png, application/xml;q=0.001":                   xmlFormat,
-		";;;, application/fhir+xml":                            xmlFormat,
-		"text/html,application/xhtml+xml,application/xml;q=.9": jsonFormat,
-	} {
-		if got, _ := accepted([]string{accept}); got != want {
-			t.Errorf("Accept: %s = %d, want %d", accept, got, want)
-		}
-	}
-}
-
 // TestProducersRequest makes sure that the producer cannot see what the key does not hold.
 func TestProducersRequest(t *testing.T) {
 	var sent *http.Request

@@ -74,7 +74,7 @@ func TestNobodyGetsAnothers(t *testing.T) {
 	one := func(random *rand.Rand) error {
 		x := combination{
 			varyBy: VaryBy(random.IntN(3)), user: pick(random, "", "a", "b", "ab"), client: pick(random, "", "a", "b"), token: pick(random, "", "a", "b"),
-			format: pick(random, "json", "xml"), language: pick(random, "", "de", "de,en;q=0.500"), filter: pick(random, "a", "b", "a%26b"),
+			format: pick(random, "json", "xml"), language: pick(random, "", "de", "de,en;q=0.5"), filter: pick(random, "a", "b", "a%26b"),
 		}
 		if random.IntN(4) == 0 {
 			x.body = pick(random, "a", "b")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -23,7 +24,7 @@ func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
 func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing) result {
 	asked := remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
-		Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"), IfNoneMatch: r.Header.Get("If-None-Match"),
+		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.Languages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
 	}
 	host, wholes := &q.front.host, q.front.state.wholes
 	if whole, err := wholes.Answer(server, asked, q.front.options.Handler.Current().Synonyms()); whole != nil || err != nil {

@@ -1,0 +1,86 @@
+// Package negotiation reads the headers by which a client says how an answer is to look (RFC 9110 §12.5), in one way for
+// all who answer: if one read them otherwise than another, the same request would have different answers.
+package negotiation
+
+import (
+	"mime"
+	"strconv"
+	"strings"
+)
+
+// Format is a format of FHIR resources (R4 §2.21.0.6).
+type Format uint8
+
+// The formats.
+const (
+	JSON Format = iota
+	XML
+)
+
+// FormatOf returns the format of a media type, or of a short name for _format, both in lower case.
+func FormatOf(kind string) (f Format, known bool) {
+	switch kind {
+	case "json", "text/json", "application/json", "application/fhir+json", "application/json+fhir":
+		return JSON, true
+	case "xml", "text/xml", "application/xml", "application/fhir+xml", "application/xml+fhir":
+		return XML, true
+	}
+	return JSON, false
+}
+
+// Accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones, and its parameter
+// fhirVersion. Wildcards, a browser's text/html and anything unknown mean JSON.
+func Accepted(values []string) (best Format, version string) {
+	weight := 0
+	for item := range Items(values) {
+		kind, parameters, err := mime.ParseMediaType(item)
+		if err != nil {
+			continue
+		}
+		asked, known := FormatOf(kind)
+		if !known && kind != "*/*" && kind != "application/*" && kind != "text/html" {
+			continue
+		}
+		if q := quality(parameters["q"]); q > weight {
+			best, weight, version = asked, q, parameters["fhirversion"]
+		}
+	}
+	return best, version
+}
+
+// Items yields the non-empty elements of a list header (RFC 9110 §5.6.1). It splits at quoted commas too, which do not
+// matter in the lists read here.
+func Items(values []string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, value := range values {
+			for item := range strings.SplitSeq(value, ",") {
+				if item = strings.Trim(item, " \t"); item != "" && !yield(item) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// FullWeight is the weight of what is wanted without reserve, in thousandths.
+const FullWeight = 1000
+
+// Weight returns the weight in the parameters of an item, in thousandths (RFC 9110 §12.4.2): FullWeight if it is missing
+// or cannot be read.
+func Weight(parameters string) int {
+	name, value, ok := strings.Cut(parameters, "=")
+	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
+		return FullWeight
+	}
+	return quality(value)
+}
+
+func quality(value string) int {
+	whole, fraction, _ := strings.Cut(strings.Trim(value, " \t"), ".")
+	digits := (fraction + "000")[:3]
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if len(fraction) > 3 || err != nil || whole != "0" {
+		return FullWeight
+	}
+	return int(n)
+}

@@ -1,0 +1,67 @@
+package negotiation
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAccepted(t *testing.T) {
+	for accept, want := range map[string]Format{
+		"":                     JSON,
+		"*/*":                  JSON,
+		"application/fhir+xml": XML,
+		"text/xml":             XML,
+		"APPLICATION/XML":      XML,
+		"application/fhir+xml, application/fhir+json":          XML,
+		"application/fhir+json, application/fhir+xml":          JSON,
+		"application/fhir+json;q=0.5, application/fhir+xml":    XML,
+		"application/fhir+xml;q=0, */*;q=0.1":                  JSON,
+		"application/fhir+xml;q=0":                             JSON,
+		"image/png":                                            JSON,
+		"image/png, application/xml;q=0.001":                   XML,
+		";;;, application/fhir+xml":                            XML,
+		"text/html,application/xhtml+xml,application/xml;q=.9": JSON,
+	} {
+		if got, _ := Accepted([]string{accept}); got != want {
+			t.Errorf("Accept: %s = %d, want %d", accept, got, want)
+		}
+	}
+}
+
+func TestLanguages(t *testing.T) {
+	many := strings.Repeat("aa,", maxLanguages+1)
+	for header, want := range map[string]string{
+		"":                                  "",
+		"*":                                 "",
+		"* ; q=1.0":                         "",
+		"*;q=0.5":                           "*;q=0.5",
+		"en-US,en;q=0.9":                    "en-US,en;q=0.9",
+		"EN-us , en;q=0.900":                "en-US,en;q=0.9",
+		"en;q=0.25, de":                     "de,en;q=0.25",
+		"fr,en;Q=0.050":                     "fr,en;q=0.05",
+		"de-ch-1996,*;q=0.000":              "de-CH-1996,*;q=0",
+		"ZH-hans-cn;q=2, zh;q=0.0001":       "zh-Hans-CN,zh",
+		"en-U-CA-gregory, x-AA-bbbb":        "en-u-ca-gregory,x-aa-bbbb",
+		"en_US, 12, -, de--ch, é, a b, fr;": "fr",
+		strings.Repeat("a-", 40) + "a, de":  "de",
+		many:                                strings.TrimSuffix(many, ",aa,"),
+	} {
+		if got := Languages([]string{header}); got != want {
+			t.Errorf("%q: %q, want %q", header, got, want)
+		}
+	}
+	if got := Languages([]string{"de;q=0.1", "en"}); got != "en,de;q=0.1" {
+		t.Errorf("two headers: %q", got)
+	}
+}
+
+func FuzzLanguages(f *testing.F) {
+	f.Add("de-CH, en;q=0.1")
+	f.Add(";q")
+	f.Fuzz(func(t *testing.T, header string) {
+		once := Languages([]string{header})
+		if twice := Languages([]string{once}); once != twice {
+			t.Fatalf("%q, then %q", once, twice)
+		}
+	})
+}
