@@ -77,7 +77,10 @@ type enforcement struct {
 }
 
 // holderKey is all that rights and links depend on.
-type holderKey struct{ issuer, subject, clientID, patient, fhirUser, scope string }
+type holderKey struct {
+	issuer, subject, clientID, patient, fhirUser, scope string
+	related                                             bool
+}
 
 // holder is what is kept for tokens of the same kind.
 type holder struct {
@@ -177,9 +180,9 @@ func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyht
 }
 
 // holderOf is who holds a token. It is kept, because parsing scopes costs more than all the rest of a request that
-// passes. The rights of a RelatedPerson depend on a record.
+// passes. The rights of a RelatedPerson depend on a record, and so do those of who acts for the patient of the token.
 func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (holder, error) {
-	key := holderKey{t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}
+	key := holderKey{t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope, t.Related}
 	if known, ok := e.holders.Get(key); ok {
 		return known, nil
 	}
@@ -202,11 +205,12 @@ func (k holderKey) binding() string {
 // rightsOf are what the token may do; lasting says that they depend on no record.
 func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *access.Rights, lasting bool, err error) {
 	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser)}
-	switch holder.User.Type {
-	case "Patient":
+	lasting = !t.Related && holder.User.Type != "RelatedPerson"
+	if holder.User.Type == "Patient" {
 		holder.UserPatient = holder.User.ID
-	case "RelatedPerson":
-		if holder.UserPatient, err = e.RelatedPatient(r, next, holder.User.ID); err != nil {
+	}
+	if !lasting {
+		if err = e.relate(r, next, t, &holder); err != nil {
 			return nil, false, err
 		}
 	}
@@ -214,7 +218,25 @@ func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard
 	if len(e.ExpandScopes) == 0 || rights.HasOne(e.ExpandScopes) {
 		rights.Add(access.Terminology()...)
 	}
-	return rights, holder.User.Type != "RelatedPerson", nil
+	return rights, lasting, nil
+}
+
+// relate finds for whom the holder acts now, and takes the patient of the token from who acts for them no longer.
+func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *access.Holder) error {
+	var patients []string
+	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
+		var err error
+		if patients, err = e.RelatedPatients(r, next, holder.User); err != nil {
+			return err
+		}
+	}
+	if holder.User.Type == "RelatedPerson" && len(patients) > 0 {
+		holder.UserPatient = patients[0]
+	}
+	if t.Related && !slices.Contains(patients, t.Patient) {
+		holder.Patient, holder.Ended = "", true
+	}
+	return nil
 }
 
 // userOf is the resource that fhirUser names on this server. One of another server's is a person without records

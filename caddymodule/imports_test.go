@@ -37,7 +37,7 @@ var cores = map[string][]string{
 // ground is what all cores may import.
 var ground = []string{
 	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
-	"caddymodule/smart/searchparam", "caddymodule/boundedcache", "caddymodule/fairmemory", "caddymodule/fairqueue",
+	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/fairmemory", "caddymodule/fairqueue",
 	"caddymodule/httporigin", "caddymodule/strictjson", "caddymodule/rawjson",
 }
 

@@ -18,6 +18,13 @@ type wardServer struct {
 	mu    sync.Mutex
 	asked []string
 	down  bool
+	other map[string]string // further records, by path below /fhir/R4/
+}
+
+func (s *wardServer) set(path, record string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.other = map[string]string{path: record}
 }
 
 func (s *wardServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -35,6 +42,8 @@ func (s *wardServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":%s},{"resource":%s}]}`, patient("p1"), patient("p2"))
 	case r.URL.Path == "/fhir/R4/Patient/p1", r.URL.Path == "/fhir/R4/Patient/p2":
 		fmt.Fprint(w, patient(strings.TrimPrefix(r.URL.Path, "/fhir/R4/Patient/")))
+	case s.other[strings.TrimPrefix(r.URL.Path, "/fhir/R4/")] != "":
+		fmt.Fprint(w, s.other[strings.TrimPrefix(r.URL.Path, "/fhir/R4/")])
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -60,7 +69,7 @@ func newWard(t *testing.T, fhirUser, bearer string) (*gatewaytest.Gateway, *ward
 		client app {
 			pkce optional
 			redirect_uri https://app.example.org/callback
-			scope launch/patient patient/*.rs
+			scope launch/patient patient/*.rs user/*.rs offline_access
 		}
 	}
 }

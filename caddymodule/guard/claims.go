@@ -24,6 +24,8 @@ type claims struct {
 
 	Provider        string `json:"idp"`
 	ProviderAccount string `json:"idp_account"`
+
+	Related bool `json:"related"`
 }
 
 // checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
@@ -47,7 +49,7 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	}
 	return Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
-		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount,
+		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, Related: c.Related,
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
 	}, nil
 }

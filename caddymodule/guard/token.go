@@ -20,6 +20,9 @@ type Token struct {
 	Scope string
 	// Patient is the patient claim: the id of the patient in context (SMART App Launch), or empty.
 	Patient string
+	// Related is the related claim of our own tokens: the user, a RelatedPerson or a Person, may have Patient only as long
+	// as the FHIR server says that they act for them.
+	Related bool
 	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART App Launch), or empty.
 	FHIRUser string
 	// Session is the sid claim of our own tokens: the session that the token ends with, if any.

@@ -2,12 +2,17 @@ package launch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // Person is who chooses a patient.
@@ -181,43 +186,65 @@ func (ps *Patients) readerOf(person Person, patient string) Reader {
 	return Reader{Subject: person.Subject, Scope: "patient/Patient.rs patient/Encounter.rs", Patient: patient}
 }
 
-// actor is what is read of a RelatedPerson or a Person: whom they act for.
-type actor struct {
-	Patient struct {
-		Reference string `json:"reference"`
-	} `json:"patient"`
-	Link []struct {
-		Target struct {
-			Reference string `json:"reference"`
-		} `json:"target"`
-	} `json:"link"`
-}
-
 // related returns the ids of a person's patients.
 func (ps *Patients) related(ctx context.Context, person Person) (ids []string, err error) {
-	resourceType, own, _ := strings.Cut(person.FHIRUser, "/")
-	add := func(reference string) {
-		id, is := strings.CutPrefix(strings.TrimPrefix(reference, ps.FHIRBase+"/"), "Patient/")
-		if is && IsID(id) && !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	for _, id := range person.Patients {
-		add("Patient/" + id)
-	}
-	switch resourceType {
+	ids = slices.Clip(person.Patients)
+	switch resourceType, own, _ := strings.Cut(person.FHIRUser, "/"); resourceType {
 	case "Patient":
-		add("Patient/" + own)
+		ids = append(ids, own)
 	case "RelatedPerson", "Person":
-		var found actor
-		by := Reader{Subject: person.Subject, FHIRUser: ps.FHIRBase + "/" + person.FHIRUser, Scope: "openid fhirUser"}
-		if err := read(ctx, ps.Records, by, person.FHIRUser, nil, &found); err != nil && !errors.Is(err, ErrNoRecord) {
+		acts, err := ps.actsFor(ctx, person)
+		if err != nil {
 			return nil, err
 		}
-		add(found.Patient.Reference)
-		for _, l := range found.Link[:min(len(found.Link), 5*MaxShown)] {
-			add(l.Target.Reference)
+		ids = append(ids, acts...)
+	}
+	return unique(ids), nil
+}
+
+// unique are the ids, each where it is first.
+func unique(ids []string) (each []string) {
+	for _, id := range ids {
+		if !slices.Contains(each, id) {
+			each = append(each, id)
 		}
 	}
-	return ids, nil
+	return each
+}
+
+// actsFor returns the ids of the patients for whom a RelatedPerson or a Person acts now.
+func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error) {
+	by := Reader{Subject: person.Subject, FHIRUser: ps.FHIRBase + "/" + person.FHIRUser, Scope: "openid fhirUser"}
+	var found json.RawMessage
+	err := read(ctx, ps.Records, by, person.FHIRUser, nil, &found)
+	if errors.Is(err, ErrNoRecord) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	record, err := resource.Parse(found, ps.FHIRBase)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", person.FHIRUser, err)
+	}
+	if record.Type+"/"+record.ID != person.FHIRUser {
+		return nil, nil
+	}
+	return relationship.Patients(record, time.Now()), nil
+}
+
+// IsRelated reports whether a person has a patient only as long as the FHIR server says that they act for them.
+func (p Person) IsRelated(patient string) bool {
+	resourceType, _, _ := strings.Cut(p.FHIRUser, "/")
+	return patient != "" && (resourceType == "RelatedPerson" || resourceType == "Person") && !slices.Contains(p.Patients, patient)
+}
+
+// StillHas reports whether a person who chose a patient acts for them now, if they are of those whom
+// [Person.IsRelated] names.
+func (ps *Patients) StillHas(ctx context.Context, person Person, patient string) (bool, error) {
+	if !person.IsRelated(patient) {
+		return true, nil
+	}
+	ids, err := ps.actsFor(ctx, person)
+	return slices.Contains(ids, patient), err
 }

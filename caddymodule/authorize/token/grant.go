@@ -51,6 +51,7 @@ type Grant struct {
 // Grants checks whether grants are still valid.
 type Grants struct {
 	accounts    *people.Accounts
+	patients    *launch.Patients
 	consents    *consent.Consents
 	revocations *revocation.Revocations
 	sessions    *session.Sessions
@@ -111,6 +112,23 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 		return nil, oauth2.InvalidGrant("the user has another password since")
 	}
 	return user, nil
+}
+
+// checkPatient refuses a grant whose person chose a patient for whom, as the FHIR server says, they no longer act.
+func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User) error {
+	if !g.isRelated(user) {
+		return nil
+	}
+	has, err := gs.patients.StillHas(ctx, user.Person(), g.Launch.Patient)
+	if err == nil && !has {
+		err = oauth2.InvalidGrant("the user no longer acts for this patient")
+	}
+	return err
+}
+
+// isRelated reports whether the person has the patient of a grant only as long as the FHIR server says so.
+func (g *Grant) isRelated(user *people.User) bool {
+	return g.Launch != nil && g.Launcher == "" && user.Person().IsRelated(g.Launch.Patient)
 }
 
 // check compares a token request with its authorization request (RFC 6749 §4.1.3).

@@ -44,6 +44,7 @@ type accessTokenClaims struct {
 	CredentialHash  string `json:"credential_hash,omitempty"` // of the password and second factor
 	Provider        string `json:"idp,omitempty"`             // the key of the identity provider, if any
 	ProviderAccount string `json:"idp_account,omitempty"`     // that is linked to a local user
+	Related         bool   `json:"related,omitempty"`         // the person acts for the patient, as the FHIR server says
 }
 
 // IDTokenClaims are those of OpenID Connect Core §2. Name and contact details are left to
@@ -89,6 +90,9 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := i.grants.checkPatient(ctx, g, user); err != nil {
+		return nil, err
+	}
 	cutoff, err := i.revocations.LatestCutoff(ctx, g.binding())
 	if err != nil {
 		return nil, err
@@ -109,6 +113,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
 		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: user.TokensBoundTo,
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
+		Related: g.isRelated(user),
 	})
 	t := &Issued{Access: access, Lifetime: lifetime}
 	if err == nil && g.Has("openid") {

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -26,6 +27,7 @@ type Config struct {
 
 	Authenticator *client.Authenticator   // of clients
 	Accounts      *people.Accounts        // of people
+	Patients      *launch.Patients        // whom they act for
 	Consents      *consent.Consents       // of people
 	Revocations   *revocation.Revocations // of tokens and grants
 	Sessions      *session.Sessions       // of people
@@ -64,7 +66,7 @@ type Tokens struct {
 func New(c Config) *Tokens {
 	apps := &appIndex{durable: c.Durable, lasting: c.Lifetimes.Code + c.Lifetimes.AccessToken}
 	t := &Tokens{
-		Grants:  &Grants{accounts: c.Accounts, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions, apps: apps},
+		Grants:  &Grants{accounts: c.Accounts, patients: c.Patients, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions, apps: apps},
 		Holders: &Holders{clients: c.Authenticator.Clients, accounts: c.Accounts, revocations: c.Revocations},
 		Revoker: &Revoker{
 			durable: c.Durable, accounts: c.Accounts, clients: c.Authenticator.Clients, sessions: c.Sessions,

@@ -47,6 +47,8 @@ type Holder struct {
 	// UserPatient is the id of the patient whose data the person may see, where User is a Patient or a RelatedPerson.
 	// May be empty.
 	UserPatient string
+	// Ended says that the User acts no longer for the patient whom the token names, so that Patient is empty.
+	Ended bool
 }
 
 // grants are what one scope allows to the holder; none if it is no resource scope, or lacks its context. A scope
@@ -83,6 +85,8 @@ func (h Holder) Missing() string {
 	for scope := range strings.FieldsSeq(h.Scope) {
 		s, ok := smart.ParseResourceScope(scope)
 		switch {
+		case h.Ended && ok && s.Level == "patient":
+			return "The person who signed in no longer acts for the patient of the token, as their RelatedPerson or Person says."
 		case ok && s.Level == "patient" && h.Patient == "":
 			return "The token has patient scopes but no patient in context."
 		case ok && s.Level == "user" && h.UserPatient == "" && !h.isPractitioner():

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // padded is an own Observation of a length.
@@ -282,7 +283,7 @@ func TestMemoryBeforeScopes(t *testing.T) {
 			return metadata.ServeHTTP(httptest.NewRecorder(), r, dripping(padded(501)))
 		},
 		"RelatedPerson": func(r *http.Request) error {
-			_, err := g.RelatedPatient(r, dripping(padded(501)), "r")
+			_, err := g.RelatedPatients(r, dripping(padded(501)), interaction.Reference{Type: "RelatedPerson", ID: "r"})
 			return err
 		},
 	} {

@@ -22,6 +22,7 @@ var refusals = []refused{
 	{"GET Observation/b", "", "", "It is there, and another patient's. What is not there gets the same.", access.Holder{}},
 	{"GET Observation/o", "", "", "", access.Holder{Scope: "patient/Patient.rs", Patient: "a"}},
 	{"GET Observation/o", "", "", "The app has a `patient/` scope, but no patient was chosen.", access.Holder{Scope: "patient/*.rs"}},
+	{"GET Observation/o", "", "", "It has ended, or is not in effect yet.", access.Holder{Scope: "patient/*.rs", Ended: true}},
 	{"GET Observation/o", "", "", "Who the person is decides what `user/` scopes are about.", access.Holder{Scope: "user/*.rs", User: interaction.Reference{Type: "Person", ID: "x"}}},
 	{"GET Observation?_filter=status eq final", "", "", "", access.Holder{}},
 	{"GET Observation?_list=1", "", "", "", access.Holder{}},

@@ -2,28 +2,24 @@ package enforce
 
 import (
 	"net/http"
+	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
 )
 
-// RelatedPatient is the id of the patient to whom a RelatedPerson is related, as the FHIR server has it. Empty if it
-// has no such person.
-func (e *Enforcer) RelatedPatient(r *http.Request, next NextHandler, id string) (string, error) {
+// RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it.
+func (e *Enforcer) RelatedPatients(r *http.Request, next NextHandler, user interaction.Reference) ([]string, error) {
 	b := newBackend(e, next, r)
 	x := &judging{backend: &b}
 	defer x.share.Release()
-	a, err := x.ask(r.Context(), get("RelatedPerson/"+id, ""))
+	a, err := x.ask(r.Context(), get(user.Type+"/"+user.ID, ""))
 	if err != nil || a.status != http.StatusOK || !a.isJSON() {
-		return "", err
+		return nil, err
 	}
 	res, err := x.parse(a.body)
-	if err != nil || res.Type != "RelatedPerson" || res.ID != id {
-		return "", err
+	if err != nil || res.Type != user.Type || res.ID != user.ID {
+		return nil, err
 	}
-	for value := range res.Values(resource.Path{Elements: []string{"patient"}}) {
-		if to, _, ok := res.Refers(value); ok && to.Type == "Patient" && to.Base == "" {
-			return to.ID, nil
-		}
-	}
-	return "", nil
+	return relationship.Patients(res, time.Now()), nil
 }

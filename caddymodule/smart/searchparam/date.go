@@ -45,6 +45,13 @@ func readDate(s string) (criterion, error) {
 	return date{p, found}, nil
 }
 
+// Span returns what a date or a time of FHIR spans, up to but not including its end: 2024-03 is a month. A time without a
+// zone is UTC.
+func Span(s string) (start, end time.Time, ok bool) {
+	found, ok := parseDate(s)
+	return found.start, found.end, ok
+}
+
 // parseDate reads a date or a time. Fractions of a second are those of an instant, which lasts a nanosecond.
 func parseDate(s string) (span, bool) {
 	for _, l := range dateLayouts {
