@@ -45,7 +45,7 @@ var coreModules = []testModule{
 	{id: "oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported", checks: "`request_uri_not_supported`, and nothing is fetched", result: "skipped", run: moduleRequestURI},
 	{id: "oidcc-unsigned-request-object-supported-correctly-or-rejected-as-unsupported", checks: "`request_not_supported`", result: "skipped", run: moduleRequestObject},
 	{id: "oidcc-claims-essential", checks: "`name` asked for by the parameter `claims`: is there, and only where it was asked for", run: moduleClaimsEssential},
-	{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "a request object beside another redirect URI: a page; objects are not supported, so the module ends there", result: "skipped", run: moduleRequestObjectRedirectURI},
+	{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "a request object beside another redirect URI: a page", run: moduleRequestObjectRedirectURI},
 	{id: "oidcc-refresh-token", checks: "other tokens, the same person; not for another client", waits: true, run: moduleRefreshToken},
 	{id: "oidcc-ensure-request-with-valid-pkce-succeeds", checks: "S256", run: modulePKCE},
 }

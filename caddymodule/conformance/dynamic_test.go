@@ -44,7 +44,7 @@ func dynamicPlan() testPlan {
 			{id: "oidcc-refresh-token-rp-key-rotation", checks: "the app rotates its keys", result: "not run here: `TestRegisteredMethodIsChanged`, `TestKeysByAddress`"},
 			{id: "oidcc-request-uri-unsigned", checks: "a request object by reference", result: "not built: refused, see the basic plan"},
 			{id: "oidcc-request-uri-signed-rs256", checks: "likewise", result: "not built: likewise"},
-			{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "as in the basic plan", result: "skipped", run: moduleRequestObjectRedirectURI},
+			{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "as in the basic plan", run: moduleRequestObjectRedirectURI},
 			{id: "oidcc-refresh-token", checks: "as in the basic plan, with two that registered", waits: true, run: moduleRegisteredRefresh},
 		},
 	}

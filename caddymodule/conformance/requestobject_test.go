@@ -3,10 +3,37 @@ package conformance
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 )
+
+// objectRequest is a request whose parameters are in a request object. Beside it are only
+// those that OAuth needs, and those whose values differ, as the suite's
+// AbstractBuildRequestObjectRedirectToAuthorizationEndpoint sends them: response_mode, state
+// and nonce are in the object alone.
+func objectRequest(name, value string, inside, outside url.Values) url.Values {
+	q := url.Values{name: {value}}
+	for key := range outside {
+		if slices.Contains([]string{"response_type", "client_id", "scope", "redirect_uri"}, key) || outside.Get(key) != inside.Get(key) {
+			q.Set(key, outside.Get(key))
+		}
+	}
+	return q
+}
+
+// unsignedObject is a request as an unsigned JWT (OpenID Connect Core §6.1), without iss and
+// aud, as in the suite.
+func unsignedObject(q url.Values) string {
+	claims := map[string]string{}
+	for name := range q {
+		claims[name] = q.Get(name)
+	}
+	text, _ := json.Marshal(claims) // strings cannot fail
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
+}
 
 func moduleRequestURI(p *relyingParty) {
 	q := p.request(nil)
@@ -22,26 +49,15 @@ func moduleRequestURI(p *relyingParty) {
 
 func moduleRequestObject(p *relyingParty) {
 	q := p.request(nil)
-	q.Set("request", requestObject(q))
-	p.refused(q, p.ask(q), p.mode(), "request_not_supported")
+	p.refused(q, p.ask(objectRequest("request", unsignedObject(q), q, q)), p.mode(), "request_not_supported")
 	if supported := p.discovery()["request_parameter_supported"]; supported != false {
 		p.t.Errorf("request_parameter_supported %v", supported)
 	}
 }
 
-// requestObject is a request as an unsigned JWT (OpenID Connect Core §6.1).
-func requestObject(q url.Values) string {
-	claims := map[string]string{"iss": q.Get("client_id"), "aud": issuer}
-	for name := range q {
-		claims[name] = q.Get(name)
-	}
-	text, _ := json.Marshal(claims) // strings cannot fail
-	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
-}
-
 func moduleRequestObjectRedirectURI(p *relyingParty) {
-	q := p.request(nil)
-	q.Set("request", requestObject(q))
-	q.Set("redirect_uri", "https://rp.example/"+unguessable())
-	p.shownError(p.ask(q))
+	inside := p.request(nil)
+	outside := maps.Clone(inside)
+	outside.Set("redirect_uri", p.client.redirectURI+"_invalid")
+	p.shownError(p.ask(objectRequest("request", unsignedObject(inside), inside, outside)))
 }

@@ -94,6 +94,7 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 
 // fill checks everything else, state first, because errors carry it.
 func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	p = withUnverified(p)
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.state = states[0]
 	}
