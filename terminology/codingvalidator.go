@@ -76,13 +76,11 @@ func (v *codingValidator) incomplete(c *Coding) {
 	case c.Code == "":
 		lacks, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
 	}
-	v.note("warning", "invalid", "invalid-data", lacksPrefix+lacks+"__cannot_validate", c, "", true, text)
+	v.note("warning", "invalid", "invalid-data", "Coding_has_no_"+lacks+"__cannot_validate", c, "", true, text)
 	if c.Code != "" {
 		v.notInValueSet(c)
 	}
 }
-
-const lacksPrefix = "Coding_has_no_"
 
 // judge notes what is wrong with a coding.
 func (v *codingValidator) judge(c *Coding, d *codingResult, choice versionChoice, member *found) error {

@@ -83,7 +83,8 @@
 //   - Listed concepts need no code system. Codes that a complete one lacks are left out. Without the code system, or that
 //     version of it, all codes count: the parameter warning-unknown-system says so, and $validate-code calls them valid,
 //     with a warning.
-//   - A filter has an operator of R4, or child-of or descendent-leaf of R5, and a property: concept, code, display,
+//   - A filter has an operator of R4, or child-of or descendent-leaf of R5 (or, as HL7's convertor writes it into R4, its
+//     extension), and a property: concept, code, display,
 //     parent, child, or one that the code system declares or a concept has. The concept that a hierarchical filter names
 //     must exist. A regex has Go's syntax and must match the whole value.
 //   - A concept is abstract by its property notSelectable, and inactive by its property inactive, a status of retired or
@@ -92,7 +93,8 @@
 //   - Contained value sets and code systems, by #id or canonical, go before what is loaded. From outside, a contained value
 //     set is canonical#id, as is a contained code system without a url. A stored expansion is not used.
 //   - Supplements that are named must be here.
-//   - A definition with implicit rules, or with a modifier extension anywhere in it, is not used.
+//   - A definition with implicit rules other than that convertor's, or with a modifier extension anywhere in it, is not
+//     used.
 //   - With a lockedDate in compose, code systems without a version count as they were then.
 //
 // Code systems imply value sets: CodeSystem.valueSet, url?fhir_vs and url?fhir_vs=isa/code.

@@ -2,12 +2,18 @@ package terminology
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-// modifiers reads modifier extensions or implicitRules. None is supported, so a definition that has one must not be
-// used (R4 §2.4).
+// omittedCodes are the implicit rules of a definition that HL7's convertor made from one of a later release of FHIR: codes
+// that R4 lacks are in extensions. Those of filters are read, and no others count here.
+const omittedCodes = "https://hl7.org/fhir/implicit-rules/omitted-mandatory-interversion-code"
+
+// modifiers reads modifier extensions or implicitRules. Only omittedCodes are supported, so a definition that has others
+// must not be used (R4 §2.4).
 func (d *definition) modifiers(r *fhirjson.Reader) error {
 	if r.IsPrimitive() {
 		rules, err := r.Text()
-		d.modifier = "the implicit rules " + string(rules)
+		if string(rules) != omittedCodes {
+			d.modifier = "the implicit rules " + string(rules)
+		}
 		return err
 	}
 	list, err := r.Extensions(0)

@@ -108,7 +108,7 @@ func TestValidated(t *testing.T) {
 			messages: []string{"The concept 'old' is deprecated and its use should be reviewed"}}},
 		{"inactive and not allowed", []string{of("gone"), `{"name":"activeOnly","valueBoolean":true}`}, validated{inactive: true, status: "retired",
 			issues:   []string{"error code-rule STATUS_CODE_WARNING_CODE@Coding.code", notIn, "warning code-comment INACTIVE_CONCEPT_FOUND@Coding"},
-			messages: []string{"The concept 'gone' is valid but is not active", notFound("http://x/teams#gone")}}},
+			messages: []string{"The concept 'gone' has a status of retired and inactive and its use should be reviewed", "The concept 'gone' is valid but is not active", notFound("http://x/teams#gone")}}},
 		{"a value set for a system", []string{coding(in, "ward", "")}, validated{issues: []string{"error invalid-data Terminology_TX_System_ValueSet2@Coding.system", notIn},
 			messages: []string{"The Coding references a value set, not a code system ('http://x/vs')", notFound("http://x/vs#ward")}}},
 		{"the value set of all codes for a system", []string{coding("http://x/teams?fhir_vs", "ward", "")}, validated{issues: []string{"error invalid-data Terminology_TX_System_ValueSet2@Coding.system", notIn},

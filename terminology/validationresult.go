@@ -16,8 +16,7 @@ func (v *validator) summarize(results []codingResult) *ValidationResult {
 	var messages []string
 	for _, n := range v.list {
 		r.Issues = append(r.Issues, n.Issue)
-		worth := n.Severity == "error" || r.Valid || strings.HasPrefix(n.MessageID, lacksPrefix)
-		if n.told && worth {
+		if n.told && (r.Valid || n.Severity != "information") {
 			addTo(&messages, n.Text)
 		}
 	}

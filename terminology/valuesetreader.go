@@ -1,7 +1,9 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
@@ -187,8 +189,18 @@ func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]conceptSet) err
 
 func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *conceptSet) error {
 	var f filter
+	var later string
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
+		case "_op":
+			return r.Object(func(name []byte) error {
+				if string(name) != "extension" {
+					return r.Skip()
+				}
+				return b.laterOperator(r, &later)
+			})
+		case "extension":
+			return b.laterOperator(r, &later)
 		case "property":
 			return r.ReadString(&f.property)
 		case "op":
@@ -201,7 +213,28 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *conceptSet) error {
 			return r.Skip()
 		}
 	})
+	f.op = cmp.Or(later, f.op)
 	set.filters = append(set.filters, f)
+	return err
+}
+
+// filterExtensions is how the urls of the extensions end in which later releases of FHIR write what R4's filters cannot
+// hold: op, an operator, and filter, a filter within a filter.
+const filterExtensions = "/StructureDefinition/extension-ValueSet.compose.include.filter."
+
+// laterOperator reads the operator of a later release of FHIR from the extensions of a filter or of its operator. Filters
+// within a filter are not supported, so a value set that has one must not be used.
+func (b *valueSetBuilder) laterOperator(r *fhirjson.Reader, op *string) error {
+	list, err := r.Extensions(0)
+	for _, x := range list {
+		switch release, element, _ := strings.Cut(x.URL, filterExtensions); {
+		case !strings.HasPrefix(release, "http://hl7.org/fhir/"):
+		case element == "op":
+			*op = cmp.Or(x.Value, "unknown")
+		case element == "filter":
+			b.vs.modifier = "the extension " + x.URL
+		}
+	}
 	return err
 }
 
