@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -155,7 +154,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	for i := range a.Clients {
 		a.Clients[i].warn(a.logger)
 	}
-	return haveSitesChecked(ctx)
+	_, err = siteChecks(ctx)
+	return err
 }
 
 func (a *App) provisionStores(ctx caddy.Context) (err error) {
@@ -259,13 +259,6 @@ func (a *App) Stop() error {
 }
 
 func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }
-
-func checkFHIRBase(path string) error {
-	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?#%* ") {
-		return fmt.Errorf("fhir_base %q must be a path like %s, without a slash at its end", path, DefaultFHIRBase)
-	}
-	return nil
-}
 
 // isHTTPS reports whether the browser speaks TLS, to us or to a proxy that Caddy's trusted_proxies names.
 func isHTTPS(r *http.Request) bool {

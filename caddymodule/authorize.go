@@ -20,11 +20,12 @@ func init() {
 
 // Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents
 // and keys below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next
-// handler.
+// handler; those below the FHIR base that no handler answers get 404.
 type Authorize struct {
 	Source
 
-	app *App
+	app      *App
+	failures *failureLog
 }
 
 // CaddyModule returns the Caddy module information.
@@ -34,6 +35,7 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the fhir app.
 func (h *Authorize) Provision(ctx caddy.Context) (err error) {
+	h.failures = newFailureLog(ctx.Slogger())
 	h.app, err = fhirApp(ctx)
 	return err
 }
@@ -41,12 +43,20 @@ func (h *Authorize) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if !h.app.server.Serves(r.URL.Path) {
-		return next.ServeHTTP(w, r)
+		return h.pass(w, r, next)
 	}
 	defer metrics.served(r.URL.Path, time.Now())
 	defer formPace.limit(w, r)()
 	h.app.server.ServeHTTP(w, r)
 	return nil
+}
+
+// pass leaves a request to the next handler. Below the FHIR base, what nobody answers is not found.
+func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !below(r.URL.Path, h.app.FHIRBase) {
+		return next.ServeHTTP(w, r)
+	}
+	return answerError(w, r, h.app.FHIRBase, h.failures, orNotFound{next}.ServeHTTP(w, r))
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:

@@ -32,7 +32,9 @@ func init() {
 // `GET {fhir_base}/metadata` needs no token, because apps read there how to get one. Without the fhir app, neither
 // does `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first trusted issuer.
 type Bearer struct {
-	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	// The path of the FHIR API; without the fhir app also its URL, such as `https://fhir.example.org/fhir/R4`, which
+	// stands in links. Default: that of the fhir app; without it, the path `/fhir/R4` at the address of the site. A site
+	// that has no name of its own, or no TLS, needs the URL.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
 	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not needed.
@@ -68,8 +70,11 @@ type Bearer struct {
 
 	Source
 
-	app      *App                // nil without the fhir app
-	smart    *smartConfiguration // nil with it, and without trusted issuers
+	app      *App   // nil without the fhir app
+	origin   string // of the API; empty if the fhir app or the site tells it
+	sites    *Sites
+	located  sync.Once           // the site was asked
+	smart    *smartConfiguration // nil with the app, and without trusted issuers
 	cors     *crossOrigin
 	headers  *guard.IdentityHeaders
 	guard    *guard.Guard
@@ -97,7 +102,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.app == nil && len(h.Trust) == 0 && h.Introspection == nil {
 		return errNoApp
 	}
-	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
+	if err := h.provisionBase(ctx); err != nil {
 		return err
 	}
 	if h.realm = h.FHIRBase; h.app != nil {
@@ -124,7 +129,8 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.metadata = h.newMetadata()
-	return haveSitesChecked(ctx)
+	h.sites, err = siteChecks(ctx)
+	return err
 }
 
 func (h *Bearer) provisionCORS() (err error) {
@@ -138,8 +144,9 @@ func (h *Bearer) provisionCORS() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.located.Do(h.locate)
 	defer fhirPace.limit(w, r)()
-	return answerError(w, r, h.FHIRBase, h.failures, h.serve(w, r, next))
+	return answerError(w, r, h.FHIRBase, h.failures, h.serve(w, r, orNotFound{next}))
 }
 
 func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -234,7 +241,7 @@ func (h *Bearer) checkApp() error {
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
 //
 //	fhir_bearer [<matcher>] {
-//		fhir_base <path>
+//		fhir_base <path|url>
 //		trust <issuer> [<audience>]
 //		introspect <url> { … }
 //		identity_header <names...>
@@ -258,7 +265,7 @@ func (h *Bearer) checkApp() error {
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := subdirectives{
-		"fhir_base":       word(&h.FHIRBase, checkFHIRBase),
+		"fhir_base":       word(&h.FHIRBase, checkFHIRBaseOrURL),
 		"trust":           h.parseTrust,
 		"introspect":      h.parseIntrospect,
 		"identity_header": words(&h.IdentityHeaders, guard.CheckHeaderPattern),

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 var (
@@ -99,19 +103,45 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// Every Caddyfile in the documents adapts, whole or within the block it belongs to.
+// Every Caddyfile in the documents loads without a warning, whole or within the block it belongs to. Secrets and the files
+// of a site are made up.
 func TestDocumentedCaddyfiles(t *testing.T) {
-	t.Parallel()
-	count := 0
+	secret := regexp.MustCompile(`\{(env|file)\.[^}]+\}`)
+	file := regexp.MustCompile(`/(?:srv|etc|var)/(?:\w+/)?`)
+	folder, count := t.TempDir(), 0
+	if err := os.Mkdir(filepath.Join(folder, "valuesets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "valuesets", "a.json"), []byte(`{"resourceType":"ValueSet","url":"http://a.example/vs","status":"active"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	certificates := newAuthority(t, "hospital")
+	certificates.write(filepath.Join(folder, "hospital-ca.pem"), "CERTIFICATE", certificates.certificate.Raw)
+	certificates.issue("gateway", filepath.Join(folder, "gateway.pem"), filepath.Join(folder, "gateway.key"))
 	for name, text := range documents(t) {
 		for _, found := range fence.FindAllStringSubmatch(text, -1) {
 			if found[1] != "caddyfile" {
 				continue
 			}
 			count++
-			whole := wholeCaddyfile(found[2])
-			if _, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(whole), map[string]any{"filename": name}); err != nil || len(warnings) > 0 {
+			whole := secret.ReplaceAllString(wholeCaddyfile(found[2]), strings.Repeat("c2VjcmV0", 8))
+			whole = strings.ReplaceAll(file.ReplaceAllString(whole, folder+"/"), "*.tgz", "valuesets/a.json")
+			document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(whole), map[string]any{"filename": name})
+			if err != nil || len(warnings) > 0 {
 				t.Errorf("%v %v\n%s", err, warnings, whole)
+				continue
+			}
+			var config caddy.Config
+			if err := json.Unmarshal(document, &config); err != nil {
+				t.Fatal(err)
+			}
+			ctx, err := gatewaytest.Provision(t, &config)
+			if err != nil {
+				t.Errorf("%s: %v\n%s", name, err, whole)
+				continue
+			}
+			if warnings := siteWarnings(t, ctx); len(warnings) > 0 {
+				t.Errorf("%s: %q\n%s", name, warnings, whole)
 			}
 		}
 	}

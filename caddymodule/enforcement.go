@@ -116,6 +116,9 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 		Operations: enforce.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
 		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
 	}
+	if h.origin != "" {
+		e.BaseURL = h.origin + h.FHIRBase
+	}
 	if h.app != nil {
 		e.BaseURL, e.events = h.app.fhirBaseURL(), h.app.events
 	}

@@ -128,7 +128,8 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	}
 	h.handler = h.newHandler(ctx)
 	h.front = h.newFront()
-	return haveSitesChecked(ctx)
+	_, err = siteChecks(ctx)
+	return err
 }
 
 // provisionState loads or takes over what outlives a configuration.

@@ -103,10 +103,16 @@ func codeForm(code string) url.Values {
 // token signs alice in, and returns an access token.
 func (g *gateway) token() string {
 	g.t.Helper()
+	return g.tokenOf(demoRequest())
+}
+
+// tokenOf is token for another request.
+func (g *gateway) tokenOf(request url.Values) string {
+	g.t.Helper()
 	var token struct {
 		AccessToken string `json:"access_token"`
 	}
-	response := g.Post("/oauth2/token", codeForm(g.code()))
+	response := g.Post("/oauth2/token", codeForm(g.codeOf(request)))
 	if err := json.NewDecoder(response.Body).Decode(&token); err != nil || token.AccessToken == "" {
 		g.t.Fatalf("token endpoint: %d %v", response.StatusCode, err)
 	}

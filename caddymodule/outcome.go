@@ -45,18 +45,6 @@ func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// fhirBase is the option of a handler, or else that of the fhir app, if there is one, or else the default.
-func fhirBase(ctx caddy.Context, told string) (string, error) {
-	if told != "" {
-		return told, checkFHIRBase(told)
-	}
-	app, err := optionalApp(ctx)
-	if app == nil {
-		return DefaultFHIRBase, err
-	}
-	return app.FHIRBase, nil
-}
-
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)

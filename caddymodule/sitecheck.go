@@ -11,29 +11,31 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
-// siteCheck looks for handlers of ours at places where they have no effect, which is valid, but usually a mistake.
+// siteCheck looks for handlers of ours at places where they have no effect, and for ways around them, which is valid, but
+// usually a mistake.
 type siteCheck struct {
-	issuer string // empty without the fhir app
+	app *App // nil without the fhir app
 
 	warnings   []string
-	elsewhere  []string // sites with fhir_authorize that are not the issuer's
-	authorizes bool     // some site has fhir_authorize
-	atIssuer   bool     // the issuer's has
-
-	guarded   map[string]bool     // backends behind fhir_bearer
-	unguarded map[string][]string // sites that lead to a backend without it
+	errs       []error            // what cannot work
+	bases      map[*Bearer]string // the URL of the API, where the site tells it
+	elsewhere  []string           // sites with fhir_authorize that are not the issuer's
+	authorizes bool               // some site has fhir_authorize
+	atIssuer   bool               // the issuer's has
+	proxies    proxies
 }
 
-// checkSites returns the warnings about the sites of a configuration.
-func checkSites(app *caddyhttp.App, issuer string) []string {
-	c := &siteCheck{issuer: issuer, guarded: map[string]bool{}, unguarded: map[string][]string{}}
+// checkSites checks the sites of a configuration, with the fhir app or nil.
+func checkSites(app *caddyhttp.App, fhir *App) *siteCheck {
+	c := &siteCheck{app: fhir, bases: map[*Bearer]string{}, proxies: proxies{guarded: map[string]bool{}, guards: map[string][]string{}}}
 	for _, server := range app.Servers {
 		c.block(server.Routes, place{server: server})
 	}
 	c.checkIssuer()
-	c.checkBackends()
+	c.warnings = append(c.warnings, c.proxies.warnings()...)
 	slices.Sort(c.warnings)
-	return slices.Compact(c.warnings)
+	c.warnings = slices.Compact(c.warnings)
+	return c
 }
 
 func (c *siteCheck) warn(format string, arguments ...any) {
@@ -43,21 +45,12 @@ func (c *siteCheck) warn(format string, arguments ...any) {
 // checkIssuer checks that the authorization server is at the issuer's address.
 func (c *siteCheck) checkIssuer() {
 	switch {
-	case c.issuer == "" || c.atIssuer:
+	case c.app == nil || c.atIssuer:
 	case !c.authorizes:
-		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", c.issuer)
+		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", c.app.Issuer)
 	default:
 		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
-			c.issuer, strings.Join(c.elsewhere, ", "))
-	}
-}
-
-// checkBackends checks whether a backend that is guarded in one place can be reached without a token in another.
-func (c *siteCheck) checkBackends() {
-	for address, sites := range c.unguarded {
-		if c.guarded[address] {
-			c.warn("%s: reverse_proxy leads to %s without fhir_bearer before it, and behind fhir_bearer elsewhere: let nothing lead there but what fhir_bearer guards", strings.Join(sites, ", "), address)
-		}
+			c.app.Issuer, strings.Join(c.elsewhere, ", "))
 	}
 }
 
@@ -83,7 +76,7 @@ func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 					at.open, within.open = h, h
 				}
 			case *reverseproxy.Handler:
-				c.proxy(h, within)
+				c.proxies.add(h, within)
 			case *rewrite.Rewrite:
 				within = within.rewritten(h)
 				if len(route.MatcherSets) == 0 {
@@ -91,6 +84,7 @@ func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 				}
 			}
 		}
+		at = at.past(&route)
 	}
 }
 
@@ -107,7 +101,8 @@ func (at place) behind(route *caddyhttp.Route) place {
 
 func (c *siteCheck) authorize(h *Authorize, at place) {
 	c.authorizes = true
-	if at.isOf(c.issuer) {
+	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.app.FHIRBase)
+	if at.isOf(h.app.Issuer) {
 		c.atIssuer = true
 	} else {
 		c.elsewhere = append(c.elsewhere, h.site(at)+" at "+strings.Join(at.server.Listen, " "))
@@ -120,7 +115,12 @@ func (c *siteCheck) authorize(h *Authorize, at place) {
 func (c *siteCheck) bearer(h *Bearer, at place, before caddyhttp.RouteList) {
 	named := h.named("fhir_bearer", at)
 	c.base(named, h.FHIRBase, at)
+	c.whole(named, h.FHIRBase, at)
 	c.reached(named, h.FHIRBase+"/Patient", before)
+	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.FHIRBase)
+	if c.bases[h] = at.url(h.FHIRBase); c.bases[h] == "" && h.asksSite() {
+		c.errs = append(c.errs, h.wrap(errNoBaseURL))
+	}
 	if at.open != nil {
 		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", at.open.site(at))
 	}
@@ -130,19 +130,6 @@ func (c *siteCheck) expand(h *Expand, at place, before caddyhttp.RouteList) {
 	named := h.named("fhir_expand", at)
 	c.base(named, h.FHIRBase, at)
 	c.reached(named, h.FHIRBase+"/ValueSet/$expand", before)
-}
-
-func (c *siteCheck) proxy(h *reverseproxy.Handler, at place) {
-	for _, upstream := range h.Upstreams {
-		if at.isGuarded() {
-			c.guarded[upstream.Dial] = true
-			continue
-		}
-		c.unguarded[upstream.Dial] = append(c.unguarded[upstream.Dial], at.String())
-		if len(at.guards) > 0 {
-			c.guarded[upstream.Dial] = true // for the paths of that fhir_bearer
-		}
-	}
 }
 
 // base checks whether a handler's FHIR base is reachable where the handler stands.
@@ -159,6 +146,15 @@ func (c *siteCheck) base(h named, base string, at place) {
 	}
 }
 
+// whole checks whether the matcher takes the base itself, where batches and transactions are posted, as well as what is
+// below it.
+func (c *siteCheck) whole(h named, base string, at place) {
+	if anyTakes(at.paths, base+"/Patient") && !at.takes(base) {
+		c.warn("%s: the matcher of %s leaves out %s itself, where batches and transactions are posted: let it be path %s %s/*",
+			h.site, h.directive, base, base, base)
+	}
+}
+
 // reached checks whether an earlier handler of the block answers the handler's requests.
 func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 	path = strings.ToLower(path)
@@ -170,10 +166,7 @@ func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 // answers reports whether a route answers all requests for a path.
 func answers(route *caddyhttp.Route, path string) bool {
 	_, patterns := matched(route)
-	takes := len(route.MatcherSets) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return open && strings.HasPrefix(path, strings.ToLower(prefix))
-	})
+	takes := len(route.MatcherSets) == 0 || anyTakes(patterns, path)
 	return takes && slices.ContainsFunc(route.Handlers, func(handler caddyhttp.MiddlewareHandler) bool {
 		if nested, ok := handler.(*caddyhttp.Subroute); ok {
 			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return answers(&r, path) })

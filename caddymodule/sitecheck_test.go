@@ -1,11 +1,12 @@
 package caddymodule
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
@@ -14,6 +15,20 @@ import (
 func siteWith(issuer, address, body string) string {
 	return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer " + issuer + "\n\t}\n}\n\n" +
 		address + " {\n\t" + strings.ReplaceAll(body, "\n", "\n\t") + "\n}\n"
+}
+
+// siteWarnings are the warnings about the sites of a configuration.
+func siteWarnings(t *testing.T, ctx caddy.Context) []string {
+	t.Helper()
+	sites, err := siteChecks(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check, err := sites.check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check.warnings
 }
 
 const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
@@ -36,40 +51,41 @@ func TestCheckSites(t *testing.T) {
 		{"prefix that is stripped", here, here, "fhir_authorize\nhandle_path /hapi/* {\n\tfhir_bearer\n\trespond ok\n}", nil},
 		{"whole site guarded, default elsewhere", here, here, guardedAPI + "\nhandle {\n\trespond 404\n}", nil},
 		{"issuer without the port", "https://localhost", here, guardedAPI, []string{"issuer https://localhost is not the address"}},
-		{"issuer of another host", "https://a.example", "https://b.example", guardedAPI, []string{"issuer https://a.example", "b.example"}},
+		{"issuer of another host", "https://a.example", "https://b.example", guardedAPI, []string{"issuer https://a.example is not the address of a site with fhir_authorize (that is Caddyfile:10 (b.example)"}},
 		{"no fhir_authorize", here, here, "fhir_bearer\nrespond 404", []string{"no site has fhir_authorize"}},
-		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands at /fhir/*", "fhir_base"}},
-		{"matcher beside the base", here, here, "fhir_authorize\nfhir_expand /api/*\nrespond ok", []string{"fhir_expand stands at /api/*", "fhir_base"}},
+		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands at /fhir/*, but the FHIR base is /fhir/R4: if the API is elsewhere, say so with fhir_base"}},
+		{"matcher beside the base", here, here, "fhir_authorize\nfhir_expand /api/*\nrespond ok", []string{"fhir_expand stands at /api/*, but the FHIR base is /fhir/R4: if the API is elsewhere, say so with fhir_base"}},
 		{"fhir_authorize within what is guarded", here, here, "fhir_bearer\nhandle {\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
 		{"fhir_authorize after the guard in a route", here, here, "route {\n\tfhir_bearer\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
-		{"fhir_expand after a handle", here, here, "fhir_authorize\nhandle {\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
-		{"fhir_expand beside the handle of the API", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
+		{"fhir_expand after a handle", here, here, "fhir_authorize\nhandle {\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked", "reverse_proxy to 127.0.0.1:1 answers requests below"}},
+		{"fhir_expand beside the handle of the API", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
 		{"guard after what answers", here, here, "route {\n\tfhir_authorize\n\trespond ok\n\tfhir_bearer\n}", []string{"Caddyfile:13 (localhost): fhir_bearer is never asked"}},
-		{"fhir_authorize after what answers", here, here, "route {\n\treverse_proxy 127.0.0.1:1\n\tfhir_authorize\n}", []string{"Caddyfile:12 (localhost): fhir_authorize is never asked"}},
+		{"fhir_authorize after what answers", here, here, "route {\n\treverse_proxy 127.0.0.1:1\n\tfhir_authorize\n}", []string{"Caddyfile:12 (localhost): fhir_authorize is never asked", "reverse_proxy to 127.0.0.1:1 answers requests below"}},
 		{"fhir_expand before the guard", here, here, "fhir_authorize\nroute {\n\tfhir_expand\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_expand stands before fhir_bearer, and answers without a token"}},
-		{"fhir_expand before the guard of something else", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_expand\n}\nhandle /fhir/R4/* {\n\tfhir_bearer\n}", nil},
+		{"fhir_expand before the guard of something else", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_expand\n}\nhandle /fhir/R4* {\n\tfhir_bearer\n}", nil},
 		{"base that is stripped", here, here, "fhir_authorize\nhandle_path /fhir/R4/* {\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands behind handle_path or uri, which take /fhir/R4 off"}},
 		{"base that uri strips", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\troute {\n\t\turi strip_prefix /fhir\n\t\tfhir_bearer\n\t}\n}", []string{"take /fhir off the path"}},
 		{"the API by another way without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:1\n}", []string{"localhost: reverse_proxy leads to 127.0.0.1:1 without fhir_bearer before it"}},
-		{"the API guarded in part", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/*\nreverse_proxy 127.0.0.1:1", []string{"reverse_proxy leads to 127.0.0.1:1 without fhir_bearer"}},
+		{"the API guarded in part", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/*\nreverse_proxy 127.0.0.1:1", []string{"the matcher of fhir_bearer leaves out /fhir/R4 itself", "reverse_proxy leads to 127.0.0.1:1 without fhir_bearer"}},
 		{"the part that is guarded", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1", nil},
 		{"another server without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:2\n}", nil},
-		{"fhir_expand beside the handle of something else", here, here, "fhir_authorize\nhandle /docs/* {\n\trespond ok\n}\nfhir_expand\nreverse_proxy 127.0.0.1:1", nil},
+		{"matcher that leaves out the base", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}", []string{"Caddyfile:12 (localhost): the matcher of fhir_bearer leaves out /fhir/R4 itself"}},
+		{"no guard at all", here, here, "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}", []string{"reverse_proxy to 127.0.0.1:1 answers requests below the FHIR base /fhir/R4 without fhir_bearer"}},
+		{"what the guard leaves out", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/Patient/*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1\nreverse_proxy 127.0.0.1:2", []string{"reverse_proxy leads to 127.0.0.1:2 without fhir_bearer"}},
+		{"another server for one type", here, here, "fhir_authorize\nhandle /fhir/R4/Patient* {\n\treverse_proxy 127.0.0.1:2\n}\n" + strings.TrimPrefix(guardedAPI, "fhir_authorize\n"), []string{"reverse_proxy to 127.0.0.1:2 answers requests below"}},
+		{"another server beside the API", here, here, guardedAPI + "\nhandle /app/* {\n\treverse_proxy 127.0.0.1:2\n}", nil},
+		{"fhir_expand beside the handle of something else", here, here, "fhir_authorize\nfhir_bearer\nhandle /docs/* {\n\trespond ok\n}\nfhir_expand\nreverse_proxy 127.0.0.1:1", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGateway(t, siteWith(tt.issuer, tt.address, tt.body))
-			app, err := g.Context.App("http")
-			if err != nil {
-				t.Fatal(err)
-			}
-			warnings := strings.Join(checkSites(app.(*caddyhttp.App), tt.issuer), "\n")
+			warnings := strings.Join(siteWarnings(t, g.Context), "\n")
 			if len(tt.want) == 0 && warnings != "" {
 				t.Errorf("warned: %s", warnings)
 			}
 			for _, want := range tt.want {
-				if !strings.Contains(warnings, want) || strings.Count(warnings, "\n") > 0 {
-					t.Errorf("got %q, want one line with %q", warnings, want)
+				if !strings.Contains(warnings, want) || strings.Count(warnings, "\n") != len(tt.want)-1 {
+					t.Errorf("got %q, want %d lines, one with %q", warnings, len(tt.want), want)
 				}
 			}
 		})
@@ -79,11 +95,7 @@ func TestCheckSites(t *testing.T) {
 // Caddyfile.example, from which people start, causes no warning.
 func TestExampleHasNoWarnings(t *testing.T) {
 	t.Parallel()
-	app, err := exampleGateway(t, nil).Context.App("http")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if warnings := checkSites(app.(*caddyhttp.App), "https://localhost:8443"); len(warnings) > 0 {
+	if warnings := siteWarnings(t, exampleGateway(t, nil).Context); len(warnings) > 0 {
 		t.Errorf("%q", warnings)
 	}
 }
@@ -101,13 +113,8 @@ func TestSitesWithoutApp(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGateway(t, globals+"https://localhost {\n\t"+tt.body+"\n}\n")
-			app, err := g.Context.App("fhir_sites")
-			if err != nil {
-				t.Fatal(err)
-			}
-			warnings, err := app.(*Sites).warnings()
-			if got := strings.Join(warnings, "\n"); err != nil || !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
-				t.Errorf("%q %v, want %q", got, err, tt.want)
+			if got := strings.Join(siteWarnings(t, g.Context), "\n"); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -143,5 +150,26 @@ func TestSitesOfNoServer(t *testing.T) {
 	}
 	if err := app.(*Sites).Start(); err != nil {
 		t.Error(err)
+	}
+}
+
+// caddy validate, which starts nothing, tells of the same.
+func TestValidateShowsWarnings(t *testing.T) {
+	t.Parallel()
+	config := gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n}"))
+	ctx, err := gatewaytest.Provision(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sites, err := siteChecks(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	sites.logger = slog.New(slog.NewTextHandler(&log, nil))
+	for range 2 {
+		if err := sites.Cleanup(); err != nil || strings.Count(log.String(), "fhir_bearer stands at /fhir/*") != 1 {
+			t.Errorf("%v, logged %q", err, &log)
+		}
 	}
 }

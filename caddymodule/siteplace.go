@@ -2,12 +2,17 @@ package caddymodule
 
 import (
 	"cmp"
+	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // place is what is known of the requests that reach a block of the configuration.
@@ -19,6 +24,7 @@ type place struct {
 	open     *Expand  // an earlier handler without a guard before it
 	guarded  bool     // there is an earlier fhir_bearer for all paths
 	guards   []string // the path patterns of an earlier fhir_bearer for some
+	answered []string // the path patterns that something earlier answers
 }
 
 // String names the site.
@@ -39,6 +45,29 @@ func (at place) within(route *caddyhttp.Route) place {
 		at.paths = paths
 	}
 	return at
+}
+
+// past is the place after a route. What the route answers does not get there.
+func (at place) past(route *caddyhttp.Route) place {
+	if _, paths := matched(route); len(paths) == 0 {
+		if answers(route, "/") {
+			at.answered = []string{"*"}
+		}
+	} else if answers(route, strings.TrimSuffix(paths[0], "*")) {
+		at.answered = append(slices.Clone(at.answered), paths...)
+	}
+	return at
+}
+
+// takes reports whether requests for a path get here, as far as the matchers tell.
+func (at place) takes(path string) bool { return len(at.paths) == 0 || anyTakes(at.paths, path) }
+
+// anyTakes reports whether a pattern of Caddy's path matcher takes a path. Only a star at its end is understood.
+func anyTakes(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		return strings.EqualFold(pattern, path) || open && len(path) >= len(prefix) && strings.EqualFold(path[:len(prefix)], prefix)
+	})
 }
 
 // matched are the hosts and paths of a route's matchers.
@@ -86,6 +115,32 @@ func (at place) isOf(issuer string) bool {
 	return named && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {
 		return strings.HasSuffix(address, ":"+port)
 	}))
+}
+
+// url is the URL of a path below the address of the site, or empty if the site does not tell it: it needs one name, one
+// port, and TLS of its own but on loopback.
+func (at place) url(path string) string {
+	if len(at.hosts) != 1 || strings.ContainsAny(at.hosts[0], "*{") || len(at.server.Listen) != 1 {
+		return ""
+	}
+	address, err := caddy.ParseNetworkAddress(at.server.Listen[0])
+	if err != nil || address.IsUnixNetwork() || address.PortRangeSize() != 1 || address.StartPort == 0 {
+		return ""
+	}
+	scheme, usual := "https", uint(443)
+	if len(at.server.TLSConnPolicies) == 0 {
+		scheme, usual = "http", 80
+	}
+	host := strings.Trim(at.hosts[0], "[]")
+	if scheme == "http" && !httporigin.IsLoopback(host) {
+		return "" // a proxy before it has TLS, and a name of its own
+	}
+	if address.StartPort != usual {
+		host = net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))
+	} else if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return scheme + "://" + host + at.stripped + path
 }
 
 // hostFits compares as Caddy's host matcher does; a placeholder matches any host.

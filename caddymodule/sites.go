@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"errors"
+	"log/slog"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -9,40 +11,72 @@ import (
 
 func init() { caddy.RegisterModule(new(Sites)) }
 
-// Sites logs warnings when a configuration starts, about handlers of ours that have no effect where they are. It has no
-// options. The handlers load it, since none of them sees the others and the fhir app is optional.
-type Sites struct{ ctx caddy.Context }
+// Sites logs warnings when a configuration starts or is validated, about handlers of ours that have no effect where they
+// are, and about ways around them. It has no options. The handlers load it, since none of them sees the others and the
+// fhir app is optional.
+type Sites struct {
+	ctx    caddy.Context
+	logger *slog.Logger
+	logged bool
+	check  func() (*siteCheck, error)
+}
 
 // CaddyModule returns the Caddy module information.
 func (*Sites) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir_sites", New: func() caddy.Module { return new(Sites) }}
 }
 
-// Provision keeps the context for Start.
+// Provision prepares the check, which has to wait until all sites are provisioned.
 func (s *Sites) Provision(ctx caddy.Context) error {
-	s.ctx = ctx
+	s.ctx, s.logger = ctx, ctx.Slogger()
+	s.check = sync.OnceValues(s.checked)
 	return nil
 }
 
-// haveSitesChecked loads the app that checks the sites.
-func haveSitesChecked(ctx caddy.Context) error {
-	_, err := ctx.App("fhir_sites")
-	return err
-}
-
-// Start checks the sites, which are all provisioned by now.
-func (s *Sites) Start() error {
-	warnings, err := s.warnings()
-	for _, warning := range warnings {
-		s.ctx.Slogger().Warn(warning)
+// siteChecks is the app that checks the sites.
+func siteChecks(ctx caddy.Context) (*Sites, error) {
+	app, err := ctx.App("fhir_sites")
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return app.(*Sites), nil
 }
 
-func (s *Sites) warnings() ([]string, error) {
+// Start logs the warnings. What cannot work is an error.
+func (s *Sites) Start() error {
+	check, err := s.check()
+	if err != nil {
+		return err
+	}
+	s.log(check)
+	return errors.Join(check.errs...)
+}
+
+// Cleanup logs the warnings of a configuration that was not started: `caddy validate` ends with this.
+func (s *Sites) Cleanup() error {
+	if s.check == nil || s.logged {
+		return nil
+	}
+	if check, err := s.check(); err == nil {
+		s.log(check)
+	}
+	return nil
+}
+
+func (s *Sites) log(check *siteCheck) {
+	s.logged = true
+	for _, warning := range check.warnings {
+		s.logger.Warn(warning)
+	}
+	for _, err := range check.errs {
+		s.logger.Error(err.Error())
+	}
+}
+
+func (s *Sites) checked() (*siteCheck, error) {
 	app, err := s.ctx.AppIfConfigured("http")
 	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil, nil // there are no sites
+		return new(siteCheck), nil // there are no sites
 	}
 	if err != nil {
 		return nil, err
@@ -51,17 +85,23 @@ func (s *Sites) warnings() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	issuer := ""
-	if fhir != nil {
-		issuer = fhir.Issuer
+	return checkSites(app.(*caddyhttp.App), fhir), nil
+}
+
+// baseURL is the URL of the API that a fhir_bearer guards, or empty if its site does not tell.
+func (s *Sites) baseURL(h *Bearer) string {
+	check, err := s.check()
+	if err != nil {
+		return ""
 	}
-	return checkSites(app.(*caddyhttp.App), issuer), nil
+	return check.bases[h]
 }
 
 // Stop implements caddy.App.
 func (*Sites) Stop() error { return nil }
 
 var (
-	_ caddy.App         = (*Sites)(nil)
-	_ caddy.Provisioner = (*Sites)(nil)
+	_ caddy.App          = (*Sites)(nil)
+	_ caddy.Provisioner  = (*Sites)(nil)
+	_ caddy.CleanerUpper = (*Sites)(nil)
 )
