@@ -35,8 +35,8 @@ type ExpandCaching struct {
 	// How long it is remembered that there is no answer. Default: 10s.
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
-	// How long a server's failure answers all requests for the same, before the server is asked again. Its `Retry-After`
-	// is obeyed, up to five minutes. Default: 1s.
+	// How long a server's failure, or a stale answer, answers all requests for the same before the server is asked again. Its
+	// `Retry-After` is obeyed, up to five minutes. Default: 1s.
 	FailureTTL caddy.Duration `json:"failure_ttl,omitempty"`
 
 	// Share a failure only with requests that wait for the same answer. Default: false.

@@ -20,13 +20,13 @@ type Options struct {
 	// TTL is the lifetime of an answer that states none, and the longest of any. Default: 1 hour.
 	TTL time.Duration
 
-	// NegativeTTL is the same for negative answers (404, 410, 422), which are never used stale. It is also how long an
-	// origin that failed is not asked again if there is a stale answer. Default: 10 seconds.
+	// NegativeTTL is the same for negative answers (404, 410, 422), which are never used stale. Default:
+	// 10 seconds.
 	NegativeTTL time.Duration
 
 	// FailureTTL is how long a failure of the origin (a status of 5xx or 429, an [Unavailable]) answers all requests with
-	// the same key. Retry-After takes precedence, up to [MaxRetryAfter]. Negative: a failure without Retry-After is
-	// shared only by requests that wait for the same answer. Default: 1 second.
+	// the same key, or a stale answer does. Retry-After takes precedence, up to [MaxRetryAfter]. Negative: a failure
+	// without Retry-After is shared only by requests that wait for the same answer. Default: 1 second.
 	FailureTTL time.Duration
 
 	// StaleWhileRevalidate is how long a stale answer is used while a new one is made in the background (RFC 5861 §3).
@@ -145,7 +145,7 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 	now := time.Now()
 	if (err != nil || res.failed()) && r.Context().Err() == nil && old != nil && old.age(now) < old.staleIfError {
 		c.stale.Add(1)
-		c.failed(old, now)
+		c.failed(old, res, err, now)
 		ttl := strconv.FormatInt(old.ttl(old.age(now)), 10)
 		return c.write(w, r, call, old, now, []string{cacheName + "; fwd=" + why + "; ttl=" + ttl + "; detail=stale-if-error"})
 	}

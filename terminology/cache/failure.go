@@ -89,18 +89,25 @@ func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err er
 // note stores a failure, if others may get it.
 func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	now := time.Now()
-	var wait time.Duration
-	switch unavailable := (*Unavailable)(nil); {
-	case errors.As(err, &unavailable):
-		wait = min(unavailable.RetryAfter, MaxRetryAfter)
-	case err != nil, !res.isShared(key), len(res.answer.Body) > maxFailureBody:
+	unavailable := (*Unavailable)(nil)
+	if err != nil && !errors.As(err, &unavailable) || err == nil && (!res.isShared(key) || len(res.answer.Body) > maxFailureBody) {
 		return
-	default:
-		wait = RetryAfter(res.answer.Header, now)
 	}
+	wait := retryAfterOf(res, err, now)
 	if pause := cmp.Or(wait, ttl); pause > 0 {
 		f.byKey.Put(key.sum, failure{res: res, err: err, said: wait > 0, until: now.Add(pause)}, 1)
 	}
+}
+
+// retryAfterOf returns the time to wait after a failure by the origin's Retry-After; 0 if it did not say.
+func retryAfterOf(res *result, err error, now time.Time) time.Duration {
+	if unavailable := (*Unavailable)(nil); errors.As(err, &unavailable) {
+		return min(unavailable.RetryAfter, MaxRetryAfter)
+	}
+	if err != nil {
+		return 0
+	}
+	return RetryAfter(res.answer.Header, now)
 }
 
 // isShared reports whether a result is a failure for everybody with the key.

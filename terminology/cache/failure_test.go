@@ -60,6 +60,51 @@ func TestFailuresAreShared(t *testing.T) {
 	}
 }
 
+// TestStaleAfterFailure makes sure that an origin is asked again after a failure as soon if there is a stale answer as if
+// there is none: after FailureTTL, or when it said.
+func TestStaleAfterFailure(t *testing.T) {
+	down := func() (*Answer, error) { return nil, errors.New("down") }
+	busy := func() (*Answer, error) { return answerOf(503, "busy", "Retry-After: 7"), nil }
+	for name, test := range map[string]struct {
+		answer func() (*Answer, error)
+		ttl    time.Duration
+		pause  time.Duration
+	}{
+		"by default":       {down, 0, time.Second},
+		"as it is set":     {down, 3 * time.Second, 3 * time.Second},
+		"not at all":       {down, -1, 0},
+		"as the server is": {busy, 0, 7 * time.Second},
+	} {
+		for window, options := range map[string]Options{"if there is an error": {StaleIfError: time.Hour}, "while asking": {StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour}} {
+			t.Run(name+", "+window, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					options.FailureTTL = test.ttl
+					c, o := New(options), says("one", "Cache-Control: max-age=60")
+					ask := func() {
+						if w := serve(t, c, get(expandURL), &Call{Scheme: plain, Produce: o.produce}); w.Body.String() != "one" {
+							t.Errorf("got %s", w.Body)
+						}
+						synctest.Wait()
+					}
+					ask()
+					time.Sleep(2 * time.Minute)
+					o.answer = func(*http.Request) (*Answer, error) { return test.answer() }
+					ask()
+					asked(t, o, 2)
+					if test.pause > 0 {
+						time.Sleep(test.pause - time.Millisecond)
+						ask()
+						asked(t, o, 2)
+						time.Sleep(time.Millisecond)
+					}
+					ask()
+					asked(t, o, 3)
+				})
+			})
+		}
+	}
+}
+
 // TestRetryAfterIsWhatIsLeft tells a client that comes later of the rest of the time alone.
 func TestRetryAfterIsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 	f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
 		res, err := c.ask(ctx, f)
 		if err != nil || res.failed() {
-			c.failed(old, time.Now())
+			c.failed(old, res, err, time.Now())
 		} else {
 			old.retry.Store(0) // if it is still there, an invalidation came in between
 		}
@@ -107,9 +108,10 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 	})
 }
 
-// failed notes that a stale entry could not be replaced, so that its origin is not asked for a while.
-func (c *Cache) failed(old *entry, now time.Time) {
-	old.retry.Store(now.Add(c.options.NegativeTTL).UnixNano())
+// failed notes that a stale entry could not be replaced. Its origin is left alone as after a failure without one.
+func (c *Cache) failed(old *entry, res *result, err error, now time.Time) {
+	pause := cmp.Or(retryAfterOf(res, err, now), max(0, c.options.FailureTTL))
+	old.retry.Store(now.Add(pause).UnixNano())
 }
 
 var errNotWhole = errors.New("the answer's body is not as long as it says, or is compressed")

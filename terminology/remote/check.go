@@ -59,7 +59,9 @@ func checkStatus(a *Answer) error {
 		return nil
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
 		return fmt.Errorf("%w: status %d", ErrRefused, status)
-	case status == http.StatusTooManyRequests, status >= 500:
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: status %d", ErrBusy, status)
+	case status >= 500:
 		return fmt.Errorf("%w: status %d", ErrFailed, status)
 	case status >= 300 && status < 400:
 		return fmt.Errorf("%w: status %d: it redirects elsewhere, which is not followed; set its address to where it is", ErrMalformed, status)

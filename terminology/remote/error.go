@@ -22,14 +22,15 @@ var (
 	ErrTooLarge    = errors.New("answer too large")
 	ErrMalformed   = errors.New("not a FHIR answer")
 	ErrRefused     = errors.New("credentials refused")
-	ErrFailed      = errors.New("server failed") // by its own account, or too busy
+	ErrBusy        = errors.New("server too busy")
+	ErrFailed      = errors.New("server failed") // by its own account
 	ErrRequest     = errors.New("malformed question")
 )
 
 // Error says why there is no answer. It must not be stored.
 type Error struct {
-	// Status is the HTTP status for the client: 502, 504, 503 for a server that asked for a pause, or 400 for a request
-	// that cannot be sent.
+	// Status is the HTTP status for the client: 502, 504, 503 for a server that is too busy, or 400 for a request that
+	// cannot be sent.
 	Status int
 
 	// Code is the issue type, from http://hl7.org/fhir/issue-type.
@@ -76,7 +77,8 @@ var failures = []failure{
 	{ErrCutShort, http.StatusBadGateway, "transient", "broke off its answer; try again"},
 	{ErrMalformed, http.StatusBadGateway, "exception", "gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
 	{ErrRefused, http.StatusBadGateway, "exception", "did not let this server in; tell the operator of this server to check the credentials for it"},
-	{ErrFailed, http.StatusBadGateway, "transient", "failed, or has too much to do; try again later"},
+	{ErrBusy, http.StatusServiceUnavailable, "transient", "has too much to do; try again later"},
+	{ErrFailed, http.StatusBadGateway, "transient", "failed; try again later"},
 	{ErrUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
@@ -130,7 +132,7 @@ func (b *Backoff) Err(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	e := fail(cmp.Or(name, nextName), fmt.Errorf("%w: it said to be asked again in %s", ErrFailed, left.Round(time.Second)))
-	e.Status, e.RetryAfter = http.StatusServiceUnavailable, left
+	e := fail(cmp.Or(name, nextName), fmt.Errorf("%w: it said to be asked again in %s", ErrBusy, left.Round(time.Second)))
+	e.RetryAfter = left
 	return e
 }

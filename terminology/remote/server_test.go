@@ -116,8 +116,8 @@ func TestFailures(t *testing.T) {
 		status int
 	}{
 		{"500", reply(500, fhirJSON, outcome), ErrFailed, 502},
-		{"503", reply(503, "text/html", "<html>"), ErrFailed, 502},
-		{"429", reply(429, fhirJSON, outcome), ErrFailed, 502},
+		{"503", reply(503, "text/html", "<html>"), ErrBusy, 503},
+		{"429", reply(429, fhirJSON, outcome), ErrBusy, 503},
 		{"401", reply(401, fhirJSON, outcome), ErrRefused, 502},
 		{"403", reply(403, fhirJSON, outcome), ErrRefused, 502},
 		{"204", reply(204, fhirJSON, ""), ErrMalformed, 502},
@@ -453,7 +453,7 @@ func TestRetryAfter(t *testing.T) {
 			}, nil)
 			for range 2 {
 				var failed *Error
-				if _, err := s.Ask(t.Context(), expandGender); !errors.As(err, &failed) || !errors.Is(err, ErrFailed) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
+				if _, err := s.Ask(t.Context(), expandGender); !errors.As(err, &failed) || errors.Is(err, ErrBusy) != (tt.status != 500) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
 					t.Errorf("got %v, again in %v", err, failed.RetryAfter)
 				}
 			}
