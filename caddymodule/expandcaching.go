@@ -75,7 +75,7 @@ type ExpandCaching struct {
 	// After how many different filters a value set of an upstream is fetched whole, to be searched here. Default: 5.
 	PullThrough int `json:"pull_through,omitempty"`
 
-	// The maximum number of entries of such a value set. Default: 50000.
+	// The maximum number of entries of such a value set. Default: 150000.
 	PullThroughMax int `json:"pull_through_max,omitempty"`
 
 	// Ask the upstream for each filter. Default: false.

@@ -27,6 +27,10 @@ type Upstream struct {
 	// How large an answer may be, in bytes, decompressed. Default: 16777216 (16 MiB).
 	MaxAnswer int64 `json:"max_answer,omitempty"`
 
+	// How long its answers are fresh, whatever their headers say but `no-store`; at most the `ttl` of `fhir_expand`. For a
+	// server that says `no-cache` of all, such as another gateway. Default: its headers count.
+	TTL caddy.Duration `json:"ttl,omitempty"`
+
 	// A bearer token to authenticate with (RFC 6750). Not together with a user name. Placeholders are supported.
 	// Default: none.
 	Bearer string `json:"bearer,omitempty"`
@@ -54,7 +58,7 @@ type UpstreamRoute struct {
 // either makes another server.
 func (u *Upstream) server() (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
-		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer,
+		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer, TTL: time.Duration(u.TTL),
 	}
 	for _, secret := range []struct {
 		option, text string
@@ -85,6 +89,7 @@ func (u *Upstream) timeout() time.Duration {
 //	<url> [{
 //		timeout <duration>
 //		max_answer <size>
+//		ttl <duration>
 //		bearer <token>
 //		basic <user> <password>
 //		tls_ca <file>
@@ -98,6 +103,7 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
 		"timeout":    duration(&u.Timeout),
 		"max_answer": size(&u.MaxAnswer),
+		"ttl":        duration(&u.TTL),
 		"bearer":     word(&u.Bearer, checkPlaceholders),
 		"basic":      two(&u.Username, &u.Password),
 		"allow_http": bareword(&u.AllowHTTP),

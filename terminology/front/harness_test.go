@@ -33,6 +33,7 @@ type settings struct {
 	off      bool // nothing is stored
 	cache    cache.Options
 	upstream string
+	lifetime time.Duration        // of the upstream's answers
 	fetched  *terminology.Fetched // from the next handler
 	file     string               // that responses are saved in
 }
@@ -53,7 +54,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 		state.Cache = cache.New(s.cache)
 	}
 	if s.upstream != "" {
-		server, err := remote.NewServer(remote.Options{Base: s.upstream})
+		server, err := remote.NewServer(remote.Options{Base: s.upstream, TTL: s.lifetime})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,12 +2,14 @@ package front
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
@@ -48,6 +50,46 @@ func TestUpstreamsAnswersArePrivate(t *testing.T) {
 				t.Errorf("nothing is stored: %t, %s: %q", off, wish, got)
 			}
 		}
+	}
+}
+
+// A gateway tells its clients to validate each time, and says that what they are given with credentials is private. One in
+// front of it, which asks for all in its own name, is told for how long an answer is good.
+func TestLifetimeByUpstream(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		lifetime time.Duration
+		says     string
+		asked    int64
+	}{
+		{"as it says", 0, "", 3}, {"told", time.Hour, "", 1}, {"told, but it may not be stored", time.Hour, "private, no-store", 3},
+		{"told, with an old date", time.Hour, "no-cache, max-age=0", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var asked atomic.Int64
+			inner := newSite(t, settings{}, expanding())
+			g := newSiteBefore(t, "upstream", settings{lifetime: tt.lifetime}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				r.Header.Set("Authorization", "Bearer gateway")
+				r.URL.Path = strings.Replace(r.URL.Path, "/r4/", "/fhir/R4/", 1)
+				response := inner.send(r)
+				maps.Copy(w.Header(), response.Header)
+				if tt.says != "" {
+					w.Header().Set("Cache-Control", tt.says)
+					w.Header().Set("Date", "Fri, 31 Dec 1999 23:59:59 GMT")
+				}
+				_, _ = io.Copy(w, response.Body)
+			}))
+			for range 3 {
+				if response := g.expand(foreign); response.StatusCode != http.StatusOK || !strings.Contains(read(t, response), "theirs") {
+					t.Errorf("status %d", response.StatusCode)
+				}
+			}
+			if n := asked.Load(); n != tt.asked {
+				t.Errorf("asked %d times, want %d", n, tt.asked)
+			}
+		})
 	}
 }
 

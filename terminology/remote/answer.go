@@ -1,8 +1,11 @@
 package remote
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Answer is a checked answer of a server. It may be shared and does not change.
@@ -34,6 +37,17 @@ func (a *Answer) Negative() bool { return slices.Contains(negative, a.Status) }
 
 var answerHeaders = []string{
 	"Age", "Cache-Control", "Content-Language", "Content-Location", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Vary",
+}
+
+// setLifetime sets for how long the answer is fresh, in place of what its headers say. One with no-store stays that.
+func (a *Answer) setLifetime(ttl time.Duration) {
+	if strings.Contains(strings.ToLower(strings.Join(a.Header["Cache-Control"], ",")), "no-store") {
+		return
+	}
+	for _, name := range []string{"Age", "Date", "Expires", "Vary"} { // Vary: what it asks for is the same for all
+		delete(a.Header, name)
+	}
+	a.Header.Set("Cache-Control", fmt.Sprintf("max-age=%d", int64(max(1, ttl/time.Second))))
 }
 
 func answerHeader(header http.Header) http.Header {

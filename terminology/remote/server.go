@@ -31,6 +31,10 @@ type Options struct {
 	// MaxAnswer bounds an answer, in bytes, decompressed. Default: 16 MiB.
 	MaxAnswer int64
 
+	// TTL is how long its answers are fresh, and shared by all, whatever their headers say but no-store. Default: 0, their
+	// headers count.
+	TTL time.Duration
+
 	// Bearer is the token to authenticate with (RFC 6750). Default: none.
 	Bearer string
 
@@ -72,8 +76,8 @@ func NewServer(o Options) (*Server, error) {
 		return nil, errors.New("both a transport and a TLS configuration: one of them")
 	case o.Bearer != "" && o.Username != "":
 		return nil, errors.New("both bearer and basic credentials: one of them")
-	case o.Timeout < 0 || o.MaxAnswer < 0:
-		return nil, errors.New("timeout and size of an answer must not be negative")
+	case o.Timeout < 0 || o.MaxAnswer < 0 || o.TTL < 0:
+		return nil, errors.New("timeout, lifetime and size of an answer must not be negative")
 	}
 	o.Timeout, o.MaxAnswer = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
 	if o.Transport == nil {
@@ -143,6 +147,9 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 		e := fail(serverName, err)
 		e.RetryAfter = wait
 		return nil, e
+	}
+	if s.options.TTL > 0 {
+		answer.setLifetime(s.options.TTL)
 	}
 	return answer, nil
 }

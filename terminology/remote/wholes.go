@@ -30,7 +30,7 @@ type Wholes struct {
 	// After is after how many different filters an expansion is fetched. Default: 5.
 	After int
 
-	// MaxEntries bounds the entries of an expansion. Default: 50,000.
+	// MaxEntries bounds the entries of an expansion. Default: 150,000, room for ICD-10-CM, which has 98,186.
 	MaxEntries int
 
 	// MaxBytes is about how much memory all of them may use. The least recently used make room. Default: 128 MiB.
@@ -72,7 +72,7 @@ type whole struct {
 const (
 	maxWatched  = 1000
 	maxPulls    = 2               // that run at once
-	pullTimeout = 2 * time.Minute // of an expansion, all pages together
+	pullTimeout = 5 * time.Minute // of an expansion, all pages together
 	pullPause   = time.Hour       // after a failure
 )
 
@@ -264,7 +264,7 @@ func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.W
 
 func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
 	total, _ := b.Total()
-	if limit := cmp.Or(w.MaxEntries, 50_000); total > limit || b.Offset() > limit {
+	if limit := cmp.Or(w.MaxEntries, 150_000); total > limit || b.Offset() > limit {
 		return fmt.Errorf("%w: it has %d entries", errTooMany, max(total, b.Offset()))
 	}
 	if b.Size() > cmp.Or(w.MaxBytes, 128<<20) {

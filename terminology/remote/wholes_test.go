@@ -422,3 +422,17 @@ func TestPullThroughSearchesDesignations(t *testing.T) {
 		}
 	})
 }
+
+// Without settings, there is room for ICD-10-CM, and not for what is several times as large.
+func TestPullThroughLimit(t *testing.T) {
+	for total, ok := range map[int]bool{98_186: true, 350_000: false} {
+		var b terminology.WholeBuilder
+		page := fmt.Sprintf(`{"resourceType":"ValueSet","expansion":{"total":%d,"contains":[{"code":"A00"}]}}`, total)
+		if _, err := b.Add([]byte(page), 1000); err != nil {
+			t.Fatal(err)
+		}
+		if err := new(Wholes).checkSize(&b); (err == nil) != ok {
+			t.Errorf("%d entries: %v", total, err)
+		}
+	}
+}
