@@ -11,6 +11,7 @@
 //	[Grant.Covers]             covers.go: is this resource among those that the grant is about?
 //	                           document.go: a document is, if each of its entries is
 //	                           shared.go: types that are in no patient's compartment
+//	[EffectOf]                 effect.go: what a server may do because a resource of the type is stored
 //
 // Grants are never mixed: what one allows in its context, under its constraint, is allowed; the context of one with
 // the constraint of another is nobody's.

@@ -31,6 +31,9 @@ func (w patches) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
 		return invalid(err, "The patch is no JSON that has one reading.")
 	}
+	if w.mayAct(w.i.Type) { // which takes all of the resource to judge
+		return forbidden(ErrOracle, "Under these scopes, a %s is patched by a JSON Patch.", w.i.Type)
+	}
 	if w.whole && w.rights.Whole(w.i.Type, smart.Read) {
 		return eachString(text, func(_, said string) error { return w.writes().checkSearchingText(said) })
 	}

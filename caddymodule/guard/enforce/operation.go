@@ -19,10 +19,15 @@ var ErrOperation = errors.New("operation not allowed")
 // passesOperation reports whether an operation goes to the next handler as it is, and its answer to the client.
 func (x operations) passesOperation(i interaction.Interaction) bool {
 	op, ok := x.Operations.find(i)
-	if !ok || op.Name == operationExport || op.changes() && x.r.Method != http.MethodPost {
+	if !ok || op.Name == operationExport || op.changes() && x.r.Method != http.MethodPost || x.isBeyond(op) {
 		return false
 	}
 	return op.Reach == TokenReach && x.isOpen(op) || op.Reach != TokenReach && x.isWhole(op, i)
+}
+
+// isBeyond reports whether an operation delivers what the scopes might not allow.
+func (x operations) isBeyond(op Operation) bool {
+	return delivering[op.Name] && x.rights.All()&readSearch != readSearch
 }
 
 // isWhole reports whether one scope is about all that an operation can answer with.
@@ -48,6 +53,8 @@ func (x operations) operation(ctx context.Context, c call, i interaction.Interac
 	switch {
 	case !ok:
 		return nil, forbidden(ErrOperation, "The operation %s is not one of those that may be called here.", i.Operation)
+	case x.isBeyond(op):
+		return nil, forbidden(ErrScope, "%s takes scopes to read and search everything.", op.Name)
 	case op.changes() && c.method != http.MethodPost:
 		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
 	case op.Name == operationExport:

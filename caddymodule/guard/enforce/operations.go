@@ -50,6 +50,12 @@ const readSearch = smart.Read | smart.Search
 // operationExport is decided by rules of its own: see [exchange.export].
 const operationExport = "$export"
 
+// delivering are operations that hand over what a Subscription of somebody else's sends, or have it sent, or have a message
+// carried out. However a site lists them, they take scopes to read and search everything.
+var delivering = map[string]bool{
+	"$events": true, "$get-ws-binding-token": true, "$process-message": true, "$trigger-subscription": true,
+}
+
 // defaultOperations are those that a site does not set.
 var defaultOperations = Operations{
 	"$everything":   {{Name: "$everything", Reach: PatientReach, Permission: readSearch, Types: []string{"Patient", "Encounter"}}},

@@ -30,6 +30,9 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 		return x.rights.Whole(i.Type, smart.Delete|smart.Read) && x.writes().mayExtend(x.r.Header, i)
 	case interaction.Create, interaction.Update, interaction.Patch:
 		// The body may hold conditional references, which are searches of any type.
+		if x.mayAct(i.Type) {
+			return false
+		}
 		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0 && x.writes().mayExtend(x.r.Header, i)
 	case interaction.Operation:
 		return x.operations().passesOperation(i)

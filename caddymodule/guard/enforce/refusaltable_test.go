@@ -44,6 +44,7 @@ var refusals = []refused{
 	{"POST Observation", decidedObservation("n", "a", "laboratory", ""), "", "", access.Holder{Scope: "patient/*.rs", Patient: "a"}},
 	{"POST Patient", `{"resourceType":"Patient"}`, "", "", access.Holder{}},
 	{"PUT Practitioner/p", `{"resourceType":"Practitioner","id":"p"}`, "", "Everybody's records need it, so nobody bound to one patient changes it.", access.Holder{}},
+	{"POST Subscription", observing("Patient?"), "", "What it would send is judged as a search.", observer},
 	{"DELETE Observation/o?_cascade=delete", "", "", "", access.Holder{}},
 	{"PATCH Observation/o", `[{"op":"test","path":"/status","value":"final"}]`, asJSONPatch, "A test asks what the app may not read.", access.Holder{Scope: "patient/*.u", Patient: "a"}},
 	{"PATCH Observation/o", strings.Replace(strings.ReplaceAll(fhirPathPatch, "{type}", "Observation"), "language", "subject", 1), "", "", access.Holder{}},

@@ -106,6 +106,9 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	case res.Type != w.i.Type:
 		return nil, invalid(errBody, "The resource is not of the type in the path.")
 	}
+	if err := w.checkEffect(res, text); err != nil {
+		return nil, err
+	}
 	return &version{Resource: res, text: text}, w.writes().checkConditional(text)
 }
 
