@@ -13,7 +13,7 @@ import (
 )
 
 // Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code
-// flow with PKCE, and people are asked for consent. Registered clients are in Caddy's storage or, with store keys, in the
+// flow, with PKCE unless pkce says otherwise, and people are asked for consent. Registered clients are in Caddy's storage or, with store keys, in the
 // durable store, shared by all gateways that use it.
 type Registration struct {
 	// The initial access token, which must be sent as a bearer token. Required. Placeholders are supported.
@@ -26,8 +26,14 @@ type Registration struct {
 	// How many clients may be registered. Default: 1000.
 	MaxClients int `json:"max_clients,omitempty"`
 
-	// Allow a `jwks_uri` at loopback, private and link-local addresses, and use the proxy of the environment. Whoever
-	// registers a client can then make this server send requests to its own network. Default: public addresses only.
+	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
+	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). Public clients always need one. Default:
+	// `required`.
+	PKCE string `json:"pkce,omitempty"`
+
+	// Send requests to what clients register (`jwks_uri`, `backchannel_logout_uri`) at loopback, private and link-local
+	// addresses too, and use the proxy of the environment. Whoever registers a client can then make this server send
+	// requests to its own network. Default: public addresses only.
 	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
 }
 
@@ -42,7 +48,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 		return nil, fmt.Errorf("registration: %w", err)
 	}
 	resolved := &client.Registration{
-		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients,
+		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients, PKCE: r.PKCE,
 		Storage: storage, Folder: "fhir/clients/" + storageName(issuer), Store: shared,
 	}
 	if r.PrivateJWKSURI {
@@ -62,6 +68,7 @@ func storageName(issuer string) string {
 //		initial_access_token <secret>
 //		scope <scope...>
 //		max_clients <number>
+//		pkce required|optional
 //		private_jwks_uri
 //	}
 func parseRegistration(to **Registration) setter {
@@ -75,6 +82,7 @@ func parseRegistration(to **Registration) setter {
 			"initial_access_token": word(&r.InitialAccessToken, checkPlaceholders),
 			"scope":                scopes(&r.Scopes, client.CheckRegistrationScope),
 			"max_clients":          number(&r.MaxClients),
+			"pkce":                 word(&r.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
 			"private_jwks_uri":     bareword(&r.PrivateJWKSURI),
 		}.parse(d)
 		if err == nil && r.InitialAccessToken == "" {

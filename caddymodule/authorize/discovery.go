@@ -37,6 +37,7 @@ type metadata struct {
 	GrantTypes            []string `json:"grant_types_supported"`
 	SubjectTypes          []string `json:"subject_types_supported"`
 	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`
+	UserinfoAlgorithms    []string `json:"userinfo_signing_alg_values_supported,omitempty"` // beside plain JSON
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
 	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`
 	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`
@@ -125,6 +126,7 @@ func (d *discovery) metadata() metadata {
 	}
 	if d.clients.Registrar != nil {
 		m.RegistrationEndpoint = d.Issuer + endpoint.Register
+		m.UserinfoAlgorithms = []string{string(keyring.IDTokenAlgorithm)}
 	}
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
 	d.addClients(&m)

@@ -95,6 +95,8 @@ func TestRegistrationRefused(t *testing.T) {
 		{"another way to authenticate", map[string]any{"token_endpoint_auth_method": "tls_client_auth"}, "invalid_client_metadata"},
 		{"pairwise subjects", map[string]any{"subject_type": "pairwise"}, "invalid_client_metadata"},
 		{"unsigned ID tokens", map[string]any{"id_token_signed_response_alg": "none"}, "invalid_client_metadata"},
+		{"unsigned userinfo by name", map[string]any{"userinfo_signed_response_alg": "none"}, "invalid_client_metadata"},
+		{"a back channel over http", map[string]any{"backchannel_logout_uri": "http://localhost/"}, "invalid_client_metadata"},
 		{"a name over two lines", map[string]any{"client_name": "Good\nBank"}, "invalid_client_metadata"},
 		{"a name that turns the page around", map[string]any{"client_name": "Good\u202eknaB"}, "invalid_client_metadata"},
 		{"a long name", map[string]any{"client_name": strings.Repeat("x", 101)}, "invalid_client_metadata"},

@@ -43,6 +43,7 @@ var metadataKinds = map[string]string{
 	"ui_locales_supported":                                     "list",
 	"code_challenge_methods_supported":                         "list",
 	"id_token_signing_alg_values_supported":                    "list",
+	"userinfo_signing_alg_values_supported":                    "list",
 	"token_endpoint_auth_methods_supported":                    "list",
 	"token_endpoint_auth_signing_alg_values_supported":         "list",
 	"revocation_endpoint_auth_methods_supported":               "list",

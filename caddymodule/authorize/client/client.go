@@ -27,7 +27,7 @@ type Client struct {
 
 	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a clone of
 	// http.DefaultTransport.
-	Transport http.RoundTripper
+	Transport http.RoundTripper `json:"-"`
 
 	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect Dynamic Client
 	// Registration §2). Default: any that discovery lists.
@@ -51,6 +51,14 @@ type Client struct {
 	// BackchannelLogoutURI receives logout tokens for sessions in which the client got
 	// an ID token (OpenID Connect Back-Channel Logout §2.2). Default: none are sent.
 	BackchannelLogoutURI string
+
+	// BackchannelSession is backchannel_logout_session_required (Back-Channel Logout §2.2). Each
+	// logout token has the sid anyway.
+	BackchannelSession bool `json:",omitempty"`
+
+	// UserinfoAlgorithm is userinfo_signed_response_alg (OpenID Connect Dynamic Client
+	// Registration §2), one of [keyring.IDTokenAlgorithms]. Default: userinfo is plain JSON.
+	UserinfoAlgorithm string `json:",omitempty"`
 
 	// IntrospectAll lets the client introspect tokens of all clients, as a resource server
 	// must (RFC 7662 §4). Default: only its own.
@@ -223,6 +231,9 @@ func (c *Client) checkFlows() error {
 		if !slices.Contains(ResponseTypes, t) {
 			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
 		}
+	}
+	if alg := jose.SignatureAlgorithm(c.UserinfoAlgorithm); alg != "" && !slices.Contains(keyring.IDTokenAlgorithms, alg) {
+		return fmt.Errorf("userinfo_signed_response_alg %q is not known: use RS256 or ES256", alg)
 	}
 	if alg := c.SigningAlgorithm(); !slices.Contains(keyring.IDTokenAlgorithms, alg) {
 		return fmt.Errorf("id_token_alg %q is not known: use RS256 or ES256", alg)

@@ -33,6 +33,9 @@ type clientMetadata struct {
 	RequirePushed          bool            `json:"require_pushed_authorization_requests,omitempty"`
 	SubjectType            string          `json:"subject_type,omitempty"`
 	IDTokenAlgorithm       string          `json:"id_token_signed_response_alg,omitempty"`
+	UserinfoAlgorithm      string          `json:"userinfo_signed_response_alg,omitempty"`
+	BackchannelLogoutURI   string          `json:"backchannel_logout_uri,omitempty"`
+	BackchannelSession     bool            `json:"backchannel_logout_session_required,omitempty"`
 }
 
 const (
@@ -106,6 +109,10 @@ func (m *clientMetadata) check() error {
 		return invalidMetadata("subject_type must be public")
 	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
 		return invalidMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+	case m.UserinfoAlgorithm != "" && m.UserinfoAlgorithm != string(keyring.IDTokenAlgorithm):
+		return invalidMetadata("userinfo_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+	case m.BackchannelLogoutURI != "" && !isFetchable(m.BackchannelLogoutURI):
+		return invalidMetadata("backchannel_logout_uri must be https, absolute and without a fragment")
 	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return invalidMetadata("client_name must be at most 100 printable characters")
 	}
@@ -124,7 +131,7 @@ func (m *clientMetadata) checkKeys() error {
 	case m.Method != PrivateKeyJWT:
 		return nil
 	case m.JWKSURI != "":
-		if CheckRedirectURI(m.JWKSURI) != nil || !strings.HasPrefix(m.JWKSURI, "https://") || len(m.JWKSURI) > oauth2.MaxParameter {
+		if !isFetchable(m.JWKSURI) {
 			return invalidMetadata("jwks_uri must be https, absolute and without a fragment")
 		}
 	case m.JWKS == nil:
@@ -137,6 +144,12 @@ func (m *clientMetadata) checkKeys() error {
 		}
 	}
 	return nil
+}
+
+// isFetchable reports whether this server may send requests to an address that an app
+// registered. Which hosts it then reaches is up to [Registration].Transport.
+func isFetchable(uri string) bool {
+	return CheckRedirectURI(uri) == nil && strings.HasPrefix(uri, "https://") && len(uri) <= oauth2.MaxParameter
 }
 
 func (m *clientMetadata) checkAddresses() error {
@@ -160,7 +173,8 @@ func (m *clientMetadata) checkAddresses() error {
 func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 	c := Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
-		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes,
+		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes, UserinfoAlgorithm: m.UserinfoAlgorithm,
+		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSession: m.BackchannelSession,
 	}
 	if m.Method == PrivateKeyJWT {
 		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.Algorithm

@@ -34,8 +34,8 @@ type Storage interface {
 }
 
 // Registration lets apps register themselves (RFC 7591), and read, update and delete their
-// registration (RFC 7592). They can use the authorization code flow with PKCE, and need
-// people's consent.
+// registration (RFC 7592). They can use the authorization code flow, with PKCE unless PKCE
+// says otherwise, and need people's consent.
 type Registration struct {
 	// InitialAccessToken authorizes registration (RFC 7591 §3). Required: without it,
 	// anybody could fill the storage.
@@ -45,9 +45,14 @@ type Registration struct {
 	// removed from this list.
 	Scopes []string
 
-	// Transport fetches keys from apps' jwks_uri, which may name any host. Default:
-	// [upstream.PublicTransport].
+	// Transport makes the requests to addresses that apps register, such as their jwks_uri and
+	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
 	Transport http.RoundTripper
+
+	// PKCE is [PKCEOptional] to let confidential apps ask for a code without a code_challenge:
+	// those that check the nonce of the ID token instead (RFC 9700 §2.1.1). Public ones always
+	// need it. Default: [PKCERequired].
+	PKCE string
 
 	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
 	Storage    Storage // keeps them. Required.
@@ -101,6 +106,9 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if r.InitialAccessToken == "" || r.Storage == nil {
 		return nil, errors.New("registration needs an initial_access_token and a storage")
 	}
+	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, r.PKCE) {
+		return nil, fmt.Errorf("registration: pkce %q is not known: use %s or %s", r.PKCE, PKCERequired, PKCEOptional)
+	}
 	if IsGuessable(r.InitialAccessToken) {
 		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + secretCommand)
 	}
@@ -146,7 +154,10 @@ func (r *registrar) loadError(id string, err error) error {
 func (r *registrar) complete(c *registered) (err error) {
 	c.Client.secretDigest = c.SecretDigest
 	c.Client.Registered = true
-	c.Client.PKCE, c.Client.Consent = PKCERequired, ConsentRequired
+	c.Client.PKCE, c.Client.Consent, c.Client.Transport = PKCERequired, ConsentRequired, r.Transport
+	if r.PKCE == PKCEOptional && !c.Client.Public() {
+		c.Client.PKCE = PKCEOptional
+	}
 	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
 	if c.Client.keys, err = r.keys.get(&c.Client); err != nil {
 		return err

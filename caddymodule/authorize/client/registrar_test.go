@@ -21,7 +21,7 @@ func TestStoredClientMembers(t *testing.T) {
 	want := []string{
 		"ACR", "AssertionAlgorithm", "BackchannelLogoutURI", "Consent", "GrantTypes", "ID", "IDTokenAlgorithm", "IdentityProviders", "IntrospectAll",
 		"JWKS", "JWKSURI", "Name", "Native", "PKCE", "PostLogoutRedirectURIs", "RedirectURIs", "RequirePushed", "ResponseTypes",
-		"ScopeClaimsInIDToken", "Scopes", "Secret", "Transport",
+		"ScopeClaimsInIDToken", "Scopes", "Secret",
 	}
 	if got := slices.Sorted(maps.Keys(members)); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
@@ -24,6 +26,14 @@ func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 		return nil, err
 	}
 	return &c.Client, nil
+}
+
+// IDs returns the client_ids of all clients.
+func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
+	if r.Registrar != nil {
+		ids, err = r.Registrar.shelf.ids(ctx)
+	}
+	return slices.AppendSeq(ids, maps.Keys(r.Configured)), err
 }
 
 // NewRegistry returns a registry without configured clients. Unless c is nil, clients can

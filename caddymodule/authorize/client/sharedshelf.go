@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +57,14 @@ func (s *sharedShelf) load(ctx context.Context, id string) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	}
 	return value, err
+}
+
+func (s *sharedShelf) ids(ctx context.Context) ([]string, error) {
+	if err := s.move(ctx); err != nil {
+		return nil, err
+	}
+	ids, _, err := s.index(ctx)
+	return ids, err
 }
 
 // index returns the client_ids, and the entry that holds them; nil if there is none.
@@ -169,11 +176,8 @@ func (s *sharedShelf) move(ctx context.Context) error {
 
 // copy copies the clients of earlier, and the mark that says so, in one step.
 func (s *sharedShelf) copy(ctx context.Context) error {
-	files, err := s.earlier.storage.List(ctx, s.earlier.path, false)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0 {
-		return nil
-	}
-	if err != nil {
+	earlier, err := s.earlier.ids(ctx)
+	if err != nil || len(earlier) == 0 {
 		return err
 	}
 	ids, entry, err := s.index(ctx)
@@ -181,9 +185,8 @@ func (s *sharedShelf) copy(ctx context.Context) error {
 		return err
 	}
 	calls := []*store.Call{{Op: store.Add, Key: s.movedKey(), Value: []byte("moved"), TTL: forever}}
-	for _, file := range files {
-		id := strings.TrimSuffix(path.Base(file), ".json")
-		value, err := s.earlier.storage.Load(ctx, file)
+	for _, id := range earlier {
+		value, err := s.earlier.storage.Load(ctx, s.earlier.key(id))
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +28,9 @@ type shelf interface {
 
 	// remove deletes a client, which need not exist.
 	remove(ctx context.Context, id string) error
+
+	// ids returns the client_ids of all clients.
+	ids(ctx context.Context) ([]string, error)
 
 	// location names the place of a client to the operator.
 	location(id string) string
@@ -67,14 +72,25 @@ func (f *folder) load(ctx context.Context, id string) ([]byte, error) {
 func (f *folder) add(ctx context.Context, id string, value []byte, most int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	others, err := f.storage.List(ctx, f.path, false)
+	others, err := f.ids(ctx)
 	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return err
 	case len(others) >= most:
 		return errTooMany
 	}
 	return f.storage.Store(ctx, f.key(id), value)
+}
+
+func (f *folder) ids(ctx context.Context) ([]string, error) {
+	files, err := f.storage.List(ctx, f.path, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(path.Base(file), ".json")
+	}
+	return files, err
 }
 
 // change alters a client as stored, not as cached: another gateway may have changed or

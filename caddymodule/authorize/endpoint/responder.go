@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -30,14 +31,26 @@ type Responder struct {
 
 // WriteJSON sends a body that no cache may keep (RFC 6749 §5.1; Pragma is for HTTP/1.0).
 func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Pragma", "no-cache")
+	setKind(w.Header(), "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		rs.Logger.Debug("answer not written", "error", err)
 	}
+}
+
+// WriteJWT sends a JWT that no cache may keep.
+func (rs *Responder) WriteJWT(w http.ResponseWriter, token string) {
+	setKind(w.Header(), "application/jwt")
+	if _, err := io.WriteString(w, token); err != nil {
+		rs.Logger.Debug("answer not written", "error", err)
+	}
+}
+
+// setKind sets the media type of a response that no cache may keep (RFC 6749 §5.1).
+func setKind(h http.Header, kind string) {
+	h.Set("Content-Type", kind)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Pragma", "no-cache")
 }
 
 // WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3).

@@ -3,8 +3,6 @@ package session
 import (
 	"bytes"
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -44,19 +42,29 @@ func (p *Participants) Adding(found *store.Call, idToken bool) []*store.Call {
 }
 
 // list returns the participants of a session: of all clients, or of some.
-func (p *Participants) list(ctx context.Context, sid string, clients ...*client.Client) (list []participant, err error) {
+func (p *Participants) list(ctx context.Context, sid string, clients ...string) (list []participant, err error) {
 	if clients == nil {
-		clients = slices.Collect(maps.Values(p.Clients.Configured))
+		if clients, err = p.Clients.IDs(ctx); err != nil {
+			return nil, err
+		}
 	}
 	calls := make([]*store.Call, len(clients))
-	for i, client := range clients {
-		calls[i] = p.Reading(sid, client.ID)
+	for i, id := range clients {
+		calls[i] = p.Reading(sid, id)
 	}
 	if err := store.Do(ctx, store.In(p.Durable, calls...)); err != nil {
 		return nil, err
 	}
-	for i, client := range clients {
-		if got := calls[i].Value; got != nil {
+	for i, id := range clients {
+		got := calls[i].Value
+		if got == nil {
+			continue
+		}
+		client, err := p.Clients.Find(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if client != nil { // else it has been deleted
 			list = append(list, participant{client, bytes.Equal(got, gotIDToken), calls[i].Key})
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -151,12 +150,12 @@ func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) erro
 		return err
 	}
 	match := func(stored *Session) bool { return user == "" || stored.User == user }
-	_, err = s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored, client) })
+	_, err = s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored, client.ID) })
 	return err
 }
 
 // removeFrom removes clients from a session, or all of them, and notifies them.
-func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...*client.Client) error {
+func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...string) error {
 	found, err := s.Participants.list(ctx, stored.SID, clients...)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func New(c Config) *Tokens {
 }
 
 func (t *Tokens) addEndpoints(c *Config) {
-	userinfo := &userinfoEndpoint{Responder: c.Responder, accounts: c.Accounts, verifier: t.Verifier}
+	userinfo := &userinfoEndpoint{Responder: c.Responder, accounts: c.Accounts, verifier: t.Verifier, clients: c.Authenticator.Clients, keys: c.Keys}
 	revocation := &revocationEndpoint{
 		Responder: c.Responder, authenticator: c.Authenticator, families: t.families, revocations: c.Revocations, verifier: t.Verifier,
 	}

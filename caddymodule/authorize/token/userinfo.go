@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
@@ -17,35 +21,56 @@ type userinfoEndpoint struct {
 	*endpoint.Responder
 	accounts *people.Accounts
 	verifier *Verifier
+	clients  *client.Registry
+	keys     keyring.Signing
 }
 
 func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	user, names, err := e.authenticate(w, r)
+	token, err := e.authenticate(w, r)
+	if err == nil {
+		err = e.respond(w, r, token)
+	}
 	if err != nil {
 		e.WriteError(w, r, err)
-		return
+	}
+}
+
+// respond sends the claims that a token allows: as JSON, or signed for clients that registered
+// userinfo_signed_response_alg.
+func (e *userinfoEndpoint) respond(w http.ResponseWriter, r *http.Request, token *accessTokenClaims) error {
+	user, names, err := e.user(r.Context(), token)
+	if err != nil {
+		return err
+	}
+	client, err := e.clients.Find(r.Context(), token.ClientID)
+	if err != nil {
+		return err
 	}
 	claims := e.accounts.Claims(user, names)
 	claims["sub"] = user.ID
-	e.WriteJSON(w, http.StatusOK, claims)
+	if client == nil || client.UserinfoAlgorithm == "" {
+		e.WriteJSON(w, http.StatusOK, claims)
+		return nil
+	}
+	claims["iss"], claims["aud"] = e.Issuer, client.ID
+	signed, err := keyring.Sign(r.Context(), e.keys, jose.SignatureAlgorithm(client.UserinfoAlgorithm), keyring.IDTokenType, claims)
+	if err == nil {
+		e.WriteJWT(w, signed)
+	}
+	return err
 }
 
-// authenticate returns the person of the request's access token, and the names of the
-// claims that it allows. The token is in the header or in a form (OpenID Connect Core
-// §5.3.1).
-func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) (*people.User, []string, error) {
+// authenticate returns the claims of the request's access token, which is in the header or in a
+// form (OpenID Connect Core §5.3.1).
+func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) (*accessTokenClaims, error) {
 	raw, err := formToken(w, r)
 	if err == nil && raw == "" {
 		raw, err = headerToken(r)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	claims, err := e.tokenClaims(r.Context(), raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	return e.user(r.Context(), claims)
+	return e.tokenClaims(r.Context(), raw)
 }
 
 // formToken returns the access token of a form (RFC 6750 §2.2), or "". It refuses a second

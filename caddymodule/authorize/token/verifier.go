@@ -113,8 +113,8 @@ func (vr *Verifier) current(c *accessTokenClaims) bool {
 // [ErrInvalidHint], or [keyring.ErrUnknownKey] if the key may have been retired.
 func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error) {
 	claims := new(IDTokenClaims)
-	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // not a logout token
-	if errors.Is(err, errInvalidToken) || err == nil && claims.Issuer != vr.issuer {
+	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims)                        // not a logout token
+	if errors.Is(err, errInvalidToken) || err == nil && (claims.Issuer != vr.issuer || claims.Expiry == nil) { // signed userinfo has no exp
 		err = ErrInvalidHint
 	}
 	if err != nil {
