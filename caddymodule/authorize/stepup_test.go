@@ -3,6 +3,7 @@ package authorize_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,5 +165,112 @@ func TestACROfProvider(t *testing.T) {
 		if got := b.Claims(b.FederatedTokens(nil).IDToken)["acr"]; got != want {
 			t.Errorf("amr %s: acr %v", amr, got)
 		}
+	}
+}
+
+// Whoever knows the password alone opened forms before the owner set up a second factor: they add, replace and remove
+// nothing after it.
+func TestFactorIsNotOutrun(t *testing.T) {
+	t.Parallel()
+	passkey := func(t *testing.T, b *servertest.Browser) url.Values {
+		t.Helper()
+		return b.PasskeyForm(servertest.NewAuthenticator())
+	}
+	app := func(_ *testing.T, b *servertest.Browser) url.Values {
+		form, _ := b.AppForm()
+		return form
+	}
+	button := func(action string) func(*testing.T, *servertest.Browser) url.Values {
+		return func(t *testing.T, b *servertest.Browser) url.Values {
+			t.Helper()
+			return url.Values{"request": {servertest.Field(t, b.Account(""), "request")}, "action": {action}}
+		}
+	}
+	byApp := func(b *servertest.Browser) { b.EnrolApp() }
+	byPasskey := func(b *servertest.Browser) { b.EnrolPasskey(servertest.NewAuthenticator()) }
+	for _, tt := range []struct {
+		name  string
+		form  func(*testing.T, *servertest.Browser) url.Values
+		enrol func(*servertest.Browser)
+	}{
+		{"a passkey, after an app", passkey, byApp},
+		{"a passkey, after a passkey", passkey, byPasskey},
+		{"an app, after a passkey", app, byPasskey},
+		{"new recovery codes", button("renew_recovery"), byApp},
+		{"the app removed", button("remove_app"), byApp},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, nil)
+				owner, thief := atAccount(t, s), atAccount(t, s)
+				form := tt.form(t, thief)
+				tt.enrol(owner)
+				before := factorsShown(owner)
+				if before == "" {
+					t.Fatal("the account page shows no factors")
+				}
+				r := thief.Post("/oauth2/account", form)
+				if to := r.Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
+					t.Errorf("%d to %q", r.StatusCode, to)
+				}
+				if after := factorsShown(owner); after != before {
+					t.Errorf("the owner now has %s, had %s", after, before)
+				}
+			})
+		})
+	}
+}
+
+var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes? (?:is|are) left`)
+
+// factorsShown is what of the account page tells of factors.
+func factorsShown(b *servertest.Browser) string {
+	return strings.Join(factorShown.FindAllString(b.Account(""), -1), " ")
+}
+
+// A session of before the person had a second factor gives nothing more without it, by no page that was left open either.
+// The one in which it was set up goes on.
+func TestSessionOfBeforeTheFactor(t *testing.T) {
+	t.Parallel()
+	leadsToFactor := func(r *http.Response) bool {
+		return strings.Contains(r.Header.Get("Location"), "/oauth2/login?factor=")
+	}
+	for name, give := range map[string]func(t *testing.T, b *servertest.Browser) (give func() *http.Response){
+		"a code": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			return func() *http.Response { return b.Authorize(servertest.Request(nil)) }
+		},
+		"an access token": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			return func() *http.Response { return b.Authorize(servertest.Request(url.Values{"response_type": {"token"}})) }
+		},
+		"an answer to a consent page": func(t *testing.T, b *servertest.Browser) func() *http.Response {
+			t.Helper()
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"consent"}})))
+			return func() *http.Response { return b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")) }
+		},
+		"a picker that was left open": func(_ *testing.T, b *servertest.Browser) func() *http.Response {
+			page := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}})).Header.Get("Location")
+			return func() *http.Response { return b.Get(page) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.New(t, func(c *authorize.Config) {
+				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(hospital)
+				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = launchScopes, []string{"code", "token"}
+			})
+			owner, thief := atAccount(t, s), atAccount(t, s)
+			ask := give(t, thief)
+			owner.EnrolApp()
+			if r := ask(); !leadsToFactor(r) {
+				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+			}
+			if got := asks(t, thief, url.Values{"prompt": {"none"}}); got != "login_required" {
+				t.Errorf("without a page: %q", got)
+			}
+			if got := asks(t, owner, nil); got != "code" {
+				t.Errorf("the owner's: %q", got)
+			}
+		})
 	}
 }

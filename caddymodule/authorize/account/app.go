@@ -12,6 +12,7 @@ import (
 	"rsc.io/qr"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -96,6 +97,9 @@ func (a *authenticatorApp) enrol(w http.ResponseWriter, r *http.Request, signedI
 	case errors.Is(err, people.ErrWrongCode):
 		a.frame.trail.Record(r.Context(), event)
 		a.showKey(w, r, signedIn, http.StatusForbidden, secret, page.AppSetup{Wrong: true})
+	case errors.Is(err, factor.ErrUnproved):
+		a.frame.trail.Record(r.Context(), event)
+		a.factors.proveFirst(w, r)
 	case err != nil:
 		a.frame.trail.Record(r.Context(), event)
 		a.frame.showError(w, r, err)
@@ -116,14 +120,14 @@ func (a *authenticatorApp) try(r *http.Request, signedIn *session.SignedIn, secr
 		return nil, err
 	}
 	err = a.limiter.Attempt(r.Context(), counters, people.ErrWrongCode, func() (err error) {
-		codes, err = a.factors.kept.EnrolApp(r.Context(), user, secret, code)
+		codes, err = a.factors.kept.EnrolApp(r.Context(), user, by(signedIn), secret, code)
 		return err
 	})
 	return codes, err
 }
 
 func (a *authenticatorApp) remove(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
-	err := a.factors.kept.RemoveApp(ctx, s.User)
+	err := a.factors.kept.RemoveApp(ctx, s.User, by(s))
 	a.factors.record(ctx, s, "the authenticator app was removed", err)
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *se
 	case err == nil && !f.kept.Local(signedIn.User):
 		err = errNotHere
 	case err == nil && (signedIn.Age > recent || held.Any() && !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor)):
-		signIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
+		f.proveFirst(w, r)
 		return false
 	}
 	if err != nil {
@@ -54,13 +54,23 @@ func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *se
 	return true
 }
 
+// proveFirst sends a person to the sign-in page, for what the change of a factor needs.
+func (f *factors) proveFirst(w http.ResponseWriter, r *http.Request) {
+	signIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
+}
+
+// by is the session in which a person changes their factors.
+func by(s *session.SignedIn) factor.By {
+	return factor.By{SID: s.SID, MultiFactor: oauth2.MeetsACR(s.ACR(), oauth2.ACRMultiFactor)}
+}
+
 // record records a change of a person's factors.
 func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what string, err error) {
 	f.frame.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: signedIn.User.ID, Reason: what, Err: err})
 }
 
 func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	codes, err := f.kept.RenewRecovery(r.Context(), signedIn.User)
+	codes, err := f.kept.RenewRecovery(r.Context(), signedIn.User, by(signedIn))
 	f.record(r.Context(), signedIn, "new recovery codes", err)
 	if err != nil {
 		f.frame.showError(w, r, err)

@@ -46,9 +46,11 @@ func (k *passkeys) enrol(w http.ResponseWriter, r *http.Request, signedIn *sessi
 		k.frame.showError(w, r, errNoPasskeys)
 		return
 	}
-	codes, err := k.factors.kept.Passkeys.Enrol(r, signedIn.User, signedIn.SID, p.Get("passkey"), p.Get("assertion"), p.Get("name"))
+	codes, err := k.factors.kept.Passkeys.Enrol(r, signedIn.User, by(signedIn), p.Get("passkey"), p.Get("assertion"), p.Get("name"))
 	k.factors.record(r.Context(), signedIn, "a passkey was enrolled", err)
 	switch {
+	case errors.Is(err, factor.ErrUnproved):
+		k.factors.proveFirst(w, r)
 	case errors.Is(err, factor.ErrPasskey) && k.factors.mayChange(w, r, signedIn):
 		k.showChallenge(w, r, signedIn, http.StatusForbidden, page.PasskeySetup{Name: p.Get("name"), Wrong: true})
 	case errors.Is(err, factor.ErrPasskey): // they must sign in first
@@ -76,7 +78,7 @@ func (k *passkeys) remove(ctx context.Context, s *session.SignedIn, p oauth2.Par
 	if err != nil {
 		return err
 	}
-	err = k.factors.kept.Passkeys.Remove(ctx, s.User, id)
+	err = k.factors.kept.Passkeys.Remove(ctx, s.User, by(s), id)
 	k.factors.record(ctx, s, "a passkey was removed", err)
 	if err != nil {
 		return err
@@ -92,7 +94,7 @@ func (k *passkeys) rename(ctx context.Context, s *session.SignedIn, p oauth2.Par
 	if err != nil {
 		return err
 	}
-	err = k.factors.kept.Passkeys.Rename(ctx, s.User.ID, id, p.Get("name"))
+	err = k.factors.kept.Passkeys.Rename(ctx, s.User, by(s), id, p.Get("name"))
 	k.factors.record(ctx, s, "a passkey was renamed", err)
 	return err
 }

@@ -25,7 +25,7 @@ var (
 
 // EnrolApp enrols an authenticator app, once a code shows that it has the secret. It returns
 // the recovery codes, if these are the person's first. The code counts as used.
-func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, secret, code string) (recovery []string, err error) {
+func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, by By, secret, code string) (recovery []string, err error) {
 	if user.TOTPSecret != "" {
 		return nil, ErrConfigured
 	}
@@ -35,7 +35,7 @@ func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, secret, code
 	if err != nil {
 		return nil, err
 	}
-	err = fs.Enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if e.App != nil {
 			return ErrEnrolled
 		}
@@ -51,8 +51,8 @@ func (fs *Factors) EnrolApp(ctx context.Context, user *people.User, secret, code
 }
 
 // RemoveApp removes a person's own authenticator app.
-func (fs *Factors) RemoveApp(ctx context.Context, user *people.User) error {
-	return fs.Enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+func (fs *Factors) RemoveApp(ctx context.Context, user *people.User, by By) error {
+	return fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if e.App == nil {
 			return ErrUnknown
 		}

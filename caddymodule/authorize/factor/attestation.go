@@ -46,8 +46,8 @@ func (ps *Passkeys) BeginEnrolment(w http.ResponseWriter, r *http.Request, user 
 
 // Enrol enrols the passkey that answered a challenge. It returns the recovery codes, if these
 // are the person's first.
-func (ps *Passkeys) Enrol(r *http.Request, user *people.User, sid, sealed, answer, name string) (recovery []string, err error) {
-	session, err := ps.open(r, enrolPurpose(user.ID, sid), sealed)
+func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, answer, name string) (recovery []string, err error) {
+	session, err := ps.open(r, enrolPurpose(user.ID, by.SID), sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, sid, sealed, answe
 		return nil, err
 	}
 	passkey := Passkey{Credential: *credential, Name: passkeyName(name), Added: time.Now().UTC()}
-	recovery, err = ps.add(r.Context(), user.ID, session.UserID, passkey)
+	recovery, err = ps.add(r.Context(), user, by, session.UserID, passkey)
 	ps.release(r.Context(), session, err)
 	return recovery, err
 }
@@ -89,18 +89,18 @@ func (ps *Passkeys) InUse(ctx context.Context) (bool, error) {
 }
 
 // add stores a passkey, and before that whose its handle is.
-func (ps *Passkeys) add(ctx context.Context, user string, handle []byte, passkey Passkey) (recovery []string, err error) {
+func (ps *Passkeys) add(ctx context.Context, user *people.User, by By, handle []byte, passkey Passkey) (recovery []string, err error) {
 	if err := ps.enrolments.Durable.Put(ctx, inUseKey, nil, lifetime); err != nil {
 		return nil, err
 	}
-	if err := ps.keepHandle(ctx, handle, user); err != nil {
+	if err := ps.keepHandle(ctx, handle, user.ID); err != nil {
 		return nil, err
 	}
-	err = ps.enrolments.change(ctx, user, func(e *Enrolment) error {
+	err = ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if err := e.addPasskey(handle, passkey); err != nil {
 			return err
 		}
-		recovery = e.firstRecovery(user)
+		recovery = e.firstRecovery(user.ID)
 		return nil
 	})
 	return recovery, err
@@ -144,8 +144,8 @@ func passkeyName(typed string) string {
 }
 
 // Rename gives a passkey, by the id of its credential, another name.
-func (ps *Passkeys) Rename(ctx context.Context, user string, id []byte, name string) error {
-	return ps.enrolments.change(ctx, user, func(e *Enrolment) error {
+func (ps *Passkeys) Rename(ctx context.Context, user *people.User, by By, id []byte, name string) error {
+	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		i := e.find(id)
 		if i < 0 {
 			return ErrUnknown
@@ -156,8 +156,8 @@ func (ps *Passkeys) Rename(ctx context.Context, user string, id []byte, name str
 }
 
 // Remove removes a passkey, by the id of its credential.
-func (ps *Passkeys) Remove(ctx context.Context, user *people.User, id []byte) error {
-	return ps.enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+func (ps *Passkeys) Remove(ctx context.Context, user *people.User, by By, id []byte) error {
+	return ps.enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		i := e.find(id)
 		if i < 0 {
 			return ErrUnknown

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -19,6 +22,7 @@ type Enrolment struct {
 	Recovery [][]byte  `json:"recovery,omitempty"` // hashes of the unused recovery codes
 	Handle   []byte    `json:"handle,omitempty"`   // the user handle of all their passkeys
 	Passkeys []Passkey `json:"passkeys,omitempty"` // oldest first
+	Session  string    `json:"session,omitempty"`  // the sid in which the first factor was set up
 }
 
 // any reports whether the person has enrolled a factor. Recovery codes alone are none.
@@ -77,6 +81,29 @@ func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolmen
 		}
 	}
 	return ctx.Err()
+}
+
+// By is the session in which a person changes what they enrolled.
+type By struct {
+	SID         string // of the session
+	MultiFactor bool   // they signed in to it with a second factor
+}
+
+// ErrUnproved refuses a change in a session without a second factor, of who has one.
+var ErrUnproved = &oauth2.Error{Code: "access_denied", Description: "the session lacks the second factor", Status: http.StatusForbidden}
+
+// changeBy is change in a session. A person who has a second factor must have proved one there, also if it was enrolled
+// a moment ago elsewhere: else whoever knows the password alone could add their own beside it.
+func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by By, do func(*Enrolment) error) error {
+	return es.change(ctx, user.ID, func(e *Enrolment) error {
+		if !by.MultiFactor && (e.any() || user.TOTPSecret != "") {
+			return ErrUnproved
+		}
+		if !e.any() {
+			e.Session = by.SID
+		}
+		return do(e)
+	})
 }
 
 func (es *Enrolments) save(ctx context.Context, user string, e *Enrolment, stored []byte) error {

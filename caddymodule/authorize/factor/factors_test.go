@@ -89,7 +89,7 @@ func code(t *testing.T, secret string, steps int) string {
 func (w *world) enrolApp(t *testing.T) (secret string, recovery []string) {
 	t.Helper()
 	secret = totp.NewSecret()
-	recovery, err := w.EnrolApp(t.Context(), w.alice, secret, code(t, secret, -1))
+	recovery, err := w.EnrolApp(t.Context(), w.alice, proved, secret, code(t, secret, -1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +105,9 @@ func (w *world) held(t *testing.T, user *people.User) *factor.Held {
 	return held
 }
 
+// proved is a session with a second factor.
+var proved = factor.By{SID: "session", MultiFactor: true}
+
 func TestApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,14 +121,14 @@ func TestApp(t *testing.T) {
 	if _, err := w.UseCode(t.Context(), w.alice, code(t, secret, 0)); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("the code a second time: %v", err)
 	}
-	if _, err := w.EnrolApp(t.Context(), w.alice, totp.NewSecret(), "000000"); err == nil {
+	if _, err := w.EnrolApp(t.Context(), w.alice, proved, totp.NewSecret(), "000000"); err == nil {
 		t.Error("another is enrolled by a wrong code")
 	}
 	other := totp.NewSecret()
-	if _, err := w.EnrolApp(t.Context(), w.alice, other, code(t, other, 1)); !errors.Is(err, factor.ErrEnrolled) {
+	if _, err := w.EnrolApp(t.Context(), w.alice, proved, other, code(t, other, 1)); !errors.Is(err, factor.ErrEnrolled) {
 		t.Errorf("another: %v", err)
 	}
-	if err := w.RemoveApp(t.Context(), w.alice); err != nil {
+	if err := w.RemoveApp(t.Context(), w.alice, proved); err != nil {
 		t.Fatal(err)
 	}
 	if held := w.held(t, w.alice); held.Any() || len(held.Recovery) > 0 {
@@ -141,10 +144,10 @@ func TestConfiguredApp(t *testing.T) {
 		t.Errorf("held %+v", held)
 	}
 	secret := totp.NewSecret()
-	if _, err := w.EnrolApp(t.Context(), w.carol, secret, code(t, secret, 0)); !errors.Is(err, factor.ErrConfigured) {
+	if _, err := w.EnrolApp(t.Context(), w.carol, proved, secret, code(t, secret, 0)); !errors.Is(err, factor.ErrConfigured) {
 		t.Errorf("another: %v", err)
 	}
-	if err := w.RemoveApp(t.Context(), w.carol); !errors.Is(err, factor.ErrUnknown) {
+	if err := w.RemoveApp(t.Context(), w.carol, proved); !errors.Is(err, factor.ErrUnknown) {
 		t.Errorf("removal: %v", err)
 	}
 	if _, err := w.UseCode(t.Context(), w.carol, code(t, w.carol.TOTPSecret, 0)); err != nil {
@@ -170,14 +173,14 @@ func TestRecoveryCodes(t *testing.T) {
 	if _, err := w.UseCode(t.Context(), w.Directory.Users["bob"], recovery[4]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("by another person: %v", err)
 	}
-	renewed, err := w.RenewRecovery(t.Context(), w.alice)
+	renewed, err := w.RenewRecovery(t.Context(), w.alice, proved)
 	if err != nil || len(renewed) != 10 {
 		t.Fatalf("%q, %v", renewed, err)
 	}
 	if _, err := w.UseCode(t.Context(), w.alice, recovery[0]); !errors.Is(err, people.ErrWrongCode) {
 		t.Errorf("an earlier one: %v", err)
 	}
-	if _, err := w.RenewRecovery(t.Context(), w.Directory.Users["bob"]); !errors.Is(err, factor.ErrUnknown) {
+	if _, err := w.RenewRecovery(t.Context(), w.Directory.Users["bob"], proved); !errors.Is(err, factor.ErrUnknown) {
 		t.Errorf("without another factor: %v", err)
 	}
 }
@@ -193,12 +196,12 @@ func TestFactorRaces(t *testing.T) {
 	}); n != 1 {
 		t.Errorf("a recovery code was used %d times", n)
 	}
-	if err := w.RemoveApp(t.Context(), w.alice); err != nil {
+	if err := w.RemoveApp(t.Context(), w.alice, proved); err != nil {
 		t.Fatal(err)
 	}
 	secret := totp.NewSecret()
 	if n := atOnce(func(int) error {
-		_, err := w.EnrolApp(t.Context(), w.alice, secret, code(t, secret, 1))
+		_, err := w.EnrolApp(t.Context(), w.alice, proved, secret, code(t, secret, 1))
 		return err
 	}); n != 1 {
 		t.Errorf("%d enrolled at once", n)
@@ -242,16 +245,16 @@ func TestFactorFaults(t *testing.T) {
 		do             func(context.Context, *world) error
 	}{
 		"enrolling": {"Add", "factors:", false, func(ctx context.Context, w *world) error {
-			_, err := w.EnrolApp(ctx, w.alice, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
+			_, err := w.EnrolApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
 			return err
 		}},
 		"enrolling, at the code": {"Add", "otp:", false, func(ctx context.Context, w *world) error {
-			_, err := w.EnrolApp(ctx, w.alice, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
+			_, err := w.EnrolApp(ctx, w.alice, proved, "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP", mustCode("JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"))
 			return err
 		}},
-		"removing": {"Swap", "factors:", true, func(ctx context.Context, w *world) error { return w.RemoveApp(ctx, w.alice) }},
+		"removing": {"Swap", "factors:", true, func(ctx context.Context, w *world) error { return w.RemoveApp(ctx, w.alice, proved) }},
 		"new recovery codes": {"Swap", "factors:", true, func(ctx context.Context, w *world) error {
-			_, err := w.RenewRecovery(ctx, w.alice)
+			_, err := w.RenewRecovery(ctx, w.alice, proved)
 			return err
 		}},
 	}

@@ -42,7 +42,7 @@ func (w *world) tryEnrol(t *testing.T, a *authorizetest.Authenticator, user *peo
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w.Passkeys.Enrol(w.request(t), user, sid, c.Sealed, answer, "My <phone>")
+	return w.Passkeys.Enrol(w.request(t), user, factor.By{SID: sid, MultiFactor: true}, c.Sealed, answer, "My <phone>")
 }
 
 func (w *world) beginSignIn(t *testing.T) *factor.Ceremony {
@@ -198,7 +198,7 @@ func TestPasskeyRefused(t *testing.T) {
 			return err
 		},
 		"one that was removed": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			if err := w.Passkeys.Remove(t.Context(), w.alice, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
+			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
 				t.Fatal(err)
 			}
 			c := w.beginSignIn(t)
@@ -262,26 +262,26 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 	for name, attack := range map[string]func(*testing.T, *world) error{
 		"in another session": func(t *testing.T, w *world) error {
 			c, text := begin(t, w, "another")
-			_, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, "")
+			_, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
 			return err
 		},
 		"for another person": func(t *testing.T, w *world) error {
 			c, text := begin(t, w, sid)
-			_, err := w.Passkeys.Enrol(w.request(t), w.carol, sid, c.Sealed, text, "")
+			_, err := w.Passkeys.Enrol(w.request(t), w.carol, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
 			return err
 		},
 		"a second time": func(t *testing.T, w *world) error {
 			c, text := begin(t, w, sid)
-			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, ""); err != nil {
+			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
 				t.Fatal(err)
 			}
-			_, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, "")
+			_, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
 			return err
 		},
 		"to another challenge": func(t *testing.T, w *world) error {
 			_, text := begin(t, w, sid)
 			c, _ := begin(t, w, sid)
-			_, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, "")
+			_, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
 			return err
 		},
 	} {
@@ -318,14 +318,14 @@ func TestPasskeyName(t *testing.T) {
 		strings.Repeat("ü", 100): strings.Repeat("ü", 60),
 		"\xff":                   "Passkey",
 	} {
-		if err := w.Passkeys.Rename(t.Context(), "alice", id, typed); err != nil {
+		if err := w.Passkeys.Rename(t.Context(), w.alice, proved, id, typed); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.held(t, w.alice).Passkeys[0].Name; got != want {
 			t.Errorf("%q becomes %q", typed, got)
 		}
 	}
-	if err := w.Passkeys.Rename(t.Context(), "carol", id, "mine"); !errors.Is(err, factor.ErrUnknown) {
+	if err := w.Passkeys.Rename(t.Context(), w.carol, proved, id, "mine"); !errors.Is(err, factor.ErrUnknown) {
 		t.Errorf("somebody else's: %v", err)
 	}
 }
@@ -369,14 +369,14 @@ func TestPasskeyFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		repair := w.failing(fault[0], fault[1])
-		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, ""); !errors.Is(err, errDown) {
+		if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); !errors.Is(err, errDown) {
 			t.Errorf("%s fails: %v", fault, err)
 		}
 		if repair(); w.held(t, w.alice).Any() {
 			t.Errorf("%s fails, and it is enrolled", fault)
 		}
 		if fault[1] == "factors:" {
-			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, sid, c.Sealed, text, ""); err != nil {
+			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
 				t.Errorf("again: %v", err)
 			}
 		}

@@ -63,8 +63,8 @@ func recoveryCode(typed string) string {
 }
 
 // RenewRecovery replaces a person's recovery codes. They need another factor first.
-func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User) (codes []string, err error) {
-	err = fs.Enrolments.change(ctx, user.ID, func(e *Enrolment) error {
+func (fs *Factors) RenewRecovery(ctx context.Context, user *people.User, by By) (codes []string, err error) {
+	err = fs.Enrolments.changeBy(ctx, user, by, func(e *Enrolment) error {
 		if !e.any() && user.TOTPSecret == "" {
 			return ErrUnknown
 		}

@@ -37,8 +37,9 @@ type authorizationRequest struct {
 
 	query string // as received, to be checked again after signing in
 
-	account     bool // of the account page, and no client's (accountrequest.go)
-	askedFactor bool // the person was asked already for all factors that the request asks for
+	account      bool // of the account page, and no client's (accountrequest.go)
+	justSignedIn bool // with each factor that they have
+	askedFactor  bool // the person was asked already for all factors that the request asks for
 
 	// once is what may be used only once, such as a request_uri. It is used when the response
 	// is ready, so that earlier failures can be tried again. May be nil.

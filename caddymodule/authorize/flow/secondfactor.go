@@ -108,7 +108,7 @@ func (f *secondFactorStep) startSession(w http.ResponseWriter, r *http.Request, 
 		f.responses.redirectError(w, r, req, err)
 		return
 	}
-	req.askedFactor = true
+	req.askedFactor, req.justSignedIn = true, true
 	f.authorizer.authorize(w, r, req, signedIn)
 }
 

@@ -72,6 +72,13 @@ func (ps *signedInPages) settled(next signedInHandler) signedInHandler {
 	}
 }
 
+// lacksFactor reports whether the person has set up a second factor since they signed in, and
+// then asks for it: a page that was opened before must not outrun it.
+func (ps *signedInPages) lacksFactor(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) bool {
+	req.askedFactor = true // what need not be met was asked for before the page
+	return ps.authorizer.stepUp.needed(w, r, req, signedIn)
+}
+
 type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)
 
 // page serves a page: show answers GET, submit POST.
@@ -89,6 +96,7 @@ func (ps *signedInPages) page(path string, show, submit signedInHandler) http.Ha
 			ps.responses.redirectError(w, r, req, errDenied)
 		case req.tooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
 			ps.signIn.redirectTo(w, r, req)
+		case ps.lacksFactor(w, r, req, signedIn):
 		case r.Method != http.MethodPost:
 			show(w, r, req, signedIn, p)
 		default:

@@ -61,19 +61,25 @@ type stepUp struct {
 }
 
 // needed reports whether a further factor is needed, and then asks for it, or refuses. The
-// acr_values are asked for only once: they need not be met (OpenID Connect Core §3.1.2.1).
+// acr_values are asked for only once: they need not be met (OpenID Connect Core §3.1.2.1). A
+// session of before the person had a second factor gives nothing more without one, but for that in which they set it up.
 func (s *stepUp) needed(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) bool {
 	required, asked := req.requiredACR(), weakestACR(strings.Fields(req.acrValues))
 	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
-	if has(required) && has(asked) {
+	if has(required) && has(asked) && (has(oauth2.ACRMultiFactor) || req.justSignedIn) {
 		return false
 	}
 	held, err := s.factors.Of(r.Context(), signedIn.User)
+	if err == nil && held.Any() && held.Session != signedIn.SID && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
+		required = oauth2.ACRMultiFactor
+	}
 	can := func(class string) bool { return held.Any() && (class != oauth2.ACRPhishing || len(held.Passkeys) > 0) }
 	silent := req.prompts("none")
 	switch {
 	case err != nil:
 		s.responses.redirectError(w, r, req, err)
+	case has(required) && has(asked):
+		return false
 	case !has(asked) && can(asked) && !req.askedFactor && !silent:
 		s.ask(w, r, req, required == oauth2.ACRPhishing)
 	case has(required):

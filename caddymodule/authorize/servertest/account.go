@@ -89,10 +89,16 @@ func NewAuthenticator() *authorizetest.Authenticator {
 // EnrolPasskey enrols the passkey that an authenticator makes.
 func (b *Browser) EnrolPasskey(a *authorizetest.Authenticator) *http.Response {
 	b.T.Helper()
+	return b.Post(accountPath, b.PasskeyForm(a))
+}
+
+// PasskeyForm is the form that enrols the passkey that an authenticator makes.
+func (b *Browser) PasskeyForm(a *authorizetest.Authenticator) url.Values {
+	b.T.Helper()
 	page := b.Account("passkey")
 	form := ReadForm(page).Fields
 	form.Set("assertion", answered(b.T, a.Create, page))
-	return b.Post(accountPath, form)
+	return form
 }
 
 // UsePasskey answers the challenge of a page, the sign-in page or that for a second factor.
