@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
@@ -62,7 +63,7 @@ func (f *FileStore) use(defaultPath string) error {
 		return fmt.Errorf("path of the durable store: %w", err)
 	}
 	pooled, _, err := fileStores.LoadOrNew(path, func() (caddy.Destructor, error) {
-		return pooledFile{boltstore.New(path, f.MaxEntries)}, nil
+		return pooledFile{boltstore.New(path, f.MaxEntries, authorize.EndingKinds...)}, nil
 	})
 	if err != nil {
 		return err

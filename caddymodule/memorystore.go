@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -42,7 +43,7 @@ func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
 // Provision takes the store over from the previous configuration, if there is one.
 func (m *MemoryStore) Provision(caddy.Context) error {
 	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
-		return pooledStore{store.NewMemory(m.MaxEntries, time.Minute)}, nil
+		return pooledStore{store.NewMemory(m.MaxEntries, time.Minute, authorize.EndingKinds...)}, nil
 	})
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func runPostgresSuites(t *testing.T, dsn, listen string) {
 	storetest.Suite{
 		Lifetime: 2 * time.Second,
 		New: func(t *testing.T, maxEntries int) store.Store {
-			return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second})
+			return openPostgres(t, postgresstore.Config{DSN: dsn, Table: postgresTable(), MaxEntries: maxEntries, Timeout: 10 * time.Second, Unbounded: []string{storetest.EndingKind}})
 		},
 	}.Run(t)
 	storetest.SharedSuite{

@@ -146,32 +146,33 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	if logo := a.site.Logo(); logo != nil {
 		routes[endpoint.Logo] = a.responder.Handler(logo.ServeHTTP, http.MethodGet, http.MethodHead)
 	}
-	a.addFlow(c, routes)
+	launches := launch.NewLaunches(c.Store)
+	a.addFlow(c, launches, routes)
 	routes[endpoint.Account] = account.New(account.Config{
 		Responder: a.responder, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
 		Apps: a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
 	})
 	if c.LaunchPage {
-		a.addSandbox(c, routes)
+		a.addSandbox(c, launches, routes)
 	}
 	return routes, a.addDocuments(c, routes)
 }
 
-func (a *assembly) addSandbox(c *Config, routes map[string]http.Handler) {
+func (a *assembly) addSandbox(c *Config, launches *launch.Launches, routes map[string]http.Handler) {
 	routes[endpoint.LaunchPage] = sandbox.LaunchPage(sandbox.Config{
 		Responder: a.responder, Pages: a.site, Keys: c.Keys, Sessions: a.sessions, Clients: a.clients,
-		Launches: &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
+		Launches: launches, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 	})
 	routes[endpoint.SandboxApp] = a.responder.Handler(sandbox.ServeApp(a.site, c.Issuer, c.fhirBase()), http.MethodGet)
 }
 
-func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
+func (a *assembly) addFlow(c *Config, launches *launch.Launches, routes map[string]http.Handler) {
 	maps.Copy(routes, flow.Endpoints(flow.Config{
 		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer,
 		Pages: a.site, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.limiter, Authenticator: a.authenticator,
 		Accounts: a.accounts, Factors: a.factors, Consents: a.consents, Sessions: a.sessions, Tokens: a.tokens,
 		RefreshLifetime: c.RefreshTokenLifetime,
-		Launches:        &launch.Launches{Store: c.Store}, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
+		Launches:        launches, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 	}))
 	backchannel := &session.BackchannelLogout{Responder: a.responder, Store: c.Store, Sessions: a.sessions}
 	for key, p := range a.accounts.Providers {

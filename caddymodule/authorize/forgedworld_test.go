@@ -157,7 +157,7 @@ func (w *forgedWorld) register(user, client string) {
 	if l.FHIRUser = fhirUsers[user]; l.FHIRUser != "" && w.random.IntN(2) == 0 {
 		l.User = ""
 	}
-	handle, err := (&launch.Launches{Store: w.store}).Register(w.t.Context(), l)
+	handle, err := launch.NewLaunches(w.store).Register(w.t.Context(), l)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,5 +1,7 @@
 package authorize
 
+import "slices"
+
 // A store that several gateways share announces the changes of the kinds of entries that most
 // requests read (see store.KindOf), so that a guarded request needs no round trip.
 var (
@@ -11,8 +13,12 @@ var (
 	// announced: the people of identity providers, and clients that registered themselves.
 	CachedKinds = []string{"account", "kept-account", "client"}
 
-	// UnboundedKinds are those that a full store takes, so that people can always sign out, and
-	// clients refresh and revoke what they have: what was revoked, the lists that bound it for
-	// each person, and the counts of wrong secrets, of which there is a fixed number.
-	UnboundedKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions", "lockout"}
+	// EndingKinds are those that a full store takes, so that people can always sign out, and
+	// clients revoke what they have: what was revoked, and the lists that bound it for each
+	// person.
+	EndingKinds = []string{"revoked", "cutoff", "revocations", "ended-sessions"}
+
+	// UnboundedKinds are those that a full store of several gateways takes: beside EndingKinds the
+	// counts of wrong secrets, of which there is a fixed number.
+	UnboundedKinds = append(slices.Clone(EndingKinds), "lockout")
 )

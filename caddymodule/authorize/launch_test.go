@@ -301,7 +301,7 @@ func registeredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Reg
 	if change != nil {
 		change(l)
 	}
-	handle, err := (&launch.Launches{Store: c.Store}).Register(t.Context(), l)
+	handle, err := launch.NewLaunches(c.Store).Register(t.Context(), l)
 	if err != nil {
 		t.Fatal(err)
 	}

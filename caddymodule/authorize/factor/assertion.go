@@ -112,7 +112,7 @@ func (ps *Passkeys) answered(ctx context.Context, user *people.User, session web
 	if wrong != nil {
 		return a, refusePasskey(wrong)
 	}
-	if err := ps.spend(ctx, session); err != nil {
+	if err := ps.spend(ctx, user.ID, session); err != nil {
 		return a, err
 	}
 	err := ps.noteUse(ctx, user.ID, parsed.RawID, data)

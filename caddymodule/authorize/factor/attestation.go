@@ -60,7 +60,7 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, ans
 		return nil, refusePasskey(err)
 	}
 	credential.Attestation = webauthn.CredentialAttestation{}
-	if err := ps.spend(r.Context(), session); err != nil {
+	if err := ps.spend(r.Context(), user.ID, session); err != nil {
 		return nil, err
 	}
 	passkey := Passkey{Credential: *credential, Name: passkeyName(name), Added: time.Now().UTC()}

@@ -17,6 +17,14 @@ import (
 // ceremonyLifetime is how long a challenge can be answered.
 const ceremonyLifetime = 10 * time.Minute
 
+const (
+	spentLifetime = ceremonyLifetime + time.Minute
+
+	// maxAnswers is how many answered challenges of one person are remembered. Each took the
+	// person's passkey, in this browser.
+	maxAnswers = 200
+)
+
 // Ceremony is a challenge that a page hands to the browser. The browser keeps it, sealed, so
 // that one that is never answered takes no memory here.
 type Ceremony struct {
@@ -54,8 +62,9 @@ var errReplayed = errors.New("the challenge was answered before")
 
 // spend uses a challenge up. Call it when the answer is known to be right: wrong ones, which
 // need no key, must not fill the store.
-func (ps *Passkeys) spend(ctx context.Context, session webauthn.SessionData) error {
-	err := ps.challenges.Add(ctx, challengeKey(session), nil, ceremonyLifetime+time.Minute)
+func (ps *Passkeys) spend(ctx context.Context, user string, session webauthn.SessionData) error {
+	key := challengeKey(session)
+	err := ps.challenges.Do(ctx, append(ps.answers.Adding(user, key), &store.Call{Op: store.Add, Key: key, TTL: spentLifetime})...)
 	if errors.Is(err, store.ErrExists) {
 		return refusePasskey(errReplayed)
 	}

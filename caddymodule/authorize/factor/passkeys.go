@@ -34,8 +34,9 @@ type Passkeys struct {
 	enrolments *Enrolments
 	directory  *people.Directory
 	sealer     *browser.Sealer
-	challenges store.Store // those that were answered
-	inUse      atomic.Bool // what [Passkeys.InUse] found
+	challenges store.Store   // those that were answered
+	answers    *store.Latest // of each person
+	inUse      atomic.Bool   // what [Passkeys.InUse] found
 }
 
 // ErrPasskey refuses a passkey.
@@ -65,7 +66,9 @@ func NewPasskeys(issuer string, enrolments *Enrolments, directory *people.Direct
 	if err != nil {
 		return nil
 	}
-	return &Passkeys{web: web, enrolments: enrolments, directory: directory, sealer: sealer, challenges: challenges}
+	return &Passkeys{web: web, enrolments: enrolments, directory: directory, sealer: sealer, challenges: challenges,
+		answers: store.NewLatest(maxAnswers, spentLifetime),
+	}
 }
 
 // owner is a person as the ceremonies see them.

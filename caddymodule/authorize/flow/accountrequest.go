@@ -33,7 +33,8 @@ func (q *requests) account(query string) (*authorizationRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := &authorizationRequest{client: noClient, account: true, query: accountRequest + query}
+	req := &authorizationRequest{client: noClient, account: true}
+	req.query = accountRequest + keep(p, "acr_values", "login_hint", "max_age", "part", "prompt", "to", "ui_locales")
 	req.redirectURI = endpoint.Account
 	if part := p.Get("part"); part != "" {
 		req.redirectURI += "?" + url.Values{"part": {part}}.Encode()

@@ -22,6 +22,9 @@ var (
 	errDoubleSignIn    = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
 )
 
+// maxStates is how many used states of one person are remembered.
+const maxStates = 200
+
 // federation signs people in by identity providers.
 type federation struct {
 	*step
@@ -30,6 +33,7 @@ type federation struct {
 	signInPage   *signInEndpoint // shows other ways, if a provider cannot be reached
 	store        store.Store     // has the used states of authentication responses
 	identities   *identities     // whose sign-in failed here after the exchange
+	states       *store.Latest   // used by each person
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
@@ -51,7 +55,7 @@ func (f *federation) start(p *people.Provider) http.HandlerFunc {
 // redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest) {
 	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.loginHint) // the former was typed here
-	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
+	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.query, Request: upstream.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
 	}}
@@ -195,9 +199,12 @@ func (f *federation) exchange(ctx context.Context, p *people.Provider, response 
 	if err != nil {
 		// Nobody is signed in. Made-up responses, which need no account, must not fill the
 		// store.
-		err = errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
+		return nil, errors.Join(err, f.store.Delete(context.WithoutCancel(ctx), used))
 	}
-	return identity, err
+	if oldest := f.states.Adding(p.Key+"\x00"+identity.Subject, used); oldest != nil {
+		_ = f.store.Do(ctx, oldest...) // else they expire
+	}
+	return identity, nil
 }
 
 // forwardedErrors are a provider's refusals that the client learns of (RFC 6749 §4.1.2.1,

@@ -101,7 +101,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
 		t.Fatal(err)
 	}
-	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities()}
+	f := &federation{accounts: accounts, store: store.NewMemory(1, 0), identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime)}
 	if err := f.store.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
 		t.Fatal(err)
 	}

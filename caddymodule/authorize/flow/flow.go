@@ -48,7 +48,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		step: step, accounts: c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
 	}
-	pending := &pendingFactors{step: step, store: c.Store}
+	pending := &pendingFactors{step: step, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
 	authorizer.stepUp = &stepUp{step: step, pending: pending, factors: c.Factors, sessions: c.Sessions}
 	secondFactor := &secondFactorStep{
 		step: step, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, authorizer: authorizer,
@@ -108,7 +108,7 @@ func signedInEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer
 func providerEndpoints(c *Config, signIn *signInEndpoint) map[string]http.Handler {
 	federation := &federation{
 		step: signIn.step, accounts: c.Accounts, secondFactor: signIn.secondFactor, signInPage: signIn,
-		store: c.Store, identities: newIdentities(),
+		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
 	}
 	logout := &logoutEndpoint{
 		step: signIn.step, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,

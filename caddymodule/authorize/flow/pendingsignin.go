@@ -3,7 +3,6 @@ package flow
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -56,17 +55,4 @@ func (f *federation) readPending(r *http.Request, state string) (pending pending
 		err = errNoPendingSignIn
 	}
 	return pending, err
-}
-
-// ascii percent-encodes bytes of a query that JSON may not preserve.
-func ascii(query string) string {
-	var b strings.Builder
-	for _, c := range []byte(query) {
-		if c < 0x80 {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
 }

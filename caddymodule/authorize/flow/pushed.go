@@ -84,14 +84,14 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 	if p.Get("request_uri") != "" {
 		return nil, errPushedTwice
 	}
-	query := pushedQuery(client, p)
-	if _, err := e.requests.check(r.Context(), query); err != nil {
+	req, err := e.requests.check(r.Context(), pushedQuery(client, p))
+	if err != nil {
 		return nil, err
 	}
 	if client.Public() {
-		return e.pushed.seal(r.Context(), client, query)
+		return e.pushed.seal(r.Context(), client, req.query)
 	}
-	return e.pushed.add(r.Context(), client, query)
+	return e.pushed.add(r.Context(), client, req.query)
 }
 
 // pushedQuery is the request in the form of the authorization endpoint's query.

@@ -35,7 +35,7 @@ type authorizationRequest struct {
 	launch       launchContext // what the client is launched with
 	essentialACR string        // that must be met; "" for any
 
-	query string // as received, to be checked again after signing in
+	query string // to be checked again after signing in
 
 	account      bool // of the account page, and no client's (accountrequest.go)
 	justSignedIn bool // with each factor that they have
@@ -67,11 +67,30 @@ func (q *requests) check(ctx context.Context, query string) (*authorizationReque
 	if err != nil {
 		return nil, err
 	}
-	req.query = query
+	req.query = keep(p, requestParameters...)
 	if err := q.fill(ctx, req, p); err != nil {
 		return req, err
 	}
 	return req, malformed
+}
+
+// requestParameters are those of an authorization request that are read here, or in what it is
+// checked by. All others are ignored (RFC 6749 §3.1), and kept nowhere.
+var requestParameters = []string{
+	"acr_values", "aud", "claims", "client_id", "code_challenge", "code_challenge_method", "id_token_hint", "identity_provider",
+	"launch", "login_hint", "max_age", "nonce", "prompt", "redirect_uri", "request", "request_uri", "resource", "response_mode",
+	"response_type", "scope", "state", "ui_locales",
+}
+
+// keep writes a query of some parameters, in ASCII.
+func keep(p oauth2.Parameters, names ...string) string {
+	kept := url.Values{}
+	for _, name := range names {
+		if value := p.Get(name); value != "" {
+			kept.Set(name, value)
+		}
+	}
+	return kept.Encode()
 }
 
 // destination finds the client and the redirect URI.

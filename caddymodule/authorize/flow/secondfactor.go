@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,9 +11,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
@@ -21,34 +22,47 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// secondFactorLifetime is how long the page for the second factor can be used.
-const secondFactorLifetime = 5 * time.Minute
+const (
+	// secondFactorLifetime is how long the page for the second factor can be used.
+	secondFactorLifetime = 5 * time.Minute
+
+	// maxUsedFactors is how many completed sign-ins of one person are remembered.
+	maxUsedFactors = 200
+
+	// maxPendingFactor bounds a pending second factor in bytes, which are in an address.
+	maxPendingFactor = 10 << 10
+)
 
 var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was begun in another browser, or is already over. Go back to the app and sign in from there again.")
 
 // pendingSecondFactor is a sign-in after its first factor. It is no session, and no other
-// endpoint knows it.
+// endpoint knows it. The browser keeps it, sealed, so that one that is never completed takes no
+// memory here.
 type pendingSecondFactor struct {
+	ID          string          `json:"id"`
 	Session     session.Session `json:"session"`       // to be started
-	SID         string          `json:"sid,omitempty"` // of the session that it is to become, if there is one already
+	SID         string          `json:"sid,omitempty"` // of the session to step up instead, if there is one already
 	PasskeyOnly bool            `json:"passkey_only"`  // a code will not do
 	Query       string          `json:"query"`         // of the authorization request
-	Browser     string          `json:"browser"`
 
-	id   string
-	user *people.User
-	req  *authorizationRequest
+	sealed string
+	user   *people.User
+	req    *authorizationRequest
 }
 
-// pendingFactors stores pending second factors.
+// usedKey is the key of the entry that says that a sign-in was completed.
+func (p *pendingSecondFactor) usedKey() string { return store.Key("factor-used", p.ID) }
+
+// pendingFactors seals pending second factors, and remembers the completed ones.
 type pendingFactors struct {
 	*step
 	store store.Store
+	used  *store.Latest
 }
 
 // redirect sends the browser to the page for the second factor.
 func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *authorizationRequest, pending pendingSecondFactor) {
-	id, err := ps.add(r.Context(), pending)
+	sealed, err := ps.seal(w, r, pending)
 	if err == nil {
 		err = req.markUsed(r.Context())
 	}
@@ -56,16 +70,51 @@ func (ps *pendingFactors) redirect(w http.ResponseWriter, r *http.Request, req *
 		ps.responses.redirectError(w, r, req, err)
 		return
 	}
-	redirect(w, http.StatusSeeOther, endpoint.Login+"?factor="+url.QueryEscape(id))
+	redirect(w, http.StatusSeeOther, endpoint.Login+"?factor="+url.QueryEscape(sealed))
 }
 
-func (ps *pendingFactors) add(ctx context.Context, pending pendingSecondFactor) (id string, err error) {
-	value, err := store.ToJSON(pending)
+// seal drops the provider's ID token if it would make the address too long: it is only a hint for
+// signing out there.
+func (ps *pendingFactors) seal(w http.ResponseWriter, r *http.Request, pending pendingSecondFactor) (string, error) {
+	pending.ID = oauth2.RandomToken()
+	if len(pending.Session.UpstreamIDToken)+len(pending.Query) > maxPendingFactor {
+		pending.Session.UpstreamIDToken = ""
+	}
+	text, err := json.Marshal(pending)
 	if err != nil {
 		return "", err
 	}
-	id = oauth2.RandomToken()
-	return id, ps.store.Add(ctx, store.Key("factor", id), value, secondFactorLifetime)
+	return ps.sealer.Seal(w, r, "factor", string(text))
+}
+
+// open opens what seal sealed for this browser, unless it was completed.
+func (ps *pendingFactors) open(r *http.Request, sealed string) (*pendingSecondFactor, error) {
+	text, err := ps.sealer.Unseal(r, "factor", sealed, secondFactorLifetime)
+	if errors.Is(err, keyring.ErrUnsealed) {
+		return nil, errCodeTooLate
+	}
+	pending := &pendingSecondFactor{sealed: sealed}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), pending)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch _, err = ps.store.Get(r.Context(), pending.usedKey()); {
+	case err == nil:
+		return nil, errCodeTooLate
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("reading a sign-in: %w", err)
+	}
+	return pending, nil
+}
+
+// completing returns what completes a sign-in.
+func (ps *pendingFactors) completing(pending *pendingSecondFactor, after func() error) *singleUse {
+	return &singleUse{
+		store: ps.store, before: ps.used.Adding(pending.user.ID, pending.usedKey()), after: after,
+		call: &store.Call{Op: store.Put, Key: pending.usedKey(), TTL: secondFactorLifetime},
+	}
 }
 
 // secondFactorStep asks for the second factor of those who have one, and starts sessions.
@@ -98,7 +147,7 @@ func (f *secondFactorStep) begin(w http.ResponseWriter, r *http.Request, req *au
 		return
 	}
 	session.User, session.Credential = user.ID, user.Credential()
-	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: ascii(req.query), Browser: browser.ID(w, r)})
+	f.pending.redirect(w, r, req, pendingSecondFactor{Session: session, Query: req.query})
 }
 
 func (f *secondFactorStep) startSession(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *people.User, session session.Session) {
@@ -113,25 +162,21 @@ func (f *secondFactorStep) startSession(w http.ResponseWriter, r *http.Request, 
 }
 
 // readPending reads a pending second factor, and checks what may have changed since.
-func (f *secondFactorStep) readPending(r *http.Request, id string) (*pendingSecondFactor, error) {
-	pending, err := store.GetJSON[pendingSecondFactor](r.Context(), f.pending.store, store.Key("factor", id))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading a sign-in: %w", err)
-	case pending == nil:
-		return nil, errCodeTooLate
-	}
-	if pending.user, err = f.sessions.User(r.Context(), &pending.Session); err != nil {
+func (f *secondFactorStep) readPending(r *http.Request, sealed string) (*pendingSecondFactor, error) {
+	pending, err := f.pending.open(r, sealed)
+	if err != nil {
 		return nil, err
 	}
 	still, err := f.stillSignedIn(r, pending)
 	if err != nil {
 		return nil, err
 	}
-	if !browser.Is(r, pending.Browser) || pending.user == nil || !still {
+	if pending.user, err = f.sessions.User(r.Context(), &pending.Session); err != nil {
+		return nil, err
+	}
+	if pending.user == nil || !still {
 		return nil, errCodeTooLate
 	}
-	pending.id = id
 	pending.req, err = f.requests.reopen(r.Context(), pending.Query)
 	return pending, err
 }
@@ -143,7 +188,8 @@ func (f *secondFactorStep) serve(w http.ResponseWriter, r *http.Request, p oauth
 		f.responses.showError(w, r, err)
 	case f.responses.failed(w, r, pending.req, err):
 	case p.Get("decision") == "deny":
-		f.deny(w, r, pending)
+		pending.req.once = f.pending.completing(pending, nil)
+		f.responses.redirectError(w, r, pending.req, errDenied)
 	case r.Method == http.MethodPost:
 		f.submit(w, r, pending, p)
 	default:
@@ -151,19 +197,10 @@ func (f *secondFactorStep) serve(w http.ResponseWriter, r *http.Request, p oauth
 	}
 }
 
-// deny ends the sign-in.
-func (f *secondFactorStep) deny(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor) {
-	if err := f.pending.store.Delete(r.Context(), store.Key("factor", pending.id)); err != nil {
-		f.responses.redirectError(w, r, pending.req, err)
-		return
-	}
-	f.responses.redirectError(w, r, pending.req, errDenied)
-}
-
 // show shows the page, with what the person can answer by.
 func (f *secondFactorStep) show(w http.ResponseWriter, r *http.Request, status int, pending *pendingSecondFactor, data page.SecondFactor) {
 	held, err := f.factors.Of(r.Context(), pending.user)
-	data.Factor, data.Code = pending.id, !pending.PasskeyOnly
+	data.Factor, data.Code = pending.sealed, !pending.PasskeyOnly
 	if err == nil && len(held.Passkeys) > 0 && f.factors.Passkeys != nil {
 		var c *factor.Ceremony
 		c, err = f.factors.Passkeys.BeginSecondFactor(w, r, pending.user)
@@ -234,10 +271,7 @@ func (f *secondFactorStep) finish(w http.ResponseWriter, r *http.Request, pendin
 		}
 	}
 	done := false
-	pending.req.once = &singleUse{
-		store: f.pending.store, call: &store.Call{Op: store.Delete, Key: store.Key("factor", pending.id)},
-		after: func() error { done = true; return nil },
-	}
+	pending.req.once = f.pending.completing(pending, func() error { done = true; return nil })
 	if f.startSession(w, r, pending.req, pending.user, pending.Session); !done {
 		right.release(r.Context())
 	}

@@ -82,7 +82,7 @@ func pageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	if err != nil {
 		return nil, err
 	}
-	return p, p.Check("request")
+	return p, p.Check("request", "factor")
 }
 
 // submit handles the form. An e-mail address in a provider's domain leads to that provider,

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -111,16 +110,20 @@ func (s *stepUp) ask(w http.ResponseWriter, r *http.Request, req *authorizationR
 		return
 	}
 	s.pending.redirect(w, r, req, pendingSecondFactor{
-		Session: *stored, SID: stored.SID, Query: ascii(req.query), Browser: browser.ID(w, r), PasskeyOnly: passkeyOnly,
+		SID: stored.SID, Query: req.query, PasskeyOnly: passkeyOnly,
 	})
 }
 
-// stillSignedIn reports whether the session that is to be stepped up is still this browser's:
-// the further factor alone signs nobody in.
+// stillSignedIn reports whether the session that is to be stepped up is still this browser's, and
+// reads it: the further factor alone signs nobody in.
 func (f *secondFactorStep) stillSignedIn(r *http.Request, pending *pendingSecondFactor) (bool, error) {
 	if pending.SID == "" {
 		return true, nil
 	}
 	stored, err := f.sessions.Stored(r)
-	return stored != nil && stored.SID == pending.SID && stored.User == pending.Session.User, err
+	if stored == nil || stored.SID != pending.SID || err != nil {
+		return false, err
+	}
+	pending.Session = *stored
+	return true, nil
 }

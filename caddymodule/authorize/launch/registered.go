@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -41,9 +42,19 @@ var ErrOtherPerson = &oauth2.Error{
 	Shown:       true,
 }
 
+// maxLaunches is how many launches for one person, by one client, can wait at a time. The oldest
+// of more end.
+const maxLaunches = 100
+
 // Launches keeps what EHRs registered.
 type Launches struct {
-	Store store.Store // for [Lifetime]
+	Store  store.Store // for [Lifetime]
+	recent *store.Latest
+}
+
+// NewLaunches returns the launches in a store.
+func NewLaunches(in store.Store) *Launches {
+	return &Launches{Store: in, recent: store.NewLatest(maxLaunches, Lifetime)}
 }
 
 func key(handle string) string { return store.Key("launch", handle) }
@@ -55,7 +66,9 @@ func (ls *Launches) Register(ctx context.Context, l *Registered) (string, error)
 		return "", err
 	}
 	handle := oauth2.RandomToken()
-	return handle, ls.Store.Add(ctx, key(handle), value, Lifetime)
+	whose := strings.Join([]string{l.Launcher, l.User, l.FHIRUser}, "\x00")
+	calls := append(ls.recent.Adding(whose, key(handle)), &store.Call{Op: store.Add, Key: key(handle), Value: value, TTL: Lifetime})
+	return handle, ls.Store.Do(ctx, calls...)
 }
 
 // Find returns the launch of a handle for an app. Its error is [ErrUnknown].

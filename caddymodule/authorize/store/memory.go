@@ -19,12 +19,15 @@ type Memory struct {
 	mu    sync.Mutex // go-cache has no atomic Swap, Take or limit
 	items *cache.Cache
 	max   int
+
+	endings []string
 }
 
 // NewMemory returns an empty store of at most maxEntries entries (0:
-// [DefaultMaxEntries]). It removes expired entries every sweep (0: only when full).
-func NewMemory(maxEntries int, sweep time.Duration) *Memory {
-	m := &Memory{items: cache.New(cache.NoExpiration, sweep)}
+// [DefaultMaxEntries]), and of more of the kinds that end something; see [Room]. It removes
+// expired entries every sweep (0: only when full).
+func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
+	m := &Memory{items: cache.New(cache.NoExpiration, sweep), endings: endings}
 	m.Singly = m.Do
 	m.SetMaxEntries(maxEntries)
 	return m
@@ -87,20 +90,15 @@ func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte
 func (m *Memory) Do(_ context.Context, calls ...*Call) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	added := 0
+	room := Room{Max: m.max, Endings: m.endings}
 	for _, c := range calls {
 		held, found := m.held(c.Key)
 		if err := c.Check(held, found); err != nil {
 			return err
 		}
-		switch {
-		case c.Removes() && found:
-			added--
-		case c.Stores() && !found:
-			added++
-		}
+		room.Count(c, found)
 	}
-	if err := m.checkRoom(calls, added); err != nil {
+	if err := m.checkRoom(calls, &room); err != nil {
 		return err
 	}
 	for _, c := range calls {
@@ -137,9 +135,13 @@ func (m *Memory) held(key string) (value []byte, found bool) {
 	return v.([]byte), true
 }
 
-// checkRoom fails with [ErrFull] if there is no room for n more. It requires the lock.
-func (m *Memory) checkRoom(calls []*Call, n int) error {
-	if n <= 0 || m.room(n) {
+// checkRoom fails with [ErrFull] if there is no room for a step, after a sweep if need be. It
+// requires the lock.
+func (m *Memory) checkRoom(calls []*Call, room *Room) error {
+	if room.Fits(m.items.ItemCount()) {
+		return nil
+	}
+	if m.items.DeleteExpired(); room.Fits(m.items.ItemCount()) {
 		return nil
 	}
 	for _, c := range calls {
@@ -148,14 +150,4 @@ func (m *Memory) checkRoom(calls []*Call, n int) error {
 		}
 	}
 	return ErrFull
-}
-
-// room reports whether there is room for n more, after a sweep if need be. It requires the
-// lock.
-func (m *Memory) room(n int) bool {
-	if m.items.ItemCount()+n <= m.max {
-		return true
-	}
-	m.items.DeleteExpired()
-	return m.items.ItemCount()+n <= m.max
 }

@@ -13,12 +13,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
+// maxCodes is how many codes one person can have, redeemed ones included.
+const maxCodes = 200
+
 // Codes issues and redeems authorization codes.
 type Codes struct {
 	lifetime    time.Duration
 	store       store.Store
 	durable     store.Store
-	recent      *recentCodes
+	recent      *store.Latest
 	grants      *Grants
 	families    *families
 	revocations *revocation.Revocations
@@ -33,7 +36,7 @@ func (cs *Codes) Issue(g *Grant) (code string, step store.Step, err error) {
 	}
 	code = oauth2.RandomToken()
 	key := store.Key("code", code)
-	calls := append(cs.limiting(g, key), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
+	calls := append(cs.recent.Adding(g.User, key, revocation.UsedCodeKey(g.Family)), &store.Call{Op: store.Add, Key: key, Value: value, TTL: cs.lifetime})
 	return code, store.In(cs.store, calls...), nil
 }
 

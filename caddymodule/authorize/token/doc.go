@@ -4,7 +4,6 @@
 //	tokens.go              puts the package together
 //	grant.go               what a person granted to a client, and whether it still stands
 //	codes.go               authorization codes: issue, redeem, and what a second use revokes;
-//	                       recentcodes.go limits how many a person has
 //	endpoint.go            the token endpoint: codes and client credentials
 //	refresh.go             the token endpoint: refresh tokens
 //	families.go            grants that can be refreshed, and what the reuse of a refresh token ends;

@@ -13,7 +13,7 @@ import (
 // do makes all calls or none. The transaction may hold others' writes, so it cannot be
 // rolled back: all is checked before anything changes.
 func (t transaction) do(calls []*store.Call) error {
-	var added int64
+	room := store.Room{Max: int(t.max), Endings: t.endings}
 	for _, c := range calls {
 		held, found := t.get(c.Key)
 		if err := c.Check(held, found); err != nil {
@@ -22,14 +22,9 @@ func (t transaction) do(calls []*store.Call) error {
 		if c.Err = checkKey(c); c.Err != nil {
 			return c.Err
 		}
-		switch { // an expired entry counts until it is swept
-		case c.Removes() && found:
-			added--
-		case c.Stores() && !found:
-			added++
-		}
+		room.Count(c, found) // an expired entry counts until it is swept
 	}
-	if err := t.checkRoom(calls, added); err != nil {
+	if err := t.checkRoom(calls, &room); err != nil {
 		return err
 	}
 	for _, c := range calls {
@@ -48,16 +43,16 @@ func checkKey(c *store.Call) error {
 	return nil
 }
 
-// checkRoom fails with [store.ErrFull] if there is no room for so many new entries after the
-// expired ones have been removed.
-func (t transaction) checkRoom(calls []*store.Call, added int64) error {
-	if added <= 0 || t.held()+added <= t.max {
+// checkRoom fails with [store.ErrFull] if there is no room for a step after the expired entries
+// have been removed.
+func (t transaction) checkRoom(calls []*store.Call, room *store.Room) error {
+	if room.Fits(int(t.held())) {
 		return nil
 	}
 	if err := t.sweep(true); err != nil {
 		return err
 	}
-	if t.held()+added <= t.max {
+	if room.Fits(int(t.held())) {
 		return nil
 	}
 	for _, c := range calls {

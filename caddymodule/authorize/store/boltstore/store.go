@@ -34,6 +34,7 @@ var ErrClosed = errors.New("the durable store is closed")
 type Store struct {
 	store.Singly
 	path        string
+	endings     []string
 	max         atomic.Int64
 	lockTimeout atomic.Int64 // a time.Duration
 
@@ -48,9 +49,10 @@ type Store struct {
 }
 
 // New returns the store in the file at path, with at most maxEntries entries (0:
-// [DefaultMaxEntries]). It does not touch the file.
-func New(path string, maxEntries int) *Store {
-	s := &Store{path: path}
+// [DefaultMaxEntries]), and with more of the kinds that end something; see [store.Room]. It does
+// not touch the file.
+func New(path string, maxEntries int, endings ...string) *Store {
+	s := &Store{path: path, endings: endings}
 	s.Singly = s.Do
 	s.SetLogger(slog.Default())
 	s.SetMaxEntries(maxEntries)

@@ -36,6 +36,7 @@ type transaction struct {
 	entries, expiries, count *bbolt.Bucket
 	now                      time.Time
 	max                      int64
+	endings                  []string
 }
 
 func newTransaction(tx *bbolt.Tx) transaction {
@@ -44,7 +45,7 @@ func newTransaction(tx *bbolt.Tx) transaction {
 
 func (s *Store) transaction(tx *bbolt.Tx) transaction {
 	t := newTransaction(tx)
-	t.now, t.max = time.Now(), s.max.Load()
+	t.now, t.max, t.endings = time.Now(), s.max.Load(), s.endings
 	return t
 }
 

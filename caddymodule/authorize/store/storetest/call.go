@@ -30,6 +30,7 @@ var callTests = []storeTest{
 	{"list leaves out what expired", listAfterExpiry, false},
 	{"any bytes are a value", anyBytes, false},
 	{"full refuses and keeps", fullRefuses, true},
+	{"full takes what ends something", fullTakesEndings, true},
 	{"full makes room by expiry", fullMakesRoom, true},
 	{"one of many takers wins", takersRace, false},
 	{"one of many adders wins", addersRace, false},
@@ -214,6 +215,33 @@ func fullRefuses(t *testing.T, ctx context.Context, s subject) {
 	}
 	must(t, s.Put(ctx, "0", []byte("again"), s.lifetime))
 	wantValue(t, s, "7", "v")
+}
+
+// fullTakesEndings stores revocations, and refuses all else, until their room is full too.
+func fullTakesEndings(t *testing.T, ctx context.Context, s subject) {
+	fill(t, s)
+	for _, key := range []string{EndingKind + ":1", EndingKind + ":2"} {
+		must(t, s.Put(ctx, key, []byte("v"), s.lifetime))
+		wantValue(t, s, key, "v")
+	}
+	must(t, s.Append(ctx, EndingKind+":2", []byte("w"), 9, s.lifetime))
+	refused := []*store.Call{
+		{Op: store.Add, Key: "code:1", TTL: s.lifetime}, {Op: store.Add, Key: EndingKind + ":3", TTL: s.lifetime},
+	}
+	if err := s.Do(ctx, refused...); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a step that also stores a code: %v", err)
+	}
+	wantKeys(t, s, EndingKind, EndingKind+":1", EndingKind+":2")
+	if store.IsShared(s.Store) {
+		return // one of several gateways takes any number
+	}
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		err = s.Add(ctx, fmt.Sprint(EndingKind, ":more", i), nil, s.lifetime)
+	}
+	if !errors.Is(err, store.ErrFull) {
+		t.Errorf("after a hundred revocations: %v", err)
+	}
 }
 
 func fullMakesRoom(t *testing.T, ctx context.Context, s subject) {

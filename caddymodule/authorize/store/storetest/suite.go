@@ -13,10 +13,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// New makes an empty store that holds at most maxEntries entries; what it has open is for
+// New makes an empty store that holds at most maxEntries entries, and more of [EndingKind]; what it has open is for
 // t.Cleanup. In [Run] it is called within a synctest bubble, so the store must leave no
 // goroutine behind.
 type New func(t *testing.T, maxEntries int) store.Store
+
+// EndingKind is a kind of entries that a full store must take; see [store.Room].
+const EndingKind = "revoked"
 
 // A Suite is the tests of one implementation.
 type Suite struct {

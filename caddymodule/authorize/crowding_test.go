@@ -1,0 +1,151 @@
+package authorize_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+)
+
+// What one person does again and again takes a bounded number of entries, and what nobody reads
+// makes none of them longer.
+func TestOnePersonDoesNotFillTheStore(t *testing.T) {
+	t.Parallel()
+	junk := url.Values{"junk": {strings.Repeat("&", 2000)}}
+	for name, tt := range map[string]struct {
+		most int // entries beside those of a single time
+		do   func(t *testing.T, b *servertest.Browser)
+	}{
+		"ask for a further factor": {0, func(t *testing.T, b *servertest.Browser) {
+			r := b.Authorize(servertest.Request(url.Values{"acr_values": {"mfa"}, "junk": junk["junk"]}))
+			if u, err := r.Location(); err != nil || !u.Query().Has("factor") {
+				t.Fatalf("no further factor is asked for: %d to %v", r.StatusCode, u)
+			}
+		}},
+		"decline a further factor": {200, func(t *testing.T, b *servertest.Browser) {
+			r := b.Authorize(servertest.Request(url.Values{"acr_values": {"mfa"}}))
+			r = b.Get(r.Header.Get("Location") + "&decision=deny")
+			if e := servertest.Location(t, r).Query().Get("error"); e != "access_denied" {
+				t.Fatalf("error %q", e)
+			}
+		}},
+		"launch an app": {100, func(t *testing.T, b *servertest.Browser) {
+			r := b.Post(launchPage, choice(t, servertest.Body(t, b.Get(launchPage)), junk))
+			if opened, err := r.Location(); err != nil || !opened.Query().Has("launch") {
+				t.Fatalf("no launch: %d to %v", r.StatusCode, opened)
+			}
+		}},
+		"get codes": {2 * 200, func(_ *testing.T, b *servertest.Browser) { b.CodeOfSession(junk) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			memory := store.NewMemory(0, 0)
+			b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
+				c.LaunchPage, c.Store, c.Durable = true, memory, memory
+			})
+			b.SignInToAccount("alice", "right")
+			b.EnrolApp()
+			tt.do(t, b)
+			before, _ := memory.Size()
+			for range 450 {
+				tt.do(t, b)
+			}
+			if after, _ := memory.Size(); after-before > tt.most {
+				t.Errorf("%d entries more", after-before)
+			}
+			_ = memory.Entries(t.Context(), func(key string, value []byte, _ time.Duration) error {
+				if len(value) > 1500 {
+					t.Errorf("an entry of %d bytes: %s", len(value), key)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// People sign out and clients revoke in a store that is full, while it refuses what is new.
+func TestEndingsInAFullStore(t *testing.T) {
+	t.Parallel()
+	const most = 150
+	for name, full := range map[string]store.Store{
+		"memory": store.NewMemory(most, 0, authorize.EndingKinds...),
+		"file":   boltstore.New(filepath.Join(t.TempDir(), "store.db"), most, authorize.EndingKinds...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := servertest.New(t, func(c *authorize.Config) {
+				c.Store, c.Durable = full, full
+				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
+			})
+			browsers := make([]*servertest.Browser, 3)
+			tokens := make([]servertest.TokenResponse, 3)
+			for i := range browsers {
+				browsers[i] = servertest.NewBrowser(t, server)
+				tokens[i] = browsers[i].Tokens(servertest.OfflineAccess(nil))
+			}
+			var err error
+			for i := 0; i < 2*most && err == nil; i++ {
+				err = full.Add(t.Context(), fmt.Sprint("session:", i), nil, time.Hour)
+			}
+			if !errors.Is(err, store.ErrFull) {
+				t.Fatalf("the store does not become full: %v", err)
+			}
+			for what, token := range map[string]string{"a refresh token": tokens[0].Refresh, "an access token": tokens[1].AccessToken} {
+				if r := browsers[0].AskAboutToken("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
+					t.Errorf("revoking %s: %d", what, r.StatusCode)
+				}
+			}
+			r := browsers[1].Get("/oauth2/logout?" + url.Values{"id_token_hint": {tokens[1].IDToken}}.Encode())
+			if r.StatusCode != http.StatusOK || browsers[1].SignedIn() {
+				t.Errorf("logout: %d", r.StatusCode)
+			}
+			if _, err := server.RevokeGrants(t.Context(), "alice", ""); err != nil {
+				t.Errorf("ending all grants: %v", err)
+			}
+			for i := range tokens {
+				if browsers[i].TokenWorks(tokens[i].AccessToken) {
+					t.Errorf("token %d works", i)
+				}
+			}
+		})
+	}
+}
+
+// The page for the second factor leads to one session: once signed out, the other factor alone
+// is not enough.
+func TestCompletedSecondFactorIsOver(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
+	b.SendOTP(factor, totpAt(totpSecret, time.Now()))
+	delete(b.Cookies, "__Host-fhir-session")
+	r := b.SendOTP(factor, totpAt(totpSecret, time.Now().Add(totp.Step)))
+	if r.StatusCode != http.StatusBadRequest || b.Cookies["__Host-fhir-session"] != "" {
+		t.Errorf("%d, cookies %v", r.StatusCode, b.Cookies)
+	}
+}
+
+// Who signs in again and again at an identity provider does not fill the store either.
+func TestUsedStatesAreBounded(t *testing.T) {
+	t.Parallel()
+	memory := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, authorizetest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
+	for range 210 {
+		clear(b.Cookies)
+		b.Federate(nil)
+	}
+	if used, err := memory.List(t.Context(), "used-state:"); err != nil || len(used) != 200 {
+		t.Errorf("%d used states, %v", len(used), err)
+	}
+}

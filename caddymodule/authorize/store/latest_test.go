@@ -1,0 +1,47 @@
+package store
+
+import (
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Entries that are over count no more, and people who have no others are forgotten.
+func TestLatestAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLatest(200, time.Minute)
+		for range 3 {
+			for range 200 {
+				if deleting := l.Adding("alice", "k"); deleting != nil {
+					t.Fatalf("%v is too many", deleting)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		for i := range 5000 {
+			l.Adding(strconv.Itoa(i), "k")
+			time.Sleep(time.Second)
+			if len(l.people) > 1024 {
+				t.Fatalf("%d people after %d", len(l.people), i)
+			}
+		}
+		if _, ok := l.people["alice"]; ok {
+			t.Error("alice is still there")
+		}
+	})
+}
+
+// The oldest of too many is deleted, with all its keys.
+func TestLatestDeleteTheOldest(t *testing.T) {
+	t.Parallel()
+	l := NewLatest(20, time.Minute)
+	for i := range 30 {
+		deleting := l.Adding("alice", "a"+strconv.Itoa(i), "b"+strconv.Itoa(i))
+		want := strconv.Itoa(i - 20)
+		if many := i >= 20; many != (len(deleting) == 2) || many && (deleting[0].Key != "a"+want || deleting[1].Key != "b"+want) {
+			t.Errorf("entry %d takes the place of %v", i, deleting)
+		}
+	}
+}
