@@ -254,6 +254,8 @@ func (h *Bearer) checkApp() error {
 //		operation <$name> patient|instance|whole <permissions> [<type...>]
 //		operation <$name> token [<type...>]
 //		operation <$name> off
+//		search_parameter <type> <name> <kind> <expression> [<target...>]
+//		search_parameters <files...>
 //		expand_scope <scope...>
 //		upsert
 //		allow|deny [<name>] <expression>
@@ -274,7 +276,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cors":            words(&h.CORS, checkCORS),
 	}
 	maps.Copy(options, h.parseEnforcement())
-	return parseDirective(d, options, "trust", "shared", "operation", "allow", "deny")
+	return parseDirective(d, options, "trust", "shared", "operation", "search_parameter", "allow", "deny")
 }
 
 var (

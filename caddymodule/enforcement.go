@@ -37,6 +37,14 @@ type Enforcement struct {
 	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: docs/guard.md has the list.
 	Operations [][]string `json:"operations,omitempty"`
 
+	// Search parameters beyond those of FHIR R4, each as its words: a resource type, the name, the type of the parameter,
+	// its FHIRPath expression, and for references the resource types that they may be to. Default: none.
+	SearchParameters [][]string `json:"search_parameters,omitempty"`
+
+	// Files of SearchParameter resources, as paths or patterns: `.json` with one or a Bundle, `.tgz` for a FHIR package.
+	// They are read when the configuration loads. Default: none.
+	SearchParameterFiles []string `json:"search_parameter_files,omitempty"`
+
 	// The scopes of which a token must have one for operations on terminology, such as `$expand`, and to read and search
 	// definitions. Default: any valid token will do.
 	ExpandScopes []string `json:"expand_scopes,omitempty"`
@@ -95,7 +103,7 @@ const decisionHeader = "X-Guard-Decision"
 const maxHolders = 4096
 
 func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
-	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes) > 0 {
+	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes)+len(h.SearchParameters)+len(h.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
 	if h.ScopesOff {
@@ -122,6 +130,9 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.app != nil {
 		e.BaseURL, e.events = h.app.fhirBaseURL(), h.app.events
 	}
+	if e.Parameters, err = h.newSearchParameters(h.logger); err != nil {
+		return nil, err
+	}
 	if e.Sealing, err = sealing(h.app, h.SealKeys); err != nil {
 		return nil, err
 	}
@@ -137,7 +148,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	return e, nil
 }
 
-var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared and expand_scope without effect: remove it, or them")
+var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameter, search_parameters and expand_scope without effect: remove it, or them")
 
 // ownShared are the rules for types that are set here.
 func (e *Enforcement) ownShared() (access.Shared, error) {
@@ -207,7 +218,7 @@ func (k holderKey) binding() string {
 
 // rightsOf are what the token may do; lasting says that they depend on no record.
 func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *access.Rights, lasting bool, err error) {
-	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser)}
+	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.Parameters}
 	lasting = !t.Related && holder.User.Type != "RelatedPerson"
 	if holder.User.Type == "Patient" {
 		holder.UserPatient = holder.User.ID
@@ -264,6 +275,8 @@ func (e *Enforcement) parseEnforcement() subdirectives {
 		"compartment_search": bareword(&e.CompartmentSearch),
 		"shared":             e.parseShared,
 		"operation":          e.parseOperation,
+		"search_parameter":   e.parseSearchParameter,
+		"search_parameters":  words(&e.SearchParameterFiles, nil),
 		"expand_scope":       scopes(&e.ExpandScopes, client.CheckScope),
 		"upsert":             bareword(&e.Upsert),
 		"allow":              e.parsePolicy,

@@ -32,7 +32,7 @@ func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 		return outside
 	case g.Only != (interaction.Reference{}):
 		return byItself(g.Only == interaction.Reference{Type: res.Type, ID: res.ID})
-	case !matches(g.Constraint, res):
+	case !r.matches(g.Constraint, res):
 		return outside
 	case g.Patient == "":
 		return covered
@@ -92,7 +92,8 @@ func (s Shared) inside(res resource.Resource, patient string) Verdict {
 	case Everyone:
 		return covered
 	case Unassigned:
-		return byItself(Matches(smart.Parameter{Name: "patient", Value: "Patient/" + patient}, res) || !OfPatients(res))
+		own := smart.Parameter{Name: "patient", Value: "Patient/" + patient}
+		return byItself(matches(searchparam.Set{}, own, res) || !OfPatients(res)) // R4's, whatever a site defines
 	case SecurityContext:
 		return dependent(res, patient, "securityContext")
 	case About:
@@ -172,14 +173,18 @@ func containsOnly(res resource.Resource, patient string) bool {
 }
 
 // matches reports whether the resource matches all of a constraint.
-func matches(constraint []smart.Parameter, res resource.Resource) bool {
-	return !slices.ContainsFunc(constraint, func(p smart.Parameter) bool { return !Matches(p, res) })
+func (r *Rights) matches(constraint []smart.Parameter, res resource.Resource) bool {
+	return !slices.ContainsFunc(constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
 }
 
 // Matches reports whether the resource is one that a search with the parameter would find. What cannot be evaluated
 // matches nothing.
-func Matches(p smart.Parameter, res resource.Resource) bool {
-	parameter, ok := searchparam.Lookup(res.Type, p.Name)
+func (r *Rights) Matches(p smart.Parameter, res resource.Resource) bool {
+	return matches(r.parameters, p, res)
+}
+
+func matches(parameters searchparam.Set, p smart.Parameter, res resource.Resource) bool {
+	parameter, ok := parameters.Lookup(res.Type, p.Name)
 	if !ok {
 		return false
 	}
@@ -189,12 +194,12 @@ func Matches(p smart.Parameter, res resource.Resource) bool {
 
 // evaluable reports whether a grant's constraint can be checked on a resource. For a grant over all types that is told
 // of each resource.
-func evaluable(g Grant) bool {
+func evaluable(g Grant, parameters searchparam.Set) bool {
 	if g.Type == smart.AnyType {
 		return true
 	}
 	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool {
-		parameter, ok := searchparam.Lookup(g.Type, p.Name)
+		parameter, ok := parameters.Lookup(g.Type, p.Name)
 		return !ok || len(parameter.Paths) == 0
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // Grant is what one scope allows. Two grants are never combined.
@@ -49,6 +50,8 @@ type Holder struct {
 	UserPatient string
 	// Ended says that the User acts no longer for the patient whom the token names, so that Patient is empty.
 	Ended bool
+	// Parameters are the search parameters that constraints may have. Zero: those of R4.
+	Parameters searchparam.Set
 }
 
 // grants are what one scope allows to the holder; none if it is no resource scope, or lacks its context. A scope
@@ -68,7 +71,7 @@ func (h Holder) grants(scope string) []Grant {
 	case "user":
 		g.Patient, ok = h.UserPatient, h.UserPatient != "" || h.isPractitioner()
 	}
-	if !ok || !evaluable(g) {
+	if !ok || !evaluable(g, h.Parameters) {
 		return nil
 	}
 	return []Grant{g}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // Rights are what a token may do.
@@ -18,6 +19,8 @@ type Rights struct {
 	// Missing says why some scopes grant nothing, for errors: see [Holder.Missing]. Empty if none does.
 	Missing string
 
+	parameters searchparam.Set // of constraints
+
 	all    smart.Permission // on all types, in whole
 	judged bool             // see Judged
 }
@@ -25,7 +28,7 @@ type Rights struct {
 // New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
 // cannot be checked grant nothing.
 func New(h Holder, shared Shared) *Rights {
-	r := &Rights{Scopes: strings.Fields(h.Scope), Shared: shared, Missing: h.Missing()}
+	r := &Rights{Scopes: strings.Fields(h.Scope), Shared: shared, Missing: h.Missing(), parameters: h.Parameters}
 	for _, scope := range r.Scopes {
 		r.Add(h.grants(scope)...)
 	}

@@ -186,7 +186,7 @@ func TestMatches(t *testing.T) {
 	} {
 		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
 			t.Parallel()
-			if got := Matches(smart.Parameter{Name: tt.name, Value: tt.value}, parse(t, observationOf("a", `,"status":"final"`))); got != tt.want {
+			if got := new(Rights).Matches(smart.Parameter{Name: tt.name, Value: tt.value}, parse(t, observationOf("a", `,"status":"final"`))); got != tt.want {
 				t.Errorf("got %v", got)
 			}
 		})

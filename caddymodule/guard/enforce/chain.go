@@ -30,18 +30,18 @@ type chain struct {
 }
 
 // readChain reads subject:Patient.name, subject.name or _has:Observation:subject:code.
-func readChain(resourceType string, p smart.Parameter) (chain, error) {
+func (x *backend) readChain(resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxLinks {
 		return chain{}, tooCostly("A chained search may have %d links at most under these scopes.", maxLinks)
 	}
 	if rest, ok := strings.CutPrefix(p.Name, "_has:"); ok {
-		return readHas(resourceType, rest, p.Value)
+		return x.readHas(resourceType, rest, p.Value)
 	}
 	first, rest, _ := strings.Cut(p.Name, ".")
 	name, target, typed := strings.Cut(first, ":")
 	c := chain{rest: smart.Parameter{Name: rest, Value: p.Value}}
 	var ok bool
-	c.by, ok = searchparam.Lookup(resourceType, name)
+	c.by, ok = x.Parameters.Lookup(resourceType, name)
 	if !ok || c.by.Kind != searchparam.Reference || rest == "" || typed && !interaction.IsType(target) {
 		return c, invalid(errSearch, "The chained search parameter is none of FHIR R4's for the type.")
 	}
@@ -49,19 +49,19 @@ func readChain(resourceType string, p smart.Parameter) (chain, error) {
 		c.types = []string{target}
 		return c, nil
 	}
-	c.types = slices.DeleteFunc(targets(c.by), func(t string) bool { return !isAsked(t, rest) })
+	c.types = slices.DeleteFunc(targets(c.by), func(t string) bool { return !x.isAsked(t, rest) })
 	if len(c.types) == 0 || len(c.types) > maxTargets {
 		return c, tooCostly("Name the type that the chain goes to under these scopes, as in %s:Type.%s.", name, rest)
 	}
 	return c, nil
 }
 
-func readHas(resourceType, parts, value string) (chain, error) {
+func (x *backend) readHas(resourceType, parts, value string) (chain, error) {
 	of, parts, _ := strings.Cut(parts, ":")
 	by, rest, _ := strings.Cut(parts, ":")
 	c := chain{types: []string{of}, rest: smart.Parameter{Name: rest, Value: value}, reverse: true}
 	var ok bool
-	c.by, ok = searchparam.Lookup(of, by)
+	c.by, ok = x.Parameters.Lookup(of, by)
 	if !ok || c.by.Kind != searchparam.Reference || !interaction.IsType(of) || !interaction.IsType(resourceType) || rest == "" {
 		return c, invalid(errSearch, "The parameter _has names a type, a reference and a parameter, as in _has:Observation:subject:code.")
 	}
@@ -81,20 +81,20 @@ func targets(p searchparam.Parameter) []string {
 }
 
 // isAsked reports whether resources of a type can be asked what a chain goes on with.
-func isAsked(resourceType, rest string) bool {
+func (x *backend) isAsked(resourceType, rest string) bool {
 	if strings.HasPrefix(rest, "_has:") {
 		return true
 	}
 	first, _, _ := strings.Cut(rest, ".")
 	name, _, _ := strings.Cut(first, ":")
-	_, ok := searchparam.Lookup(resourceType, name)
+	_, ok := x.Parameters.Lookup(resourceType, name)
 	return ok
 }
 
 // chained is what a chain becomes: itself, if the client may search all that it looks at, or else a search for the
 // resources that its own searches have found.
 func (r searchRules) chained(ctx context.Context, p smart.Parameter) ([]smart.Parameter, error) {
-	c, err := readChain(r.resourceType, p)
+	c, err := r.x.readChain(r.resourceType, p)
 	if err != nil {
 		return nil, err
 	}
@@ -114,18 +114,19 @@ func (r searchRules) chained(ctx context.Context, p smart.Parameter) ([]smart.Pa
 	return []smart.Parameter{{Name: c.by.Name, Value: strings.Join(ids, ",")}}, nil
 }
 
-// isOwn reports whether the client may search all resources of all types that a chain looks at.
+// isOwn reports whether the client may search all resources of all types that a chain looks at. Where the FHIR server
+// goes by a reference that a site has defined, its own definition says.
 func (r searchRules) isOwn(c chain) bool {
-	return !slices.ContainsFunc(c.types, func(t string) bool {
+	return !c.by.Own && !slices.ContainsFunc(c.types, func(t string) bool {
 		if !r.x.rights.Whole(t, smart.Search) {
 			return true
 		}
 		if strings.HasPrefix(c.rest.Name, "_has:") || strings.Contains(c.rest.Name, ".") {
-			next, err := readChain(t, c.rest)
+			next, err := r.x.readChain(t, c.rest)
 			return err != nil || !r.isOwn(next)
 		}
 		name, modifier, _ := strings.Cut(c.rest.Name, ":")
-		return telling[name] != "" || checkPlain(t, name, modifier, c.rest.Value) != nil
+		return telling[name] != "" || r.x.checkPlain(t, name, modifier, c.rest.Value) != nil
 	})
 }
 
@@ -142,7 +143,7 @@ func (r searchRules) granted(types []string) []string {
 func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 	var ids []string
 	for _, t := range r.granted(c.types) {
-		if !isAsked(t, c.rest.Name) {
+		if !r.x.isAsked(t, c.rest.Name) {
 			return nil, invalid(errSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
 		}
 		err := r.x.searches().each(ctx, t, c.rest, func(e entry) error {

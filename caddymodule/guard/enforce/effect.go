@@ -39,7 +39,7 @@ func (x *judging) checkEffect(res resource.Resource, text []byte) error {
 func (x *judging) maySearch(criteria string) bool {
 	path, query, _ := strings.Cut(criteria, "?")
 	i, err := interaction.Parse(http.MethodGet, path, query, nil)
-	if err != nil || i.Kind != interaction.TypeSearch || !isPlain(i) || x.judgement.MayDeny() {
+	if err != nil || i.Kind != interaction.TypeSearch || !x.isPlain(i) || x.judgement.MayDeny() {
 		return false
 	}
 	return x.rights.Whole(i.Type, readSearch) || slices.ContainsFunc(x.rights.For(i.Type, readSearch), func(g access.Grant) bool {

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // NextHandler leads to the FHIR server. It is caddyhttp.Handler without Caddy.
@@ -35,6 +36,8 @@ type Enforcer struct {
 	Shared access.Shared
 	// Sealing seals links to pages and jobs. Required.
 	Sealing Sealing
+	// Parameters are the search parameters that are known: a site's own beside those of R4. Zero: those of R4.
+	Parameters searchparam.Set
 	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
 	// they are found by one search for each membership parameter, whose results are joined.
 	CompartmentSearch bool

@@ -70,6 +70,7 @@ func newGateway(t *testing.T, resources ...string) *gateway {
 func (g *gateway) send(h access.Holder, r *http.Request) *http.Response {
 	g.t.Helper()
 	w := httptest.NewRecorder()
+	h.Parameters = g.Parameters
 	rights := access.New(h, g.Shared)
 	err := g.Serve(w, r, g.server, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
 	if err == nil {

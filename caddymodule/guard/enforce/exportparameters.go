@@ -23,8 +23,9 @@ var exportParameters = map[string]string{
 
 // exportTypes are the types that an export may hold.
 type exportTypes struct {
-	names []string
-	all   bool
+	names      []string
+	all        bool
+	parameters searchparam.Set // that _typeFilter may have
 }
 
 // has reports whether a type may be exported.
@@ -32,7 +33,7 @@ func (t exportTypes) has(name string) bool { return t.all || slices.Contains(t.n
 
 // exportable are the types that may be exported: those that a system scope covers whole, with r and s.
 func (x exports) exportable() exportTypes {
-	var t exportTypes
+	t := exportTypes{parameters: x.Parameters}
 	for _, g := range x.rights.Grants {
 		switch {
 		case !strings.HasPrefix(g.Scope, "system/") || !g.Whole() || g.Permission&readSearch != readSearch:
@@ -142,7 +143,7 @@ func (t exportTypes) checkSearch(search string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(parameters, func(p smart.Parameter) bool {
-		_, ok := searchparam.Lookup(name, p.Name)
+		_, ok := t.parameters.Lookup(name, p.Name)
 		return !ok // modifiers and chains are part of the name
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 var (
@@ -147,7 +146,7 @@ func (w patches) fixed() []string {
 		}
 	}
 	for _, name := range names {
-		parameter, _ := searchparam.Lookup(w.i.Type, name)
+		parameter, _ := w.Parameters.Lookup(w.i.Type, name)
 		for _, path := range parameter.Paths {
 			all = append(all, path.Elements[0])
 		}

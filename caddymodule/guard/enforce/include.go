@@ -73,7 +73,7 @@ func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Par
 	}
 	of, rest, _ := strings.Cut(p.Value, ":")
 	name, _, _ := strings.Cut(rest, ":")
-	by, ok := searchparam.Lookup(of, name)
+	by, ok := r.x.Parameters.Lookup(of, name)
 	isShared := slices.ContainsFunc(r.s.branches, func(b branch) bool { return b.member == "" })
 	switch {
 	case interaction.IsType(of) && r.x.rights.Whole(of, smart.Search):

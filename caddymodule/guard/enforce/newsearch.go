@@ -164,7 +164,7 @@ func (x searches) narrowed(b branch, to interaction.Reference) []branch {
 // isFound reports whether a branch before has found a resource as well.
 func (s *search) isFound(res resource.Resource, branch int) bool {
 	for _, b := range s.branches[:branch] {
-		if b.finds(res) {
+		if b.finds(s.x.rights, res) {
 			return true
 		}
 	}

@@ -23,7 +23,7 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 	case interaction.Read, interaction.VRead, interaction.InstanceHistory:
 		return x.rights.Whole(i.Type, smart.Read)
 	case interaction.TypeSearch, interaction.CompartmentSearch:
-		return x.rights.All()&smart.Search != 0 || x.rights.Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && isPlain(i)
+		return x.rights.All()&smart.Search != 0 || x.rights.Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && x.isPlain(i)
 	case interaction.SystemSearch, interaction.TypeHistory, interaction.SystemHistory:
 		return x.rights.All()&smart.Search != 0
 	case interaction.Delete:
@@ -43,16 +43,16 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 }
 
 // isPlain reports whether a search is by the elements of its own type alone.
-func isPlain(i interaction.Interaction) bool {
+func (x *backend) isPlain(i interaction.Interaction) bool {
 	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
 		name, modifier, _ := strings.Cut(p.Name, ":")
 		switch {
 		case isHarmless[p.Name]:
 			return false
 		case p.Name == "_sort":
-			return !isPlainOrder(i.Type, p.Value)
+			return !x.isPlainOrder(i.Type, p.Value)
 		}
-		return telling[name] != "" || checkPlain(i.Type, name, modifier, p.Value) != nil
+		return telling[name] != "" || x.checkPlain(i.Type, name, modifier, p.Value) != nil
 	})
 }
 

@@ -86,7 +86,7 @@ func FuzzFHIRPathPatch(f *testing.F) {
 	} {
 		f.Add([]byte(patch))
 	}
-	x := &exchange{judging: &judging{rights: access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))}}
+	x := &exchange{judging: &judging{backend: &backend{Enforcer: &Enforcer{}}, rights: access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))}}
 	w := &write{exchange: x, i: interaction.Interaction{Kind: interaction.Patch, Type: "Observation"}}
 	w.grants = x.rights.For("Observation", smart.Update)
 	f.Fuzz(func(t *testing.T, patch []byte) {

@@ -165,7 +165,7 @@ func (b branch) join(o branch) (branch, bool) {
 }
 
 // finds reports whether the branch would find a resource that the rights cover, apart from what the client asked for.
-func (b branch) finds(res resource.Resource) bool {
+func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
 		return false
 	}
@@ -173,6 +173,6 @@ func (b branch) finds(res resource.Resource) bool {
 		if p.Name == missingPatient {
 			return access.OfPatients(res)
 		}
-		return !access.Matches(p, res)
+		return !rights.Matches(p, res)
 	})
 }

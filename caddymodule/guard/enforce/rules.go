@@ -149,7 +149,7 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 		as, err = r.chained(ctx, p)
 		return as, true, err
 	}
-	return as, true, checkPlain(r.resourceType, name, modifier, p.Value)
+	return as, true, r.x.checkPlain(r.resourceType, name, modifier, p.Value)
 }
 
 func checkInclude(modifier string) error {
@@ -169,11 +169,11 @@ var modifiers = map[searchparam.Kind][]string{
 
 // checkPlain refuses what compares more than what is in a resource of the type itself. The modifiers that ask a
 // terminology do so of value sets, which are about no patient; but named by an id one could be any resource.
-func checkPlain(resourceType, name, modifier, value string) error {
-	parameter, ok := searchparam.Lookup(resourceType, name)
+func (x *backend) checkPlain(resourceType, name, modifier, value string) error {
+	parameter, ok := x.Parameters.Lookup(resourceType, name)
 	switch {
 	case !ok:
-		return forbidden(ErrOracle, "The search parameter %s is not allowed under these scopes: it is none of FHIR R4's for the type.", strconv.Quote(name))
+		return forbidden(ErrOracle, "The search parameter %s is not allowed under these scopes: it is none of FHIR R4's for the type, and this site defines none of that name.", strconv.Quote(name))
 	case name == "_id" && modifier != "":
 		// HAPI's server finds nothing by _id:not where no resource has the id, and else all: it tells which ids are taken.
 		return forbidden(ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")

@@ -54,7 +54,7 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 		if text == nil {
 			continue
 		}
-		if res, err := resource.Parse(text); err == nil && matches(i, res) {
+		if res, err := resource.Parse(text); err == nil && s.matches(i, res) {
 			p.entries = append(p.entries, found{res: res, text: text, mode: "match"})
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 }
 
 // matches reports whether a resource is one that the search is for. A parameter that is not known is ignored.
-func matches(i interaction.Interaction, res resource.Resource) bool {
+func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool {
 	if i.Type != "" && i.Type != smart.AnyType && i.Type != res.Type {
 		return false
 	}
@@ -80,7 +80,7 @@ func matches(i interaction.Interaction, res resource.Resource) bool {
 	}
 	return !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
 		name, modifier, _ := strings.Cut(p.Name, ":")
-		parameter, ok := searchparam.Lookup(res.Type, name)
+		parameter, ok := s.Parameters.Lookup(res.Type, name)
 		if !ok {
 			return name == "_type" && !slices.Contains(strings.Split(p.Value, ","), res.Type)
 		}
@@ -160,7 +160,7 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 					continue
 				}
 				if slices.ContainsFunc(all, func(f found) bool {
-					return name == "_include" && refers(f.res, res, p.Value) || name == "_revinclude" && refers(res, f.res, p.Value)
+					return name == "_include" && s.refers(f.res, res, p.Value) || name == "_revinclude" && s.refers(res, f.res, p.Value)
 				}) {
 					all = append(all, found{res: res, text: versions[len(versions)-1], mode: "include"})
 				}
@@ -171,12 +171,12 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 }
 
 // refers reports whether a resource refers to another by Type:parameter.
-func refers(from, to resource.Resource, by string) bool {
+func (s *Server) refers(from, to resource.Resource, by string) bool {
 	parts := strings.Split(by, ":")
 	if len(parts) < 2 || parts[0] != from.Type {
 		return false
 	}
-	parameter, ok := searchparam.Lookup(from.Type, parts[1])
+	parameter, ok := s.Parameters.Lookup(from.Type, parts[1])
 	if !ok {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // Address is where the server believes to be, as servers behind a proxy do.
@@ -21,6 +22,8 @@ const Address = "http://backend.internal:8080/fhir"
 type Server struct {
 	// Base is the path of the FHIR API. Default: /fhir/R4.
 	Base string
+	// Parameters are the search parameters that the server knows. Zero: those of R4.
+	Parameters searchparam.Set
 	// Seen, if set, is called with each request.
 	Seen func(r *http.Request)
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.

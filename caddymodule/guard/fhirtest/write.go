@@ -66,7 +66,7 @@ func (s *Server) writeMatch(w http.ResponseWriter, r *http.Request, i interactio
 	var found []resource.Resource
 	for _, key := range s.order {
 		versions := s.versions[key]
-		if res, err := resource.Parse(versions[len(versions)-1]); err == nil && matches(i, res) {
+		if res, err := resource.Parse(versions[len(versions)-1]); err == nil && s.matches(i, res) {
 			found = append(found, res)
 		}
 	}

@@ -21,38 +21,42 @@ const (
 
 func main() {
 	log.SetFlags(0)
+	elements := flag.String("elements", "", "file to write the elements to")
 	parameters := flag.String("parameters", "", "file to write the search parameters to")
 	compartments := flag.String("compartments", "", "file to write the compartments to")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		log.Fatal("usage: generate -parameters file hapi-fhir-validation-resources-r4.jar\n" +
+		log.Fatal("usage: generate -elements file -parameters file hapi-fhir-validation-resources-r4.jar\n" +
 			"       generate -compartments file org.hl7.fhir.r4.jar")
 	}
-	if err := run(flag.Arg(0), *parameters, *compartments); err != nil {
+	if err := run(flag.Arg(0), *elements, *parameters, *compartments); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run writes the table, or tables, that are asked for from an archive.
-func run(archive, parameters, compartments string) error {
+func run(archive, elements, parameters, compartments string) error {
 	jar, err := zip.OpenReader(archive)
 	if err != nil {
 		return err
 	}
 	defer jar.Close()
-	if parameters != "" {
-		if err := write(parameters, &jar.Reader, parameterTable); err != nil {
+	for _, t := range []struct {
+		file string
+		make func(*zip.Reader) ([]string, error)
+	}{{elements, elementTable}, {parameters, parameterTable}, {compartments, compartmentTable}} {
+		if t.file == "" {
+			continue
+		}
+		if err := writeTable(t.file, &jar.Reader, t.make); err != nil {
 			return err
 		}
-	}
-	if compartments != "" {
-		return write(compartments, &jar.Reader, compartmentTable)
 	}
 	return nil
 }
 
-// write makes a table and writes its lines to a file.
-func write(file string, jar *zip.Reader, table func(*zip.Reader) ([]string, error)) error {
+// writeTable makes a table and writes its lines to a file.
+func writeTable(file string, jar *zip.Reader, table func(*zip.Reader) ([]string, error)) error {
 	lines, err := table(jar)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

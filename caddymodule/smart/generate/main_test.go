@@ -14,12 +14,16 @@ const (
 		<entry><resource><StructureDefinition><derivation value="specialization"/><snapshot>
 			<element><path value="Period"/></element>
 			<element><path value="Period.start"/><type><code value="dateTime"/></type></element>
+			<element><path value="ContactPoint.system"/><type><code value="code"/></type></element>
 		</snapshot></StructureDefinition></resource></entry>
 		<entry><resource><StructureDefinition><derivation value="constraint"/><snapshot>
 			<element><path value="Period.start"/><type><code value="wrong"/></type></element>
 		</snapshot></StructureDefinition></resource></entry></Bundle>`
 	resources = `<Bundle xmlns="http://hl7.org/fhir"><entry><resource><StructureDefinition>
 		<derivation value="specialization"/><snapshot>
+		<element><path value="Patient.meta"/><type><code value="Meta"/></type></element>
+		<element><path value="X.meta"/><type><code value="Meta"/></type></element>
+		<element><path value="Y.meta"/><type><code value="Meta"/></type></element>
 		<element><path value="X.id"/><type><code value="http://hl7.org/fhirpath/System.String"/></type></element>
 		<element><path value="X.value[x]"/><type><code value="Quantity"/></type><type><code value="dateTime"/></type><type><code value="Period"/></type></element>
 		<element><path value="X.part"/><type><code value="BackboneElement"/></type></element>
@@ -63,7 +67,7 @@ func TestParameters(t *testing.T) {
 	t.Parallel()
 	jar := archive(t, map[string]string{typesFile: types, resourcesFile: resources, valueSetsFile: valueSets, parametersFile: parameters})
 	out := filepath.Join(t.TempDir(), "out.tsv")
-	if err := run(jar, out, ""); err != nil {
+	if err := run(jar, "", out, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(out); string(got) != table {
@@ -84,7 +88,7 @@ func TestCompartments(t *testing.T) {
 		modelFolder + "MedicationBase.class": class("device", "Device"),
 	})
 	out := filepath.Join(t.TempDir(), "out.tsv")
-	if err := run(jar, "", out); err != nil {
+	if err := run(jar, "", "", out); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -113,10 +117,10 @@ func TestFails(t *testing.T) {
 		{"class cut off", archive(t, map[string]string{modelFolder + "A.class": whole[:len(whole)-3]}), true, true},
 	}
 	for _, tt := range tests {
-		if err := run(tt.jar, out, ""); (err != nil) != tt.parameters {
+		if err := run(tt.jar, "", out, ""); (err != nil) != tt.parameters {
 			t.Errorf("%s: parameters: %v", tt.name, err)
 		}
-		if err := run(tt.jar, "", out); (err != nil) != tt.compartments {
+		if err := run(tt.jar, "", "", out); (err != nil) != tt.compartments {
 			t.Errorf("%s: compartments: %v", tt.name, err)
 		}
 	}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // parameter is a SearchParameter, as far as it is needed.
@@ -19,10 +22,11 @@ const anyTarget = 140
 
 // parameterTable returns the lines of the table of search parameters: type, name, kind, targets and paths.
 func parameterTable(jar *zip.Reader) ([]string, error) {
-	s, err := readStructures(jar)
+	elements, err := elementTable(jar)
 	if err != nil {
 		return nil, err
 	}
+	s := searchparam.ReadStructures(strings.Join(elements, "\n"))
 	text, err := read(jar, parametersFile)
 	if err != nil {
 		return nil, err
@@ -42,7 +46,7 @@ func parameterTable(jar *zip.Reader) ([]string, error) {
 }
 
 // lines returns a line for each type that the parameter is for.
-func (p parameter) lines(s *structures) []string {
+func (p parameter) lines(s searchparam.Structures) []string {
 	var lines []string
 	for _, base := range p.Base {
 		columns := []string{base, p.Code, p.Type, p.targets(), strings.Join(p.paths(s, base), " ")}
@@ -62,23 +66,33 @@ func (p parameter) targets() string {
 
 // paths returns the parameter's paths in a type; none if any part of its expression is more than a path, since a part
 // alone would find too little.
-func (p parameter) paths(s *structures, base string) []string {
+func (p parameter) paths(s searchparam.Structures, base string) []string {
 	if p.Type == "composite" || p.Expression == "" {
 		return nil
 	}
-	var paths []string
-	for _, b := range branches(p.Expression) {
-		if b[0] >= 'a' { // InsurancePlan's name, which R4 writes without the type
-			b = base + "." + b
-		}
-		if !strings.HasPrefix(b, base+".") {
-			continue
-		}
-		more, err := s.paths(b)
-		if err != nil {
-			return nil
-		}
-		paths = append(paths, more...)
+	paths, err := s.Paths(base, p.Expression)
+	if err != nil {
+		return nil
 	}
-	return paths
+	var written []string
+	for _, path := range paths {
+		written = append(written, write(path))
+	}
+	return written
+}
+
+// write is a path as the table has it.
+func write(p resource.Path) string {
+	elements := slices.Clone(p.Elements)
+	for _, f := range p.Filters {
+		elements[f.Depth-1] += "[" + f.Element + "=" + f.Value + "]"
+	}
+	written := strings.Join(elements, ".")
+	if p.Target != "" {
+		written += "[" + p.Target + "]"
+	}
+	if p.System != "" {
+		p.Type += "@" + p.System
+	}
+	return written + ":" + p.Type
 }

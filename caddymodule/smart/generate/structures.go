@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"encoding/xml"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -94,41 +96,43 @@ func (s *structures) addSystems(text []byte) error {
 	return nil
 }
 
-// step is an element as JSON has it: its name, its type, and the path under which its own elements are found.
-type step struct{ name, code, path string }
+// inherited are the elements that all have, and that the table leaves out.
+var inherited = regexp.MustCompile(`\.(id|extension|modifierExtension)$`)
 
-// steps returns the members that an element below a path may be: one for most, one for each type of a choice, and of
-// these only the wanted type if there is one.
-func (s *structures) steps(below, name, wanted string) []step {
-	if e, ok := s.elements[below+"."+name]; ok {
-		return []step{s.step(e, name, 0)}
+// elementTable returns the lines of the table of elements: their path, and their types. Those of primitive types are in
+// JSON beside the value, and left out.
+func elementTable(jar *zip.Reader) ([]string, error) {
+	s, err := readStructures(jar)
+	if err != nil {
+		return nil, err
 	}
-	e := s.elements[below+"."+name+"[x]"]
-	var steps []step
-	for i, t := range e.Types {
-		if wanted == "" || t.Code.Value == wanted {
-			steps = append(steps, s.step(e, name+strings.ToUpper(t.Code.Value[:1])+t.Code.Value[1:], i))
+	var lines []string
+	for path, e := range s.elements {
+		if types := s.types(e); len(types) > 0 && !inherited.MatchString(path) && path[0] < 'a' {
+			lines = append(lines, path+"\t"+strings.Join(types, " "))
 		}
 	}
-	return steps
+	slices.Sort(lines)
+	return lines, nil
 }
 
-// step returns the member for one of the types of an element.
-func (s *structures) step(e element, name string, i int) step {
+// types are the types of an element, of codes with their code system; or the path of the element whose content it has.
+func (s *structures) types(e element) (types []string) {
 	if e.ContentReference.Value != "" {
-		return step{name, "BackboneElement", strings.TrimPrefix(e.ContentReference.Value, "#")}
+		return []string{e.ContentReference.Value}
 	}
-	code := strings.TrimPrefix(e.Types[i].Code.Value, "http://hl7.org/fhirpath/System.")
-	if code == "String" {
-		code = "string"
+	system := s.system(e)
+	for _, t := range e.Types {
+		code := strings.TrimPrefix(t.Code.Value, "http://hl7.org/fhirpath/System.")
+		switch {
+		case code == "String":
+			code = "string"
+		case code == "code" && system != "":
+			code += "@" + system
+		}
+		types = append(types, code)
 	}
-	if code == "BackboneElement" || code == "Element" {
-		return step{name, code, e.Path.Value}
-	}
-	if system := s.system(e); code == "code" && system != "" {
-		return step{name, code + "@" + system, code}
-	}
-	return step{name, code, code}
+	return types
 }
 
 // system returns the code system of an element's codes, if they are all of one.

@@ -14,13 +14,13 @@ type Path struct {
 	// Target, if set, leaves of the references at the end those to a resource of this type. (In FHIRPath:
 	// where(resolve() is Patient).)
 	Target string
-	// Filter leaves some of the elements on the way.
-	Filter Filter
+	// Filters leave some of the elements on the way.
+	Filters []Filter
 }
 
 // Filter leaves some of the elements on a path. (In FHIRPath: where(system='phone').)
 type Filter struct {
-	// Depth is how many names along the path they are; 0 if nothing is filtered.
+	// Depth is how many names along the path they are.
 	Depth int
 	// Element is the name of a member, and Value what it must say.
 	Element, Value string
@@ -60,7 +60,7 @@ func (w *walk) enter(value []byte, depth int) bool {
 // element goes on in a value that is no array.
 func (w *walk) element(value []byte, depth int) bool {
 	switch {
-	case value[0] == 'n' || w.path.Filter.Depth == depth && !w.path.Filter.passes(value):
+	case value[0] == 'n' || !w.path.leaves(value, depth):
 		return true
 	case depth == len(w.path.Elements):
 		return !w.resource.refersTo(value, w.path.Target) || w.yield(value)
@@ -69,8 +69,18 @@ func (w *walk) element(value []byte, depth int) bool {
 	return !ok || w.enter(next, depth+1)
 }
 
+// leaves reports whether the filters leave an element that is depth names along the path.
+func (p *Path) leaves(value []byte, depth int) bool {
+	for i := range p.Filters {
+		if f := &p.Filters[i]; f.Depth == depth && !f.passes(value) {
+			return false
+		}
+	}
+	return true
+}
+
 // passes reports whether an element has what is asked for.
-func (f Filter) passes(value []byte) bool {
+func (f *Filter) passes(value []byte) bool {
 	member, ok := Field(value, f.Element)
 	return ok && says(member, f.Value)
 }

@@ -71,8 +71,8 @@ func TestValues(t *testing.T) {
 		{"deep", Path{Elements: []string{"deep", "er", "still"}}, `true`},
 		{"through what is no object", Path{Elements: []string{"deep", "er", "still", "more"}}, ``},
 		{"not there", Path{Elements: []string{"other"}}, ``},
-		{"filter at the end", Path{Elements: []string{"telecom"}, Filter: Filter{Depth: 1, Element: "system", Value: "phone"}}, `{"system":"phone","value":"1"}`},
-		{"filter on the way", Path{Elements: []string{"related", "to"}, Filter: Filter{Depth: 1, Element: "type", Value: "y"}}, `2`},
+		{"filter at the end", Path{Elements: []string{"telecom"}, Filters: []Filter{{Depth: 1, Element: "system", Value: "phone"}}}, `{"system":"phone","value":"1"}`},
+		{"filter on the way", Path{Elements: []string{"related", "to"}, Filters: []Filter{{Depth: 1, Element: "type", Value: "y"}}}, `2`},
 		{
 			"target", Path{Elements: []string{"who"}, Target: "Patient"},
 			`{"reference":"Patient/1"} {"reference":"#p"} {"reference":"http://x/fhir/Patient/1/_history/2"}`,

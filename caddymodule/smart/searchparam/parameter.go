@@ -36,6 +36,8 @@ type Parameter struct {
 	Paths []resource.Path
 	// Targets are the types of resources that a reference may be to; none means any.
 	Targets []string
+	// Own says that a site has defined it, and not R4: what the FHIR server understands by it beyond that is not known.
+	Own bool
 }
 
 // Lookup returns a parameter of a resource type, those of all resources included, such as _id.

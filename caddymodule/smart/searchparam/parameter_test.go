@@ -24,10 +24,10 @@ func TestLookup(t *testing.T) {
 			{Elements: []string{"participant", "actor"}, Type: "Reference", Target: "Practitioner"},
 		}}},
 		{"Patient", "phone", Parameter{Kind: Token, Paths: []resource.Path{
-			{Elements: []string{"telecom"}, Type: "ContactPoint", Filter: resource.Filter{Depth: 1, Element: "system", Value: "phone"}},
+			{Elements: []string{"telecom"}, Type: "ContactPoint", Filters: []resource.Filter{{Depth: 1, Element: "system", Value: "phone"}}},
 		}}},
 		{"Library", "depends-on", Parameter{Kind: Reference, Paths: []resource.Path{
-			{Elements: []string{"relatedArtifact", "resource"}, Type: "canonical", Filter: resource.Filter{Depth: 1, Element: "type", Value: "depends-on"}},
+			{Elements: []string{"relatedArtifact", "resource"}, Type: "canonical", Filters: []resource.Filter{{Depth: 1, Element: "type", Value: "depends-on"}}},
 		}}},
 		{"Observation", "status", Parameter{Kind: Token, Paths: []resource.Path{
 			{Elements: []string{"status"}, Type: "code", System: "http://hl7.org/fhir/observation-status"},
@@ -91,7 +91,9 @@ func checkPath(t *testing.T, k key, path resource.Path) {
 	if path.Type == "" || strings.ContainsAny(strings.Join(path.Elements, "")+path.Type, "[]().:=@ ") {
 		t.Errorf("%v: %+v", k, path)
 	}
-	if path.Filter.Depth > len(path.Elements) {
-		t.Errorf("%v: filter %+v", k, path.Filter)
+	for _, f := range path.Filters {
+		if f.Depth < 1 || f.Depth > len(path.Elements) {
+			t.Errorf("%v: filter %+v", k, f)
+		}
 	}
 }

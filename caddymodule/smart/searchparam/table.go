@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-//go:generate go run ../generate -parameters r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
+//go:generate go run ../generate -elements elements.tsv -parameters r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
 
 // r4 has a line for each parameter of each type: type, name, kind, targets and paths.
 //
@@ -55,7 +55,7 @@ func readPath(written string) resource.Path {
 		}
 		p.Elements[i] = name
 		if member, value, ok := strings.Cut(condition, "="); ok {
-			p.Filter = resource.Filter{Depth: i + 1, Element: member, Value: value}
+			p.Filters = append(p.Filters, resource.Filter{Depth: i + 1, Element: member, Value: value})
 		} else {
 			p.Target = condition
 		}

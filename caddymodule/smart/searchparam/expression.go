@@ -1,0 +1,289 @@
+package searchparam
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// ErrExpression says that a FHIRPath expression is none that can be judged here.
+var ErrExpression = errors.New("the expression cannot be judged here")
+
+func noPath(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrExpression}, args...)...)
+}
+
+const (
+	maxExpression = 4096 // bytes
+	maxPaths      = 512  // of an expression, those by all types of a choice
+)
+
+// Paths are the paths of an expression over a resource type: what it says of other types is left out. It may be a union
+// of paths, with where(element='text'), where(resolve() is Type) at the end, extension('url'), and a type for a choice
+// (as, as(), ofType()). Anything else looks at more than what stands in a resource, or cannot be evaluated here, and is
+// an error: a part of an expression alone would find too little.
+func (s Structures) Paths(resourceType, expression string) ([]resource.Path, error) {
+	if len(expression) > maxExpression {
+		return nil, noPath("it has more than %d bytes", maxExpression)
+	}
+	tokens, err := tokenize(expression)
+	if err != nil {
+		return nil, err
+	}
+	var paths []resource.Path
+	for _, part := range union(tokens) {
+		p := &expressionParser{structures: s, resourceType: resourceType, tokens: part}
+		if p.isForeign() {
+			continue
+		}
+		if err := p.whole(); err != nil {
+			return nil, err
+		}
+		for _, r := range p.reached {
+			paths = append(paths, r.path)
+		}
+	}
+	return paths, nil
+}
+
+// union splits an expression at its bars, and leaves the parentheses out that are around a whole part.
+func union(tokens []string) (parts [][]string) {
+	for isEnclosed(tokens) {
+		tokens = tokens[1 : len(tokens)-1]
+	}
+	depth, start := 0, 0
+	for i, t := range tokens {
+		switch {
+		case t == "(":
+			depth++
+		case t == ")":
+			depth--
+		case t == "|" && depth == 0:
+			parts = append(parts, union(tokens[start:i])...)
+			start = i + 1
+		}
+	}
+	if start == 0 {
+		return [][]string{tokens}
+	}
+	return append(parts, union(tokens[start:])...)
+}
+
+// isEnclosed reports whether the first token is a parenthesis that the last one closes.
+func isEnclosed(tokens []string) bool {
+	depth := 0
+	for i, t := range tokens {
+		switch t {
+		case "(":
+			depth++
+		case ")":
+			depth--
+		}
+		if depth == 0 {
+			return t == ")" && i == len(tokens)-1
+		}
+	}
+	return false
+}
+
+// reached is where an expression has come to: a path, and under which path the elements of its end are found.
+type reached struct {
+	path  resource.Path
+	below string
+}
+
+// expressionParser takes the steps of one part of a union.
+type expressionParser struct {
+	structures   Structures
+	resourceType string
+	tokens       []string
+	at           int
+	reached      []reached
+}
+
+// isForeign reports whether the part is about another type.
+func (p *expressionParser) isForeign() bool {
+	i := slices.IndexFunc(p.tokens, func(t string) bool { return t != "(" })
+	return i >= 0 && p.tokens[i] != p.resourceType && !isGeneral(p.tokens[i]) && p.structures.has(p.tokens[i])
+}
+
+// isGeneral reports whether a type is one that the others are kinds of.
+func isGeneral(name string) bool { return name == "Resource" || name == "DomainResource" }
+
+// next returns the token that is next, and goes on; empty at the end.
+func (p *expressionParser) next() string {
+	if p.at == len(p.tokens) {
+		return ""
+	}
+	p.at++
+	return p.tokens[p.at-1]
+}
+
+// take goes over tokens if they are next.
+func (p *expressionParser) take(tokens ...string) bool {
+	if !slices.Equal(p.tokens[p.at:min(len(p.tokens), p.at+len(tokens))], tokens) {
+		return false
+	}
+	p.at += len(tokens)
+	return true
+}
+
+// whole reads all of the part.
+func (p *expressionParser) whole() error {
+	if err := p.part(); err != nil {
+		return err
+	}
+	if p.at < len(p.tokens) {
+		return noPath("%q is not known here", p.tokens[p.at])
+	}
+	if len(p.reached) == 1 && len(p.reached[0].path.Elements) == 0 {
+		return noPath("it names no element")
+	}
+	return nil
+}
+
+// part reads a path, or one in parentheses and what follows it.
+func (p *expressionParser) part() error {
+	if p.take("(") {
+		if err := p.part(); err != nil {
+			return err
+		}
+		if !p.take(")") {
+			return noPath("a parenthesis is not closed, or %q stands in it", p.next())
+		}
+	} else if err := p.start(); err != nil {
+		return err
+	}
+	for p.take(".") {
+		if err := p.step(p.next()); err != nil {
+			return err
+		}
+	}
+	if p.take("as") {
+		return p.cast(p.next())
+	}
+	return nil
+}
+
+// start reads the name of the type. R4 leaves it out once.
+func (p *expressionParser) start() error {
+	p.reached = []reached{{below: p.resourceType}}
+	first := p.next()
+	if first == p.resourceType || isGeneral(first) {
+		return nil
+	}
+	return p.step(first)
+}
+
+// step reads an element, or a function.
+func (p *expressionParser) step(name string) error {
+	if name == "" || !isLetter(name[0]) {
+		return noPath("a step is missing, or %q is none", name)
+	}
+	if p.take("(") {
+		return p.function(name)
+	}
+	var next []reached
+	for _, r := range p.reached {
+		if r.path.Target != "" || r.path.Type == "Resource" {
+			return noPath("it goes on in another resource")
+		}
+		for _, s := range p.structures.steps(r.below, name) {
+			next = append(next, r.to(s))
+		}
+	}
+	if len(next) == 0 || len(next) > maxPaths {
+		return noPath("FHIR R4 has no element %q there, or too many", name)
+	}
+	p.reached = next
+	return nil
+}
+
+// to is one element further on.
+func (r reached) to(s step) reached {
+	r.path.Elements = append(slices.Clip(r.path.Elements), s.name)
+	r.path.Type, r.path.System, r.below = s.fhirType, s.system, s.below
+	return r
+}
+
+// function reads the argument of a function and applies it.
+func (p *expressionParser) function(name string) error {
+	switch name {
+	case "as", "ofType":
+		if err := p.cast(p.next()); err != nil {
+			return err
+		}
+	case "extension":
+		url, ok := quoted(p.next())
+		if err := p.step("extension"); err != nil || !ok {
+			return noPath("extension() takes a URL")
+		}
+		p.filter("url", url)
+	case "where":
+		if err := p.where(); err != nil {
+			return err
+		}
+	default:
+		return noPath("it has the function %s()", name)
+	}
+	if !p.take(")") {
+		return noPath("the argument of %s() is more than is known here", name)
+	}
+	return nil
+}
+
+// where reads element='text', or resolve() is Type.
+func (p *expressionParser) where() error {
+	if p.take("resolve", "(", ")", "is") {
+		return p.target(p.next())
+	}
+	element := p.next()
+	equals := p.take("=")
+	value, ok := quoted(p.next())
+	for _, r := range p.reached {
+		ok = ok && len(r.path.Elements) > 0 && len(p.structures.steps(r.below, element)) == 1
+	}
+	if !equals || !ok {
+		return noPath("where() takes element='text' or resolve() is Type")
+	}
+	p.filter(element, value)
+	return nil
+}
+
+// filter leaves elements on the way that say something.
+func (p *expressionParser) filter(element, value string) {
+	for i := range p.reached {
+		path := &p.reached[i].path
+		f := resource.Filter{Depth: len(path.Elements), Element: element, Value: value}
+		path.Filters = append(slices.Clip(path.Filters), f)
+	}
+}
+
+// target leaves references to resources of a type.
+func (p *expressionParser) target(fhirType string) error {
+	for i := range p.reached {
+		if p.reached[i].path.Type != "Reference" || !p.structures.has(fhirType) {
+			return noPath("resolve() is for references, and to a type of FHIR R4")
+		}
+		p.reached[i].path.Target = fhirType
+	}
+	return nil
+}
+
+// cast leaves what is of a type.
+func (p *expressionParser) cast(fhirType string) error {
+	p.reached = slices.DeleteFunc(p.reached, func(r reached) bool { return r.path.Type != fhirType })
+	if len(p.reached) == 0 {
+		return noPath("what it leads to is no %q", fhirType)
+	}
+	return nil
+}
+
+// quoted returns what a string literal says.
+func quoted(token string) (string, bool) {
+	said, ok := strings.CutPrefix(token, "'")
+	return said, ok
+}

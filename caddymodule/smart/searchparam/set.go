@@ -1,0 +1,115 @@
+package searchparam
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// Definition is a SearchParameter resource, as far as it is needed.
+type Definition struct {
+	// URL is its canonical URL, for messages. May be empty.
+	URL string `json:"url"`
+	// Code is what it is called in a search.
+	Code string `json:"code"`
+	// Type is its kind, as FHIR writes it.
+	Type string `json:"type"`
+	// Expression is the FHIRPath of the elements that are searched.
+	Expression string `json:"expression"`
+	// Base are the resource types that it is for.
+	Base []string `json:"base"`
+	// Target are the types of resources that a reference may be to; none means any.
+	Target []string `json:"target"`
+}
+
+// Set are search parameters: those of R4, and a site's own. The zero value is R4's. It must not be changed once in use.
+type Set struct{ own map[key]Parameter }
+
+// Errors of [Set.Add], beside [ErrExpression].
+var (
+	// ErrKnown says that R4 has the parameter. R4's own stays in force: compartments are made of them.
+	ErrKnown = errors.New("FHIR R4 has this search parameter itself")
+	// ErrDefinition says that a definition is incomplete, or contradicts another one.
+	ErrDefinition = errors.New("unusable search parameter")
+)
+
+var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
+
+// Add adds a site's own parameter for each type of the definition's base that R4 has none for. If it fails, it adds none.
+func (s *Set) Add(d Definition) error {
+	added := make(map[key]Parameter, len(d.Base))
+	for _, base := range d.Base {
+		if _, known := Lookup(base, d.Code); known {
+			continue
+		}
+		p, err := d.parameter(base)
+		if before, ok := s.own[key{base, d.Code}]; err == nil && ok && !reflect.DeepEqual(before, p) {
+			err = fmt.Errorf("%w: it is defined twice, with a difference", ErrDefinition)
+		}
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", d.Code, base, err)
+		}
+		added[key{base, d.Code}] = p
+	}
+	if len(added) == 0 && len(d.Base) > 0 {
+		return fmt.Errorf("%s: %w", d.Code, ErrKnown)
+	}
+	if s.own == nil {
+		s.own = map[key]Parameter{}
+	}
+	maps.Copy(s.own, added)
+	return nil
+}
+
+// Lookup returns a parameter of a resource type: R4's, those of all resources included, or a site's own.
+func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
+	if p, ok := Lookup(resourceType, name); ok {
+		return p, true
+	}
+	p, ok := s.own[key{resourceType, name}]
+	return p, ok
+}
+
+// parameter is the parameter of one type, which can be judged.
+func (d Definition) parameter(base string) (Parameter, error) {
+	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), Own: true}
+	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
+	if kind < 0 || !codePattern.MatchString(d.Code) {
+		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", ErrDefinition, kindNames)
+	}
+	for _, t := range append([]string{base}, d.Target...) {
+		if !structures.has(t) || isGeneral(t) {
+			return p, fmt.Errorf("%w: %q is no resource type of FHIR R4", ErrDefinition, t)
+		}
+	}
+	p.Kind = Kind(kind)
+	paths, err := structures.Paths(base, d.Expression)
+	if err != nil {
+		return p, err
+	}
+	p.Paths = slices.DeleteFunc(paths, func(path resource.Path) bool { return !slices.Contains(comparableTypes[p.Kind], path.Type) })
+	if len(p.Paths) == 0 {
+		return p, noPath("it leads to nothing of %s that a parameter of type %s compares", base, d.Type)
+	}
+	return p, nil
+}
+
+// comparableTypes are the types of elements that are compared, by kinds of parameters. Composite and special ones look at
+// more than elements.
+var comparableTypes = map[Kind][]string{
+	Token: {
+		"CodeableConcept", "Coding", "Identifier", "ContactPoint", "code", "string", "boolean", "id", "uri", "canonical",
+		"integer", "positiveInt", "unsignedInt",
+	},
+	Date:      {"date", "dateTime", "instant", "Period", "Timing"},
+	String:    {"string", "markdown", "HumanName", "Address"},
+	Reference: {"Reference", "canonical", "uri"},
+	URI:       {"uri", "url", "canonical", "oid", "uuid"},
+	Number:    {"decimal", "integer", "positiveInt", "unsignedInt"},
+	Quantity:  {"Quantity", "Age", "Count", "Distance", "Duration", "Money"},
+}

@@ -1,0 +1,150 @@
+package searchparam
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// The expressions of US Core and CARIN, and what they find.
+func TestSet(t *testing.T) {
+	t.Parallel()
+	const (
+		race    = `"extension":[{"url":"http://x/birthsex","valueCode":"2106-3"},{"url":"http://x/race","extension":[{"url":"ombCategory","valueCoding":{"system":"urn:oid:1","code":"2106-3"}},{"url":"text","valueString":"White"}]}]`
+		patient = `{"resourceType":"Patient","id":"a",` + race + `}`
+		eob     = `{"resourceType":"ExplanationOfBenefit","id":"a","billablePeriod":{"start":"2024-01-02"},"item":[{"servicedDate":"2024-02-03"},{"servicedPeriod":{"start":"2024-03-04","end":"2024-03-05"}}]}`
+	)
+	for _, tt := range []struct {
+		name, resource, kind, expression, value string
+		want                                    bool
+	}{
+		{"race", patient, "token", "Patient.extension.where(url = 'http://x/race').extension.value.code", "2106-3", true},
+		{"another race", patient, "token", "Patient.extension.where(url = 'http://x/race').extension.value.code", "2054-5", false},
+		{"another extension", patient, "token", "Patient.extension.where(url = 'http://x/other').extension.value.code", "2106-3", false},
+		{"two filters", patient, "token", "Patient.extension.where(url='http://x/race').extension.where(url='ombCategory').valueCoding", "urn:oid:1|2106-3", true},
+		{"two filters, the second not met", patient, "token", "Patient.extension.where(url='http://x/race').extension.where(url='detailed').valueCoding", "2106-3", false},
+		{"extension()", patient, "token", "Patient.extension('http://x/race').extension('ombCategory').value.as(Coding)", "2106-3", true},
+		{"ofType", patient, "string", "Patient.extension('http://x/race').extension('text').value.ofType(string)", "white", true},
+		{"a choice by another type", patient, "token", "Patient.extension('http://x/race').extension('ombCategory').value.ofType(CodeableConcept)", "2106-3", false},
+		{"parentheses", patient, "string", "((Patient.extension('http://x/race').extension('text').value as string))", "white", true},
+		{"choice", eob, "date", "ExplanationOfBenefit.billablePeriod | ExplanationOfBenefit.item.serviced", "2024-02-03", true},
+		{"choice, a period", eob, "date", "(ExplanationOfBenefit.billablePeriod | ExplanationOfBenefit.item.serviced)", "ge2024-03-04", true},
+		{"start", eob, "date", "ExplanationOfBenefit.billablePeriod.start", "2024-01-02", true},
+		{"of several types", eob, "date", "Claim.billablePeriod.exists() | ExplanationOfBenefit.billablePeriod.start", "2024-01-02", true},
+		{"role", `{"resourceType":"CareTeam","id":"a","participant":[{"role":[{"coding":[{"code":"doctor"}]}]}]}`, "token", "CareTeam.participant.role", "doctor", true},
+		{"description", `{"resourceType":"Goal","id":"a","description":{"coding":[{"code":"x"}]}}`, "token", "Goal.description", "x", true},
+		{"disposition", `{"resourceType":"Encounter","id":"a","hospitalization":{"dischargeDisposition":{"coding":[{"code":"home"}]}}}`, "token", "Encounter.hospitalization.dischargeDisposition", "home", true},
+		{"asserted", `{"resourceType":"Condition","id":"a","extension":[{"url":"http://x/asserted","valueDateTime":"2024-05-06"}]}`, "date", "Condition.extension.where(url = 'http://x/asserted').valueDateTime", "2024-05-06", true},
+		{"reference", `{"resourceType":"Encounter","id":"a","subject":{"reference":"Patient/b"}}`, "reference", "Encounter.subject.where(resolve() is Patient)", "Patient/b", true},
+		{"reference to another type", `{"resourceType":"Encounter","id":"a","subject":{"reference":"Group/b"}}`, "reference", "Encounter.subject.where(resolve() is Patient)", "Group/b", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			res, err := resource.Parse([]byte(tt.resource))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s Set
+			if err := s.Add(Definition{Code: "own", Type: tt.kind, Expression: tt.expression, Base: []string{res.Type}}); err != nil {
+				t.Fatal(err)
+			}
+			p, ok := s.Lookup(res.Type, "own")
+			if got, err := p.Matches(res, tt.value); got != tt.want || err != nil || !ok || !p.Own {
+				t.Errorf("matches %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// What cannot be judged is refused, and says why.
+func TestSetRefuses(t *testing.T) {
+	t.Parallel()
+	const path = "Patient.name.given"
+	for _, tt := range []struct{ name, base, code, kind, expression, want string }{
+		{"function", "Patient", "own", "string", "Patient.name.first().given", "it has the function first()"},
+		{"condition", "Patient", "own", "token", "Patient.deceased.exists() and Patient.deceased != false", "!"},
+		{"other resource", "Patient", "own", "string", "Patient.managingOrganization.resolve().name", "resolve()"},
+		{"behind a reference", "Patient", "own", "token", "Patient.generalPractitioner.where(resolve() is Practitioner).id", "another resource"},
+		{"contained", "Patient", "own", "token", "Patient.contained.id", "another resource"},
+		{"resolve to no type", "Patient", "own", "reference", "Patient.generalPractitioner.where(resolve() is Nobody)", "resolve()"},
+		{"condition of a filter", "Patient", "own", "string", "Patient.name.where(use!='old').given", "!"},
+		{"two conditions", "Patient", "own", "string", "Patient.name.where(use='old' and text='x').given", "more than is known"},
+		{"filter by what is not there", "Patient", "own", "string", "Patient.name.where(usage='old').given", "where()"},
+		{"index", "Patient", "own", "string", "Patient.name[0].given", "["},
+		{"no element", "Patient", "own", "string", "Patient.nickname", `no element "nickname"`},
+		{"extension of a primitive", "Patient", "own", "string", "Patient.birthDate.extension('http://x').value.ofType(string)", "extension()"},
+		{"wrong cast", "Patient", "own", "date", "(Patient.deceased as Period)", `no "Period"`},
+		{"wrong kind", "Patient", "own", "date", path, "leads to nothing"},
+		{"the resource", "Patient", "own", "token", "Patient", "names no element"},
+		{"another type's", "Patient", "own", "string", "Practitioner.name.given", "leads to nothing"},
+		{"nothing", "Patient", "own", "string", "", "step is missing"},
+		{"open parenthesis", "Patient", "own", "string", "(" + path, "not closed"},
+		{"open string", "Patient", "own", "string", "Patient.name.where(use='old", "no end"},
+		{"escape", "Patient", "own", "string", `Patient.name.where(use='o\'ld').given`, "escape"},
+		{"rest", "Patient", "own", "string", path + " " + path, "not known here"},
+		{"step without a name", "Patient", "own", "string", "Patient..name", "step is missing"},
+		{"too long", "Patient", "own", "string", path + strings.Repeat(" ", maxExpression), "bytes"},
+		{"too many types", "Patient", "own", "token", "Patient.extension.value.extension.value.extension.value.code", "too many"},
+		{"composite", "Patient", "own", "composite", path, "leads to nothing"},
+		{"no kind", "Patient", "own", "text", path, "its type is one of"},
+		{"no name", "Patient", "", "string", path, "its name has"},
+		{"a result parameter", "Patient", "_filter", "string", path, "its name has"},
+		{"a chain", "Patient", "a.b", "string", path, "its name has"},
+		{"no resource", "HumanName", "own", "string", "HumanName.given", "no resource type"},
+		{"all resources", "Resource", "own", "token", "Resource.id", "no resource type"},
+		{"R4's own", "Observation", "subject", "reference", "Observation.focus", "FHIR R4 has"},
+		{"R4's for all", "Patient", "_id", "token", "Patient.name.id", "FHIR R4 has"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var s Set
+			err := s.Add(Definition{Code: tt.code, Type: tt.kind, Expression: tt.expression, Base: []string{tt.base}})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v", err)
+			}
+			if _, ok := s.own[key{tt.base, tt.code}]; ok {
+				t.Error("it is known")
+			}
+		})
+	}
+}
+
+// R4's parameters, of which compartments are made, are no site's to change.
+func TestSetKeepsR4(t *testing.T) {
+	t.Parallel()
+	var s Set
+	d := Definition{Code: "subject", Type: "reference", Expression: "CareTeam.participant.member | Slot.schedule", Base: []string{"CareTeam", "Slot"}}
+	if err := s.Add(d); err != nil {
+		t.Fatal(err)
+	}
+	if p, _ := s.Lookup("CareTeam", "subject"); p.Own || slices.Equal(p.Paths[0].Elements, []string{"participant", "member"}) {
+		t.Errorf("R4's is %+v", p)
+	}
+	if p, ok := s.Lookup("Slot", "subject"); !ok || !p.Own {
+		t.Error("that of a type without one is not known")
+	}
+	if err := s.Add(d); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	if d.Expression = "Slot.extension.value.ofType(Reference)"; !errors.Is(s.Add(d), ErrDefinition) {
+		t.Error("another one of the same name is taken")
+	}
+}
+
+func FuzzPaths(f *testing.F) {
+	f.Add("(Patient.extension.where(url = 'x').value as string) | Patient.name.ofType(HumanName).given")
+	f.Fuzz(func(t *testing.T, expression string) {
+		paths, err := r4Structures().Paths("Patient", expression)
+		if err != nil && !errors.Is(err, ErrExpression) {
+			t.Error(err)
+		}
+		for _, p := range paths {
+			if len(p.Elements) == 0 || p.Type == "" {
+				t.Errorf("%q: %+v", expression, p)
+			}
+		}
+	})
+}
