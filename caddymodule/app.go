@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
@@ -151,9 +152,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.server, err = authorize.New(config); err != nil {
 		return err
 	}
-	for i := range a.Clients {
-		a.Clients[i].warn(a.logger)
-	}
+	a.warnOfClients(config.Clients)
+	a.warnOfPeople()
 	_, err = siteChecks(ctx)
 	return err
 }
@@ -240,12 +240,23 @@ func (a *App) Start() error {
 		return err
 	}
 	go func() {
-		if err := a.keys.Refresh(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
+		switch err := a.keys.Refresh(a.ctx); {
+		case err == nil:
+			a.logger.Info("ready", "open", a.firstPage())
+		case !errors.Is(err, context.Canceled):
 			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 		}
 		a.keys.Watch(a.ctx)
 	}()
 	return nil
+}
+
+// firstPage is where an operator looks first.
+func (a *App) firstPage() string {
+	if a.LaunchPage {
+		return a.Issuer + endpoint.LaunchPage
+	}
+	return a.Issuer + endpoint.Account
 }
 
 func (a *App) startStores() error {

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"strings"
@@ -124,18 +123,6 @@ func (c *Client) withSecret(secret string) client.Client {
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
 		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
-	}
-}
-
-// warn logs what is allowed but not advisable.
-func (c *Client) warn(logger *slog.Logger) {
-	for _, scope := range c.Scopes {
-		if meant := meantScope(scope); meant != "" {
-			logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
-		}
-	}
-	if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional {
-		logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 	}
 }
 

@@ -16,7 +16,7 @@ func answerError(w http.ResponseWriter, r *http.Request, base string, failures *
 	if err == nil {
 		return nil
 	}
-	ofAPI, errorRoutes := below(originalPath(r), base), errorRoutesOf(r)
+	ofAPI, errorRoutes := below(originalPath(r), base) || below(r.URL.Path, base), errorRoutesOf(r)
 	if ofAPI || errorRoutes != nil {
 		failures.request(r, err)
 	}

@@ -25,7 +25,7 @@ import (
 func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines []map[string]any) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "caddy.log")
-	caddyfile = strings.Replace(caddyfile, "\tlog {\n\t\tformat fhir\n\t}\n", "", 1)
+	caddyfile = strings.Replace(caddyfile, exampleLog, "", 1)
 	caddyfile = strings.Replace(caddyfile, "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+file+"\n\t\tlevel ERROR\n\t}\n", 1)
 	g := newGateway(t, caddyfile)
 	if token == "alice" {

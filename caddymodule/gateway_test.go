@@ -35,6 +35,9 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 	return newGateway(t, exampleWith(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
 
+// exampleLog is the first log of Caddyfile.example.
+const exampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
+
 // exampleWith is Caddyfile.example with pieces of its text replaced, each once.
 func exampleWith(t testing.TB, oldnew ...string) string {
 	t.Helper()

@@ -1,9 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
-	"log/slog"
-	"strings"
 	"testing"
 )
 
@@ -33,16 +30,5 @@ func TestMeantScope(t *testing.T) {
 		if got := meantScope(scope); got != want {
 			t.Errorf("%s: got %q, want %q", scope, got, want)
 		}
-	}
-}
-
-// A scope that is almost a known one loads with a warning.
-func TestMisspeltScopeIsLogged(t *testing.T) {
-	t.Parallel()
-	var text bytes.Buffer
-	c := &Client{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}
-	c.warn(slog.New(slog.NewTextHandler(&text, nil)))
-	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "client_id=c scope=ofline_access did_you_mean=offline_access") {
-		t.Errorf("logged %q", logged)
 	}
 }

@@ -32,7 +32,7 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	s := &peer{log: filepath.Join(t.TempDir(), "caddy.log")}
 	s.gateway = newGatewayAt(t, exampleWith(
 		t, "@backend {env.FHIR_BACKEND}", "@backend "+strings.TrimPrefix(backend.URL, "http://"),
-		"\tlog {\n\t\tformat fhir\n\t}\n", "", "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+s.log+"\n\t}\n",
+		exampleLog, "", "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+s.log+"\n\t}\n",
 		"fhir {", "fhir {\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway "+name+"\n\t\t}",
 	), folder)
 	running, err := s.Context.App("fhir")

@@ -110,7 +110,7 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 		return nil, fmt.Errorf("registration: pkce %q is not known: use %s or %s", r.PKCE, PKCERequired, PKCEOptional)
 	}
 	if IsGuessable(r.InitialAccessToken) {
-		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + secretCommand)
+		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + SecretCommand)
 	}
 	for _, scope := range r.Scopes {
 		if err := CheckRegistrationScope(scope); err != nil {

@@ -52,9 +52,6 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 		return err
 	}
 	c.keys, _ = c.newKeys(logger, c.Transport) // again, with a logger: Complete has checked them
-	if c.guessable {
-		logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", c.ID)
-	}
 	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
 	r.Configured[c.ID] = &c
 	return nil

@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	minEntropy    = 128                    // bits that cannot be guessed (RFC 6749 §10.10)
-	minCharacters = 8                      // different ones, which random text of that length has
-	secretCommand = "openssl rand -hex 32" // 256 bits
+	minEntropy    = 128 // bits that cannot be guessed (RFC 6749 §10.10)
+	minCharacters = 8   // different ones, which random text of that length has
 )
+
+// SecretCommand makes a secret of 256 bits.
+const SecretCommand = "openssl rand -hex 32"
 
 // IsGuessable reports whether a secret has too little entropy. It takes every text for
 // random: it detects short secrets, not sentences.

@@ -1,0 +1,54 @@
+package caddymodule
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+)
+
+// What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	idp := func(p IdentityProvider) App {
+		p.Key = "hospital"
+		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ID: "c", Scopes: []string{"user/*.rs"}}}}
+	}
+	weak := []client.Client{{ID: "c", Secret: "s3cret"}}
+	open := []client.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: client.PKCEOptional}}
+	for _, tt := range []struct {
+		name    string
+		app     App
+		clients []client.Client
+		want    string
+	}{
+		{"misspelt scope", App{}, []client.Client{{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}}, "client_id=c scope=ofline_access did_you_mean=offline_access"},
+		{"guessable secret", App{Issuer: "https://fhir.example"}, weak, "128 bits"},
+		{"guessable secret on loopback", App{Issuer: "https://localhost:8443"}, weak, ""},
+		{"no PKCE", App{Issuer: "https://fhir.example"}, open, "PKCE"},
+		{"no PKCE on loopback", App{Issuer: "https://127.0.0.1:8443"}, open, ""},
+		{"idp without fhirUser", idp(IdentityProvider{}), nil, "idp=hospital"},
+		{"idp with a claim of another name", idp(IdentityProvider{Claims: map[string]string{"name": "n"}}), nil, "idp=hospital"},
+		{"idp with the claim", idp(IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}), nil, ""},
+		{"idp with a list", idp(IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}), nil, ""},
+		{"idp that is linked", idp(IdentityProvider{LinkEmail: true}), nil, ""},
+		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Scopes: []string{"patient/*.rs"}}}}, nil, ""},
+		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},
+		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, "no user has a fhir_user"},
+		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var text bytes.Buffer
+			tt.app.logger = slog.New(slog.NewTextHandler(&text, nil))
+			tt.app.warnOfClients(tt.clients)
+			tt.app.warnOfPeople()
+			logged := text.String()
+			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) {
+				t.Errorf("logged %q, want %q", logged, tt.want)
+			}
+		})
+	}
+}
