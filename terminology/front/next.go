@@ -66,7 +66,7 @@ func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missin
 	case err == nil && !q.isAnsweredBy(r, answer):
 		return result{answer: withCookies(notStored(answer), recorder)}
 	case err == nil:
-		return result{answer: withCookies(answerOf(answer), recorder)}
+		return result{answer: withCookies(answerOf(answer.Cut(q.asking(r))), recorder)}
 	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isTold(recorder):
 		return result{answer: recorded(recorder)}
 	}

@@ -93,6 +93,22 @@ func TestLifetimeByUpstream(t *testing.T) {
 	}
 }
 
+// Who asks for ten entries gets ten, though the server that answers knows nothing of count.
+func TestCountForOthers(t *testing.T) {
+	t.Parallel()
+	entries := strings.Repeat(`{"system":"http://x.example/cs","code":"a"},`, 50)
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-01","contains":[`+strings.TrimSuffix(entries, ",")+`]}}`)
+	})
+	for who, s := range map[string]settings{"next handler": {}, "upstream": {}, "upstream, and nothing is stored": {off: true}} {
+		before, _, _ := strings.Cut(who, ",")
+		if got := read(t, newSiteBefore(t, before, s, server).expand(foreign+"&count=10")); strings.Count(got, `"code"`) != 10 {
+			t.Errorf("%s: %.200s", who, got)
+		}
+	}
+}
+
 // Who wants only what is kept is told that nothing is, with 504 (RFC 9111 §5.2.1.7),
 // in FHIR; and nobody is asked.
 func TestOnlyIfCached(t *testing.T) {

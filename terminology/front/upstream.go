@@ -22,10 +22,7 @@ func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
 
 // askUpstream asks a terminology server. If that lacks something too, what is missing here is the better answer.
 func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing) result {
-	asked := remote.Request{
-		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
-		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.Languages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
-	}
+	asked := q.asking(r)
 	host, wholes := &q.front.host, q.front.state.wholes
 	if whole, err := wholes.Answer(server, asked, q.front.options.Handler.Current().Synonyms()); whole != nil || err != nil {
 		return result{answer: answerOf(whole), err: err}
@@ -43,7 +40,15 @@ func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing
 		return result{answer: notStored(answer)}
 	}
 	wholes.Asked(server, asked, answer)
-	return result{answer: answerOf(answer)}
+	return result{answer: answerOf(answer.Cut(asked))}
+}
+
+// asking returns the request as another server is asked it.
+func (q *request) asking(r *http.Request) remote.Request {
+	return remote.Request{
+		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
+		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.Languages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
+	}
 }
 
 // isAnsweredBy reports whether an expansion is of the value set asked for.

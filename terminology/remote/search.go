@@ -38,15 +38,8 @@ func searchOf(s *Server, q Request) (search, bool) {
 		return search{}, false
 	}
 	x.page.Filter = strings.TrimSpace(values.Get("filter"))
-	for name, n := range map[string]**int{"offset": &x.page.Offset, "count": &x.page.Count} {
-		if values.Has(name) {
-			number, err := strconv.ParseUint(values.Get(name), 10, 31)
-			if err != nil {
-				return search{}, false
-			}
-			*n = new(int)
-			**n = int(number)
-		}
+	if !readNumber(values, "offset", &x.page.Offset) || !readNumber(values, "count", &x.page.Count) {
+		return search{}, false
 	}
 	if !readChoice(values, "explainFilter", &x.page.ExplainFilter) {
 		return search{}, false
@@ -59,6 +52,20 @@ func searchOf(s *Server, q Request) (search, bool) {
 	}
 	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Path, values.Encode(), q.AcceptLanguage)
 	return x, true
+}
+
+// readNumber reads a number, if it is there. It returns false if that is none.
+func readNumber(values url.Values, name string, n **int) bool {
+	if !values.Has(name) {
+		return true
+	}
+	number, err := strconv.ParseUint(values.Get(name), 10, 31)
+	if err != nil {
+		return false
+	}
+	*n = new(int)
+	**n = int(number)
+	return true
 }
 
 // readChoice reads a boolean parameter, if it is there. It returns false if that is none.
@@ -81,7 +88,8 @@ func isPart(p terminology.Page, n int) bool {
 
 var errNotSimple = errors.New("a parameter is not of a primitive type")
 
-// parameters returns the parameters of a request. It fails on those that no query string can hold.
+// parameters returns the parameters of a request. Beside an error, for those that no query string can hold, it returns the
+// others.
 func (q *Request) parameters() (url.Values, error) {
 	values, err := url.ParseQuery(q.Query)
 	if err != nil || q.method() != http.MethodPost {
@@ -90,12 +98,12 @@ func (q *Request) parameters() (url.Values, error) {
 	body := q.Body
 	switch kind, _, _ := mime.ParseMediaType(q.ContentType); {
 	case len(values) > 0:
-		return nil, errNotSimple
+		return values, errNotSimple
 	case kind == "application/x-www-form-urlencoded":
 		return url.ParseQuery(string(body))
 	case strings.HasSuffix(kind, "xml"):
 		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
-			return nil, err
+			return values, err
 		}
 	}
 	return values, addPosted(values, body)
@@ -110,23 +118,29 @@ func addPosted(values url.Values, body []byte) error {
 	if err := json.Unmarshal(body, &posted); err != nil || posted.ResourceType != "Parameters" {
 		return errors.Join(err, errNotSimple)
 	}
+	var failed error
 	for _, p := range posted.Parameter {
-		var name string
-		if err := json.Unmarshal(p["name"], &name); err != nil || len(p) != 2 {
-			return errors.Join(err, errNotSimple)
-		}
-		delete(p, "name")
-		for member, value := range p {
-			text := string(value)
-			if kind := value.Kind(); kind == '{' || kind == '[' || !strings.HasPrefix(member, "value") {
-				return errNotSimple
-			} else if kind == '"' {
-				if err := json.Unmarshal(value, &text); err != nil {
-					return err
-				}
+		failed = cmp.Or(addParameter(values, p), failed)
+	}
+	return failed
+}
+
+func addParameter(values url.Values, p map[string]jsontext.Value) error {
+	var name string
+	if err := json.Unmarshal(p["name"], &name); err != nil || len(p) != 2 {
+		return errors.Join(err, errNotSimple)
+	}
+	delete(p, "name")
+	for member, value := range p {
+		text := string(value)
+		if kind := value.Kind(); kind == '{' || kind == '[' || !strings.HasPrefix(member, "value") {
+			return errNotSimple
+		} else if kind == '"' {
+			if err := json.Unmarshal(value, &text); err != nil {
+				return err
 			}
-			values.Add(name, text)
 		}
+		values.Add(name, text)
 	}
 	return nil
 }

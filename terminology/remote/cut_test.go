@@ -1,0 +1,91 @@
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+)
+
+// entriesFrom are the entries of an expansion from one on, up to another.
+func entriesFrom(from, to int) string {
+	var list []string
+	for n := from; n < to; n++ {
+		list = append(list, fmt.Sprintf(`{"system":"http://x/s","code":"c%d"}`, n))
+	}
+	return strings.Join(list, ",")
+}
+
+// What a server gives beyond the count is left out; where it ignores the offset too, so is what comes before.
+func TestCut(t *testing.T) {
+	posted := `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet"}},{"name":"count","valueInteger":2}]}`
+	for _, test := range []struct {
+		name      string
+		q         Request
+		expansion string // its members
+		want      string // codes; total; offset
+	}{
+		{"it ignores count", question("count", "2"), `"contains":[` + entriesFrom(0, 100_000) + `]`, "c0 c1;100000;0"},
+		{"it ignores both", question("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(0, 9) + `]`, "c3 c4;9;3"},
+		{"it ignores both, to the end", question("count", "5", "offset", "7"), `"offset":0,"contains":[` + entriesFrom(0, 9) + `]`, "c7 c8;9;7"},
+		{"it ignores both, beyond the end", question("count", "5", "offset", "70"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;70"},
+		{"it has the offset", question("count", "2", "offset", "3"), `"offset":3,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
+		{"it has the offset, and does not say so", question("count", "2", "offset", "3"), `"total":9,"contains":[` + entriesFrom(3, 9) + `]`, "c3 c4;9;3"},
+		{"the total alone", question("count", "0"), `"contains":[` + entriesFrom(0, 9) + `]`, ";9;0"},
+		{"posted", Request{Method: http.MethodPost, Path: "ValueSet/$expand", Body: []byte(posted)}, `"contains":[` + entriesFrom(0, 9) + `]`, "c0 c1;9;0"},
+		{"posted as a form", Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: "application/x-www-form-urlencoded", Body: []byte("count=1")}, `"contains":[` + entriesFrom(0, 9) + `]`, "c0;9;0"},
+		{"no more than asked for", question("count", "9"), `"total":12,"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"no count", question("offset", "1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"a count that is none", question("count", "-1"), `"contains":[` + entriesFrom(0, 9) + `]`, "same"},
+		{"nothing", question("count", "2"), `"total":0`, "same"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			body := `{"resourceType":"ValueSet","url":"http://x/v","expansion":{"timestamp":"2026-01-01",` + test.expansion + `}}`
+			asXML, err := fhirxml.Append(nil, []byte(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, body := range []string{body, string(asXML)} {
+				got := (&Answer{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).Cut(test.q)
+				if test.want == "same" {
+					if string(got.Body) != body {
+						t.Errorf("got %s", got.Body)
+					}
+					continue
+				}
+				if outlined := outlineOf(t, got.Body); outlined != test.want {
+					t.Errorf("got %.200s, want %s", outlined, test.want)
+				}
+			}
+		})
+	}
+}
+
+func outlineOf(t *testing.T, body []byte) string {
+	t.Helper()
+	if body[0] == '<' {
+		var err error
+		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var vs struct {
+		URL       string
+		Expansion struct {
+			Timestamp     string
+			Total, Offset int
+			Contains      []struct{ Code string }
+		}
+	}
+	if err := json.Unmarshal(body, &vs); err != nil || vs.URL != "http://x/v" || vs.Expansion.Timestamp == "" {
+		t.Fatalf("%v in %.200s", err, body)
+	}
+	var codes []string
+	for _, c := range vs.Expansion.Contains {
+		codes = append(codes, c.Code)
+	}
+	return fmt.Sprintf("%s;%d;%d", strings.Join(codes, " "), vs.Expansion.Total, vs.Expansion.Offset)
+}
