@@ -18,6 +18,7 @@ type checkedStore struct {
 	store.Singly
 	remote *remoteStore
 	logger *slog.Logger
+	watch  *storeWatch
 
 	refusal atomic.Pointer[error] // what is answered; nil: the store is used
 
@@ -29,7 +30,7 @@ type checkedStore struct {
 var errUnchecked = fmt.Errorf("%w: it has not been checked yet", store.ErrUnavailable)
 
 func newCheckedStore(remote *remoteStore, logger *slog.Logger) *checkedStore {
-	s := &checkedStore{remote: remote, logger: logger}
+	s := &checkedStore{remote: remote, logger: logger, watch: newStoreWatch("", nil)}
 	s.Singly = s.Do
 	return s
 }
@@ -42,7 +43,7 @@ func (s *checkedStore) begin(ctx context.Context, issuer string) error {
 	if s.issuer != "" && s.issuer != issuer {
 		return s.remote.explain(&store.OtherIssuerError{Theirs: s.issuer, Ours: issuer})
 	}
-	err := s.remote.checkFor(ctx, issuer)
+	err := s.checkFor(ctx, issuer)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
@@ -62,16 +63,31 @@ func (s *checkedStore) pass(issuer string) {
 	s.refusal.Store(nil)
 }
 
-// checkFor checks a store for an issuer.
-func (r *remoteStore) checkFor(ctx context.Context, issuer string) error {
-	if err := r.check(ctx); err != nil {
+// checkFor checks a store for an issuer, and tries it. One that is full can be used for what it has.
+func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
+	if err := s.remote.check(ctx); err != nil {
 		return err
 	}
-	return r.claim(ctx, issuer)
+	switch err := store.Try(ctx, s.remote.Shared); {
+	case err == nil || errors.Is(err, store.ErrFull):
+	case store.CauseOf(err) == store.CauseRights:
+		return errors.New(err.Error()) // it does not pass
+	default:
+		return err
+	}
+	if s.remote.volatile != nil {
+		s.watch.keepsNothing(s.remote.volatile(ctx))
+	}
+	return s.claim(ctx, issuer)
 }
 
-func (r *remoteStore) claim(ctx context.Context, issuer string) error {
-	return r.explain(store.Claim(ctx, r.Shared, issuer))
+// claim requires the lock.
+func (s *checkedStore) claim(ctx context.Context, issuer string) error {
+	mark, err := store.Claim(ctx, s.remote.Shared, issuer)
+	if err == nil {
+		s.watch.claimed(mark)
+	}
+	return s.remote.explain(err)
 }
 
 // explain says what to do about the store of another issuer.
@@ -90,9 +106,9 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 	if s.issuer == "" { // not started
 		return s.remote.check(ctx)
 	}
-	check := s.remote.checkFor
+	check := s.checkFor
 	if s.passed {
-		check = s.remote.claim
+		check = s.claim
 	}
 	err := check(ctx, s.issuer)
 	switch {
@@ -119,6 +135,21 @@ func (s *checkedStore) Follow(ctx context.Context, tell func(store.Update)) erro
 		return err
 	}
 	return s.remote.Follow(ctx, tell)
+}
+
+// Try is for [store.Try]. It also looks whether the store still has this gateway's state.
+func (s *checkedStore) Try(ctx context.Context) error {
+	if refusal := s.refusal.Load(); refusal != nil {
+		return *refusal
+	}
+	if err := store.Try(ctx, s.remote.Shared); err != nil {
+		return err
+	}
+	mark, err := s.remote.Get(ctx, store.IssuerKey)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !s.watch.claimed(mark) {
+		return s.recheck(ctx)
+	}
+	return err
 }
 
 // Do implements [store.Store].

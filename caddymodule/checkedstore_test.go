@@ -100,7 +100,7 @@ func TestStoreIsUsedOnceChecked(t *testing.T) {
 func TestStoreOfOtherIssuerIsFoundLate(t *testing.T) {
 	t.Parallel()
 	server, s, log := lateStore(t, issuerX)
-	if err := store.Claim(t.Context(), server.Gateway(), issuerY); err != nil {
+	if _, err := store.Claim(t.Context(), server.Gateway(), issuerY); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -131,7 +131,7 @@ func TestStoreTakenByOtherIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := server.Gateway()
-	if err := errors.Join(g.Delete(t.Context(), store.IssuerKey), store.Claim(t.Context(), g, issuerY)); err != nil {
+	if err := errors.Join(g.Delete(t.Context(), store.IssuerKey), claim(t, g, issuerY)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.recheck(t.Context()); !errors.As(err, new(*store.OtherIssuerError)) {
@@ -157,4 +157,9 @@ func TestReloadWhileStoreIsAway(t *testing.T) {
 	if err := s.Put(t.Context(), "k", nil, time.Minute); err != nil {
 		t.Error(err)
 	}
+}
+
+func claim(t *testing.T, s store.Store, issuer string) error {
+	_, err := store.Claim(t.Context(), s, issuer)
+	return err
 }

@@ -42,14 +42,14 @@ func newFailureLog(logger *slog.Logger) *failureLog {
 // failureLogged is the request variable that is set once a request's failure is logged.
 const failureLogged = "fhir.failure_logged"
 
-// request logs the cause of an answer of 500 or above, once for each request, but for a store that is away, of which its
-// breaker logs. It omits the query, which may identify a
+// request logs the cause of an answer of 500 or above, once for each request, but for a store that is away or full, of which
+// its breaker or [storeWatch] logs. It omits the query, which may identify a
 // person or hold a token.
 func (l *failureLog) request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
 	_, logged := errors.AsType[*loggedError](err)
-	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || errors.Is(err, store.ErrUnavailable) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || isTrouble(err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
@@ -133,11 +133,16 @@ func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, record)
 }
 
-// isOutage reports whether a store is away, of which its breaker logs.
+// isTrouble reports whether a store is away or full.
+func isTrouble(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)
+}
+
+// isOutage reports whether a record is about that.
 func isOutage(record slog.Record) (is bool) {
 	record.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
-		is = ok && errors.Is(err, store.ErrUnavailable)
+		is = ok && isTrouble(err)
 		return !is
 	})
 	return is

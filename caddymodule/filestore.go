@@ -40,12 +40,26 @@ type FileStore struct {
 
 	*boltstore.Store `json:"-"`
 
-	key string // in the pool
+	key     string // in the pool
+	watched *storeWatch
 }
 
-type pooledFile struct{ *boltstore.Store }
+type pooledFile struct {
+	*boltstore.Store
+	watch *storeWatch
+}
 
-func (f pooledFile) Destruct() error { return f.Close() }
+func newPooledFile(path string, maxEntries int) pooledFile {
+	f := boltstore.New(path, maxEntries, authorize.EndingKinds...)
+	return pooledFile{f, newLocalWatch("file", f)}
+}
+
+func (f pooledFile) Destruct() error {
+	f.watch.stop()
+	return f.Close()
+}
+
+func (f *FileStore) watch() *storeWatch { return f.watched }
 
 // CaddyModule returns the Caddy module information.
 func (*FileStore) CaddyModule() caddy.ModuleInfo {
@@ -63,12 +77,12 @@ func (f *FileStore) use(defaultPath string) error {
 		return fmt.Errorf("path of the durable store: %w", err)
 	}
 	pooled, _, err := fileStores.LoadOrNew(path, func() (caddy.Destructor, error) {
-		return pooledFile{boltstore.New(path, f.MaxEntries, authorize.EndingKinds...)}, nil
+		return newPooledFile(path, f.MaxEntries), nil
 	})
 	if err != nil {
 		return err
 	}
-	f.key, f.Store = path, pooled.(pooledFile).Store
+	f.key, f.Store, f.watched = path, pooled.(pooledFile).Store, pooled.(pooledFile).watch
 	return nil
 }
 
@@ -89,7 +103,10 @@ func (f *FileStore) start(logger *slog.Logger) error {
 
 // claim refuses the file of another issuer. One of an earlier version is anybody's.
 func (f *FileStore) claim(ctx context.Context, issuer string) error {
-	err := store.Claim(ctx, f.Store, issuer)
+	mark, err := store.Claim(ctx, f.Store, issuer)
+	if err == nil {
+		f.watched.claimed(mark)
+	}
 	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
 		return fmt.Errorf("durable store: %w: give each issuer a file of its own (path), instead of %s", err, f.key)
 	}

@@ -29,11 +29,26 @@ type MemoryStore struct {
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	*store.Memory `json:"-"`
+
+	watched *storeWatch
 }
 
-type pooledStore struct{ *store.Memory }
+type pooledStore struct {
+	*store.Memory
+	watch *storeWatch
+}
 
-func (pooledStore) Destruct() error { return nil }
+func newPooledStore(maxEntries int) pooledStore {
+	m := store.NewMemory(maxEntries, time.Minute, authorize.EndingKinds...)
+	return pooledStore{m, newLocalWatch("memory", m)}
+}
+
+func (p pooledStore) Destruct() error {
+	p.watch.stop()
+	return nil
+}
+
+func (m *MemoryStore) watch() *storeWatch { return m.watched }
 
 // CaddyModule returns the Caddy module information.
 func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
@@ -43,12 +58,12 @@ func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
 // Provision takes the store over from the previous configuration, if there is one.
 func (m *MemoryStore) Provision(caddy.Context) error {
 	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
-		return pooledStore{store.NewMemory(m.MaxEntries, time.Minute, authorize.EndingKinds...)}, nil
+		return newPooledStore(m.MaxEntries), nil
 	})
 	if err != nil {
 		return err
 	}
-	m.Memory = pooled.(pooledStore).Memory
+	m.Memory, m.watched = pooled.(pooledStore).Memory, pooled.(pooledStore).watch
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -23,6 +24,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 		"caddy_fhir_bearer_decisions_total":    wordsOf(decisions),
 		"caddy_fhir_expand_requests_total":     wordsOf(front.Outcomes),
 		"caddy_fhir_store_operations_total":    append(wordsOf(breaker.Outcomes), breaker.Operations...),
+		"caddy_fhir_store_problem":             wordsOf(store.Causes),
 		"caddy_fhir_store_connections":         {"idle", "used"},
 		"caddy_fhir_definitions":               {"concepts", "code_systems", "value_sets"},
 	} {

@@ -103,8 +103,9 @@ func TestReady(t *testing.T) {
 	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
 	server.SetDown(true)
 	g.replica().SetMaxLag(time.Nanosecond)
+	await(t, "it is noticed", func() bool { _, answer := ready(); return answer.Parts["store"] == "unavailable" })
 	status, answer := ready()
-	for _, problem := range []string{"store: the store cannot be reached", "store test_shared: what other gateways revoke has not been heard for "} {
+	for _, problem := range []string{"store: the store cannot be reached", "revocations: what other gateways revoke has not been heard for "} {
 		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
 			t.Errorf("problems %q, not %q", answer.Problems, problem)
 		}
@@ -114,7 +115,7 @@ func TestReady(t *testing.T) {
 	}
 	g.replica().SetMaxLag(replica.DefaultMaxLag)
 	server.SetDown(false)
-	await(t, "all is well again", func() bool { status, _ := ready(); return status == http.StatusOK })
+	await(t, "all is well again", func() bool { status, _ := ready(); g.app.watched[g.app.store].hurry(); return status == http.StatusOK })
 }
 
 // The status names the shared store, and the metrics count what it is asked.

@@ -100,7 +100,7 @@ func (p *PostgresStore) Provision(caddy.Context) error {
 		if err != nil {
 			return nil, fmt.Errorf("postgres: %w", err)
 		}
-		return &remoteStore{Shared: s, check: s.Open, close: s.Close, own: "for PostgreSQL table, or another database", connections: s.Stat}, nil
+		return &remoteStore{Shared: s, check: s.Open, close: s.Close, volatile: s.Volatile, own: "for PostgreSQL table, or another database", connections: s.Stat}, nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,70 +13,94 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// readyTimeout is how long the answer to GET /fhir/ready waits for the stores and keys.
+// readyTimeout is how long the question whether a gateway is ready waits for the stores and keys.
 const readyTimeout = 3 * time.Second
 
-// readiness is the answer to GET /fhir/ready.
+// readiness says whether a gateway can serve everything.
 type readiness struct {
-	Ready    bool     `json:"ready"`
-	Problems []string `json:"problems,omitempty"` // why not
+	Ready    bool              `json:"ready"`
+	Parts    map[string]string `json:"parts"`              // of each ok, or what kind of trouble it is in
+	Problems []string          `json:"problems,omitempty"` // why it is not ready
+	Warnings []string          `json:"warnings,omitempty"` // what it serves in spite of
 }
 
-func (r readiness) status() int {
+func (r *readiness) status() int {
 	if r.Ready {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
 }
 
-// ready says whether this gateway can serve everything, and if not, why. While the first configuration starts, there is none
-// in force. One without the fhir app is ready once it has started: its guards need neither stores nor keys.
-func (a *adminAPI) ready(r *http.Request) (any, error) {
-	running := a.running()
+// is notes how a part is.
+func (r *readiness) is(part string, cause store.Cause, problem error) {
+	r.Parts[part] = "ok"
+	if problem != nil {
+		r.Parts[part] = string(cause)
+		r.Problems = append(r.Problems, fmt.Sprintf("%s: %v", part, problem))
+	}
+}
+
+// ready says whether this gateway can serve everything, and if not, why.
+func (a *adminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.running()) }
+
+// readinessOf is that of a configuration. While the first one starts, there is none in force. One without the fhir app is
+// ready once it has started: its guards need neither stores nor keys.
+func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error) {
+	answer := &readiness{Parts: map[string]string{}}
 	if running.Context == nil {
-		return readiness{Problems: []string{"configuration: none has started yet"}}, nil
+		answer.is("configuration", "starting", errNotStarted)
+		return answer, nil
 	}
 	app, err := optionalApp(running)
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-	defer cancel()
-	var answer readiness
+	answer.is("configuration", "", nil)
 	if app != nil {
-		answer.Problems = app.problems(ctx)
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		app.stores.tell(ctx, answer)
+		answer.is("signing keys", store.CauseUnavailable, app.keysProblem(ctx))
 	}
 	answer.Ready = len(answer.Problems) == 0
 	return answer, nil
 }
 
-// problems says what keeps an app from serving everything.
-func (a *App) problems(ctx context.Context) []string {
-	problems := a.stores.problems(ctx)
-	_, err := a.keys.JWKS(ctx)
-	if err == nil {
-		err = a.keys.Problem()
+var errNotStarted = errors.New("none has started yet")
+
+// keysProblem says why tokens cannot be signed, or why they could not be after a restart.
+func (a *App) keysProblem(ctx context.Context) error {
+	answer := make(chan error, 1)
+	go func() {
+		_, err := a.keys.JWKS(ctx)
+		answer <- cmp.Or(err, a.keys.Problem())
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("they could not be read in %v", readyTimeout)
 	}
-	if err != nil {
-		problems = append(problems, fmt.Sprintf("signing keys: %v", err))
-	}
-	return problems
 }
 
-func (s *stores) problems(ctx context.Context) (problems []string) {
-	each := []store.Store{s.store}
-	if s.durable != s.store {
-		each = append(each, s.durable)
-	}
-	for i, one := range each {
-		if _, err := one.Get(ctx, "check:"); err != nil && !errors.Is(err, store.ErrNotFound) {
-			problems = append(problems, fmt.Sprintf("%s: %v", []string{"store", "durable_store"}[i], err))
+// tell tells how the stores are.
+func (s *stores) tell(ctx context.Context, answer *readiness) {
+	for i, one := range []store.Store{s.store, s.durable} {
+		part := []string{"store", "durable_store"}[i]
+		if i > 0 && one == s.store {
+			break
+		}
+		problem := s.watched[one].check(ctx)
+		answer.is(part, store.CauseOf(problem), problem)
+		for _, warning := range s.watched[one].warnings() {
+			answer.Warnings = append(answer.Warnings, part+": "+warning)
 		}
 	}
 	for _, one := range s.shared {
+		var problem error
 		if !one.replica.IsCurrent() {
-			problems = append(problems, fmt.Sprintf("store %s: what other gateways revoke has not been heard for %v", one.name, one.replica.Lag().Round(time.Millisecond)))
+			problem = fmt.Errorf("what other gateways revoke has not been heard for %v", one.replica.Lag().Round(time.Millisecond))
 		}
+		answer.is("revocations", store.CauseUnavailable, problem)
 	}
-	return problems
 }

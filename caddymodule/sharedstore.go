@@ -38,6 +38,9 @@ type remoteStore struct {
 
 	close func() error
 
+	// volatile says why the store does not keep everything over its own restart; empty if it does. Default: it does.
+	volatile func(context.Context) string
+
 	// own says how to give an issuer a store of its own at the same server.
 	own string
 
@@ -81,6 +84,7 @@ type pooledShared struct {
 	checked *checkedStore
 	breaker *breaker.Breaker
 	replica *replica.Replica
+	watch   *storeWatch
 	logger  latestLogger
 
 	expansions *expansionPeers
@@ -99,7 +103,9 @@ func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error))
 	if err != nil {
 		return nil, err
 	}
+	s.watch = newStoreWatch(name, func(ctx context.Context) error { return s.breaker.Try(ctx) })
 	s.remote, s.checked = remote, newCheckedStore(remote, logger)
+	s.checked.watch = s.watch
 	s.breaker = &breaker.Breaker{Shared: s.checked, Logger: logger, Observe: metrics.observeStore(name)}
 	s.expansions = newExpansionPeers(s.breaker, logger)
 	s.replica = replica.New(s.breaker, replica.Config{
@@ -135,6 +141,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 
 // Destruct ends following, and closes the store.
 func (s *pooledShared) Destruct() error {
+	s.watch.stop()
 	s.end()
 	s.ended.Wait()
 	return s.remote.close()

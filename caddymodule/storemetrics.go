@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
 )
 
@@ -27,12 +28,13 @@ func (m *metricSet) observeStore(name string) func(string, breaker.Outcome, time
 	}
 }
 
-// storeCollector reports on the stores elsewhere that are in use.
+// storeCollector reports on the stores that are in use.
 type storeCollector struct{}
 
 var (
 	revocationLag = prometheus.NewDesc("caddy_fhir_revocation_lag_seconds", "How long ago the store was last heard: what was revoked at other gateways since then is not known here.", []string{"store"}, nil)
 	mirrored      = prometheus.NewDesc("caddy_fhir_store_mirrored_entries", "Entries of the store of which this process has a copy.", []string{"store"}, nil)
+	storeProblem  = prometheus.NewDesc("caddy_fhir_store_problem", "1 while a store has a problem of this cause.", []string{"store", "cause"}, nil)
 	connections   = prometheus.NewDesc("caddy_fhir_store_connections", "Connections to the store.", []string{"store", "state"}, nil)
 )
 
@@ -41,6 +43,7 @@ func (storeCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- revocationLag
 	to <- mirrored
 	to <- connections
+	to <- storeProblem
 }
 
 // storeGauges are the sums, and the longest lag, of the stores of a module.
@@ -51,6 +54,7 @@ type storeGauges struct {
 
 // Collect implements [prometheus.Collector].
 func (storeCollector) Collect(to chan<- prometheus.Metric) {
+	collectProblems(to)
 	byName := map[string]*storeGauges{}
 	sharedStores.Range(func(_, value any) bool {
 		s := value.(*pooledShared)
@@ -67,6 +71,28 @@ func (storeCollector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(mirrored, prometheus.GaugeValue, float64(g.mirrored), name)
 		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.idle), name, "idle")
 		to <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(g.used), name, "used")
+	}
+}
+
+// collectProblems tells of all causes, so that an alert can be written before one occurs.
+func collectProblems(to chan<- prometheus.Metric) {
+	byName := map[string]map[store.Cause]float64{}
+	watches.Range(func(key, _ any) bool {
+		w := key.(*storeWatch)
+		if byName[w.name] == nil {
+			byName[w.name] = map[store.Cause]float64{}
+		}
+		for cause, is := range w.causes() {
+			if is {
+				byName[w.name][cause] = 1
+			}
+		}
+		return true
+	})
+	for name, causes := range byName {
+		for _, cause := range store.Causes {
+			to <- prometheus.MustNewConstMetric(storeProblem, prometheus.GaugeValue, causes[cause], name, string(cause))
+		}
 	}
 }
 

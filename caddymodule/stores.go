@@ -37,7 +37,11 @@ type stores struct {
 	durable store.Store
 	shared  []*pooledShared
 	local   []startedStore
+	watched map[store.Store]*storeWatch
 }
+
+// watchedStore is a guest module whose store is tried from time to time.
+type watchedStore interface{ watch() *storeWatch }
 
 // loadStores loads an app's guest modules. A store that gateways share is the durable store too, unless that is configured.
 func loadStores(ctx caddy.Context, a *App) (s stores, err error) {
@@ -68,7 +72,11 @@ func (s *stores) load(ctx caddy.Context, a *App, field string) (store.Store, err
 			return nil, err
 		}
 	}
+	if s.watched == nil {
+		s.watched = map[store.Store]*storeWatch{}
+	}
 	if guest, ok := module.(sharedGuest); ok {
+		s.watched[guest.shared().replica] = guest.shared().watch
 		if pooled := guest.shared(); !slices.Contains(s.shared, pooled) {
 			s.shared = append(s.shared, pooled)
 		}
@@ -77,6 +85,11 @@ func (s *stores) load(ctx caddy.Context, a *App, field string) (store.Store, err
 	local, ok := module.(store.Store)
 	if !ok {
 		return nil, fmt.Errorf("module %T is not a store", module)
+	}
+	if w, ok := module.(watchedStore); ok {
+		s.watched[local] = w.watch()
+	} else {
+		s.watched[local] = newLocalWatch(fmt.Sprintf("%T", module), local)
 	}
 	if starter, ok := module.(startedStore); ok {
 		s.local = append(s.local, starter)
@@ -137,8 +150,16 @@ func (s *stores) start(ctx context.Context, logger *slog.Logger, issuer string, 
 	if err := s.checkCopied(ctx); err != nil {
 		return err
 	}
+	if memory, ok := s.durable.(*MemoryStore); ok {
+		memory.watched.keepsNothing("durable_store memory is the memory of this process: sessions and refresh tokens end with it")
+	}
 	if file, ok := s.durable.(*FileStore); ok {
-		return file.claim(ctx, issuer)
+		if err := file.claim(ctx, issuer); err != nil {
+			return err
+		}
+	}
+	for _, w := range s.watched {
+		w.start(logger)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 //
 //	store.go              the contract of a [Store]
 //	step.go               several calls in one step: [Call], [Do]
+//	trial.go              whether a store takes what gateways need: [Try], [Fault]
 //	singly.go             a single call as a step: [Singly]
 //	export.go             what can be copied: [Exporter]
 //	issuermark.go         whose state a store has: [Claim]

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -32,43 +33,44 @@ func (e *OtherIssuerError) Error() string {
 // An issuerMark is the entry under [IssuerKey].
 type issuerMark struct {
 	Issuer string `json:"issuer"`
+	Made   string `json:"made,omitempty"` // random: a store that lost its mark gets another
 }
 
-// Claim makes a store an issuer's, for years from now, if it is nobody's yet or already this one's. If it is another's, it
-// returns an [OtherIssuerError]. A full store stays as it is, since what it has can be used.
-func Claim(ctx context.Context, s Store, issuer string) error {
-	var err error
+// Claim makes a store an issuer's, for years from now, if it is nobody's yet or already this one's, and returns the entry: it
+// stays the same as long as the store loses nothing. If the store is another's, it returns an [OtherIssuerError]. A full store
+// stays as it is, since what it has can be used.
+func Claim(ctx context.Context, s Store, issuer string) (mark []byte, err error) {
 	for range claimTrials {
-		err = claim(ctx, s, issuer)
-		if !errors.Is(err, ErrExists) && !errors.Is(err, ErrChanged) {
+		mark, err = claim(ctx, s, issuer)
+		if !Lost(err) {
 			break
 		}
 	}
 	if errors.Is(err, ErrFull) {
-		return nil
+		return nil, nil
 	}
-	return err
+	return mark, err
 }
 
 // claim looks first: a full store refuses a change before it tells what there is.
-func claim(ctx context.Context, s Store, issuer string) error {
+func claim(ctx context.Context, s Store, issuer string) ([]byte, error) {
 	found, err := s.Get(ctx, IssuerKey)
 	if errors.Is(err, ErrNotFound) {
-		mark, err := ToJSON(issuerMark{issuer})
+		mark, err := ToJSON(issuerMark{issuer, rand.Text()})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return s.Add(ctx, IssuerKey, mark, issuerLifetime)
+		return mark, s.Add(ctx, IssuerKey, mark, issuerLifetime)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	held, err := FromJSON[issuerMark](found)
 	if err != nil {
-		return fmt.Errorf("the entry %s: %w", IssuerKey, err)
+		return nil, fmt.Errorf("the entry %s: %w", IssuerKey, err)
 	}
 	if held.Issuer != issuer {
-		return &OtherIssuerError{Theirs: held.Issuer, Ours: issuer}
+		return nil, &OtherIssuerError{Theirs: held.Issuer, Ours: issuer}
 	}
-	return s.Swap(ctx, IssuerKey, found, found, issuerLifetime)
+	return found, s.Swap(ctx, IssuerKey, found, found, issuerLifetime)
 }

@@ -146,6 +146,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Size returns the number of entries, with expired ones not yet removed, and the limit.
+func (s *Store) Size() (entries, bound int) {
+	_ = s.read(func(t transaction) error { // none, if it cannot be read
+		entries = int(t.held())
+		return nil
+	})
+	return entries, int(s.max.Load())
+}
+
 // List implements [store.Store].
 func (s *Store) List(_ context.Context, prefix string) (keys []string, err error) {
 	err = s.read(func(t transaction) error {
@@ -181,11 +190,15 @@ func (s *Store) read(apply func(transaction) error) error {
 func (s *Store) explain(err error) error {
 	switch {
 	case errors.Is(err, errReplaced):
-		return fmt.Errorf("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", s.path, err)
+		return gone("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", s.path, err)
 	case errors.Is(err, errDamaged):
-		return fmt.Errorf("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
+		return gone("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
 	}
 	return err
+}
+
+func gone(format string, about ...any) error {
+	return &store.Fault{Cause: store.CauseGone, Err: fmt.Errorf(format, about...)}
 }
 
 var (

@@ -2,8 +2,12 @@ package boltstore
 
 import (
 	"fmt"
+	"strings"
+	"syscall"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 type write struct {
@@ -49,7 +53,17 @@ func (s *Store) writeQueue(f *openFile) {
 	for _, w := range writes {
 		w.done = true
 		if err != nil {
-			w.err = fmt.Errorf("writing the durable store %s: %w", s.path, err)
+			w.err = failure(fmt.Errorf("writing the durable store %s: %w", s.path, err))
 		}
 	}
+}
+
+// failure marks what comes of a full disk, quota or limit of the process: the file is as before.
+func failure(err error) error {
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if strings.HasSuffix(err.Error(), full.Error()) { // bbolt does not wrap all
+			return &store.Fault{Cause: store.CauseFull, Err: err}
+		}
+	}
+	return err
 }

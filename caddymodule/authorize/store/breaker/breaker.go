@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +55,7 @@ type Breaker struct {
 	failures int // in a row
 	failing  time.Time
 	down     bool
+	cause    error // of the last failure
 	probing  bool
 	probed   time.Time
 }
@@ -93,12 +95,21 @@ func (b *Breaker) enter() error {
 		if b.mayProbe() {
 			go b.probe()
 		}
-		return fmt.Errorf("%w: it has not answered for %v", store.ErrUnavailable, time.Since(b.failing).Round(time.Millisecond))
+		return b.refusal()
 	case b.calls >= b.maxCalls():
 		return fmt.Errorf("%w: %d calls wait for it", store.ErrUnavailable, b.calls)
 	}
 	b.calls++
 	return nil
+}
+
+// refusal is what a store that is down is not asked for. It requires the lock.
+func (b *Breaker) refusal() error {
+	if store.CauseOf(b.cause) != store.CauseUnavailable {
+		return b.cause
+	}
+	why := strings.TrimPrefix(b.cause.Error(), store.ErrUnavailable.Error()+": ")
+	return fmt.Errorf("%w: it has not answered for %v: %s", store.ErrUnavailable, time.Since(b.failing).Round(time.Millisecond), why)
 }
 
 // mayProbe reports whether the caller should probe. It requires the lock.
@@ -111,16 +122,32 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// probe finds out whether the store is back. No request waits for it. It deletes nothing: that
-// is a change, so a store that only reads is not back, and one that is full is.
+// Try tries the store ([store.Try]), unless it is down.
+func (b *Breaker) Try(ctx context.Context) error {
+	return b.call(ctx, "step", func() error { return store.Try(ctx, b.Shared) })
+}
+
+// try makes a change that nobody reads, so a store that only reads is not back, and one that is full is.
+func (b *Breaker) try(ctx context.Context) error {
+	if own, ok := b.Shared.(interface {
+		Try(ctx context.Context) error
+	}); ok {
+		return own.Try(ctx)
+	}
+	return b.Shared.Delete(ctx, "check:")
+}
+
+// probe finds out whether the store is back. No request waits for it.
 func (b *Breaker) probe() {
 	ctx := context.Background() // the store gives up by itself
 	began := time.Now()
-	err := b.Shared.Delete(ctx, "check:")
+	err := b.try(ctx)
 	b.mu.Lock()
 	b.probing = false
 	if b.down && outcomeOf(err) != Unavailable {
-		b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.failing).Round(time.Millisecond))
+		if store.CauseOf(b.cause) == store.CauseUnavailable {
+			b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.failing).Round(time.Millisecond))
+		}
 		b.down = false
 	}
 	b.mu.Unlock()
@@ -163,10 +190,16 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 	if b.failures++; b.failures == 1 {
 		b.failing = time.Now()
 	}
+	if !b.down {
+		b.cause = err
+	}
 	if b.failures < maxFailures || b.down {
 		return
 	}
 	b.down, b.probed = true, time.Now()
+	if store.CauseOf(err) != store.CauseUnavailable {
+		return // whoever tries the store logs it
+	}
 	b.Logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
 }
 

@@ -103,7 +103,7 @@ func (c Config) check() error {
 // follows reports whether [Store.Follow] tells of changes of an entry.
 func (c Config) follows(key string) bool {
 	kind := store.KindOf(key)
-	return slices.Contains(c.Followed, kind) || slices.Contains(c.Announced, kind)
+	return kind == trialKind || slices.Contains(c.Followed, kind) || slices.Contains(c.Announced, kind)
 }
 
 // The names of procedures and indexes are made of the table's, and are 63 bytes at most.

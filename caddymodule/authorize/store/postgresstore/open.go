@@ -86,10 +86,29 @@ func (d *database) prepare(ctx context.Context, conn *pgxpool.Conn) error {
 		return err
 	}
 	version, err := d.version(ctx, conn)
-	if err != nil || version == schemaVersion {
+	if err == nil && version != schemaVersion {
+		err = d.migrate(ctx, conn)
+	}
+	if err != nil {
 		return err
 	}
-	return d.migrate(ctx, conn)
+	return d.checkRights(ctx, conn)
+}
+
+// errRights is of a role that may not do all that gateways do.
+var errRights = errors.New("it lacks rights")
+
+// lackedRights are those of the role on the table, and to execute what changes it.
+const lackedRights = `SELECT coalesce(string_agg(p, ', '), '') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS p
+	WHERE NOT has_table_privilege($1, p)`
+
+func (d *database) checkRights(ctx context.Context, conn *pgxpool.Conn) error {
+	var lacks string
+	err := conn.QueryRow(ctx, lackedRights, d.sql.table).Scan(&lacks)
+	if err == nil && lacks != "" {
+		return fmt.Errorf("%w: %w: %s on the table %[4]s: GRANT %[3]s ON %[4]s TO the role that gateways use", errUnusable, errRights, lacks, d.sql.table)
+	}
+	return err
 }
 
 const versionComment = "caddy-fhir store, version "

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,6 +81,37 @@ func (s *Store) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
 		return s.make(ctx, conn, step)
 	})
+}
+
+// What a trial stores.
+const (
+	trialKind = "trial" // announced, to nobody who cares
+	trialSize = 8 << 10
+)
+
+// Try is for [store.Try]: the server takes a new entry that is announced and one that is not, and deletes them.
+func (s *Store) Try(ctx context.Context) error {
+	id := strconv.FormatUint(rand.Uint64(), 36)
+	for _, kind := range []string{trialKind, "check"} {
+		key := kind + ":" + id
+		if err := s.Add(ctx, key, make([]byte, trialSize), time.Minute); err != nil {
+			return err
+		}
+		if err := s.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Volatile says why the server does not keep everything over its restart; empty if it does, or does not tell.
+func (s *Store) Volatile(ctx context.Context) (why string) {
+	_ = s.database.within(ctx, func(ctx context.Context, conn *pgxpool.Conn) error { // who cannot be asked is checked anyway
+		return conn.QueryRow(ctx, `SELECT CASE WHEN current_setting('fsync') = 'off' THEN 'PostgreSQL has fsync off: a crash of its host may lose everything'
+			WHEN relpersistence <> 'p' THEN 'the table is UNLOGGED: a crash of PostgreSQL empties it' ELSE '' END
+			FROM pg_class WHERE oid = $1::regclass`, s.database.sql.table).Scan(&why)
+	})
+	return why
 }
 
 // Now implements [store.Shared].

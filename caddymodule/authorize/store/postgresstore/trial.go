@@ -54,7 +54,7 @@ func (d *database) doubt(ctx context.Context, conn *pgxpool.Conn, err error) {
 		_ = conn.Conn().Close(ctx)
 		d.pool.Reset()
 		d.ready.Store(false)
-	case undefinedTable, undefinedFunction:
+	case undefinedTable, undefinedFunction, insufficientRights: // it is checked again, which names the right
 		d.ready.Store(false)
 	}
 	if conn.Conn().IsClosed() && ctx.Err() == nil {
@@ -114,6 +114,8 @@ func (d *database) explain(caller context.Context, err error) error {
 		return caller.Err()
 	case code(err) == diskFull:
 		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case code(err) == insufficientRights, errors.Is(err, errRights):
+		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
 	return &unavailableError{err}
 }

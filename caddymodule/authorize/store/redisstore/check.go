@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // check asks all masters.
@@ -30,10 +32,24 @@ func checkServer(ctx context.Context, server *redis.Client) error {
 		return fmt.Errorf("%w: it has version %s: 6.2 or newer is needed", ErrUnsuitable, version)
 	case info["role"] == "slave":
 		return fmt.Errorf("%w: it is a replica of %s, which takes no changes: name that one as the address, or use sentinel", ErrUnsuitable, info["master_host"])
-	case info["maxmemory_policy"] != "noeviction":
-		return fmt.Errorf("%w: when its memory is full, it drops entries that are in use (maxmemory-policy %s): sessions would end, and revoked tokens would be valid again; set maxmemory-policy noeviction, or use a server of its own", ErrUnsuitable, info["maxmemory_policy"])
 	}
-	return nil
+	return policy(info)
+}
+
+// checkPolicy asks a server that was checked before: its policy may have been changed.
+func checkPolicy(ctx context.Context, server *redis.Client) error {
+	text, err := server.Info(ctx, "memory").Result()
+	if err != nil {
+		return err
+	}
+	return policy(parseInfo(text))
+}
+
+func policy(info map[string]string) error {
+	if info["maxmemory_policy"] == "noeviction" {
+		return nil
+	}
+	return &store.Fault{Cause: store.CauseEviction, Err: fmt.Errorf("%w: when its memory is full, it drops entries that are in use (maxmemory-policy %s): sessions would end, and revoked tokens would be valid again; set maxmemory-policy noeviction, or use a server of its own", ErrUnsuitable, info["maxmemory_policy"])}
 }
 
 // checkFailure tells what somebody must set right from what passes.
@@ -43,7 +59,7 @@ func checkFailure(ctx context.Context, err error) error {
 	}
 	for prefix, hint := range map[string]string{
 		"WRONGPASS": "username and password are wrong", "NOAUTH": "it needs a password",
-		"NOPERM":               "the user may not use the commands that docs/replicas.md lists",
+		"NOPERM":               "the user lacks rights (docs/replicas.md)",
 		"ERR invalid password": "the password is wrong", "ERR DB index": "it has no database of this number",
 	} {
 		if strings.HasPrefix(err.Error(), prefix) {

@@ -14,6 +14,7 @@
 //	clock.go      the server's clock
 //	room.go       the bound
 //	check.go      whether the server can be relied on: [Store.Check]
+//	trial.go      whether it takes what gateways need: [Store.Try]; which rights its user lacks
 //	connection.go what leads to the servers
 //	sentinel.go   which server is the master
 //	link.go       the open connections to masters

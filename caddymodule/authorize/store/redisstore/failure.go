@@ -20,7 +20,7 @@ var ErrUnsuitable = errors.New("this Redis server cannot be used")
 // network brings.
 var refusals = []string{
 	"READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "MISCONF", "BUSY",
-	"UNBLOCKED", "NOAUTH", "WRONGPASS", "NOPERM", "UNKILLABLE",
+	"UNBLOCKED", "NOAUTH", "WRONGPASS", "UNKILLABLE",
 }
 
 // failure says what an error of the client means for a caller with a context.
@@ -35,6 +35,8 @@ func failure(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: Redis is at its maxmemory", store.ErrFull)
 	case redis.HasErrorPrefix(err, "NEWER"):
 		return errNewer
+	case isRight(err):
+		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the user, who lacks rights (docs/replicas.md): %w", err)}
 	case !isRefusal(err):
 		return fmt.Errorf("redis: %w", err)
 	}

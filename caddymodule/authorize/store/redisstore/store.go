@@ -51,9 +51,15 @@ func (s *Store) Pool() *redis.PoolStats { return s.connection.client.PoolStats()
 
 // Check asks the server whether state can be kept there. It fails with [ErrUnsuitable], and what
 // to do, if the server must not be used as it is: wrong password, older than 6.2, a replica, or
-// set to drop what is in use when it is full. It fails with [store.ErrUnavailable] if there is
+// set to drop what is in use when it is full; it names rights that the user lacks. It fails with [store.ErrUnavailable] if there is
 // no answer.
-func (s *Store) Check(ctx context.Context) error { return s.connection.check(ctx) }
+func (s *Store) Check(ctx context.Context) error {
+	err := s.connection.check(ctx)
+	if err == nil || isRight(err) {
+		return cmp.Or(s.lacks(ctx), err)
+	}
+	return err
+}
 
 // SetMaxEntries changes the limit for new entries (0: none but the server's memory).
 func (s *Store) SetMaxEntries(n int) { s.room.max.Store(int64(n)) }

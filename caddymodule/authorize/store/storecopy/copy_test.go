@@ -296,17 +296,17 @@ func TestCopyToStartedTarget(t *testing.T) {
 	for _, marked := range []bool{true, false} { // a source of an earlier version has no mark
 		from, to := newFile(t), newFile(t)
 		if marked {
-			if err := store.Claim(t.Context(), from, "https://x.example"); err != nil {
+			if _, err := store.Claim(t.Context(), from, "https://x.example"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(from.Put(t.Context(), "k", nil, time.Hour), store.Claim(t.Context(), to, "https://x.example")); err != nil {
+		if err := errors.Join(from.Put(t.Context(), "k", nil, time.Hour), claim(t, to, "https://x.example")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
 			t.Errorf("marked %t: %v", marked, err)
 		}
-		if err := store.Claim(t.Context(), to, "https://x.example"); err != nil {
+		if _, err := store.Claim(t.Context(), to, "https://x.example"); err != nil {
 			t.Errorf("marked %t: %v", marked, err)
 		}
 	}
@@ -456,4 +456,9 @@ func BenchmarkIntoFile(b *testing.B) {
 			}
 		})
 	}
+}
+
+func claim(t *testing.T, s store.Store, issuer string) error {
+	_, err := store.Claim(t.Context(), s, issuer)
+	return err
 }

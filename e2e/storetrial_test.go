@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
+)
+
+// TestRedisTrial finds what becomes of a server that is in use, and that it is well again.
+func TestRedisTrial(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t)
+	addRedisUser(t, s, redisCommands...)
+	r := openRedis(t, redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", Followed: []string{"revoked"}})
+	for _, tt := range []struct {
+		name       string
+		harm, mend []any // commands
+		cause      store.Cause
+		says       string
+	}{
+		{"maxmemory", []any{"CONFIG", "SET", "maxmemory", "1kb"}, []any{"CONFIG", "SET", "maxmemory", "0"}, store.CauseFull, "maxmemory"},
+		{"no xadd", []any{"ACL", "SETUSER", "gateway", "-xadd"}, []any{"ACL", "SETUSER", "gateway", "+xadd"}, store.CauseRights, "+xadd"},
+		{"no keys", []any{"ACL", "SETUSER", "gateway", "resetkeys", "~other:*"}, []any{"ACL", "SETUSER", "gateway", "~fhir:*"}, store.CauseRights, "~fhir:*"},
+		{
+			"policy", []any{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"},
+			[]any{"CONFIG", "SET", "maxmemory-policy", "noeviction"}, store.CauseEviction, "noeviction",
+		},
+		{"no writes", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, store.CauseUnavailable, "NOREPLICAS"},
+	} {
+		if err := r.Try(t.Context()); err != nil {
+			t.Fatalf("before %s: %v", tt.name, err)
+		}
+		s.do(t, tt.harm...)
+		if err := r.Try(t.Context()); store.CauseOf(err) != tt.cause || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: cause %s: %v", tt.name, store.CauseOf(err), err)
+		}
+		s.do(t, tt.mend...)
+	}
+	if err := r.Try(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left, err := r.List(t.Context(), ""); err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// TestRedisRights names each right that is missing at a start, and revocations are not refused as if there were no answer.
+func TestRedisRights(t *testing.T) {
+	t.Parallel()
+	s := startRedis(t)
+	options := redisstore.Options{Address: s.address(), Username: "gateway", Password: "right", Followed: []string{"revoked"}}
+	for _, command := range redisCommands {
+		if slices.Contains(strings.Fields("+ping +select +hello +auth +client|setname +wait +script|load"), command) {
+			continue // of connections, and of wait_replicas
+		}
+		addRedisUser(t, s, slices.DeleteFunc(slices.Clone(redisCommands), func(c string) bool { return c == command })...)
+		err := openRedis(t, options).Check(t.Context())
+		if !errors.Is(err, redisstore.ErrUnsuitable) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), command) {
+			t.Errorf("without %s: %v", command, err)
+		}
+	}
+	addRedisUser(t, s, redisCommands...)
+	r := openRedis(t, options)
+	if err := r.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.do(t, "ACL", "SETUSER", "gateway", "-xadd")
+	if err := r.Put(t.Context(), "revoked:1", nil, time.Minute); store.CauseOf(err) != store.CauseRights || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a revocation: %v", err)
+	}
+}
+
+// TestRedisVolatile tells a server that keeps nothing from one that does.
+func TestRedisVolatile(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{"yes": "", "no": "keeps nothing"} {
+		r := openRedis(t, redisstore.Options{Address: startRedis(t, "--appendonly", options).address()})
+		if why := r.Volatile(t.Context()); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("appendonly %s: %q", options, why)
+		}
+	}
+}
+
+// TestPostgresTrial names each right on the table that is missing, at a start and later.
+func TestPostgresTrial(t *testing.T) {
+	t.Parallel()
+	server := startPostgres(t, "fsync=off")
+	owner := openPostgres(t, postgresstore.Config{DSN: server.dsn("")})
+	if err := errors.Join(owner.Open(t.Context()), owner.Try(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if why := owner.Volatile(t.Context()); !strings.Contains(why, "fsync") {
+		t.Errorf("with fsync off: %q", why)
+	}
+	server.psql(t, "CREATE ROLE gateway LOGIN")
+	server.psql(t, "GRANT ALL ON fhir_store TO gateway")
+	later := openPostgres(t, postgresstore.Config{DSN: server.dsn("user=gateway")})
+	for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
+		if err := later.Try(t.Context()); err != nil {
+			t.Fatalf("before %s: %v", right, err)
+		}
+		server.psql(t, "REVOKE "+right+" ON fhir_store FROM gateway")
+		if err := later.Try(t.Context()); store.CauseOf(err) != store.CauseRights {
+			t.Errorf("without %s: %v", right, err)
+		}
+		if err := later.Try(t.Context()); store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), right) {
+			t.Errorf("without %s, again: %v", right, err)
+		}
+		s := openPostgres(t, postgresstore.Config{DSN: server.dsn("user=gateway")})
+		if err := s.Open(t.Context()); err == nil || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), right) {
+			t.Errorf("start without %s: %v", right, err)
+		}
+		server.psql(t, "GRANT "+right+" ON fhir_store TO gateway")
+	}
+}
