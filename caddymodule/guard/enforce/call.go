@@ -57,8 +57,8 @@ func sentence(err error) string {
 
 var errBody = errors.New("body cannot be judged")
 
-// readBody reads the client's body, in JSON or as a form, up to the limit.
-func (x *backend) readBody(c call) ([]byte, error) {
+// readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
+func (x *backend) readBody(c call, i interaction.Interaction) ([]byte, error) {
 	if c.method == http.MethodGet || c.method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ func (x *backend) readBody(c call) ([]byte, error) {
 		return nil, invalid(err, "The body could not be read.")
 	case int64(len(body)) > x.limits.Body:
 		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limits.Body), Err: errBody}
-	case len(body) > 0 && !x.readable(c):
+	case len(body) > 0 && !x.readable(c) && !x.isContent(i):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: errBody}
 	}
 	return body, nil

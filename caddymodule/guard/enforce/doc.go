@@ -10,6 +10,8 @@
 //	policies.go      refused by the site's own rules, or with more rights, or with less to be seen
 //	   ▼
 //	read.go          read, vread: asked of the server, judged, else answered as what is not there
+//	binary.go          a Binary as its content, and a content as a Binary
+//	accept.go          as the client takes it
 //	newsearch.go     a search is planned:
 //	plan.go            as branches, each of which the server confines to what some scopes cover
 //	rules.go           without parameters that would tell more

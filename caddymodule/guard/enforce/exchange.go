@@ -84,16 +84,28 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 	if x.isHopeless(i) {
 		return i, x.refused(i)
 	}
-	if c.body, err = x.readBody(c); err != nil {
+	if c, i, err = x.withBody(c, i); err != nil {
 		return i, err
 	}
-	if c.body != nil { // which may be the form of a search
-		if i, err = c.interaction(); err != nil {
-			return i, err
-		}
-	}
 	a, err := x.answer(x.r.Context(), c, i)
+	if err == nil && x.wantsContent(i, a) {
+		a, err = content(a)
+	}
 	return i, x.finish(w, a, err)
+}
+
+// withBody is a call with the client's body: the form of a search is among its parameters, and the content of a Binary is
+// one.
+func (x *exchange) withBody(c call, i interaction.Interaction) (_ call, _ interaction.Interaction, err error) {
+	if c.body, err = x.readBody(c, i); c.body == nil || err != nil {
+		return c, i, err
+	}
+	if x.isContent(i) {
+		c, err = x.binary(c, i)
+		return c, i, err
+	}
+	i, err = c.interaction()
+	return c, i, err
 }
 
 // isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.

@@ -1,0 +1,119 @@
+package enforce
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// wantsContent reports whether an answer is a Binary of which the client wants the content in its own type: it names no
+// format of FHIR's, or likes that type better (R4 binary.html#rest).
+func (x *backend) wantsContent(i interaction.Interaction, a *answer) bool {
+	if i.Type != "Binary" || i.Kind != interaction.Read && i.Kind != interaction.VRead || a.status != http.StatusOK {
+		return false
+	}
+	if format := formatOf(i); format != "" {
+		return !strings.Contains(format, "json")
+	}
+	accepted := parseAccept(x.r.Header)
+	own := mediaOf(contentType(a))
+	wanted := accepted.fhir(own)
+	return wanted == 0 || accepted[own] > wanted
+}
+
+// formatOf is the parameter _format, which overrides Accept. Empty if there is none.
+func formatOf(i interaction.Interaction) string {
+	for _, p := range i.Parameters {
+		if p.Name == "_format" && p.Value != "" {
+			return strings.ToLower(p.Value)
+		}
+	}
+	return ""
+}
+
+// contentType is what a Binary says that its content is.
+func contentType(a *answer) string {
+	res, err := resource.Parse(a.body)
+	if err != nil {
+		return ""
+	}
+	value, _ := res.Member("contentType")
+	return resource.Text(value)
+}
+
+// mediaOf is a media type without parameters; empty if it is none.
+func mediaOf(contentType string) string {
+	media, _, _ := mime.ParseMediaType(contentType)
+	return media
+}
+
+// content is the answer with what the Binary holds. It may be of any type, so no browser may run it here.
+func content(a *answer) (*answer, error) {
+	res, err := resource.Parse(a.body)
+	if err != nil {
+		return nil, withheld(err)
+	}
+	value, _ := res.Member("data")
+	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(resource.Text(value)), ""))
+	if err != nil {
+		return nil, withheld(fmt.Errorf("data of a Binary: %w", err))
+	}
+	kind := contentType(a)
+	if mediaOf(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
+		kind = "application/octet-stream"
+	}
+	header := maps.Clone(a.header)
+	header.Set("Content-Type", kind)
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Add("Vary", "Accept")
+	return &answer{status: a.status, header: header, body: data, buffer: a.buffer}, nil
+}
+
+// isContent reports whether a body is the content of a Binary: of any type but FHIR's.
+func (x *backend) isContent(i interaction.Interaction) bool {
+	media := mediaOf(x.r.Header.Get("Content-Type"))
+	return i.Type == "Binary" && strings.Contains(media, "/") && !fhirMedia[media] && slices.Contains(contentKinds, i.Kind)
+}
+
+var contentKinds = []interaction.Kind{interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate}
+
+var errContext = errors.New("several security contexts")
+
+// binary makes the Binary that a content stands for, with the header X-Security-Context as its securityContext (R4
+// binary.html#rest). It is judged as if it had been sent so.
+func (x *backend) binary(c call, i interaction.Interaction) (call, error) {
+	contexts := x.r.Header.Values("X-Security-Context")
+	switch {
+	case len(contexts) > 1:
+		return c, invalid(errContext, "The header X-Security-Context may be sent once.")
+	case int64(base64.StdEncoding.EncodedLen(len(c.body))) > x.limits.Body:
+		return c, &guard.Error{
+			Status: http.StatusRequestEntityTooLarge, Err: errBody,
+			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", x.limits.Body),
+		}
+	}
+	var b bytes.Buffer
+	b.WriteString(`{"resourceType":"Binary"`)
+	if i.Kind == interaction.Update {
+		b.WriteString(`,"id":` + quoted(i.ID))
+	}
+	b.WriteString(`,"contentType":` + quoted(x.r.Header.Get("Content-Type")))
+	if len(contexts) == 1 {
+		b.WriteString(`,"securityContext":{"reference":` + quoted(contexts[0]) + `}`)
+	}
+	b.WriteString(`,"data":"` + base64.StdEncoding.EncodeToString(c.body) + `"}`)
+	c.body, c.header = b.Bytes(), maps.Clone(c.header)
+	c.header.Set("Content-Type", typeJSON)
+	return c, nil
+}
