@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -86,10 +87,20 @@ func (a *assembly) addPeople(c *Config) (err error) {
 
 func (a *assembly) addFactors(c *Config) {
 	enrolments := &factor.Enrolments{Durable: c.Durable, Keys: c.Keys}
+	a.limiter.Devices.Binding = a.bindingOf
 	a.factors = &factor.Factors{
 		Directory: a.accounts.Directory, Enrolments: enrolments, OTP: &people.OTP{Durable: c.Durable, Logger: c.Logger}, Logger: c.Logger,
 		Passkeys: factor.NewPasskeys(c.Issuer, enrolments, a.accounts.Directory, &browser.Sealer{Keys: c.Keys}, c.Store),
 	}
+}
+
+// bindingOf is what browsers are known for of an account.
+func (a *assembly) bindingOf(ctx context.Context, account string) (string, error) {
+	user := a.accounts.Directory.Users[account]
+	if user == nil {
+		return "", nil
+	}
+	return a.factors.Binding(ctx, user)
 }
 
 // addClients registers the clients. None may be named like a user: their tokens would have

@@ -22,6 +22,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // guess tries a password in a browser that nobody knows, and returns the status.
@@ -446,5 +447,101 @@ func TestLockoutSettings(t *testing.T) {
 		if _, err := authorize.New(c); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// A browser is known for the password and the factors with which its person signed in there: with others, it is a stranger's.
+func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(c *authorize.Config, other *servertest.Browser)
+		want   int
+	}{
+		"nothing":          {func(*authorize.Config, *servertest.Browser) {}, http.StatusFound},
+		"another password": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].PasswordHash = c.Users[1].PasswordHash }, http.StatusTooManyRequests},
+		"a configured app": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].TOTPSecret = totp.NewSecret() }, http.StatusTooManyRequests},
+		"an app enrolled":  {func(_ *authorize.Config, other *servertest.Browser) { other.EnrolApp() }, http.StatusTooManyRequests},
+		"a passkey enrolled": {func(_ *authorize.Config, other *servertest.Browser) {
+			other.EnrolPasskey(servertest.NewAuthenticator())
+		}, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var config authorize.Config
+				before := servertest.New(t, func(c *authorize.Config) {
+					c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3}
+					config = *c
+				})
+				b := servertest.NewBrowser(t, before)
+				b.Answer(servertest.Request(nil))
+				config.Users = slices.Clone(config.Users)
+				tt.change(&config, atAccount(t, before))
+				s, err := authorize.New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Server = s
+				for range 3 {
+					guess(t, s, "alice", "wrong")
+				}
+				password := map[bool]string{true: "other", false: "right"}[name == "another password"]
+				r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", password)
+				if r.StatusCode != tt.want {
+					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// However many browsers somebody has signed in in, they give few guesses at an account together.
+func TestKnownBrowsersHaveACeiling(t *testing.T) {
+	t.Parallel()
+	for kind, tt := range map[string]struct {
+		secret string
+		guess  func(t *testing.T, b *servertest.Browser) *http.Response
+	}{
+		"passwords": {"", func(_ *testing.T, b *servertest.Browser) *http.Response {
+			return b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong")
+		}},
+		"codes": {totp.NewSecret(), func(t *testing.T, b *servertest.Browser) *http.Response {
+			t.Helper()
+			r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+			return b.SendOTP(servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor"), "000000")
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, func(c *authorize.Config) {
+					c.Users[0].TOTPSecret, c.Lockout = tt.secret, lockout.Policy{Failures: 5, AddressFailures: 1000}
+				})
+				var cookies []string
+				for range 20 {
+					b := servertest.NewBrowser(t, s)
+					r := b.SignIn(servertest.Request(nil), "alice", "right")
+					if tt.secret != "" {
+						factor := servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+						b.SendOTP(factor, servertest.OTP(tt.secret, time.Now()))
+						time.Sleep(time.Minute) // to another code
+					}
+					cookies = append(cookies, b.Cookies["__Host-fhir-device"])
+				}
+				tried := 0
+				for _, cookie := range cookies {
+					b := servertest.NewBrowser(t, s)
+					for range 5 {
+						b.Cookies["__Host-fhir-device"] = cookie
+						if r := tt.guess(t, b); r.StatusCode == http.StatusForbidden {
+							tried++
+						}
+					}
+				}
+				if tried != 10 {
+					t.Errorf("%d guesses by 20 browsers, want 10: twice what one has", tried)
+				}
+			})
+		})
 	}
 }

@@ -115,7 +115,7 @@ func (a *authenticatorApp) try(r *http.Request, signedIn *session.SignedIn, secr
 	if !a.factors.kept.Local(user) {
 		return nil, errNotHere
 	}
-	counters, err := a.limiter.Counters(r, lockout.Code, user.ID, user.ID)
+	counters, _, err := a.limiter.Counters(r, lockout.Code, user.ID, user.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,13 @@
 package browser
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -22,50 +24,74 @@ const (
 	maxDeviceUsers = 32
 )
 
-// Device is a browser in which people signed in before, kept in a sealed cookie. It signs
-// nobody in. Its failures are counted apart from strangers', which therefore cannot lock out
+// Devices recognizes browsers in which people signed in before, by a sealed cookie. It signs
+// nobody in. Failures there are counted apart from strangers', which therefore cannot lock out
 // the owner of an account (OWASP, device cookies).
-type Device struct {
+type Devices struct {
+	Keys keyring.Sealing // seal the cookies
+
+	// Binding is what of an account, by its id, a browser is known for: it changes with the
+	// password and the second factors, and then the browser is a stranger's.
+	Binding func(ctx context.Context, account string) (string, error)
+}
+
+// device is what a cookie holds.
+type device struct {
 	ID    string   `json:"id"`    // names the browser
-	Users []string `json:"users"` // deviceUser of each, the latest first
+	Users []string `json:"users"` // deviceUser of each, with the binding, the latest first
 }
 
 // deviceUser names a person in the cookie without revealing who they are.
-func deviceUser(canonical string) string {
-	sum := sha256.Sum256([]byte(canonical))
+func deviceUser(name string) string {
+	sum := sha256.Sum256([]byte(name))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// Knows reports whether a person, by canonical name, signed in here before.
-func (d Device) Knows(canonical string) bool { return slices.Contains(d.Users, deviceUser(canonical)) }
-
-// Devices recognizes browsers in which people signed in before.
-type Devices struct {
-	Keys keyring.Sealing // seal the cookies
+func (ds *Devices) entry(ctx context.Context, account string) (string, error) {
+	binding, err := ds.Binding(ctx, account)
+	return deviceUser(account) + "." + deviceUser(account+"\x00"+binding), err
 }
 
-// Find returns the device of a request, or the zero Device if it is unknown.
-func (ds *Devices) Find(r *http.Request) (d Device) {
+// find returns the device of a request, or the zero device if it is unknown.
+func (ds *Devices) find(r *http.Request) (d device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
 		return d
 	}
 	text, err := ds.Keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceLifetime)
 	if err != nil || json.Unmarshal([]byte(text), &d) != nil {
-		return Device{}
+		return device{}
 	}
 	return d
 }
 
-// Remember returns the cookie by which the browser is known for a person who just signed in.
-func (ds *Devices) Remember(r *http.Request, canonical string) (*http.Cookie, error) {
-	d := ds.Find(r)
+// Knowing returns what names the browser of a request if the owner of an account has signed in
+// there with the password and the second factors of now, and otherwise "".
+func (ds *Devices) Knowing(r *http.Request, account string) (string, error) {
+	d := ds.find(r)
+	if account == "" || len(d.Users) == 0 {
+		return "", nil
+	}
+	entry, err := ds.entry(r.Context(), account)
+	if err != nil || !slices.Contains(d.Users, entry) {
+		return "", err
+	}
+	return d.ID, nil
+}
+
+// Remember returns the cookie by which the browser is known for the owner of an account who
+// just signed in.
+func (ds *Devices) Remember(r *http.Request, account string) (*http.Cookie, error) {
+	d := ds.find(r)
 	if d.ID == "" {
 		d.ID = oauth2.RandomToken()
 	}
-	name := deviceUser(canonical)
-	others := slices.DeleteFunc(d.Users, func(other string) bool { return other == name })
-	d.Users = append([]string{name}, others[:min(len(others), maxDeviceUsers-1)]...)
+	entry, err := ds.entry(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(d.Users, func(other string) bool { return strings.HasPrefix(other, deviceUser(account)) })
+	d.Users = append([]string{entry}, others[:min(len(others), maxDeviceUsers-1)]...)
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, err

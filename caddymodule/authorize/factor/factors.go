@@ -2,6 +2,8 @@ package factor
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 
@@ -42,6 +44,24 @@ func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
 		return nil, err
 	}
 	return &Held{*e, user.TOTPSecret != ""}, nil
+}
+
+// Binding is a hash that changes with a person's password and with their factors, but not with the use of one.
+func (fs *Factors) Binding(ctx context.Context, user *people.User) (string, error) {
+	held, err := fs.Of(ctx, user)
+	if err != nil {
+		return "", err
+	}
+	credential := user.Credential()
+	h := sha256.New()
+	h.Write(credential[:])
+	if held.App != nil {
+		h.Write([]byte("app\x00" + held.App.Secret + "\x00"))
+	}
+	for _, p := range held.Passkeys {
+		h.Write([]byte("passkey\x00" + base64.RawURLEncoding.EncodeToString(p.Credential.ID) + "\x00"))
+	}
+	return string(h.Sum(nil)), nil
 }
 
 // UseCode accepts a code of the person's authenticator app, or a recovery code, once. The

@@ -229,7 +229,7 @@ func (f *secondFactorStep) prove(r *http.Request, pending *pendingSecondFactor, 
 	case pending.PasskeyOnly:
 		return proof{}, people.ErrWrongCode
 	}
-	counters, err := f.limiter.Counters(r, lockout.Code, pending.user.ID, pending.user.ID)
+	counters, _, err := f.limiter.Counters(r, lockout.Code, pending.user.ID, pending.user.ID)
 	right := proof{amr: []string{"otp"}}
 	if err == nil {
 		err = f.limiter.Attempt(r.Context(), counters, people.ErrWrongCode, func() (err error) {

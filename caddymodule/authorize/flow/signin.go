@@ -131,11 +131,11 @@ func (e *signInEndpoint) checkPassword(r *http.Request, ways people.Ways, p oaut
 		return nil, people.ErrWrongPassword
 	}
 	name := p.Get("username")
-	counters, err := e.limiter.Counters(r, lockout.Password, name, e.accounts.Directory.AccountNamed(name))
+	counters, known, err := e.limiter.Counters(r, lockout.Password, name, e.accounts.Directory.AccountNamed(name))
 	if err != nil {
 		return nil, err
 	}
-	network, known := fairqueue.Network(audit.ClientAddress(r.Context())), e.limiter.Devices.Find(r).Knows(lockout.CanonicalName(name))
+	network := fairqueue.Network(audit.ClientAddress(r.Context()))
 	err = e.limiter.Attempt(r.Context(), counters, people.ErrWrongPassword, func() error {
 		user, err = e.accounts.Directory.SignIn(r.Context(), network, known, name, p.Get("password"))
 		return err

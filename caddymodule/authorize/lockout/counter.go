@@ -54,21 +54,31 @@ const (
 	secret   = "secret" // a client's, or the token of a registration
 )
 
-// Counters returns what an attempt counts under: a browser in which the person signed in
-// before, or else the account and the address. A success cancels the failures of owner
-// (default: name) only: other accounts under the same counter, or other spellings of the
-// name, may be an attacker's own.
-func (l *Limiter) Counters(r *http.Request, kind, name, owner string) ([]counter, error) {
+// devicesLimit is how many times the failures of one browser those of all may be in which the
+// person signed in before: several cookies are worth little more than one.
+const devicesLimit = 2
+
+// Counters returns what an attempt counts under, and whether the browser is one in which the
+// owner of the account signed in before: then it is the browser, and all such browsers
+// together, or else the account and the address. A success cancels the failures of the account
+// (if there is none, of the name) only, in this browser: other accounts under the same
+// counter, or other spellings of the name, may be an attacker's own.
+func (l *Limiter) Counters(r *http.Request, kind, name, account string) (counters []counter, known bool, err error) {
 	ctx := r.Context()
 	name = CanonicalName(name)
-	owner = cmp.Or(owner, name)
-	if d := l.Devices.Find(r); d.Knows(name) {
-		own, err := l.newCounter(ctx, kind+"-device", d.ID+"\x00"+name, d.ID+"\x00"+owner, l.Failures)
-		return []counter{own}, err
+	owner := cmp.Or(account, name)
+	device, err := l.Devices.Knowing(r, account)
+	if err != nil {
+		return nil, false, err
 	}
-	account, err1 := l.newCounter(ctx, kind, name, owner, l.Failures)
+	if device != "" {
+		own, err1 := l.newCounter(ctx, kind+"-device", device+"\x00"+name, device+"\x00"+owner, l.Failures)
+		all, err2 := l.newCounter(ctx, kind+"-devices", name, device+"\x00"+owner, devicesLimit*l.Failures)
+		return []counter{own, all}, true, errors.Join(err1, err2)
+	}
+	counted, err1 := l.newCounter(ctx, kind, name, owner, l.Failures)
 	address, err2 := l.newCounter(ctx, "address", fairqueue.Network(audit.ClientAddress(ctx)), "", l.AddressFailures)
-	return []counter{account, address}, errors.Join(err1, err2)
+	return []counter{counted, address}, false, errors.Join(err1, err2)
 }
 
 const maxName = 256 // bytes of a typed name that count

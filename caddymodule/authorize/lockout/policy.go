@@ -13,7 +13,8 @@ import (
 // allow about a hundred guesses a day for an account, from any number of computers.
 //
 // A browser in which a person signed in before has its own count for their account (see
-// [browser.Device]), so that others' failures do not keep the owner out. Gateways that share
+// [browser.Devices]), and all such browsers together another, so that others' failures do not
+// keep the owner out. Gateways that share
 // a store count together.
 type Policy struct {
 	// Off turns counting off, if something in front of this server does it.

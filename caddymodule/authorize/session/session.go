@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
@@ -211,7 +210,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	}
 	session.root, session.Began = newRoot(), now
 	session.SID = sidOf(session.root)
-	device, err := s.Devices.Remember(r, lockout.CanonicalName(user.ID))
+	device, err := s.Devices.Remember(r, user.ID)
 	if err != nil {
 		return nil, err
 	}
