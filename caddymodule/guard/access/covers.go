@@ -97,9 +97,6 @@ func (s Shared) inside(res resource.Resource, patient string) Verdict {
 	case SecurityContext:
 		return dependent(res, patient, "securityContext")
 	case About:
-		if compartment.InPatient(res, patient) {
-			return covered
-		}
 		return s.about(res, patient, false)
 	case Alone:
 		return byItself(compartment.InPatient(res, patient) && namesOnly(res, patient))
@@ -122,7 +119,8 @@ func OfPatients(res resource.Resource) bool {
 // maxNeeded bounds what one resource may depend on.
 const maxNeeded = 20
 
-// about judges a resource by what it is about.
+// about judges a resource by all that it is about: one that names another's too is nobody's, since reading it would tell
+// of both.
 func (s Shared) about(res resource.Resource, patient string, writing bool) Verdict {
 	switch res.Type {
 	case "Provenance":
@@ -130,7 +128,7 @@ func (s Shared) about(res resource.Resource, patient string, writing bool) Verdi
 	case "Bundle":
 		return s.inDocument(res, patient, writing)
 	}
-	return outside
+	return byItself(compartment.InPatient(res, patient))
 }
 
 // dependent judges a resource by the references in one element: each must be the patient, or be covered too.

@@ -20,8 +20,8 @@ const (
 	Unassigned Rule = "unassigned"
 	// SecurityContext: by Binary.securityContext: the patient, or a resource that the grant covers.
 	SecurityContext Rule = "security_context"
-	// About: the patient's compartment, or all that the resource is about is covered: each Provenance.target, or each
-	// entry of a document or collection.
+	// About: all that the resource is about is the patient or is covered: each Provenance.target, or each entry of a
+	// document or collection. Of other types: the patient's compartment.
 	About Rule = "about"
 	// Alone: in the compartment, and of no other patient: a Group of several names the others.
 	Alone Rule = "alone"

@@ -1,7 +1,10 @@
 package enforce_test
 
 import (
+	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
@@ -45,5 +48,28 @@ func TestNeeded(t *testing.T) {
 				t.Errorf("status %d, want %d", got.StatusCode, tt.status)
 			}
 		})
+	}
+}
+
+// TestProvenanceOfTwo checks that a Provenance which names another's record beside an own one reaches neither.
+func TestProvenanceOfTwo(t *testing.T) {
+	t.Parallel()
+	provenance := func(id, first, second string) string {
+		return `{"resourceType":"Provenance","id":"` + id + `","target":[{"reference":"` + first + `"},{"reference":"` + second + `"}]}`
+	}
+	g := newGateway(t, append(slices.Clone(writable), provenance("own", "Patient/a", "Observation/a1"), provenance("patients", "Patient/a", "Patient/b"),
+		provenance("record", "Patient/a", "Observation/b1"), provenance("records", "Observation/a1", "Observation/b1"))...)
+	for id, want := range map[string]int{"own": 200, "patients": 404, "record": 404, "records": 404} {
+		for _, at := range []string{"", "/_history/1", "/_history"} {
+			if got := g.get(patientA, "Provenance/"+id+at).StatusCode; got != want {
+				t.Errorf("%s%s: %d", id, at, got)
+			}
+		}
+	}
+	for _, target := range []string{"Provenance?patient=Patient/a", "Observation?_id=a1&_revinclude=Provenance:target", "Patient?_revinclude=Provenance:target"} {
+		body, _ := io.ReadAll(g.get(patientA, target).Body)
+		if text := string(body); !strings.Contains(text, `"own"`) || strings.Contains(text, `"patients"`) || strings.Contains(text, `"record"`) || strings.Contains(text, `"records"`) {
+			t.Errorf("%s: %s", target, text)
+		}
 	}
 }
