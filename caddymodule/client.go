@@ -48,6 +48,10 @@ type Client struct {
 	// tokens, `online_access` ones that end with the session. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
+	// Leave words out of a requested scope that are neither listed nor defined by SMART or OpenID Connect, instead of
+	// refusing the request with `invalid_scope`. Default: false.
+	IgnoreUnknownScopes bool `json:"ignore_unknown_scopes,omitempty"`
+
 	// The response types that the client may use: `code`, `token`, `id_token`, `id_token token`. Default: `code` if
 	// there are redirect URIs.
 	ResponseTypes []string `json:"response_types,omitempty"`
@@ -118,7 +122,8 @@ func (c *Client) resolved() (none client.Client, err error) {
 func (c *Client) withSecret(secret string) client.Client {
 	return client.Client{
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
-		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
+		IgnoreUnknownScopes: c.IgnoreUnknownScopes,
+		ResponseTypes:       c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
@@ -144,6 +149,7 @@ func checkAddress(option string) func(uri string) error {
 //		redirect_uri <uri...>
 //		native
 //		scope <scope...>
+//		ignore_unknown_scopes
 //		response_type code|token|id_token|"id_token token"...
 //		grant_type client_credentials
 //		pkce required|optional
@@ -193,6 +199,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
+		"ignore_unknown_scopes":    bareword(&c.IgnoreUnknownScopes),
 		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.subdirectives())

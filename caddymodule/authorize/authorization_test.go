@@ -36,7 +36,9 @@ func TestAuthorizeErrors(t *testing.T) {
 		{"invalid_scope: unknown", url.Values{"scope": {"openid nonsense"}}, "invalid_scope"},
 		{"invalid_scope: malformed", url.Values{"scope": {`openid "profile"`}}, "invalid_scope"},
 		{"invalid_scope: not valid for the client", url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "scope": {"demo.read"}}, "invalid_scope"},
-		{"invalid_scope: more than is listed", url.Values{"scope": {"user/Observation.cruds"}}, "invalid_scope"},
+		{"invalid_scope: nothing that is listed", url.Values{"scope": {"user/Observation.cud launch/patient"}}, "invalid_scope"},
+		{"invalid_scope: malformed, as SMART has it", url.Values{"scope": {"openid user/Observation.sr"}}, "invalid_scope"},
+		{"invalid_scope: malformed launch context", url.Values{"scope": {"openid launch/"}}, "invalid_scope"},
 		{"state: must not be a URL-encoded JSON string", url.Values{"state": {`{"return":"/"}`}}, "invalid_request"},
 		{"state: nor a JSON array", url.Values{"state": {` ["a"]`}}, "invalid_request"},
 		{"state: URL-encoded JSON, encoded once more", url.Values{"state": {"%7B%22a%22%3A1%7D"}}, "invalid_request"},
@@ -193,5 +195,40 @@ func TestAuthorizeServerError(t *testing.T) {
 	u := b.Answer(servertest.Request(nil)) // the session takes the one place
 	if q := u.Query(); q.Get("error") != "server_error" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
+	}
+}
+
+// What the client's list does not cover of SMART's scopes is left out, and the answer says what
+// was granted (RFC 6749 §3.3).
+func TestScopeGrantedInPart(t *testing.T) {
+	t.Parallel()
+	lenient := func(c *authorize.Config) { c.Clients[0].IgnoreUnknownScopes = true }
+	for name, tt := range map[string]struct {
+		asked, want string
+		change      func(*authorize.Config)
+	}{
+		"a resource that is not listed":    {"openid user/Patient.write user/Patient.read", "openid user/Patient.read", nil},
+		"permissions that are not listed":  {"user/Observation.cruds", "user/Observation.rs", nil},
+		"another level":                    {"openid patient/*.rs user/Patient.r", "openid user/Patient.r", nil},
+		"a system scope for a person":      {"openid system/*.rs", "openid", nil},
+		"refresh tokens that it may not":   {"openid offline_access online_access", "openid", nil},
+		"launch context":                   {"openid launch launch/patient launch/questionnaire?role=https://a.example/r", "openid", nil},
+		"an unknown word, by option":       {"openid nonsense api:read user/Patient.r", "openid user/Patient.r", lenient},
+		"another client's word, by option": {"openid reports.read", "openid", lenient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := servertest.NewBrowser(t, servertest.New(t, tt.change))
+			if got := b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {tt.asked}}))); got.Scope != tt.want {
+				t.Errorf("%q is granted as %q, want %q", tt.asked, got.Scope, tt.want)
+			}
+		})
+	}
+	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr"} {
+		b := servertest.NewBrowser(t, servertest.New(t, lenient))
+		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {scope}})))
+		if e := u.Query().Get("error"); e != "invalid_scope" {
+			t.Errorf("%s: %q", name, e)
+		}
 	}
 }

@@ -187,7 +187,8 @@ func TestClientCredentials(t *testing.T) {
 		{"a listed scope", "system/*.rs", "system/*.rs", ""},
 		{"a part of it", "system/Patient.r", "system/Patient.r", ""},
 		{"no scope", "", "system/*.rs", ""},
-		{"more than is listed", "system/Patient.cruds", "", "invalid_scope"},
+		{"more than is listed", "system/Patient.cruds user/*.rs", "system/Patient.rs", ""},
+		{"nothing that is listed", "system/Patient.cud", "", "invalid_scope"},
 		{"a scope that is not of the system", "demo.read", "", "invalid_scope"},
 		{"openid", "openid", "", "invalid_scope"},
 	}

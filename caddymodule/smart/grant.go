@@ -33,13 +33,43 @@ func Grant(requested, allowed []string) (granted []string, err error) {
 		if len(parts) == 0 {
 			return nil, &UnlistedError{Scope: scope}
 		}
-		for _, part := range parts {
-			if !slices.Contains(granted, part) {
-				granted = append(granted, part)
-			}
-		}
+		granted = appendNew(granted, parts)
 	}
 	return granted, nil
+}
+
+// GrantInPart is [Grant], but leaves out of the request what cannot be granted of SMART's scopes (RFC 6749 §3.3), and
+// if ignoreUnknown is set, words that are no scopes of SMART's and not listed. If nothing is left of it, or one is
+// nearly a scope of SMART's, it fails with an [UnlistedError].
+func GrantInPart(requested, allowed []string, ignoreUnknown bool) (granted []string, err error) {
+	list := resourceScopes(allowed)
+	var left error
+	for _, scope := range requested {
+		parts := grantOne(scope, allowed, list)
+		if asked, ok := ParseResourceScope(scope); ok && len(parts) == 0 {
+			parts = intersections(asked, list)
+		}
+		granted = appendNew(granted, parts)
+		if len(parts) > 0 {
+			continue
+		}
+		if left = (&UnlistedError{Scope: scope}); IsMalformed(scope) || !ignoreUnknown && !IsDefined(scope) {
+			return nil, left
+		}
+	}
+	if len(granted) == 0 {
+		return nil, left
+	}
+	return granted, nil
+}
+
+func appendNew(granted, parts []string) []string {
+	for _, part := range parts {
+		if !slices.Contains(granted, part) {
+			granted = append(granted, part)
+		}
+	}
+	return granted
 }
 
 // grantOne is what is granted for one requested scope; nothing is a refusal.

@@ -104,6 +104,7 @@ func TestGrantProperty(t *testing.T) {
 	}
 	for range draws {
 		requested, allowed := randomScopes(random, 2), randomScopes(random, 4)
+		checkInPart(t, requested, allowed)
 		got, err := Grant(requested, allowed)
 		if err != nil {
 			refused++
@@ -122,6 +123,23 @@ func TestGrantProperty(t *testing.T) {
 	if granted < draws/20 || refused < draws/20 {
 		t.Errorf("%d granted, %d refused: the sample says little", granted, refused)
 	}
+}
+
+// checkInPart checks that a request that is granted in part has what the list and the request have in common, and that
+// it is refused only if that is nothing.
+func checkInPart(t *testing.T, requested, allowed []string) {
+	t.Helper()
+	got, err := GrantInPart(requested, allowed, false)
+	list, asked := deeds(allowed...), deeds(requested...)
+	for deed := range deeds(got...) {
+		if !list[deed] || !asked[deed] {
+			t.Fatalf("%q of %q with the list %q: %+v is too much", got, requested, allowed, deed)
+		}
+	}
+	if (err == nil) != (len(got) > 0) {
+		t.Fatalf("%q of %q with the list %q: %v", got, requested, allowed, err)
+	}
+	checkNothingLost(t, requested, allowed, got)
 }
 
 // checkRefusal checks that a refusal has a cause: a scope that the list does

@@ -3,6 +3,7 @@ package smart
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -46,4 +47,20 @@ func isScopeToken(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// launchScope is a scope for launch context: the type of a resource, and perhaps a role.
+var launchScope = regexp.MustCompile(`^launch(/[A-Za-z]+(\?role=.+)?)?$`)
+
+// IsDefined reports whether SMART App Launch 2.2 defines a scope. It leaves out those of OpenID Connect, which are open to
+// every client.
+func IsDefined(scope string) bool {
+	_, resource := ParseResourceScope(scope)
+	return resource || launchScope.MatchString(scope) || slices.Contains([]string{"fhirUser", "offline_access", "online_access"}, scope)
+}
+
+// IsMalformed reports whether a scope looks like one of SMART's for resources or launch context, but is none.
+func IsMalformed(scope string) bool {
+	level, _, ok := strings.Cut(scope, "/")
+	return ok && (isLevel(level) || level == "launch") && !IsDefined(scope)
 }

@@ -44,6 +44,10 @@ type Client struct {
 	GrantTypes        []string // beyond what ResponseTypes implies: "client_credentials"
 	IdentityProviders []string // keys of those to sign in by, and "local". Default: all.
 
+	// IgnoreUnknownScopes leaves words out of a requested scope that no specification defines
+	// and Scopes do not have (RFC 6749 §3.3). Default: invalid_scope.
+	IgnoreUnknownScopes bool `json:",omitempty"`
+
 	// PostLogoutRedirectURIs are where a browser may be sent after signing out, compared
 	// exactly (OpenID Connect RP-Initiated Logout §3.1).
 	PostLogoutRedirectURIs []string

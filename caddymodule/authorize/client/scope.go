@@ -37,12 +37,12 @@ func (c *Client) allowsScope(scope string) bool {
 	return err == nil && slices.Equal(granted, strings.Fields(scope))
 }
 
-// GrantScope returns what the client is granted of a requested scope. Its error is
-// invalid_scope.
+// GrantScope returns what the client is granted of a requested scope, which may be less (RFC 6749
+// §3.3). Its error is invalid_scope.
 func (c *Client) GrantScope(asked string) ([]string, error) {
 	scopes, err := smart.ParseScopes(asked)
 	if err == nil {
-		scopes, err = smart.Grant(scopes, slices.Concat(ReservedScopes, c.Scopes))
+		scopes, err = smart.GrantInPart(scopes, slices.Concat(ReservedScopes, c.Scopes), c.IgnoreUnknownScopes)
 	}
 	if err != nil {
 		return nil, oauth2.InvalidScope(err)
@@ -91,6 +91,7 @@ func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 	var err error
 	if asked != "" {
 		scope, err = c.GrantScope(asked)
+		scope = slices.DeleteFunc(scope, func(word string) bool { return notSystem(word) && smart.IsDefined(word) })
 	}
 	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, notSystem)) {
 		err = oauth2.InvalidScope(errors.New("client_credentials gives system scopes alone"))

@@ -206,11 +206,9 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	if req.responseType != "code" {
 		req.scope = client.WithoutRefresh(req.scope)
 	}
-	switch {
-	case slices.ContainsFunc(req.scope, client.IsSystemScope):
-		return oauth2.InvalidScope(errors.New("system scopes are for clients that act for themselves"))
-	case len(req.scope) == 0: // a token has at least one (RFC 6749 §3.3)
-		return oauth2.InvalidScope(errors.New("there are no refresh tokens by this response_type, and nothing else was asked for"))
+	req.scope = slices.DeleteFunc(slices.Clone(req.scope), client.IsSystemScope)
+	if len(req.scope) == 0 { // a token has at least one (RFC 6749 §3.3)
+		return oauth2.InvalidScope(errors.New("only system scopes, or refresh tokens, which this response_type does not give, are left of it"))
 	}
 	return nil
 }
