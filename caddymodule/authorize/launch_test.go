@@ -165,6 +165,23 @@ func TestNobodyToChoose(t *testing.T) {
 	}
 }
 
+// fhirUser is granted to whom it names somebody, and for everybody else the answer says that it
+// was not.
+func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
+	t.Parallel()
+	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
+		b := launchServer(t, new(hospital), fhirUser, nil)
+		got := b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid fhirUser"}})))
+		if got.Scope != want || (b.Claims(got.IDToken)["fhirUser"] != nil) != (fhirUser != "") {
+			t.Errorf("for %q: scope %q, ID token %v", fhirUser, got.Scope, b.Claims(got.IDToken))
+		}
+		answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"fhirUser"}})))
+		if e := answer.Query().Get("error"); (e == "invalid_scope") != (fhirUser == "") {
+			t.Errorf("fhirUser alone for %q: %q", fhirUser, e)
+		}
+	}
+}
+
 // A date that is none finds nobody, and an answer that is no Bundle is no answer.
 func TestPickByNoDate(t *testing.T) {
 	t.Parallel()

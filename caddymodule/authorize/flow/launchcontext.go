@@ -138,13 +138,15 @@ func (req *authorizationRequest) missing(person launch.Person) string {
 
 func asksEncounter(scope string) bool { return contextType(scope) == "encounter" }
 
-// dropUnmet removes the scopes whose context is missing. It reports whether any is left.
+// dropUnmet removes the scopes whose context is missing, and fhirUser if the person has none. It reports whether any is left.
 func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
 	patient := req.patient(person)
 	req.scope = slices.DeleteFunc(slices.Clone(req.scope), func(scope string) bool {
 		switch wanted := contextType(scope); {
 		case scope == "launch":
 			return req.launch.registered == nil
+		case scope == "fhirUser":
+			return person.FHIRUser == ""
 		case needsPatient(scope):
 			return patient == ""
 		case wanted == "encounter":
@@ -158,7 +160,7 @@ func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
 
 var errNoContext = &oauth2.Error{
 	Code: "invalid_scope", Shown: true,
-	Description: "the scope is for the records of a patient, and there is none that this person could choose",
+	Description: "the scope is for the records of a patient, or fhirUser, and this person has no such record and can choose none",
 }
 
 // context is what goes into the grant; nil if that is nothing. An EHR that names no style has
