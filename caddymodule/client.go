@@ -105,6 +105,10 @@ type Client struct {
 	// `required` for public clients (RFC 9700 §2.1.1), `optional` for others.
 	PKCE string `json:"pkce,omitempty"`
 
+	// Let the client put authorization requests into request objects by value (OpenID Connect Core §6): unsigned, or signed
+	// by a key in jwks or jwks_uri. Default: they are refused.
+	RequestObjects bool `json:"request_objects,omitempty"`
+
 	idps position // in the Caddyfile
 }
 
@@ -127,7 +131,8 @@ func (c *Client) withSecret(secret string) client.Client {
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
-		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
+		RequestObjects: client.RequestObjects{Allowed: c.RequestObjects},
+		JWKS:           c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
 	}
 }
 
@@ -168,6 +173,7 @@ func checkAddress(option string) func(uri string) error {
 //		tls_client <certificate file> <key file>
 //		id_token_alg RS256|ES256
 //		id_token_claims
+//		request_objects
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
@@ -196,6 +202,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"launch_uri":      word(&c.LaunchURI, checkAddress("launch_uri")),
 		"launch_context":  bareword(&c.LaunchContext),
 		"id_token_claims": bareword(&c.IDTokenClaims),
+		"request_objects": bareword(&c.RequestObjects),
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),

@@ -31,7 +31,11 @@ type Registration struct {
 	// `required`.
 	PKCE string `json:"pkce,omitempty"`
 
-	// Send requests to what clients register (`jwks_uri`, `backchannel_logout_uri`) at loopback, private and link-local
+	// Let clients put authorization requests into request objects (OpenID Connect Core §6), by value and, at addresses that
+	// they registered, by reference, which this server then fetches. Default: they are refused.
+	RequestObjects bool `json:"request_objects,omitempty"`
+
+	// Send requests to what clients register (`jwks_uri`, `request_uris`, `backchannel_logout_uri`) at loopback, private and link-local
 	// addresses too, and use the proxy of the environment. Whoever registers a client can then make this server send
 	// requests to its own network. Default: public addresses only.
 	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
@@ -48,7 +52,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 		return nil, fmt.Errorf("registration: %w", err)
 	}
 	resolved := &client.Registration{
-		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients, PKCE: r.PKCE,
+		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients, PKCE: r.PKCE, RequestObjects: r.RequestObjects,
 		Storage: storage, Folder: "fhir/clients/" + storageName(issuer), Store: shared,
 	}
 	if r.PrivateJWKSURI {
@@ -69,6 +73,7 @@ func storageName(issuer string) string {
 //		scope <scope...>
 //		max_clients <number>
 //		pkce required|optional
+//		request_objects
 //		private_jwks_uri
 //	}
 func parseRegistration(to **Registration) setter {
@@ -83,6 +88,7 @@ func parseRegistration(to **Registration) setter {
 			"scope":                scopes(&r.Scopes, client.CheckRegistrationScope),
 			"max_clients":          number(&r.MaxClients),
 			"pkce":                 word(&r.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
+			"request_objects":      bareword(&r.RequestObjects),
 			"private_jwks_uri":     bareword(&r.PrivateJWKSURI),
 		}.parse(d)
 		if err == nil && r.InitialAccessToken == "" {

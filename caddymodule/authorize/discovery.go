@@ -49,8 +49,10 @@ type metadata struct {
 	Claims                []string `json:"claims_supported"`
 	UILocales             []string `json:"ui_locales_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
-	RequestParameter      bool     `json:"request_parameter_supported"`     // never
-	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // never; the default is true
+	RequestParameter      bool     `json:"request_parameter_supported"`
+	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // the default is true
+	RequestURIsRegistered bool     `json:"require_request_uri_registration,omitempty"`
+	RequestAlgorithms     []string `json:"request_object_signing_alg_values_supported,omitempty"`
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
@@ -128,6 +130,11 @@ func (d *discovery) metadata() metadata {
 		m.RegistrationEndpoint = d.Issuer + endpoint.Register
 		m.UserinfoAlgorithms = []string{string(keyring.IDTokenAlgorithm)}
 	}
+	if m.RequestParameter = d.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
+		m.RequestAlgorithms = client.RequestObjectAlgorithms()
+	}
+	m.RequestURIParameter = d.clients.Registrar != nil && d.clients.Registrar.RequestObjects
+	m.RequestURIsRegistered = m.RequestURIParameter
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
 	d.addClients(&m)
 	return m

@@ -93,7 +93,7 @@ func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Clien
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case client == nil || client.keys == nil:
+	case client == nil || client.keys == nil || client.RequestObjects.KeysOnly:
 		return nil, nil, invalidAssertion("no client with this sub has keys here")
 	case !slices.Contains(AssertionAlgorithms, header.Algorithm):
 		return nil, nil, invalidAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")

@@ -95,6 +95,8 @@ type Client struct {
 	// nothing else binds a code to them (RFC 9700 §2.1.1).
 	PKCE string
 
+	RequestObjects RequestObjects `json:",omitzero"` // that it may send
+
 	secretDigest []byte // nil without a secret
 	guessable    bool   // Secret is
 	keys         *upstream.KeySet
@@ -118,7 +120,7 @@ const (
 
 // Public reports whether the client cannot authenticate (RFC 6749 §2.1).
 func (c *Client) Public() bool {
-	return c.Secret == "" && c.secretDigest == nil && len(c.JWKS) == 0 && c.JWKSURI == ""
+	return c.Secret == "" && c.secretDigest == nil && (c.RequestObjects.KeysOnly || len(c.JWKS) == 0 && c.JWKSURI == "")
 }
 
 // Title returns the name to show to people.

@@ -7,6 +7,7 @@
 //	registry.go                all clients, by client_id
 //	authenticator.go           client authentication: secrets
 //	assertion.go, keys.go      client authentication: private_key_jwt
+//	requestobject.go           request objects, signed by its keys or not
 //	secret.go                  which secrets can be guessed
 //	registrationendpoint.go    where apps register themselves
 //	configurationendpoint.go   where they read, update and delete their registration

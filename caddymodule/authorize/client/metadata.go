@@ -34,6 +34,8 @@ type clientMetadata struct {
 	SubjectType            string          `json:"subject_type,omitempty"`
 	IDTokenAlgorithm       string          `json:"id_token_signed_response_alg,omitempty"`
 	UserinfoAlgorithm      string          `json:"userinfo_signed_response_alg,omitempty"`
+	RequestAlgorithm       string          `json:"request_object_signing_alg,omitempty"`
+	RequestURIs            []string        `json:"request_uris,omitempty"`
 	BackchannelLogoutURI   string          `json:"backchannel_logout_uri,omitempty"`
 	BackchannelSession     bool            `json:"backchannel_logout_session_required,omitempty"`
 }
@@ -111,6 +113,10 @@ func (m *clientMetadata) check() error {
 		return invalidMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
 	case m.UserinfoAlgorithm != "" && m.UserinfoAlgorithm != string(keyring.IDTokenAlgorithm):
 		return invalidMetadata("userinfo_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+	case m.RequestAlgorithm != "" && !slices.Contains(RequestObjectAlgorithms(), m.RequestAlgorithm):
+		return invalidMetadata("request_object_signing_alg is not one of those that discovery lists")
+	case len(m.RequestURIs) > maxRedirectURIs || slices.ContainsFunc(m.RequestURIs, func(uri string) bool { uri, _, _ = strings.Cut(uri, "#"); return !isFetchable(uri) }):
+		return invalidMetadata("request_uris must be at most 20, each https and absolute")
 	case m.BackchannelLogoutURI != "" && !isFetchable(m.BackchannelLogoutURI):
 		return invalidMetadata("backchannel_logout_uri must be https, absolute and without a fragment")
 	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
@@ -122,20 +128,25 @@ func (m *clientMetadata) check() error {
 	return m.checkAddresses()
 }
 
-// checkKeys refuses keys that cannot authenticate the client. With another method, keys are
-// ignored.
+// usesKeys reports whether the client authenticates by keys, or signs request objects by them.
+// Otherwise keys are ignored.
+func (m *clientMetadata) usesKeys() bool {
+	return m.Method == PrivateKeyJWT || m.RequestAlgorithm != "" && m.RequestAlgorithm != Unsigned
+}
+
+// checkKeys refuses keys that cannot be used.
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
 		return invalidMetadata("jwks and jwks_uri must not both be there")
-	case m.Method != PrivateKeyJWT:
+	case !m.usesKeys():
 		return nil
 	case m.JWKSURI != "":
 		if !isFetchable(m.JWKSURI) {
 			return invalidMetadata("jwks_uri must be https, absolute and without a fragment")
 		}
 	case m.JWKS == nil:
-		return invalidMetadata("private_key_jwt needs jwks or jwks_uri")
+		return invalidMetadata("private_key_jwt and signed request objects need jwks or jwks_uri")
 	case holdsPrivateKey(m.JWKS):
 		return invalidMetadata("jwks holds a private key: register the public part alone, and make a new key")
 	default:
@@ -176,7 +187,10 @@ func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes, UserinfoAlgorithm: m.UserinfoAlgorithm,
 		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSession: m.BackchannelSession,
 	}
-	if m.Method == PrivateKeyJWT {
+	if r.RequestObjects {
+		c.RequestObjects = RequestObjects{Algorithm: m.RequestAlgorithm, URIs: m.RequestURIs, KeysOnly: m.Method != PrivateKeyJWT}
+	}
+	if m.Method == PrivateKeyJWT || r.RequestObjects && m.usesKeys() {
 		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.Algorithm
 	}
 	if m.Scope == "" {

@@ -54,6 +54,10 @@ type Registration struct {
 	// need it. Default: [PKCERequired].
 	PKCE string
 
+	// RequestObjects lets apps send request objects, and register request_uris. Default: they are
+	// refused.
+	RequestObjects bool
+
 	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
 	Storage    Storage // keeps them. Required.
 	Folder     string  // in Storage, without a slash at the end. Required.
@@ -155,6 +159,7 @@ func (r *registrar) complete(c *registered) (err error) {
 	c.Client.secretDigest = c.SecretDigest
 	c.Client.Registered = true
 	c.Client.PKCE, c.Client.Consent, c.Client.Transport = PKCERequired, ConsentRequired, r.Transport
+	c.Client.RequestObjects.Allowed = r.RequestObjects
 	if r.PKCE == PKCEOptional && !c.Client.Public() {
 		c.Client.PKCE = PKCEOptional
 	}

@@ -64,5 +64,5 @@ func (r *Registry) Any(is func(*Client) bool) bool {
 			return true
 		}
 	}
-	return r.Registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: r.Registrar.Scopes})
+	return r.Registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: r.Registrar.Scopes, RequestObjects: RequestObjects{Allowed: r.Registrar.RequestObjects}})
 }

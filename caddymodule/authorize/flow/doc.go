@@ -23,7 +23,7 @@
 //	authorization.go    the authorization endpoint: authorize, or sign in first
 //	request.go          checks an authorization request, and prompt.go, responsetype.go and
 //	                    claimsrequest.go some of its parameters
-//	requestobject.go    request objects, which are refused
+//	requestobject.go    request objects (RFC 9101), by value and by reference
 //	pushed.go           pushed requests (RFC 9126); sealedpush.go those of public clients
 //	way.go              how to sign in for a request
 //	signin.go           the sign-in page, and the password

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // Config is what the endpoints for browsers need.
@@ -130,6 +131,7 @@ func newStep(c *Config) *step {
 		requests: &requests{
 			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: c.Authenticator.Clients, verifier: c.Tokens.Verifier,
 			launches: c.Launches,
+			objects:  &requestObjects{issuer: c.Issuer, clients: c.Authenticator.Clients, turns: fairqueue.New(fetchesAtOnce)},
 		},
 		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, pages: pages, trail: c.Trail},
 	}

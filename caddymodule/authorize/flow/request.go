@@ -57,18 +57,20 @@ type requests struct {
 	clients  *client.Registry
 	verifier *token.Verifier
 	launches *launch.Launches
+	objects  *requestObjects
 }
 
 // check reads a request from its query. If it returns no request, the error must be shown,
 // not redirected (RFC 6749 §4.1.2.1).
 func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := oauth2.QueryParameters(query)
+	p, refused := q.objects.open(ctx, p)
 	req, err := q.destination(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	req.query = keep(p, requestParameters...)
-	if err := q.fill(ctx, req, p); err != nil {
+	if err := q.fill(ctx, req, p, refused); err != nil {
 		return req, err
 	}
 	return req, malformed
@@ -112,9 +114,9 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	return &authorizationRequest{client: client, responseTarget: responseTarget{redirectURI: uri}}, nil
 }
 
-// fill checks everything else, state first, because errors carry it.
-func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
-	p = withUnverified(p)
+// fill checks everything else, state first, because errors carry it; also that the request object
+// was refused.
+func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters, refused error) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.state = states[0]
 	}
@@ -122,8 +124,11 @@ func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2
 	if err := p.Check(); err != nil {
 		return err
 	}
+	if refused != nil {
+		return refused
+	}
 	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
-		checkResponseType, checkResponseMode, checkUnsupported, checkPKCE, q.checkAudience, checkScope, checkState,
+		checkResponseType, checkResponseMode, checkPKCE, q.checkAudience, checkScope, checkState,
 		q.checkProvider, checkNonce, checkImplicit, checkPrompt, checkClaims,
 	} {
 		if err := check(req, p); err != nil {
@@ -148,18 +153,6 @@ func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters)
 	req.identityProvider = p.Get("identity_provider")
 	if req.identityProvider != "" && !q.accounts.Ways(req.client.IdentityProviders).Has(req.identityProvider) {
 		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
-	}
-	return nil
-}
-
-// checkUnsupported refuses what cannot be ignored. No request_uri is fetched, against
-// server-side request forgery (RFC 9700 §4.10).
-func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
-	if p.Get("request") != "" {
-		return &oauth2.Error{Code: "request_not_supported"}
-	}
-	if p.Get("request_uri") != "" {
-		return &oauth2.Error{Code: "request_uri_not_supported"}
 	}
 	return nil
 }

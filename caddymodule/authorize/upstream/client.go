@@ -30,6 +30,7 @@ const (
 	keysEndpoint      endpoint = "jwks_uri"
 	tokenEndpoint     endpoint = "token endpoint"
 	userinfoEndpoint  endpoint = "userinfo endpoint"
+	registeredAddress endpoint = "registered address"
 )
 
 type client struct {
