@@ -105,6 +105,10 @@ type App struct {
 	// 2s, at most 1h; negative: it goes on without the store. Default: `5s`.
 	RevocationMaxLag caddy.Duration `json:"revocation_max_lag,omitempty"`
 
+	// Where probes ask whether this gateway is live, started and ready (`/live`, `/started`, `/ready`), as one of Caddy's network
+	// addresses, such as `:8081`; by plain HTTP. Default: nowhere.
+	Health string `json:"health,omitempty"`
+
 	// Keep the signing keys and registered clients in the durable store, for all gateways that share it, and seal the
 	// signing keys with the first of these: base64 of at least 32 random bytes, the same at all gateways. Those after it
 	// are previous ones, which may still have sealed them. What Caddy's storage holds is taken over once. Placeholders are
@@ -114,6 +118,7 @@ type App struct {
 	stores
 	keys   *keyring.Keyring
 	pooled string // the keys in keysInUse
+	health *healthPort
 	server *authorize.Server
 	events *audit.Log
 	logger *slog.Logger
@@ -134,6 +139,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	if err := checkFHIRBase(a.FHIRBase); err != nil {
 		return err
+	}
+	if a.Health != "" {
+		if err := checkHealthAddress(a.Health); err != nil {
+			return err
+		}
 	}
 	place := a.keyPlace()
 	if err := a.provisionStores(ctx); err != nil {
@@ -232,12 +242,17 @@ func (a *App) settings() authorize.Config {
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
 
-// Start opens the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
+// Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
 // and watches those that other gateways share.
-func (a *App) Start() error {
+func (a *App) Start() (err error) {
 	processStart()
+	if a.Health != "" {
+		if a.health, err = openHealthPort(a.ctx, a.Health, caddy.ActiveContext); err != nil {
+			return err
+		}
+	}
 	if err := a.startStores(); err != nil {
-		return err
+		return errors.Join(err, a.health.close())
 	}
 	go func() {
 		switch err := a.keys.Refresh(a.ctx); {
@@ -263,10 +278,10 @@ func (a *App) startStores() error {
 	return a.stores.start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag))
 }
 
-// Stop records the number of audit events that were left out.
+// Stop closes the health port, and records the number of audit events that were left out.
 func (a *App) Stop() error {
 	a.events.Flush()
-	return nil
+	return a.health.close()
 }
 
 func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }

@@ -53,6 +53,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		durable_store <module> { … }
 //		revocation_max_lag <duration>|off
 //		store_key <secret> [<previous...>]
+//		health <address>
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseDirective(d, subdirectives{
@@ -75,6 +76,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"durable_store":         parseStore(&a.DurableRaw),
 		"revocation_max_lag":    durationOrOff(&a.RevocationMaxLag, duration(&a.RevocationMaxLag)),
 		"store_key":             parseStoreKeys(&a.StoreKeys),
+		"health":                word(&a.Health, checkHealthAddress),
 
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),

@@ -24,8 +24,10 @@ type readiness struct {
 	Warnings []string          `json:"warnings,omitempty"` // what it serves in spite of
 }
 
-func (r *readiness) status() int {
-	if r.Ready {
+func (r *readiness) status() int { return statusOf(r.Ready) }
+
+func statusOf(well bool) int {
+	if well {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
