@@ -115,6 +115,8 @@ func (e *Error) IssueType() string {
 		return "processing"
 	case e.Status >= http.StatusInternalServerError:
 		return "exception"
+	case e.Code == "":
+		return "invalid"
 	default:
 		return "security"
 	}
@@ -124,9 +126,9 @@ func (e *Error) IssueType() string {
 func (e *Error) Diagnostics() string { return e.Description }
 
 // Challenge is the value for WWW-Authenticate (RFC 6750 §3). It is empty where another token would not help: with any
-// status but 400, 401 and 403. It has no error code if the request had no token (§3.1).
+// status but 401, 403, and 400 where the token was sent in a wrong way. It has no error code if the request had no token (§3.1).
 func (e *Error) Challenge(realm string) string {
-	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden {
+	if e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden && (e.Status != http.StatusBadRequest || e.Code == "") {
 		return ""
 	}
 	challenge := "Bearer realm=" + quoted(realm)

@@ -29,6 +29,7 @@
 //	references.go      references that would be a search, or tell what is there
 //	written.go         what clients are told of what they have written
 //	issues.go          or of why the server has not written it
+//	reason.go          in its words, as far as they are about what the client has sent
 //	operation.go     operations, of which operations.go has the list:
 //	judgedoperation.go answered by what of their answer is covered
 //	terminology.go     passed for any token

@@ -47,7 +47,7 @@ func (x exports) export(ctx context.Context, c call, i interaction.Interaction) 
 	}
 	location := a.header.Get("Content-Location")
 	if a.status != http.StatusAccepted || location == "" {
-		return nil, failedOperation(a)
+		return nil, failedOperation(a, c.said())
 	}
 	return x.started(ctx, job{Base: base, Request: pathAndQuery(c), Types: types.names, All: types.all}, location)
 }
@@ -94,7 +94,7 @@ func (x exports) serverBase(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if b, err := x.bundleOf(a, false); err == nil {
+	if b, err := x.bundleOf(a, false, nil); err == nil {
 		if base, ok := baseOf(b.links.to("self"), "Patient"); ok {
 			return base, nil
 		}

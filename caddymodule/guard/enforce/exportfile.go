@@ -151,7 +151,7 @@ func (f *fileWriter) end() error {
 	case f.status == 0:
 		return withheld(errNoAnswer)
 	case f.status != http.StatusOK:
-		return failedOperation(&answer{status: f.status, header: f.header})
+		return failedOperation(&answer{status: f.status, header: f.header}, nil)
 	case !f.passes():
 		return withheld(fmt.Errorf("%w: %s", errFile, f.header.Get("Content-Type")))
 	case f.keeps == nil || f.head:

@@ -114,7 +114,7 @@ func (x histories) fetchHistory(ctx context.Context, first call, from place) (*b
 	if a.status == http.StatusNotFound || a.status == http.StatusGone {
 		return nil, place{}, notFound()
 	}
-	got, err := x.bundleOf(a, false)
+	got, err := x.bundleOf(a, false, first.said())
 	if err != nil {
 		return nil, place{}, err
 	}

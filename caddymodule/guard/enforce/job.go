@@ -88,7 +88,7 @@ func (x exports) cancelJob(ctx context.Context, j job) (*answer, error) {
 		return nil, err
 	}
 	if !a.succeeded() {
-		return nil, failedOperation(a)
+		return nil, failedOperation(a, nil)
 	}
 	return newAnswer(http.StatusAccepted, nil), nil
 }
@@ -105,7 +105,7 @@ func (x exports) jobStatus(ctx context.Context, j job) (*answer, error) {
 	case a.status == http.StatusAccepted:
 		return progress(a), nil
 	case a.status != http.StatusOK:
-		return nil, failedOperation(a)
+		return nil, failedOperation(a, nil)
 	}
 	text, err := x.manifest(ctx, j, a.body)
 	if err != nil {

@@ -86,7 +86,7 @@ func (j *judgedCall) fetch(ctx context.Context, at place) (*answer, error) {
 		return nil, err
 	}
 	if !a.succeeded() {
-		return nil, failedOperation(a)
+		return nil, failedOperation(a, j.asked.said())
 	}
 	return a, requireJSON(a)
 }

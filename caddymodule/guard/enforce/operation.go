@@ -95,7 +95,7 @@ func (x operations) confinedOperation(ctx context.Context, c call, i interaction
 		return nil, err
 	}
 	if !a.succeeded() {
-		return nil, failedOperation(a)
+		return nil, failedOperation(a, c.said())
 	}
 	if a.isJSON() {
 		at, links, err := x.sealLinks(ctx, c, asked.path, a.body)
@@ -181,16 +181,17 @@ func typeOf(i interaction.Interaction) string {
 	return i.Type
 }
 
-// failedOperation is what is answered when the FHIR server refuses an operation. Its words are left out: they may be
-// about any resource.
-func failedOperation(a *answer) error {
+// failedOperation is what is answered when the FHIR server refuses an operation, to what the client has sent.
+func failedOperation(a *answer, sent said) error {
 	switch {
 	case a.status/100 == 5, a.status == http.StatusTooManyRequests:
 		return failed(a)
 	case a.status == http.StatusNotFound, a.status == http.StatusGone:
 		return notFound()
 	}
-	return invalid(ErrOperation, "The FHIR server refuses the operation (%d).", a.status)
+	refusal := invalid(ErrOperation, "The FHIR server refuses the operation (%d).", a.status)
+	refusal.Description = explained(refusal.Description, a, sent)
+	return refusal
 }
 
 // withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to

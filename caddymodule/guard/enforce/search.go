@@ -127,7 +127,7 @@ func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, *hel
 	if err != nil {
 		return nil, held, err
 	}
-	b, err := s.x.bundleOf(held.answer(), s.judged)
+	b, err := s.x.bundleOf(held.answer(), s.judged, said{}.parameters(s.i.Parameters))
 	return b, held, err
 }
 
@@ -197,13 +197,15 @@ func (s *search) grantsFor(resourceType string, p smart.Permission) []access.Gra
 	return grants
 }
 
-// bundleOf reads the answer to a search.
-func (x *judging) bundleOf(a *answer, judged bool) (*bundle, error) {
+// bundleOf reads the answer to a search to what the client has sent.
+func (x *judging) bundleOf(a *answer, judged bool, sent said) (*bundle, error) {
 	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
 		return nil, failed(a)
 	}
 	if !a.succeeded() {
-		return nil, invalid(errSearch, "The FHIR server refuses the search (%s).", strconv.Itoa(a.status))
+		refusal := invalid(errSearch, "The FHIR server refuses the search (%d).", a.status)
+		refusal.Description = explained(refusal.Description, a, sent)
+		return nil, refusal
 	}
 	if err := requireJSON(a); err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ func (s *search) countOf(ctx context.Context, b branch) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	got, err := s.x.bundleOf(a, false)
+	got, err := s.x.bundleOf(a, false, said{}.parameters(s.i.Parameters))
 	switch {
 	case err != nil:
 		return 0, err

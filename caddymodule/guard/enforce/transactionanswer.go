@@ -39,9 +39,20 @@ func (t *transaction) send(ctx context.Context) ([]entry, error) {
 		return nil, err
 	}
 	if !a.succeeded() {
-		return nil, first.write.refusal(a)
+		return nil, first.write.refusal(a, t.said())
 	}
 	return answersOf(a, len(b.entries))
+}
+
+// said is what the client has sent.
+func (t *transaction) said() said {
+	s := said{}
+	for _, p := range t.parts {
+		if p.sent != nil && p.write != nil {
+			s.body(p.write.c.body)
+		}
+	}
+	return s
 }
 
 // entry is what an entry comes to. References to what is new are to its fullUrl again, which the FHIR server resolves.

@@ -81,7 +81,7 @@ func validated(c call, i interaction.Interaction) ([]byte, error) {
 func (x operations) validation(a *answer) (*answer, error) {
 	if a.status/100 == 5 || !a.succeeded() && a.status != http.StatusBadRequest &&
 		a.status != http.StatusPreconditionFailed && a.status != http.StatusUnprocessableEntity {
-		return nil, failedOperation(a)
+		return nil, failedOperation(a, nil)
 	}
 	if err := requireJSON(a); err != nil {
 		return nil, err

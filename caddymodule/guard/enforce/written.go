@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
@@ -108,17 +109,24 @@ var (
 	errRefused  = errors.New("the FHIR server refuses the write")
 )
 
-// failure is what a client is told if the FHIR server has not written: the status, and under scopes that are about all
-// resources of the type, what is wrong with the body.
+// failure is what a client is told if the FHIR server has not written: the status, and what is wrong with what the client
+// has sent. What a patch came to is told nobody who may not read it.
 func (w *write) failure(a *answer) (*answer, error) {
-	if said := invalidated(a); w.whole && said != nil {
-		return said, nil
+	isPatch := w.i.Kind == interaction.Patch || w.i.Kind == interaction.ConditionalPatch
+	if isPatch && len(w.rights.For(w.i.Type, smart.Read)) == 0 {
+		return nil, w.refusal(a, nil)
 	}
-	return nil, w.refusal(a)
+	s := said{}.body(w.c.body).parameters(w.i.Parameters)
+	if outcome := invalidated(a, s); outcome != nil {
+		return outcome, nil
+	}
+	return nil, w.refusal(a, s)
 }
 
-// refusal is the server's refusal without its words.
-func (w *write) refusal(a *answer) error {
+const refusesWrite = "The FHIR server refuses the write."
+
+// refusal is the server's refusal, with what it says of what the client has sent.
+func (w *write) refusal(a *answer, s said) error {
 	cause := fmt.Errorf("%w: %d", errRefused, a.status)
 	switch status := a.status; {
 	case status == http.StatusTooManyRequests, status/100 == 5:
@@ -130,7 +138,7 @@ func (w *write) refusal(a *answer) error {
 	case status/100 != 4, status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
 		return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not write.", Err: cause}
 	default:
-		return &guard.Error{Status: status, Description: "The FHIR server refuses the write.", Err: cause}
+		return &guard.Error{Status: status, Description: explained(refusesWrite, a, s), Err: cause}
 	}
 }
 

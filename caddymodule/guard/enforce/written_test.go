@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -109,8 +110,7 @@ func TestRefusedByServer(t *testing.T) {
 	}
 }
 
-// TestInvalidBody checks that of an invalid body, a client that may write all of the type is told what is wrong and
-// where, in none of the server's words.
+// TestInvalidBody checks that of an invalid body, a client is told what is wrong and where, as far as it has sent that.
 func TestInvalidBody(t *testing.T) {
 	t.Parallel()
 	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required","diagnostics":"as in Patient/b",
@@ -122,8 +122,13 @@ func TestInvalidBody(t *testing.T) {
 		body   string
 		want   string
 	}{
-		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
-		{"bound", patientA, 422, outcome, "The FHIR server refuses the write."},
+		{"all of the type", staff, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server refuses the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{"bound", patientA, 422, outcome, `{"issue":[{"severity":"error","code":"required","diagnostics":"The FHIR server refuses the write.","expression":["Observation.status"]}],"resourceType":"OperationOutcome"}`},
+		{
+			"in words", patientA, 400, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"HAPI-0450: Invalid status \"amended\" in Observation, as of Brown"}]}`,
+			`{"issue":[{"severity":"error","code":"processing","diagnostics":"HAPI-0450: Invalid status \"amended\" in Observation, as of …"}],"resourceType":"OperationOutcome"}`,
+		},
+		{"about another one", patientA, 422, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"duplicate","diagnostics":"Invalid status"}]}`, "The FHIR server refuses the write."},
 		{"a conflict", staff, 409, outcome, "The resource was changed in the meantime, or others refer to it."},
 		{"no issue", staff, 422, `{"resourceType":"OperationOutcome"}`, "The FHIR server refuses the write."},
 		{"no outcome", staff, 400, `{"resourceType":"Patient","issue":[{"severity":"error","code":"required"}]}`, "The FHIR server refuses the write."},
@@ -163,4 +168,28 @@ func TestHeaders(t *testing.T) {
 	}
 	header := "X-Rewrite-History: true\nX-Security-Context: Patient/b\nX-Upsert-Extistence-Check: disabled\n"
 	g.written(writing{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
+}
+
+// TestRefusedSearch checks that a client is told what is wrong with a search, and with which issue type.
+func TestRefusedSearch(t *testing.T) {
+	t.Parallel()
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":"Invalid date/time format: \"abc\" in %s"}]}`
+	for target, want := range map[string]string{
+		"Observation?date=abc":                "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation?date=abc&status=Brown":   "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in Brown",
+		"Observation?date=abc&_summary=count": "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation/_search":                 "The FHIR server refuses the search (400). It says: Invalid date/time format: \"abc\" in …",
+		"Observation/$lastn?max=abc":          "The FHIR server refuses the operation (400). It says: Invalid date/time format: \"abc\" in …",
+	} {
+		g := newGateway(t)
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+target, nil)
+		if strings.HasSuffix(target, "_search") {
+			r = httptest.NewRequest(http.MethodPost, "/fhir/R4/"+target, strings.NewReader("date=abc"))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		err := g.Serve(httptest.NewRecorder(), r, constant{http.StatusBadRequest, "", fmt.Sprintf(outcome, "Brown")}, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
+		if got := statusOf(err); got == nil || got.Description != want || got.IssueType() != "invalid" || got.Challenge("x") != "" {
+			t.Errorf("%s: %+v", target, got)
+		}
+	}
 }
