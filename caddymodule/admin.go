@@ -22,6 +22,7 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
 //	GET    /fhir/ready        whether everything can be served; 503 if not
+//	POST   /fhir/keys         makes new signing keys; no token ends
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
@@ -42,6 +43,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
 		{Pattern: "/fhir/ready", Handler: adminMethods{http.MethodGet: a.ready}},
+		{Pattern: adminKeys, Handler: adminMethods{http.MethodPost: a.rotateKeys}},
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.server(listSessions), http.MethodDelete: a.server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.server(endSession)}},
 		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.server(endGrants)}},

@@ -89,20 +89,34 @@ func revokeFlags() *flag.FlagSet {
 	flags := flag.NewFlagSet("fhir-revoke", flag.ExitOnError)
 	flags.String("user", "", "name of the user")
 	flags.String("client", "", "client_id")
-	flags.String("address", "", "address of the admin API")
-	flags.String("config", "", "configuration to read that address from")
-	flags.String("adapter", "", "name of the configuration's adapter")
+	adminFlags(flags)
 	return flags
 }
 
-func revoke(flags caddycmd.Flags) (int, error) {
+// adminFlags adds those by which a command finds the admin API.
+func adminFlags(flags *flag.FlagSet) {
+	flags.String("address", "", "address of the admin API")
+	flags.String("config", "", "configuration to read that address from")
+	flags.String("adapter", "", "name of the configuration's adapter")
+}
+
+// adminRequest returns what sends requests of a method to the admin API.
+func adminRequest(flags caddycmd.Flags, method string) (func(target string) (*http.Response, error), error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
 	if err != nil {
-		return caddy.ExitCodeFailedStartup, fmt.Errorf("finding the admin API: %w", err)
+		return nil, fmt.Errorf("finding the admin API: %w", err)
 	}
-	return revokeBy(os.Stdout, flags.String("user"), flags.String("client"), func(target string) (*http.Response, error) {
-		return caddycmd.AdminAPIRequest(address, http.MethodDelete, target, nil, nil)
-	})
+	return func(target string) (*http.Response, error) {
+		return caddycmd.AdminAPIRequest(address, method, target, nil, nil)
+	}, nil
+}
+
+func revoke(flags caddycmd.Flags) (int, error) {
+	ask, err := adminRequest(flags, http.MethodDelete)
+	if err != nil {
+		return caddy.ExitCodeFailedStartup, err
+	}
+	return revokeBy(os.Stdout, flags.String("user"), flags.String("client"), ask)
 }
 
 // revokeBy ends everything of a user, a client or both, and prints what ended. ask sends a DELETE to the admin API.

@@ -3,6 +3,7 @@
 //
 //	keyring.go         the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
 //	renewal.go         which keys are due, retired or lost
+//	rotation.go        new keys when an operator asks for them
 //	watch.go           noticing early what became of the stored keys
 //	health.go          what is wrong with the stored keys
 //	keys.go            one set of keys: which signs, which is only published

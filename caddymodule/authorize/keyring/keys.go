@@ -55,15 +55,15 @@ const (
 const publishLead = time.Hour
 
 // active returns the newest key of an algorithm that has been published for publishLead;
-// if none has, as after the first start, the newest.
+// if none has, as after the first start, the oldest.
 func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
-	var newest, ready storedKey
+	var oldest, ready storedKey
 	for _, k := range s.keys {
 		if k.JWK.Algorithm != string(alg) {
 			continue
 		}
-		if k.Created.After(newest.Created) {
-			newest = k
+		if oldest.JWK.Key == nil || k.Created.Before(oldest.Created) {
+			oldest = k
 		}
 		if k.Created.After(ready.Created) && now.Sub(k.Created) >= publishLead {
 			ready = k
@@ -72,7 +72,7 @@ func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, 
 	if ready.JWK.Key != nil {
 		return ready, true
 	}
-	return newest, newest.JWK.Key != nil
+	return oldest, oldest.JWK.Key != nil
 }
 
 // newest returns when the newest key of an algorithm was made.

@@ -1,0 +1,70 @@
+package keyring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxKeys is how many keys of one algorithm there may be for a key to be added by Rotate.
+const maxKeys = 8
+
+// ErrManyKeys says that the keys were rotated too often: those who fetch them would be sent ever
+// more.
+var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay published for a day after they are replaced; try again tomorrow", maxKeys)
+
+// Rotate adds a key for each algorithm of tokens. They are published at once, and sign an hour later; those
+// that they replace stay published until nothing that they signed is valid. No token ends.
+func (k *Keyring) Rotate(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
+		set, err := k.parse(document)
+		if err != nil {
+			return nil, err
+		}
+		keys, err := set.rotated(time.Now())
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(keys)
+	})
+	if err != nil {
+		if errors.Is(err, ErrManyKeys) {
+			return err
+		}
+		return fmt.Errorf("rotating %s: %w", k.location(), err)
+	}
+	set, err := k.parse(document)
+	if err == nil {
+		k.set.Store(set)
+		k.logger.Info("made signing keys, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
+	}
+	return err
+}
+
+// rotated returns the keys without the retired, with the lost, and with a new one for each
+// algorithm of tokens.
+func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
+	keys, err := s.renewed(now)
+	if err != nil {
+		return nil, err
+	}
+	for _, alg := range IDTokenAlgorithms {
+		same := func(k storedKey) bool { return k.JWK.Algorithm == string(alg) }
+		if len(slices.DeleteFunc(slices.Clone(keys), func(k storedKey) bool { return !same(k) })) >= maxKeys {
+			return nil, ErrManyKeys
+		}
+		key, err := generateKey(alg, now)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
