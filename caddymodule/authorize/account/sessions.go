@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // sessions are where people are signed in.
@@ -24,11 +25,19 @@ func (ss *sessions) shown(ctx context.Context, signedIn *session.SignedIn) ([]pa
 	shown := make([]page.AccountSession, len(list))
 	for i, s := range list {
 		shown[i] = page.AccountSession{
-			ID: s.ID, Device: device(s.UserAgent), Since: ago(s.Since), Network: fairqueue.Network(s.Address), Current: s.ID == signedIn.SID,
+			ID: s.ID, Device: device(s.UserAgent), Since: ago(s.Since), Network: network(s.Address), Current: s.ID == signedIn.SID,
 			By: ss.provider(s.Provider),
 		}
 	}
 	return shown, err
+}
+
+// network is where a session began, as far as it tells somebody something: this machine does not.
+func network(address string) string {
+	if httporigin.IsLoopback(address) {
+		return ""
+	}
+	return fairqueue.Network(address)
 }
 
 // provider is the name of an identity provider; empty for none.

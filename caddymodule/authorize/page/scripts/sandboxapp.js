@@ -93,11 +93,12 @@
 	};
 	const quantityOf = (o) => o?.valueQuantity ? `${o.valueQuantity.value} ${o.valueQuantity.unit ?? ""}`.trim() : textOf(o?.valueCodeableConcept);
 	const valueOf = (o) => quantityOf(o) || (o.component ?? []).map(quantityOf).join(" / ");
+	const dayOf = (time) => /^\d{4}-\d\d-\d\d/.test(time) ? new Date(time.slice(0, 10)).toLocaleDateString(document.documentElement.lang, { timeZone: "UTC" }) : time ?? "";
 	const summaries = {
-		Patient: (r) => [nameOf(r), r.birthDate, r.gender],
-		Condition: (r) => [textOf(r.code), (r.onsetDateTime ?? r.recordedDate ?? "").slice(0, 10)],
-		Observation: (r) => [textOf(r.code), valueOf(r), (r.effectiveDateTime ?? r.effectivePeriod?.start ?? "").slice(0, 10)],
-		MedicationRequest: (r) => [textOf(r.medicationCodeableConcept) || r.medicationReference?.display, (r.authoredOn ?? "").slice(0, 10)],
+		Patient: (r) => [nameOf(r), dayOf(r.birthDate), word("gender-" + r.gender)],
+		Condition: (r) => [textOf(r.code), dayOf(r.onsetDateTime ?? r.recordedDate)],
+		Observation: (r) => [textOf(r.code), valueOf(r), dayOf(r.effectiveDateTime ?? r.effectivePeriod?.start)],
+		MedicationRequest: (r) => [textOf(r.medicationCodeableConcept) || r.medicationReference?.display, dayOf(r.authoredOn)],
 	};
 	const summary = (r) => (summaries[r.resourceType]?.(r) ?? [r.resourceType + "/" + r.id]).filter(Boolean).join(", ");
 
