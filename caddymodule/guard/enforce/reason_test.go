@@ -27,13 +27,14 @@ func TestReason(t *testing.T) {
 		`Observation.status: minimum required = 1 (from http://hl7.org/fhir/StructureDefinition/Patient|4)`: `Observation.status: minimum required = 1 (from http://hl7.org/fhir/StructureDefinition/Patient|4)`,
 		`Invalid value http://host/fhir/StructureDefinition/x of date`:                                      `Invalid value … of date`,
 		`It doesn't be a value of "abc", but of 'Brown' as well`:                                            ``,
-		`Brown, Ann: invalid`:                                  ``,
-		`A resource with this value exists: Patient/b`:         ``,
-		`Invalid value: Patient/a already has one`:             ``,
-		`The resource Patient/a was not found`:                 ``,
-		`Invalid match URL: 3 resources match`:                 ``,
-		``:                                                     ``,
-		strings.Repeat("invalid value ", maxReason/len("x")/2): ``,
+		`Invalid value of the date "Brown`:                                                                  `Invalid value of the date …`,
+		`Brown, Ann: invalid`:                                                                               ``,
+		`A resource with this value exists: Patient/b`:                                                      ``,
+		`Invalid value: Patient/a already has one`:                                                          ``,
+		`The resource Patient/a was not found`:                                                              ``,
+		`Invalid match URL: 3 resources match`:                                                              ``,
+		``:                                                                                                  ``,
+		strings.Repeat("invalid value ", maxReason/len("x")/2):                                              ``,
 	} {
 		if got := s.reason(text); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)

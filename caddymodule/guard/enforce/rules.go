@@ -131,7 +131,8 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
 	case name == "_include":
-		return as, true, checkInclude(modifier)
+		as, err = r.include(p, modifier)
+		return as, true, err
 	case name == "_revinclude":
 		as, err = r.revinclude(p, modifier)
 		return as, true, err

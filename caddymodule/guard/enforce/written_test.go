@@ -170,6 +170,32 @@ func TestHeaders(t *testing.T) {
 	g.written(writing{holder: patientA, request: "PUT Observation/a1", body: observation("a1", "Patient/a", ""), header: header})
 }
 
+// TestRefusedPatch checks that what a patch came to is not told to who may not read it.
+func TestRefusedPatch(t *testing.T) {
+	t.Parallel()
+	for scope, want := range map[string]int{"patient/Observation.u": 0, "patient/Observation.ru": http.StatusBadRequest} {
+		g := newGateway(t)
+		r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/Observation/a1", strings.NewReader(`[{"op":"replace","path":"/status","value":"abc"}]`))
+		r.Header.Set("Content-Type", "application/json-patch+json")
+		w := httptest.NewRecorder()
+		w.Code = 0
+		err := g.Serve(w, r, invalidating{}, enforce.Bearer{Rights: access.New(access.Holder{Scope: scope, Patient: "a"}, g.Shared)})
+		if w.Code != want || (statusOf(err) == nil) != (want != 0) {
+			t.Errorf("%s: %d %s, %v", scope, w.Code, w.Body, err)
+		}
+	}
+}
+
+// invalidating is a server that reads, and finds wrong what is written.
+type invalidating struct{}
+
+func (invalidating) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodGet {
+		return refusing{}.ServeHTTP(w, r)
+	}
+	return constant{http.StatusBadRequest, "", `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"value","expression":["Observation.status"]}]}`}.ServeHTTP(w, r)
+}
+
 // TestRefusedSearch checks that a client is told what is wrong with a search, and with which issue type.
 func TestRefusedSearch(t *testing.T) {
 	t.Parallel()

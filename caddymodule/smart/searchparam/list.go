@@ -14,8 +14,12 @@ func Parameters(resourceType string) (list []Parameter) {
 			list = append(list, p)
 		}
 	}
-	slices.SortFunc(list, func(a, b Parameter) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	sortParameters(list)
 	return list
+}
+
+func sortParameters(list []Parameter) {
+	slices.SortFunc(list, func(a, b Parameter) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
 }
 
 // canMatch reports whether any value can be compared here.

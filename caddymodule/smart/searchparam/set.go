@@ -75,6 +75,19 @@ func (s Set) Lookup(resourceType, name string) (Parameter, bool) {
 	return p, ok
 }
 
+// Of are the parameters of a resource type that can be judged, by name: R4's, those of all resources included, and a
+// site's own.
+func (s Set) Of(resourceType string) []Parameter {
+	list := Parameters(resourceType)
+	for k, p := range s.own {
+		if k.resourceType == resourceType {
+			list = append(list, p)
+		}
+	}
+	sortParameters(list)
+	return list
+}
+
 // parameter is the parameter of one type, which can be judged.
 func (d Definition) parameter(base string) (Parameter, error) {
 	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), Own: true}
