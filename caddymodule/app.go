@@ -67,8 +67,8 @@ type App struct {
 	RefreshTokenIdleLifetime caddy.Duration `json:"refresh_token_idle_lifetime,omitempty"`
 
 	// How long a used refresh token yields the same successor again, for clients that did not receive the answer. It
-	// also counts from a restart. After that, using it again ends the whole grant (RFC 9700 §4.14.2). At most 1m;
-	// negative: off. Default: `10s`.
+	// also counts from a restart, and from the end of an outage of the store. After that, using it again ends the whole
+	// grant (RFC 9700 §4.14.2). At most 1m; negative: off. Default: `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
 
 	// The organization that apps show to people (SMART App Launch 2.2, User-access Brands). Default: none.
@@ -231,7 +231,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
 		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
-		Started:                  processStart,
+		Started:                  a.serving,
 
 		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
@@ -241,6 +241,18 @@ func (a *App) settings() authorize.Config {
 
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
+
+// serving returns since when this process has served without an outage of a store elsewhere. An answer may have been lost
+// with what came before, so that grace periods count from here.
+func (a *App) serving() time.Time {
+	since := processStart()
+	for _, shared := range a.shared {
+		if back := shared.breaker.Back(); back.After(since) {
+			since = back
+		}
+	}
+	return since
+}
 
 // Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
 // and watches those that other gateways share.

@@ -64,6 +64,16 @@ func parseNumber(to *int) func(string) error {
 	}
 }
 
+// numberOrNone reads an integer that may be zero.
+func numberOrNone(to *int) setter {
+	return checked(func(w string) (err error) {
+		if *to, err = strconv.Atoi(w); err != nil || *to < 0 {
+			return fmt.Errorf("%q is neither 0 nor a positive integer", w)
+		}
+		return nil
+	})
+}
+
 // size reads a number of bytes.
 func size(to *int64) setter {
 	return checked(func(w string) error {

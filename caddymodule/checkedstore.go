@@ -27,8 +27,6 @@ type checkedStore struct {
 	passed bool   // guarded by mu: the store was checked for the issuer
 }
 
-var errUnchecked = fmt.Errorf("%w: it has not been checked yet", store.ErrUnavailable)
-
 func newCheckedStore(remote *remoteStore, logger *slog.Logger) *checkedStore {
 	s := &checkedStore{remote: remote, logger: logger, watch: newStoreWatch("", nil)}
 	s.Singly = s.Do
@@ -52,7 +50,7 @@ func (s *checkedStore) begin(ctx context.Context, issuer string) error {
 		s.pass(issuer)
 	case errors.Is(err, store.ErrUnavailable) && !s.passed:
 		s.issuer = issuer
-		s.refusal.Store(&errUnchecked)
+		s.refusal.Store(&err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func (a *App) loadKeys(place string) error {
 	if err != nil {
 		return err
 	}
-	a.keys = keyring.New(storage, keysName(a.Issuer), a.logger)
+	a.keys = keyring.New(storage, keysName(a.Issuer), limitFailures(a.logger))
 	keys, _, err := keysInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
 		return pooledKeys{a.keys.KeysInUse}, nil
 	})

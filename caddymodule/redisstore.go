@@ -249,14 +249,14 @@ func (r *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"address":       word(&r.Address, literal(checkRedisAddress)),
 		"username":      word(&r.Username, checkPlaceholders),
 		"password":      word(&r.Password, checkPlaceholders),
-		"database":      number(&r.Database),
+		"database":      numberOrNone(&r.Database),
 		"tls":           parseStoreTLS(&r.TLS),
 		"sentinel":      parseRedisSentinel(&r.Sentinel),
 		"cluster":       words(&r.Cluster, checkHostPort),
 		"pool_size":     number(&r.PoolSize),
 		"timeout":       duration(&r.Timeout),
 		"key_prefix":    word(&r.KeyPrefix, nil),
-		"wait_replicas": number(&r.WaitReplicas),
+		"wait_replicas": numberOrNone(&r.WaitReplicas),
 		"max_entries":   number(&r.MaxEntries),
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -114,5 +115,16 @@ func TestRedisStoreStartsWithoutServer(t *testing.T) {
 	}
 	if err := r.replica.Put(t.Context(), "k", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// What is the default can be said.
+func TestRedisStoreTakesZero(t *testing.T) {
+	t.Parallel()
+	for block, ok := range map[string]bool{"database 0\nwait_replicas 0": true, "database 1\nwait_replicas 1": true, "database -1": false, "wait_replicas none": false} {
+		var r RedisStore
+		if err := r.UnmarshalCaddyfile(caddyfile.NewTestDispenser("redis {\n" + block + "\n}")); (err == nil) != ok {
+			t.Errorf("%s: %v", block, err)
+		}
 	}
 }

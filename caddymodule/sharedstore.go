@@ -130,7 +130,7 @@ func (s *pooledShared) start(logger *slog.Logger, issuer string, maxLag time.Dur
 	s.logger.Store(logger)
 	s.replica.SetMaxLag(maxLag)
 	if err != nil {
-		logger.Warn("starting without the store, which cannot be reached yet", "store", s.name, "error", err)
+		logger.Warn("starting without the store, which cannot be reached yet", "error", err)
 	}
 	s.follow.Do(func() {
 		s.ended.Go(func() { s.replica.Run(s.ctx) })

@@ -117,8 +117,8 @@ type Config struct {
 	// most [MaxRefreshTokenGrace]; none if negative.
 	RefreshTokenGrace time.Duration
 
-	// Started is when this process began to serve. For tokens of an earlier process,
-	// RefreshTokenGrace counts from then. Default: the zero time.
+	// Started is when this process began to serve, or did so again after an outage of the
+	// store. For tokens of before, RefreshTokenGrace counts from then. Default: the zero time.
 	Started func() time.Time
 
 	// UserAccessBrands are published with the SMART configuration (SMART App Launch 2.2,

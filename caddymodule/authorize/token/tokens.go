@@ -42,7 +42,8 @@ type Lifetimes struct {
 	RefreshIdle time.Duration // of an unused refresh token
 
 	// RefreshGrace is how long after its use a refresh token yields the same successor
-	// again. For tokens of an earlier process it counts from when this one Started to serve.
+	// again. For tokens of before that, it counts from when this process Started to serve,
+	// or did so again after an outage of the store.
 	RefreshGrace time.Duration
 	Started      func() time.Time // see RefreshGrace
 }

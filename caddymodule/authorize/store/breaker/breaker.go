@@ -53,11 +53,17 @@ type Breaker struct {
 	mu       sync.Mutex
 	calls    int // under way
 	failures int // in a row
-	failing  time.Time
 	down     bool
-	cause    error // of the last failure
+	outage   outage // the last one
 	probing  bool
 	probed   time.Time
+}
+
+// outage is a row of failures.
+type outage struct {
+	began time.Time // the first failure
+	cause error     // of the last before the store was down
+	over  time.Time // when the store was back
 }
 
 // call makes a call, unless it would only wait.
@@ -105,11 +111,11 @@ func (b *Breaker) enter() error {
 
 // refusal is what a store that is down is not asked for. It requires the lock.
 func (b *Breaker) refusal() error {
-	if store.CauseOf(b.cause) != store.CauseUnavailable {
-		return b.cause
+	if store.CauseOf(b.outage.cause) != store.CauseUnavailable {
+		return b.outage.cause
 	}
-	why := strings.TrimPrefix(b.cause.Error(), store.ErrUnavailable.Error()+": ")
-	return fmt.Errorf("%w: it has not answered for %v: %s", store.ErrUnavailable, time.Since(b.failing).Round(time.Millisecond), why)
+	why := strings.TrimPrefix(b.outage.cause.Error(), store.ErrUnavailable.Error()+": ")
+	return fmt.Errorf("%w: it has not answered for %v: %s", store.ErrUnavailable, time.Since(b.outage.began).Round(time.Millisecond), why)
 }
 
 // mayProbe reports whether the caller should probe. It requires the lock.
@@ -120,6 +126,13 @@ func (b *Breaker) mayProbe() bool {
 	b.probing, b.probed = true, time.Now()
 	b.calls++
 	return true
+}
+
+// Back returns when the store was last back after an outage; zero if there was none.
+func (b *Breaker) Back() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.outage.over
 }
 
 // Try tries the store ([store.Try]), unless it is down.
@@ -145,10 +158,10 @@ func (b *Breaker) probe() {
 	b.mu.Lock()
 	b.probing = false
 	if b.down && outcomeOf(err) != Unavailable {
-		if store.CauseOf(b.cause) == store.CauseUnavailable {
-			b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.failing).Round(time.Millisecond))
+		if store.CauseOf(b.outage.cause) == store.CauseUnavailable {
+			b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.began).Round(time.Millisecond))
 		}
-		b.down = false
+		b.down, b.outage.over = false, time.Now()
 	}
 	b.mu.Unlock()
 	b.leave(ctx, err)
@@ -188,10 +201,10 @@ func (b *Breaker) answered() {
 
 func (b *Breaker) failed(ctx context.Context, err error) {
 	if b.failures++; b.failures == 1 {
-		b.failing = time.Now()
+		b.outage.began = time.Now()
 	}
 	if !b.down {
-		b.cause = err
+		b.outage.cause = err
 	}
 	if b.failures < maxFailures || b.down {
 		return
@@ -204,9 +217,10 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 }
 
 // Follow implements [store.Shared]. What the store tells is a reason to ask it whether it is
-// back, before a request does.
+// back, before a request does. That it tells nothing is one to try it: an outage is noticed, and
+// logged, though nobody asks. The error is [store.ErrUnavailable] if it is one.
 func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
-	return b.Shared.Follow(ctx, func(u store.Update) {
+	err := b.Shared.Follow(ctx, func(u store.Update) {
 		tell(u)
 		b.mu.Lock()
 		may := b.mayProbe()
@@ -215,4 +229,11 @@ func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 			b.probe()
 		}
 	})
+	if ctx.Err() != nil || store.CauseOf(err) != store.CauseUnavailable {
+		return err
+	}
+	if tried := b.Try(ctx); outcomeOf(tried) != Unavailable {
+		return fmt.Errorf("the store answers, but tells of no changes: %s", err.Error())
+	}
+	return err
 }

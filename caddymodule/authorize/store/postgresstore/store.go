@@ -56,7 +56,7 @@ func New(config Config) (*Store, error) {
 func (s *Store) Open(ctx context.Context) error {
 	err := s.database.open(ctx)
 	if err == nil || isMistake(err) {
-		return err
+		return telling(err)
 	}
 	return s.database.explain(ctx, err)
 }

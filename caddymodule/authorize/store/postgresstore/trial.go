@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -71,6 +72,7 @@ const (
 	undefinedFunction    = "42883"
 	undefinedTable       = "42P01"
 	diskFull             = "53100"
+	refusedByHost        = "28000" // pg_hba.conf, perhaps of this way to connect alone
 )
 
 // code is that of a server's error, or empty.
@@ -105,6 +107,48 @@ func repeatable(err error) bool {
 	}
 }
 
+// attempts are why none of several attempts to connect succeeded.
+type attempts []error
+
+// Error implements error.
+func (a attempts) Error() string {
+	var texts []string
+	for _, err := range a {
+		texts = append(texts, err.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap is for [errors.Is].
+func (a attempts) Unwrap() []error { return a }
+
+// telling leaves of an error of connecting what tells its cause. Where TLS is optional, each address is tried twice: what the
+// server says counts, and not that it refuses TLS, or to go without.
+func telling(err error) error {
+	failed, ok := errors.AsType[*pgconn.ConnectError](err)
+	if !ok {
+		return err
+	}
+	joined, ok := failed.Unwrap().(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var told attempts
+	byAddress := map[string]int{}
+	for _, attempt := range joined.Unwrap() {
+		address, _, _ := strings.Cut(attempt.Error(), " ")
+		i, again := byAddress[address]
+		switch {
+		case !again:
+			byAddress[address] = len(told)
+			told = append(told, attempt)
+		case code(told[i]) == "" || code(told[i]) == refusedByHost && code(attempt) != "":
+			told[i] = attempt
+		}
+	}
+	return told
+}
+
 // explain makes an error that of a [store.Store]: the caller's own, if it did not wait.
 func (d *database) explain(caller context.Context, err error) error {
 	switch {
@@ -117,7 +161,7 @@ func (d *database) explain(caller context.Context, err error) error {
 	case code(err) == insufficientRights, errors.Is(err, errRights):
 		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
-	return &unavailableError{err}
+	return &unavailableError{telling(err)}
 }
 
 // An unavailableError is [store.ErrUnavailable], and says why. It does not wrap the reason: if

@@ -34,7 +34,7 @@ func (r *Replica) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if lost.IsZero() {
+		if lost.IsZero() && !isUnavailable(err) { // of an outage its breaker logs
 			lost = time.Now()
 			r.logger.WarnContext(ctx, "changes of other gateways are not heard, trying again", "error", err)
 		}

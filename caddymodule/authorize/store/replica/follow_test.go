@@ -1,6 +1,10 @@
 package replica_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 // A replica that has not heard from the store asks it, and says so when it cannot.
@@ -88,20 +93,39 @@ func TestNeverHeard(t *testing.T) {
 	})
 }
 
-func TestOutageIsLoggedOnce(t *testing.T) {
+// deaf is a store that answers, but cannot be followed for a while.
+type deaf struct {
+	store.Shared
+	err   error
+	until time.Time
+}
+
+func (d *deaf) Follow(ctx context.Context, tell func(store.Update)) error {
+	if time.Now().Before(d.until) {
+		return d.err
+	}
+	tell(store.Update{Whole: true, Heard: time.Now()})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// That nothing is heard is logged once, and that it is again; but not of an outage, of which the breaker logs.
+func TestDeafnessIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, replica.Config{})
-		s.here.SetDown(true)
-		time.Sleep(time.Minute)
-		s.here.SetDown(false)
-		time.Sleep(3 * time.Second)
-		s.wants("revoked:1", "", 0)
-		s.stop()
-		if lines := strings.Count(s.log.String(), "\n"); lines != 2 || !strings.Contains(s.log.String(), "heard again\" after=1m") {
-			t.Errorf("%d lines:\n%s", lines, s.log.String())
-		}
-	})
+	for err, want := range map[error]int{store.ErrUnavailable: 0, errors.New("tells of no changes"): 2} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			r := replica.New(&deaf{storetest.NewShared().Gateway(), err, time.Now().Add(time.Minute)}, replica.Config{
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			r.Run(ctx)
+			if lines := strings.Count(log.String(), "\n"); lines != want || want > 0 && !strings.Contains(log.String(), "heard again\" after=1m") {
+				t.Errorf("%v: %d lines:\n%s", err, lines, &log)
+			}
+		})
+	}
 }
 
 // Whoever else follows is told all that the replica is, after it.
