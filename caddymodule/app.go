@@ -86,6 +86,10 @@ type App struct {
 	// is included.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
 
+	// The origins of EHRs that open apps in frames, such as `https://ehr.example.org`: they may frame the pages on which
+	// people sign in and consent. Default: nobody may.
+	FrameAncestors []string `json:"frame_ancestors,omitempty"`
+
 	// How the pages look that people see. Default: the issuer's host as the name, no logo.
 	Branding Branding `json:"branding,omitzero"`
 
@@ -233,7 +237,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
 		Started:                  a.serving,
 
-		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, Records: &ownRecords{a.Issuer, a.FHIRBase},
+		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
 	}

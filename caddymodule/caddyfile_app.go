@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
@@ -47,6 +48,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		authorize_post
 //		launch_page
 //		omit_issuer
+//		frame_ancestors <origin...>
 //		branding { … }
 //		lockout { … } | lockout off
 //		store <module> { … }
@@ -70,6 +72,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"authorize_post":        bareword(&a.AuthorizePOST),
 		"launch_page":           bareword(&a.LaunchPage),
 		"omit_issuer":           bareword(&a.OmitIssuer),
+		"frame_ancestors":       words(&a.FrameAncestors, page.CheckAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
 		"store":                 parseStore(&a.StoreRaw),

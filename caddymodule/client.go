@@ -52,6 +52,12 @@ type Client struct {
 	// refusing the request with `invalid_scope`. Default: false.
 	IgnoreUnknownScopes bool `json:"ignore_unknown_scopes,omitempty"`
 
+	// Send `error_description` to the redirect URI with every error. Default: only with errors of identity providers.
+	ErrorDescription bool `json:"error_description,omitempty"`
+
+	// Accept a `state` that is JSON. Default: `invalid_request`.
+	JSONState bool `json:"json_state,omitempty"`
+
 	// The response types that the client may use: `code`, `token`, `id_token`, `id_token token`. Default: `code` if
 	// there are redirect URIs.
 	ResponseTypes []string `json:"response_types,omitempty"`
@@ -126,8 +132,8 @@ func (c *Client) resolved() (none client.Client, err error) {
 func (c *Client) withSecret(secret string) client.Client {
 	return client.Client{
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
-		IgnoreUnknownScopes: c.IgnoreUnknownScopes,
-		ResponseTypes:       c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
+		IgnoreUnknownScopes: c.IgnoreUnknownScopes, ErrorDescription: c.ErrorDescription, JSONState: c.JSONState,
+		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
@@ -155,6 +161,8 @@ func checkAddress(option string) func(uri string) error {
 //		native
 //		scope <scope...>
 //		ignore_unknown_scopes
+//		error_description
+//		json_state
 //		response_type code|token|id_token|"id_token token"...
 //		grant_type client_credentials
 //		pkce required|optional
@@ -206,6 +214,8 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
+		"error_description":        bareword(&c.ErrorDescription),
+		"json_state":               bareword(&c.JSONState),
 		"ignore_unknown_scopes":    bareword(&c.IgnoreUnknownScopes),
 		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
 	}

@@ -179,7 +179,7 @@ func (a *assembly) addSandbox(c *Config, launches *launch.Launches, routes map[s
 
 func (a *assembly) addFlow(c *Config, launches *launch.Launches, routes map[string]http.Handler) {
 	maps.Copy(routes, flow.Endpoints(flow.Config{
-		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer,
+		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer, FrameAncestors: c.FrameAncestors,
 		Pages: a.site, Keys: c.Keys, Store: c.Store, Durable: c.Durable, Limiter: a.limiter, Authenticator: a.authenticator,
 		Accounts: a.accounts, Factors: a.factors, Consents: a.consents, Sessions: a.sessions, Tokens: a.tokens,
 		RefreshLifetime: c.RefreshTokenLifetime,

@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -229,6 +231,61 @@ func TestScopeGrantedInPart(t *testing.T) {
 		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {scope}})))
 		if e := u.Query().Get("error"); e != "invalid_scope" {
 			t.Errorf("%s: %q", name, e)
+		}
+	}
+}
+
+// A client can have every error explained, in what an error_description may hold, and send JSON as
+// state.
+func TestClientOptions(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, func(c *authorize.Config) { c.Clients[0].ErrorDescription, c.Clients[0].JSONState = true, true })
+	allowed := regexp.MustCompile(`^[\x20-\x21\x23-\x5b\x5d-\x7e]+$`) // RFC 6749 §4.1.2.1
+	for _, change := range []url.Values{
+		{"response_type": {""}}, {"response_type": {"nonsense"}}, {"scope": {"nonsense"}}, {"code_challenge": {"x"}}, {"prompt": {"none"}},
+		{"launch": {"nonsense"}}, {"request": {"x"}}, {"id_token_hint": {"x"}}, {"aud": {"https://other.example"}}, {"claims": {"x"}},
+	} {
+		q := servertest.Location(t, servertest.NewBrowser(t, server).Authorize(servertest.Request(change))).Query()
+		if q.Get("error") == "" || !allowed.MatchString(q.Get("error_description")) {
+			t.Errorf("%v: %v", change, q)
+		}
+	}
+	state := `{"codeChallenge":"a b","n":[1]}`
+	if q := servertest.NewBrowser(t, server).Answer(servertest.Request(url.Values{"state": {state}})).Query(); q.Get("state") != state || q.Get("code") == "" {
+		t.Errorf("JSON as state: %v", q)
+	}
+}
+
+// An EHR that is named may frame the pages of an authorization request, errors included, and no
+// other page.
+func TestFrameAncestors(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, func(c *authorize.Config) {
+		c.FrameAncestors = []string{"https://ehr.example", "http://localhost:8000"}
+		c.Clients[0].Consent = client.ConsentRequired
+	})
+	b := servertest.NewBrowser(t, server)
+	for name, r := range map[string]*http.Response{
+		"sign-in": b.Follow(b.Authorize(servertest.Request(nil))), "error": b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}})),
+		"consent":   b.Follow(b.SignIn(servertest.Request(nil), "alice", "right")),
+		"form_post": b.Authorize(servertest.Request(url.Values{"prompt": {"none"}, "response_mode": {"form_post"}})),
+	} {
+		policy := r.Header.Get("Content-Security-Policy")
+		if !strings.Contains(policy, "; frame-ancestors https://ehr.example http://localhost:8000;") || r.Header.Get("X-Frame-Options") != "" {
+			t.Errorf("%s: %d, %s, X-Frame-Options %q", name, r.StatusCode, policy, r.Header.Get("X-Frame-Options"))
+		}
+	}
+	for _, path := range []string{"/oauth2/account", "/oauth2/logout"} {
+		r := b.Get(path)
+		if policy := r.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") || r.Header.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%s: %d %s", path, r.StatusCode, policy)
+		}
+	}
+	for _, origin := range []string{"https://*.example", "https://ehr.example/", "https://ehr.example; script-src *", "http://ehr.example", "*", "'self'", ""} {
+		c := servertest.Config()
+		c.FrameAncestors = []string{origin}
+		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "frame_ancestors") {
+			t.Errorf("%q: %v", origin, err)
 		}
 	}
 }

@@ -92,6 +92,10 @@ type Config struct {
 
 	Branding page.Branding // makes the pages look like a site's own
 
+	// FrameAncestors are the origins of EHRs that open apps in frames, and may so frame the pages
+	// of an authorization request. Default: none.
+	FrameAncestors []string
+
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
@@ -151,6 +155,11 @@ func (c *Config) fhirBase() string { return c.Issuer + c.FHIRBasePath }
 func (c *Config) complete() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err
+	}
+	for _, origin := range c.FrameAncestors {
+		if err := page.CheckAncestor(origin); err != nil {
+			return err
+		}
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Durable = cmp.Or(c.Durable, c.Store)

@@ -48,6 +48,13 @@ type Client struct {
 	// and Scopes do not have (RFC 6749 §3.3). Default: invalid_scope.
 	IgnoreUnknownScopes bool `json:",omitempty"`
 
+	// ErrorDescription sends error_description to the redirect URI with each error, not only
+	// where the interface has one. Default: false.
+	ErrorDescription bool `json:",omitempty"`
+
+	// JSONState accepts a state that is JSON. Default: invalid_request.
+	JSONState bool `json:",omitempty"`
+
 	// PostLogoutRedirectURIs are where a browser may be sent after signing out, compared
 	// exactly (OpenID Connect RP-Initiated Logout §3.1).
 	PostLogoutRedirectURIs []string

@@ -157,7 +157,7 @@ func (r *registrar) loadError(id string, err error) error {
 // complete applies the present configuration to a client.
 func (r *registrar) complete(c *registered) (err error) {
 	c.Client.secretDigest = c.SecretDigest
-	c.Client.Registered = true
+	c.Client.Registered, c.Client.ErrorDescription = true, true
 	c.Client.PKCE, c.Client.Consent, c.Client.Transport = PKCERequired, ConsentRequired, r.Transport
 	c.Client.RequestObjects.Allowed = r.RequestObjects
 	if r.PKCE == PKCEOptional && !c.Client.Public() {

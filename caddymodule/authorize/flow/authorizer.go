@@ -69,7 +69,7 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 	case err != nil:
 		a.responses.redirectError(w, r, req, err)
 	case ask && req.prompts("none"):
-		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required"})
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, and prompt is none"})
 	case unseen && req.prompts("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
 	case ask, unseen:

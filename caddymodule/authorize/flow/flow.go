@@ -3,6 +3,7 @@ package flow
 import (
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
@@ -25,6 +26,7 @@ import (
 type Config struct {
 	*endpoint.Responder
 	AuthorizePOST  bool                  // also accept authorization requests by POST
+	FrameAncestors []string              // origins that may frame pages of authorization requests
 	OmitIssuer     bool                  // leave iss (RFC 9207) out of authorization responses
 	Keys           keyring.Keys          // seal what browsers keep
 	Store, Durable store.Store           // for pending requests, and for what outlives a restart
@@ -125,7 +127,7 @@ func providerEndpoints(c *Config, signIn *signInEndpoint) map[string]http.Handle
 }
 
 func newStep(c *Config) *step {
-	pages := &pages{Site: c.Pages, accounts: c.Accounts}
+	pages := &pages{Site: c.Pages, accounts: c.Accounts, ancestors: strings.Join(c.FrameAncestors, " ")}
 	return &step{
 		sealer: &browser.Sealer{Keys: c.Keys}, pages: pages, trail: c.Trail,
 		requests: &requests{

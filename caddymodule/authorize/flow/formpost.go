@@ -14,6 +14,6 @@ func (ps *pages) showFormPost(w http.ResponseWriter, r *http.Request, req *autho
 		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
 	}
 	ps.Show(w, r, page.View{
-		Template: "formpost", Locales: req.uiLocales, Policy: page.Policy{FormAction: origin(req.redirectURI)}, Script: "submit", Data: data,
+		Template: "formpost", Locales: req.uiLocales, Policy: page.Policy{FormAction: origin(req.redirectURI), Ancestors: ps.ancestors}, Script: "submit", Data: data,
 	})
 }

@@ -12,7 +12,13 @@ import (
 // pages shows pages that belong to an authorization request, or to a logout request.
 type pages struct {
 	*page.Site
-	accounts *people.Accounts
+	accounts  *people.Accounts
+	ancestors string // who may frame the pages of an authorization request
+}
+
+// showMessage shows a message in place of a page of an authorization request.
+func (ps *pages) showMessage(w http.ResponseWriter, r *http.Request, status int, message page.Message) {
+	ps.Show(w, r, page.View{Template: "message", Status: status, Data: message, Policy: page.Policy{Ancestors: ps.ancestors}})
 }
 
 func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, data page.SignIn) {
@@ -45,7 +51,7 @@ func passkeyScript(challenge *page.Passkey) string {
 
 // show shows a page for a request. Its forms may lead on to the client or to a provider.
 func (ps *pages) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, v page.View) {
-	v.Locales, v.Policy.FormAction = req.uiLocales, ps.formAction(req.redirectURI)
+	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.uiLocales, ps.formAction(req.redirectURI), ps.ancestors
 	ps.Show(w, r, v)
 }
 

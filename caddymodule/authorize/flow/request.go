@@ -206,8 +206,12 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	return nil
 }
 
-// checkState refuses JSON, even if URL-encoded twice: the interface wants Base64.
-func checkState(_ *authorizationRequest, p oauth2.Parameters) error {
+// checkState refuses JSON, even if URL-encoded twice: the interface wants Base64, unless the
+// client has the option to send it.
+func checkState(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.client.JSONState {
+		return nil
+	}
 	decoded, err := url.QueryUnescape(p.Get("state"))
 	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
 		return oauth2.InvalidRequest("state must not be JSON; send it as Base64")

@@ -59,9 +59,9 @@ func (o *requestObjects) object(ctx context.Context, c *client.Client, p oauth2.
 	value, reference := p.Get("request"), p.Get("request_uri")
 	switch {
 	case value != "" && !c.RequestObjects.Allowed:
-		return "", &oauth2.Error{Code: "request_not_supported"}
+		return "", &oauth2.Error{Code: "request_not_supported", Description: "request objects are not accepted"}
 	case !c.RequestObjects.Allowed:
-		return "", &oauth2.Error{Code: "request_uri_not_supported"}
+		return "", &oauth2.Error{Code: "request_uri_not_supported", Description: "the request_uri is not one that this server gave"}
 	case value != "" && reference != "":
 		return "", oauth2.InvalidRequest("send request or request_uri, not both")
 	case value != "":

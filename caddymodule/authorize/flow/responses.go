@@ -85,8 +85,8 @@ func (rs *responses) failed(w http.ResponseWriter, r *http.Request, req *authori
 }
 
 // redirectError sends an error to the client, by the errorMode of the request. As the
-// interface wants it, only errors of identity providers have an error_description; the others
-// are explained in the audit trail.
+// interface wants it, only errors of identity providers have an error_description, unless the
+// client has the option; the others are explained in the audit trail.
 //
 // The request is used up, unless the failure is ours. The second use of a request_uri is
 // shown to the person, as the response to the first has been sent to the client.
@@ -104,8 +104,8 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	}
 	rs.trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	p := responseParameters{{"error", codeOf(e, err)}}
-	if e.Shown {
-		p.add("error_description", e.Description)
+	if e.Shown || req.client.ErrorDescription {
+		p.add("error_description", printable(e.Description))
 	}
 	rs.send(w, r, req, req.errorMode, p)
 }
@@ -135,7 +135,7 @@ func (rs *responses) showError(w http.ResponseWriter, r *http.Request, err error
 	case !errors.As(err, &own):
 		message = page.Message{Title: page.T("Something went wrong here"), Text: page.T("It is not your fault. Please try again in a minute.")}
 	}
-	rs.pages.ShowMessage(w, r, e.HTTPStatus(), message)
+	rs.pages.showMessage(w, r, e.HTTPStatus(), message)
 }
 
 // showAccountError shows an error of a sign-in for the account page: there is no app that made

@@ -42,7 +42,7 @@ func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider)
 	case !ways.Local && len(ways.Providers) == 0:
 		return &oauth2.Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
 	case p == nil && req.prompts("none"):
-		return &oauth2.Error{Code: "login_required"}
+		return &oauth2.Error{Code: "login_required", Description: "the person must sign in on a page, and prompt is none"}
 	}
 	return nil
 }

@@ -1,23 +1,38 @@
 package page
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
 // Policy is what a page may do beyond showing text, as sources of the
 // Content-Security-Policy. No page may load anything else, run an unknown script, or be
-// framed by another site (RFC 9700 §4.16).
+// framed by a site that is not named (RFC 9700 §4.16).
 type Policy struct {
+	Ancestors  string // who may frame it. Default: nobody.
 	FormAction string // where forms may lead. Default: nowhere.
 	Images     string // such as "data:". Default: none.
 	Connect    string // what scripts may ask, such as "'self'". Default: nothing.
 }
 
+// ancestor is the origin of a page around ours: CSP 3 §2.3.1, without wildcards.
+var ancestor = regexp.MustCompile(`^(https://[a-z0-9.-]+|http://localhost)(:[0-9]{1,5})?$`)
+
+// CheckAncestor refuses what is no origin that may frame a page.
+func CheckAncestor(origin string) error {
+	if !ancestor.MatchString(origin) {
+		return fmt.Errorf("frame_ancestors: %q is no origin such as https://ehr.example.org: https, in lower case, with nothing after host and port", origin)
+	}
+	return nil
+}
+
 func (p Policy) header(style, script string) string {
-	header := "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src " + hashSource(style)
+	header := "default-src 'none'; base-uri 'none'; frame-ancestors " + cmp.Or(p.Ancestors, "'none'") + "; style-src " + hashSource(style)
 	add := func(directive, sources string) {
 		if sources != "" {
 			header += "; " + directive + " " + sources

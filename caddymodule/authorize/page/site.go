@@ -85,7 +85,9 @@ func (s *Site) Show(w http.ResponseWriter, r *http.Request, v View) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Language", l.tag.String())
 	h.Add("Vary", "Accept-Language")
-	h.Set("X-Frame-Options", "DENY")
+	if v.Policy.Ancestors == "" {
+		h.Set("X-Frame-Options", "DENY")
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	endpoint.SetRetryAfter(h, v.Status)
 	w.WriteHeader(cmp.Or(v.Status, http.StatusOK))

@@ -23,7 +23,7 @@ var appScopes = []string{
 func App(issuer string) client.Client {
 	return client.Client{
 		ID: AppID, Name: "Sandbox App", RedirectURIs: []string{issuer + endpoint.SandboxApp}, LaunchURI: issuer + endpoint.SandboxApp,
-		Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
+		ErrorDescription: true, Scopes: append([]string{"launch", "launch/patient"}, appScopes...),
 	}
 }
 
