@@ -192,21 +192,24 @@ func (x searches) each(ctx context.Context, resourceType string, p smart.Paramet
 		return err
 	}
 	s.judged = true
-	for at, pages := s.start(), 0; !at.isEnd(); pages++ {
-		if pages == maxLookUps {
-			return tooCostly("The chained search finds too much in between under these scopes.")
-		}
-		m, err := s.merged(at)
-		if err == nil {
-			err = m.fill(ctx, s.pageSize())
-		}
-		for i := 0; err == nil && i < len(m.matches); i++ {
-			err = do(m.matches[i])
-		}
-		if err != nil {
+	return s.each(ctx, maxLookUps, do)
+}
+
+// each calls a function with each match, all of which must be on so many pages of the FHIR server.
+func (s *search) each(ctx context.Context, pages int, do func(entry) error) error {
+	m, err := s.merged(ctx, s.start())
+	if err != nil {
+		return err
+	}
+	m.most = pages * len(s.branches)
+	from, err := m.least(ctx)
+	for ; err == nil && from != nil; from, err = m.least(ctx) {
+		if err := do(from.take()); err != nil {
 			return err
 		}
-		at = m.position()
 	}
-	return nil
+	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done }) {
+		err = tooCostly("The chained search finds too much in between under these scopes.")
+	}
+	return err
 }

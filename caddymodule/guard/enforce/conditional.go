@@ -53,16 +53,14 @@ func (w conditionals) match(ctx context.Context) (string, error) {
 	s := w.criteria
 	s.judged, s.count = true, 2
 	var found []entry
-	for at := s.start(); !at.isEnd() && len(found) < 2; {
-		m, err := s.merged(at)
-		if err == nil {
-			err = m.fill(ctx, s.pageSize())
+	err := s.each(ctx, w.limits.Requests, func(e entry) error {
+		if found = append(found, e); len(found) > 1 {
+			return errSeveral
 		}
-		if err != nil {
-			return "", err
-		}
-		found = append(found, m.matches...)
-		at = m.position()
+		return nil
+	})
+	if err != nil && !errors.Is(err, errSeveral) {
+		return "", err
 	}
 	switch len(found) {
 	case 0:

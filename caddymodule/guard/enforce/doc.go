@@ -16,6 +16,8 @@
 //	plan.go            as branches, each of which the server confines to what some scopes cover
 //	rules.go           without parameters that would tell more
 //	search.go          and answered page by page
+//	merge.go           of which each page of the server's is read once
+//	resume.go          and the rest of one is named in the link to the next page
 //	include.go         with what comes along only as far as the client could have come to it
 //	page.go            and links that are sealed for this token
 //	history.go       the versions of a resource

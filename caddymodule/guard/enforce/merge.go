@@ -3,28 +3,39 @@ package enforce
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // position is how far the pages of a search have come: a place for each branch.
 type position struct {
-	Places []place `json:"p"`
+	Places []place `json:"b"`
+	// Shown is how many matches the pages before have had.
+	Shown int `json:"n,omitempty"`
+	// Total is what the first page told; 0 if nothing.
+	Total int `json:"c,omitempty"`
 }
 
-// place is how far a branch has come.
+// place is how far a branch has come. No page of the FHIR server is read twice: it may order anew what _sort leaves open
+// with each answer, and an answer fits no other than the one that its own link leads to.
 type place struct {
-	// Path and Query are the page on the FHIR server. Both empty: its first one.
+	// Left are the matches that were read and not shown, as Type/id in their order. They come before the page.
+	Left []string `json:"l,omitempty"`
+	// Path and Query are the next page on the FHIR server. Both empty: its first one.
 	Path  string `json:"u,omitempty"`
 	Query string `json:"q,omitempty"`
-	// Taken are the matches of the page that earlier pages of ours had.
+	// Taken are the entries of an operation's page that earlier pages of ours had.
 	Taken int `json:"t,omitempty"`
-	// Done says that there are no more.
+	// Done says that there are no more pages.
 	Done bool `json:"d,omitempty"`
 }
 
-// isFirst reports whether the branch is on its first page.
+// isFirst reports whether the branch is before its first page.
 func (p place) isFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
+
+// isEnd reports whether there is nothing more.
+func (p place) isEnd() bool { return p.Done && len(p.Left) == 0 }
 
 // start is the position before the first page.
 func (s *search) start() position {
@@ -36,17 +47,18 @@ func (s *search) start() position {
 }
 
 func (p position) isStart() bool {
-	return p.isEnd() || !slices.ContainsFunc(p.Places, func(at place) bool { return at.Path+at.Query != "" || at.Taken > 0 || at.Done })
+	return p.isEnd() || !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isFirst() || at.Taken > 0 })
 }
 
 func (p position) isEnd() bool {
-	return !slices.ContainsFunc(p.Places, func(at place) bool { return !at.Done })
+	return !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isEnd() })
 }
 
 // merge makes pages of the branches' pages: one branch after the other, or in the order that the client asked for.
 type merge struct {
 	s       *search
 	sources []source
+	most    int // pages of the FHIR server that may be read
 	fetched int
 	dropped int // matches that may not be seen, or that an earlier branch has found
 	told    int // the FHIR server's total, of one branch; -1 if it tells none
@@ -59,25 +71,23 @@ type merge struct {
 
 // source is a branch as far as it is read.
 type source struct {
-	at      place
-	next    place
-	loaded  bool
-	used    bool   // some of its matches are on our page
-	head    *entry // the next match that may be seen
-	matches []entry
+	next    place   // the page behind the matches
+	matches []entry // that were read and not shown
+	head    *entry  // the first of them, if it may be seen
 	others  []entry
+	used    bool // some matches of the page are on ours
 }
 
 // merged continues a search at a position.
-func (s *search) merged(at position) (*merge, error) {
+func (s *search) merged(ctx context.Context, at position) (*merge, error) {
 	if len(at.Places) != len(s.branches) {
 		return nil, notFound()
 	}
-	m := &merge{s: s, sources: make([]source, len(s.branches)), told: -1}
-	for i := range m.sources {
-		m.sources[i].at = at.Places[i]
+	m := &merge{s: s, sources: make([]source, len(s.branches)), told: -1, most: maxFetches + len(s.branches)}
+	for i, p := range at.Places {
+		m.sources[i].next = place{Path: p.Path, Query: p.Query, Done: p.Done}
 	}
-	return m, nil
+	return m, m.resume(ctx, at)
 }
 
 // fill takes matches for a page of a size. Without a size a page is as long as the FHIR server's.
@@ -85,17 +95,19 @@ func (m *merge) fill(ctx context.Context, size int) error {
 	m.matches = newEntries()
 	for size == 0 || len(m.matches) < size {
 		from, err := m.least(ctx)
-		if err != nil {
+		if err != nil || from == nil {
 			return err
 		}
-		if from == nil {
-			break
-		}
-		m.matches = append(m.matches, *from.head)
-		from.head, from.used = nil, true
-		from.at.Taken++
+		m.matches = append(m.matches, from.take())
 	}
-	return m.settle(ctx)
+	return nil
+}
+
+// take takes the head of a source.
+func (from *source) take() entry {
+	e := *from.head
+	from.head, from.used, from.matches = nil, true, from.matches[1:]
+	return e
 }
 
 // least is the source whose head is next. None: all are at their ends, or enough was asked of the FHIR server.
@@ -121,50 +133,62 @@ func (m *merge) least(ctx context.Context) (*source, error) {
 // one page, nor at the end of a page whose length the FHIR server decides.
 func (m *merge) load(ctx context.Context, n int) (bool, error) {
 	from := &m.sources[n]
-	for from.head == nil && !from.at.Done {
-		if !from.loaded {
-			if m.isEnough() {
-				return false, nil
-			}
-			if err := m.fetch(ctx, n); err != nil {
-				return false, err
-			}
+	for {
+		if err := m.advance(ctx, n); err != nil || from.head != nil || from.next.Done {
+			return true, err
 		}
-		if err := m.advance(ctx, n); err != nil {
+		if m.isEnough() {
+			return false, nil
+		}
+		if err := m.fetch(ctx, n); err != nil {
 			return false, err
 		}
 	}
-	return true, nil
 }
 
 // isEnough reports whether no more is asked of the FHIR server for this page.
 func (m *merge) isEnough() bool {
-	if m.fetched >= maxFetches+len(m.sources) {
-		return true
-	}
-	return m.s.pageSize() == 0 && m.fetched > 0 && len(m.matches) > 0
+	return m.fetched >= m.most || m.s.pageSize() == 0 && m.fetched > 0 && len(m.matches) > 0
 }
 
-// fetch loads the page of a source.
+// fetch loads the next page of a source.
 func (m *merge) fetch(ctx context.Context, n int) error {
 	from := &m.sources[n]
-	got, held, err := m.s.fetch(ctx, n, from.at)
-	m.held = append(m.held, held)
+	got, next, err := m.page(ctx, m.s.branchCall(n), from.next)
 	if err != nil {
 		return err
 	}
-	m.lists = append(m.lists, got.entries)
 	m.fetched++
 	m.told = got.total
-	from.next = place{Done: true}
-	if next := got.links.to("next"); next != "" {
-		if from.next, err = m.s.place(next, got.links.to("self"), n, from.at); err != nil {
-			return err
-		}
-	}
-	from.loaded = true
+	m.others = append(m.others, from.along(m.s.judged)...)
+	*from = source{next: next}
 	from.matches, from.others = got.parted(m.s.judged)
 	return nil
+}
+
+// page asks the FHIR server for a page of what a call finds, and tells where the next one is. It is of use until the
+// merge is released.
+func (m *merge) page(ctx context.Context, first call, at place) (*bundle, place, error) {
+	c := get(at.Path, at.Query)
+	if at.isFirst() {
+		c = first
+	}
+	held, err := m.s.x.hold(ctx, c)
+	m.held = append(m.held, held)
+	if err != nil {
+		return nil, at, err
+	}
+	got, err := m.s.x.bundleOf(held.answer(), m.s.judged, said{}.parameters(m.s.i.Parameters))
+	if err != nil {
+		return nil, at, err
+	}
+	m.lists = append(m.lists, got.entries)
+	next := got.links.to("next")
+	if next == "" {
+		return got, place{Done: true}, nil
+	}
+	to, err := m.s.x.local(next, got.links.to("self"), strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/"), at)
+	return got, to, err
 }
 
 // release gives back what the pages arrived in, of which all entries are parts, and the entries.
@@ -195,36 +219,34 @@ func (b *bundle) parted(judged bool) (matches, others []entry) {
 	return matches, others
 }
 
-// advance finds the next match of a loaded page, or goes on to the next page.
+// advance finds the next match of a loaded page.
 func (m *merge) advance(ctx context.Context, n int) error {
 	from := &m.sources[n]
-	for ; from.at.Taken < len(from.matches); from.at.Taken++ {
-		e := &from.matches[from.at.Taken]
-		ok, err := !m.s.judged, error(nil)
-		if m.s.judged {
-			ok, err = m.keeps(ctx, e, n)
-		}
-		if err != nil {
+	for from.head == nil && len(from.matches) > 0 {
+		e := &from.matches[0]
+		ok, err := m.keeps(ctx, e, n)
+		switch {
+		case err != nil:
 			return err
-		}
-		if ok {
+		case ok:
 			from.head = e
-			return nil
+		default:
+			m.dropped++
+			from.matches = from.matches[1:]
 		}
-		m.dropped++
 	}
-	m.others = append(m.others, from.along(m.s.judged)...)
-	*from = source{at: from.next}
 	return nil
 }
 
 // keeps reports whether a match is to be on a page, on which it is not yet.
 func (m *merge) keeps(ctx context.Context, e *entry, n int) (bool, error) {
-	if len(m.sources) == 1 {
-		return m.s.keeps(ctx, e, n)
-	}
 	of := interaction.Reference{Type: e.parsed.Type, ID: e.parsed.ID}
-	if m.seen[of] {
+	switch {
+	case !m.s.judged:
+		return true, nil
+	case len(m.sources) == 1:
+		return m.s.keeps(ctx, e, n)
+	case m.seen[of]:
 		return false, nil
 	}
 	ok, err := m.s.keeps(ctx, e, n)
@@ -243,25 +265,4 @@ func (from *source) along(judged bool) []entry {
 		return nil
 	}
 	return from.others
-}
-
-// settle goes over what may not be seen at the ends of pages, so that no page follows for it alone.
-func (m *merge) settle(ctx context.Context) error {
-	for n := range m.sources {
-		if from := &m.sources[n]; from.loaded && from.head == nil {
-			if err := m.advance(ctx, n); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// position is the one behind what was taken.
-func (m *merge) position() position {
-	var to position
-	for _, from := range m.sources {
-		to.Places = append(to.Places, from.at)
-	}
-	return to
 }

@@ -72,7 +72,7 @@ func (x searches) planned(i interaction.Interaction) ([]branch, error) {
 func (x searches) plannedFor(i interaction.Interaction, types []string) ([]branch, error) {
 	var all []branch
 	for _, t := range types {
-		all = append(all, x.branches(t)...)
+		all = append(all, x.branches(t, i.Parameters)...)
 	}
 	if len(all) == 0 {
 		return nil, x.refused(i)

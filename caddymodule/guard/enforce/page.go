@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 const (
@@ -27,6 +29,8 @@ const (
 // maxState bounds what a sealed link carries, because links go into the lines of requests, for which servers have
 // bounds of a few kilobytes.
 const maxState = 4 << 10
+
+var errLongLink = tooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
 
 // page is what a sealed link carries: the request as the client made it, and how far it has come.
 type page struct {
@@ -60,18 +64,20 @@ func (x *exchange) begun(c call, i interaction.Interaction, at position) page {
 	if i.Kind == interaction.CompartmentSearch {
 		p.Path = i.Path()
 	}
-	p.Query = smart.EncodeParameters(slices.DeleteFunc(slices.Clone(i.Parameters), isNotForPages))
+	p.Query = smart.EncodeParameters(slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !isForPages(i.Type, p) }))
 	return p
 }
 
-// isNotForPages reports whether a parameter is of no use once a search has begun.
-func isNotForPages(p smart.Parameter) bool {
-	name, _, _ := strings.Cut(p.Name, ":")
-	switch name {
-	case "_count", "_include", "_revinclude", "_sort", "_type":
-		return false
+// isForPages reports whether a parameter is of use once a search has begun: it says how results are to be, or of which
+// patient they are, by which the search is planned.
+func isForPages(resourceType string, p smart.Parameter) bool {
+	switch name, _, _ := strings.Cut(p.Name, ":"); {
+	case name == "_count", name == "_sort", name == "_type", name == "patient", isForResults(p):
+		return true
+	default:
+		by, ok := searchparam.Lookup(resourceType, name)
+		return ok && compartment.IsMembership(resourceType, by)
 	}
-	return true
 }
 
 // seal is the link that carries a page.
@@ -81,7 +87,7 @@ func (x *exchange) seal(ctx context.Context, p page) (string, error) {
 		return "", err
 	}
 	if len(text) > maxState {
-		return "", tooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
+		return "", errLongLink
 	}
 	sealed, err := x.Sealing.Seal(ctx, string(text), x.bearer.Binding)
 	if err != nil {
@@ -164,15 +170,6 @@ func (x *backend) url(path, query string) string {
 }
 
 var errForeignLink = errors.New("link of the FHIR server that leads elsewhere")
-
-// place is where a link of the FHIR server to a branch's next page leads.
-func (s *search) place(next, self string, branch int, from place) (place, error) {
-	asked := from.Path
-	if from.isFirst() {
-		asked = s.branches[branch].path()
-	}
-	return s.x.local(next, self, asked, from)
-}
 
 // local is where a link of the FHIR server to a next page leads, which is no page that has been.
 func (x *backend) local(next, self, asked string, from place) (place, error) {

@@ -2,12 +2,14 @@ package enforce
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
@@ -40,15 +42,16 @@ func (b branch) path() string {
 	return b.resourceType
 }
 
-// branches are the searches for a type that together find what the rights cover, and nothing else.
-func (x searches) branches(resourceType string) []branch {
+// branches are the searches for a type that together find what the rights cover of what the client asks for, and nothing
+// else.
+func (x searches) branches(resourceType string, asked []smart.Parameter) []branch {
 	if x.rights.Whole(resourceType, smart.Search) {
 		grants := slices.DeleteFunc(x.rights.For(resourceType, smart.Search), func(g access.Grant) bool { return !g.Whole() })
 		return []branch{{resourceType: resourceType, grants: grants}}
 	}
 	var all []branch
 	for _, g := range x.rights.For(resourceType, smart.Search) {
-		for _, b := range x.confined(resourceType, g) {
+		for _, b := range x.confined(resourceType, g, asked) {
 			b.confining = append(b.confining, g.Constraint...)
 			all = addBranch(all, b)
 		}
@@ -57,7 +60,7 @@ func (x searches) branches(resourceType string) []branch {
 }
 
 // confined are the searches that confine a type to a grant's context.
-func (x searches) confined(resourceType string, g access.Grant) []branch {
+func (x searches) confined(resourceType string, g access.Grant, asked []smart.Parameter) []branch {
 	plain := branch{resourceType: resourceType, grants: []access.Grant{g}}
 	if g.Patient == "" {
 		return []branch{plain}
@@ -67,6 +70,11 @@ func (x searches) confined(resourceType string, g access.Grant) []branch {
 	case access.Everyone:
 		return []branch{plain}
 	case access.Unassigned:
+		if slices.ContainsFunc(asked, func(p smart.Parameter) bool {
+			return p == own || p == smart.Parameter{Name: "patient", Value: g.Patient}
+		}) {
+			return []branch{plain}
+		}
 		return []branch{plain.with(own), plain.with(smart.Parameter{Name: missingPatient, Value: "true"})}
 	}
 	plain.member = g.Patient
@@ -77,6 +85,8 @@ func (x searches) confined(resourceType string, g access.Grant) []branch {
 	switch {
 	case !ok:
 		return nil
+	case slices.ContainsFunc(asked, func(p smart.Parameter) bool { return isOf(g.Patient, resourceType, p) }):
+		return []branch{plain}
 	case x.CompartmentSearch:
 		plain.patient = g.Patient
 		return []branch{plain}
@@ -86,6 +96,18 @@ func (x searches) confined(resourceType string, g access.Grant) []branch {
 		all = append(all, plain.with(smart.Parameter{Name: name, Value: own.Value}))
 	}
 	return all
+}
+
+// isOf reports whether all that a parameter of the client's finds is in the compartment of a patient, such as
+// patient=Patient/a, so that nothing more need confine the search.
+func isOf(patient, resourceType string, p smart.Parameter) bool {
+	name, modifier, _ := strings.Cut(p.Name, ":")
+	by, ok := searchparam.Lookup(resourceType, name)
+	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(resourceType, by) {
+		return false
+	}
+	isPatient := modifier != "" || !slices.ContainsFunc(targets(by), func(t string) bool { return t != "Patient" })
+	return p.Value == "Patient/"+patient || p.Value == patient && isPatient && len(targets(by)) > 0
 }
 
 // missingPatient finds what is of no patient.

@@ -1,7 +1,9 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -61,9 +63,19 @@ const (
 	maxCount     = 1000
 )
 
-// page answers with the matches from a position on.
+// page answers with the matches from a position on. A page gets shorter if its link to the next one would be too long.
 func (s *search) page(ctx context.Context, from position, self string) (*answer, error) {
-	m, err := s.merged(from)
+	for {
+		a, err := s.pageOf(ctx, from, self)
+		if !errors.Is(err, errLongLink) || s.pageSize() <= 1 {
+			return a, err
+		}
+		s.count = s.pageSize() / 2
+	}
+}
+
+func (s *search) pageOf(ctx context.Context, from position, self string) (*answer, error) {
+	m, err := s.merged(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -75,13 +87,17 @@ func (s *search) page(ctx context.Context, from position, self string) (*answer,
 	if err != nil {
 		return nil, err
 	}
+	to, err := m.position(ctx, from)
+	if err != nil {
+		return nil, err
+	}
 	out := &bundle{kind: "searchset", entries: s.localized(append(m.matches, others...))}
 	out.links = []link{{Relation: "self", URL: self}}
-	to := m.position()
-	if out.total, err = s.total(ctx, m, from.isStart(), to.isEnd()); err != nil {
+	if out.total, err = s.total(ctx, m, from, to); err != nil {
 		return nil, err
 	}
 	if !to.isEnd() {
+		to.Total = max(out.total, 0)
 		next, err := s.nextLink(ctx, to)
 		if err != nil {
 			return nil, err
@@ -94,41 +110,28 @@ func (s *search) page(ctx context.Context, from position, self string) (*answer,
 // pageSize is how many matches a page has. What is not judged is as long as the FHIR server has it.
 func (s *search) pageSize() int {
 	switch {
+	case !s.judged:
+		return 0
 	case s.count > 0:
 		return min(s.count, maxCount)
-	case s.judged:
-		return defaultCount
 	}
-	return 0
+	return defaultCount
 }
 
 // minMerged is how long the pages of branches are at least, many of whose matches other branches may have found.
 const minMerged = 20
 
-// fetchSize is how many matches a page of a branch is to have.
-func (s *search) fetchSize() int {
+// branchCall asks for the first page of a branch.
+func (s *search) branchCall(n int) call {
+	parameters := slices.Concat(s.parameters, s.branches[n].confining)
+	count := cmp.Or(s.pageSize(), min(s.count, maxCount))
 	if len(s.branches) > 1 {
-		return max(s.pageSize(), minMerged)
+		count = max(count, minMerged)
 	}
-	return s.pageSize()
-}
-
-// fetch asks the FHIR server for a page of a branch, which is of use until what is held is released.
-func (s *search) fetch(ctx context.Context, branch int, at place) (*bundle, *heldResponse, error) {
-	c := get(at.Path, at.Query)
-	if at.isFirst() {
-		parameters := slices.Concat(s.parameters, s.branches[branch].confining)
-		if n := s.fetchSize(); n > 0 {
-			parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(n)})
-		}
-		c = searchCall(s.c.method, s.branches[branch].path(), parameters)
+	if count > 0 {
+		parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(count)})
 	}
-	held, err := s.x.hold(ctx, c)
-	if err != nil {
-		return nil, held, err
-	}
-	b, err := s.x.bundleOf(held.answer(), s.judged, said{}.parameters(s.i.Parameters))
-	return b, held, err
+	return searchCall(s.c.method, s.branches[n].path(), parameters)
 }
 
 // searchCall is a search in parts. One that came in a body goes on in a body, which keeps it out of logs.

@@ -16,19 +16,22 @@ const maxCounted = 4
 
 var errNoTotal = errors.New("the answer tells no total")
 
-// total is the total of a page: that of the FHIR server if it finds just what may be seen, or what is on the page if
-// nothing else is on others. -1 if none is known to be right.
-func (s *search) total(ctx context.Context, m *merge, first, last bool) (int, error) {
+// total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
+// tell, too, or what all pages have had if there are no more. -1 if none is known to be right.
+func (s *search) total(ctx context.Context, m *merge, from, to position) (int, error) {
+	first := from.isStart()
 	switch {
-	case first && last && s.judged:
-		return len(m.matches), nil
 	case !s.judged:
 		return m.told, nil
-	case s.ruled:
+	case to.isEnd():
+		return to.Shown, nil
+	case from.Total > 0:
+		return from.Total, nil
+	case s.ruled || !first:
 		return -1, nil
-	case first && len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
+	case len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
 		return m.told, nil
-	case first && s.accurate:
+	case s.accurate:
 		return s.counted(ctx)
 	}
 	return -1, nil

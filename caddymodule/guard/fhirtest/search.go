@@ -2,6 +2,7 @@ package fhirtest
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -39,7 +40,10 @@ func (s *Server) next(w http.ResponseWriter, token string) {
 		outcome(w, http.StatusGone, "the page is gone")
 		return
 	}
-	s.writePage(w, s.pages[n], Address+"?_getpages="+token)
+	p := s.pages[n]
+	p.entries = slices.Clone(p.entries)
+	s.arrange(p)
+	s.writePage(w, p, Address+"?_getpages="+token)
 }
 
 // search answers a search.
@@ -58,7 +62,7 @@ func (s *Server) search(w http.ResponseWriter, i interaction.Interaction) {
 			p.entries = append(p.entries, found{res: res, text: text, mode: "match"})
 		}
 	}
-	sort(p.entries, value(i.Parameters, "_sort"))
+	s.arrange(p)
 	p.total = len(p.entries)
 	if value(i.Parameters, "_summary") == "count" {
 		p.entries, p.count = nil, 0
@@ -105,9 +109,16 @@ func isIn(res resource.Resource, of interaction.Reference) bool {
 	})
 }
 
-// sort orders by the parameters of _sort. What has no value comes last.
-func sort(entries []found, keys string) {
-	slices.SortStableFunc(entries, func(a, b found) int {
+// arrange orders by the parameters of _sort. What has no value comes last.
+func (s *Server) arrange(p page) {
+	if p.kind != "searchset" {
+		return
+	}
+	if s.Shuffles {
+		rand.Shuffle(len(p.entries), func(i, j int) { p.entries[i], p.entries[j] = p.entries[j], p.entries[i] })
+	}
+	keys := value(p.of.Parameters, "_sort")
+	slices.SortStableFunc(p.entries, func(a, b found) int {
 		for key := range strings.SplitSeq(keys, ",") {
 			name, descending := strings.CutPrefix(key, "-")
 			p, ok := searchparam.Lookup(a.res.Type, name)

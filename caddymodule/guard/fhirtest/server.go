@@ -26,6 +26,9 @@ type Server struct {
 	Parameters searchparam.Set
 	// Seen, if set, is called with each request.
 	Seen func(r *http.Request)
+	// Shuffles has each answer order anew what _sort leaves open, as servers may. An answer fits its own link to the rest,
+	// and no answer before.
+	Shuffles bool
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 

@@ -41,6 +41,17 @@ func pathsOf(resourceType string) []resource.Path {
 	return paths
 }
 
+// IsMembership reports whether all that a parameter of a type looks at puts resources into compartments of patients: what
+// it finds of a patient is in that patient's.
+func IsMembership(resourceType string, p searchparam.Parameter) bool {
+	paths := patientPaths()[resourceType]
+	return p.Kind == searchparam.Reference && len(p.Paths) > 0 && !slices.ContainsFunc(p.Paths, func(path resource.Path) bool {
+		return !slices.ContainsFunc(paths, func(of resource.Path) bool {
+			return slices.Equal(of.Elements, path.Elements) && len(of.Filters) == 0
+		})
+	})
+}
+
 // InPatient reports whether a resource is in the compartment of the patient with an id.
 func InPatient(r resource.Resource, patientID string) bool {
 	if r.Type == "Patient" {

@@ -1,0 +1,186 @@
+package enforce_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+// sortedValues are values of an element, by its FHIR type: two of each, so that most resources tie.
+var sortedValues = map[string][2]string{
+	"date": {`"2024-01-01"`, `"2024-02-02"`}, "dateTime": {`"2024-01-01"`, `"2024-02-02"`},
+	"instant": {`"2024-01-01T00:00:00Z"`, `"2024-02-02T00:00:00Z"`},
+	"Period":  {`{"start":"2024-01-01"}`, `{"start":"2024-02-02"}`},
+	"code":    {`"x"`, `"y"`}, "string": {`"x"`, `"y"`}, "boolean": {`true`, `false`},
+	"CodeableConcept": {`{"coding":[{"system":"http://c","code":"x"}]}`, `{"coding":[{"system":"http://c","code":"y"}]}`},
+}
+
+// set sets an element, unless another value has its place.
+func set(in map[string]any, elements []string, value string) {
+	for _, name := range elements[:len(elements)-1] {
+		if in[name] == nil {
+			in[name] = map[string]any{}
+		}
+		next, ok := in[name].(map[string]any)
+		if !ok {
+			return
+		}
+		in = next
+	}
+	if last := elements[len(elements)-1]; in[last] == nil {
+		in[last] = json.RawMessage(value)
+	}
+}
+
+// tied are resources of a type, of which some are in the compartment of patient a, by each of its parameters.
+func tied(resourceType string, n int) (all, own []string) {
+	members, _ := compartment.Patient(resourceType)
+	for i := range n {
+		res := map[string]any{"resourceType": resourceType, "id": fmt.Sprintf("%s-%02d", strings.ToLower(resourceType[:3]), i)}
+		isOwn := false
+		for at, name := range members {
+			if p, _ := searchparam.Lookup(resourceType, name); i%(len(members)+2) == at || i%7 == 3 {
+				set(res, p.Paths[0].Elements, `{"reference":"Patient/a"}`)
+				isOwn = true
+			}
+		}
+		for _, p := range searchparam.Parameters(resourceType) {
+			for _, path := range p.Paths {
+				if value, ok := sortedValues[path.Type]; ok && p.CanSort() && len(path.Filters) == 0 && (i%5 > 0 || p.Name == "category") {
+					set(res, path.Elements, value[i/3%2])
+				}
+			}
+		}
+		text, _ := json.Marshal(res)
+		all = append(all, string(text))
+		if isOwn {
+			own = append(own, res["id"].(string))
+		}
+	}
+	return all, own
+}
+
+// walk are the ids on all pages, which must be those that are wanted, each once.
+func (g *gateway) walk(h access.Holder, target string, want []string) {
+	g.t.Helper()
+	var got []string
+	for at, pages := target, 0; at != ""; pages++ {
+		response := g.get(h, at)
+		var b bundle
+		if err := json.NewDecoder(response.Body).Decode(&b); err != nil || pages > 100 {
+			g.t.Fatalf("%s: status %d, %v, page %d", target, response.StatusCode, err, pages)
+		}
+		for _, e := range b.Entry {
+			got = append(got, e.Resource.ID)
+		}
+		if at = b.next(); b.Total != nil && *b.Total != len(want) {
+			g.t.Errorf("%s: total %d of %d", target, *b.Total, len(want))
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		g.t.Errorf("%s under %s:\ngot  %v\nwant %v", target, h.Scope, got, want)
+	}
+}
+
+// sorts are those by which a search of a type may be ordered.
+func sorts(resourceType string) []string {
+	all := []string{""}
+	for _, p := range searchparam.Parameters(resourceType) {
+		if p.CanSort() {
+			all = append(all, "&_sort="+p.Name)
+		}
+	}
+	return append(all, "&_sort=-_lastUpdated")
+}
+
+// TestPagesAreExact checks that pages hold all that may be seen, each once, of each type and in each order, before a
+// server that orders anew with each answer what _sort leaves open.
+func TestPagesAreExact(t *testing.T) {
+	t.Parallel()
+	for _, resourceType := range interaction.Types() {
+		members, ok := compartment.Patient(resourceType)
+		if !ok || len(members) == 0 || resourceType == "Group" {
+			continue
+		}
+		t.Run(resourceType, func(t *testing.T) {
+			t.Parallel()
+			all, own := tied(resourceType, 15)
+			g := newGateway(t, all...)
+			g.server.Shuffles = true
+			for _, order := range sorts(resourceType) {
+				g.walk(patientA, resourceType+"?_count=4"+order, own)
+			}
+			for _, size := range []int{1, 9, 15} {
+				g.walk(patientA, fmt.Sprintf("%s?_count=%d&_sort=_lastUpdated", resourceType, size), own)
+			}
+			g.walk(ownPatient, resourceType+"?_count=5&_sort=-_lastUpdated", own)
+			g.walk(clinician, resourceType+"?_count=5&_sort=-_lastUpdated", idsOf(all))
+		})
+	}
+}
+
+// ownPatient is the patient, by what the person may do rather than by a patient in context.
+var ownPatient = access.Holder{Scope: "user/*.rs", UserPatient: "a", User: interaction.Reference{Type: "Patient", ID: "a"}}
+
+// idsOf are the ids of resources.
+func idsOf(texts []string) []string {
+	var all []string
+	for _, text := range texts {
+		var res struct{ ID string }
+		_ = json.Unmarshal([]byte(text), &res)
+		all = append(all, res.ID)
+	}
+	return all
+}
+
+// TestPagesOfScopes checks the same where several scopes, or several types, make one search several.
+func TestPagesOfScopes(t *testing.T) {
+	t.Parallel()
+	observations, own := tied("Observation", 40)
+	conditions, others := tied("Condition", 30)
+	many := slices.Sorted(slices.Values(slices.Concat(own, others)))
+	g := newGateway(t, slices.Concat(observations, conditions)...)
+	g.server.Shuffles = true
+	all := idsOf(observations)
+	var bySubject []string
+	for i, text := range observations {
+		if strings.Contains(text, `"subject":{"reference":"Patient/a"}`) {
+			bySubject = append(bySubject, all[i])
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		holder access.Holder
+		search string
+		want   []string
+	}{
+		{"two categories", access.Holder{Scope: "patient/Observation.rs?category=http://c|x patient/Observation.rs?category=http://c|y", Patient: "a"}, "Observation?", own},
+		{"two categories of the app's own patient", access.Holder{Scope: "patient/Observation.rs?category=http://c|x patient/Observation.rs?category=http://c|y", Patient: "a"}, "Observation?patient=a&", bySubject},
+		{"two constraints that overlap", access.Holder{Scope: "patient/Observation.rs?category=http://c|x patient/Observation.rs?date=gt2020 patient/Observation.rs?category=http://c|y", Patient: "a"}, "Observation?", own},
+		{"two constraints of anybody's", access.Holder{Scope: "user/Observation.rs?category=http://c|x user/Observation.rs?status=y user/Observation.rs?category=http://c|y", User: clinician.User}, "Observation?", all},
+		{"a patient's and anybody's", access.Holder{Scope: "patient/Observation.rs user/Observation.rs?category=http://c|x user/Observation.rs?category=http://c|y", Patient: "a", User: clinician.User}, "Observation?", all},
+		{"the app's own patient", patientA, "Observation?patient=Patient/a&", bySubject},
+		{"several types", patientA, "?_type=Observation,Condition&", many},
+		{"a compartment", patientA, "Patient/a/Observation?", own},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, order := range []string{"", "&_sort=-date", "&_sort=status", "&_sort=code", "&_sort=_lastUpdated", "&_sort=-_lastUpdated,_id"} {
+				if strings.HasPrefix(tt.search, "?") && !strings.Contains(order, "_lastUpdated") {
+					continue
+				}
+				for _, size := range []int{3, 7, 25, 1000} {
+					g.walk(tt.holder, fmt.Sprintf("%s_count=%d%s", tt.search, size, order), tt.want)
+				}
+			}
+		})
+	}
+}
