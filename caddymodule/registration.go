@@ -35,7 +35,7 @@ type Registration struct {
 	// they registered, by reference, which this server then fetches. Default: they are refused.
 	RequestObjects bool `json:"request_objects,omitempty"`
 
-	// Send requests to what clients register (`jwks_uri`, `request_uris`, `backchannel_logout_uri`) at loopback, private and link-local
+	// Send requests to what clients register (`jwks_uri`, `request_uris`, `logo_uri`, `backchannel_logout_uri`) at loopback, private and link-local
 	// addresses too, and use the proxy of the environment. Whoever registers a client can then make this server send
 	// requests to its own network. Default: public addresses only.
 	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`

@@ -42,6 +42,7 @@
 //	POST /oauth2/revoke                             token/revocationendpoint.go
 //	POST /oauth2/introspect                         token/introspection.go
 //	GET, POST /oauth2/userinfo                      token/userinfo.go
+//	GET  /oauth2/client_logo                        flow/clientlogo.go     where clients register themselves
 //	GET, POST, PUT, DELETE /oauth2/register         client/registrationendpoint.go
 //	POST /oauth2/backchannel_logout/{idp}           session/backchannellogout.go
 //	GET  /.well-known/openid-configuration          discovery.go

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -102,6 +103,7 @@ type Client struct {
 	// nothing else binds a code to them (RFC 9700 §2.1.1).
 	PKCE string
 
+	Links          Links          `json:",omitzero"` // that people are shown
 	RequestObjects RequestObjects `json:",omitzero"` // that it may send
 
 	secretDigest []byte // nil without a secret
@@ -111,6 +113,18 @@ type Client struct {
 
 	// Registered clients registered themselves. Only the digest of their secret is known.
 	Registered bool `json:"-"`
+}
+
+// Links are addresses that an app registers for people (RFC 7591 §2). Each may be "".
+type Links struct {
+	Logo   string `json:",omitempty"` // logo_uri: an image
+	Policy string `json:",omitempty"` // policy_uri: what the app does with people's data
+	Terms  string `json:",omitempty"` // tos_uri: what people must agree to
+}
+
+// FetchLogo returns what is at the logo_uri, up to a number of bytes.
+func (c *Client) FetchLogo(ctx context.Context, most int) ([]byte, error) {
+	return upstream.Fetch(ctx, c.Transport, c.Links.Logo, most)
 }
 
 // Values of [Client].Consent.

@@ -28,6 +28,9 @@ type clientMetadata struct {
 	GrantTypes             []string        `json:"grant_types"`
 	ResponseTypes          []string        `json:"response_types"`
 	Name                   string          `json:"client_name,omitempty"`
+	LogoURI                string          `json:"logo_uri,omitempty"`
+	PolicyURI              string          `json:"policy_uri,omitempty"`
+	TermsURI               string          `json:"tos_uri,omitempty"`
 	Scope                  string          `json:"scope"`
 	PostLogoutRedirectURIs []string        `json:"post_logout_redirect_uris,omitempty"`
 	RequirePushed          bool            `json:"require_pushed_authorization_requests,omitempty"`
@@ -171,6 +174,11 @@ func (m *clientMetadata) checkAddresses() error {
 	if m.ApplicationType == applicationNative {
 		check = checkNativeRedirectURI
 	}
+	for name, uri := range map[string]string{"logo_uri": m.LogoURI, "policy_uri": m.PolicyURI, "tos_uri": m.TermsURI} {
+		if uri, _, _ := strings.Cut(uri, "#"); uri != "" && !isFetchable(uri) {
+			return invalidMetadata(name + " must be https and absolute")
+		}
+	}
 	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
 		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameter {
 			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
@@ -185,6 +193,7 @@ func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 	c := Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
 		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes, UserinfoAlgorithm: m.UserinfoAlgorithm,
+		Links:                Links{Logo: m.LogoURI, Policy: m.PolicyURI, Terms: m.TermsURI},
 		BackchannelLogoutURI: m.BackchannelLogoutURI, BackchannelSession: m.BackchannelSession,
 	}
 	if r.RequestObjects {

@@ -116,6 +116,7 @@ func (e *RegistrationEndpoint) information(c *registered) clientInformation {
 			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
 			Scope:                  strings.Join(slices.Concat(ReservedScopes, c.Client.Scopes), " "),
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
+			LogoURI: c.Client.Links.Logo, PolicyURI: c.Client.Links.Policy, TermsURI: c.Client.Links.Terms,
 			RequestAlgorithm: c.Client.RequestObjects.Algorithm, RequestURIs: c.Client.RequestObjects.URIs,
 			UserinfoAlgorithm: c.Client.UserinfoAlgorithm, BackchannelLogoutURI: c.Client.BackchannelLogoutURI, BackchannelSession: c.Client.BackchannelSession,
 		},

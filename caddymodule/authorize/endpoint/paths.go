@@ -19,6 +19,7 @@ const (
 	SelectEncounter     = "/oauth2/select_encounter"
 	Consent             = "/oauth2/consent"
 	Logo                = "/oauth2/logo"
+	ClientLogo          = "/oauth2/client_logo" // ?client_id=
 	Launch              = "/oauth2/launch"
 	SMARTStyle          = "/oauth2/style.json"
 	LaunchPage          = "/oauth2/launch_page"

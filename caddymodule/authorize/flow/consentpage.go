@@ -24,7 +24,7 @@ func (ps *signedInPages) showConsent(w http.ResponseWriter, r *http.Request, req
 	}
 	data := page.Consent{
 		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
-		Unknown: req.client.Registered,
+		Unknown: req.client.Registered, Links: appLinks(req.client),
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
 		data.To = cmp.Or(to.Host, to.Scheme)
@@ -35,7 +35,7 @@ func (ps *signedInPages) showConsent(w http.ResponseWriter, r *http.Request, req
 		}
 	}
 	data.Groups = ps.consentGroups(req, signedIn.User, earlier)
-	ps.pages.show(w, r, req, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data})
+	ps.pages.show(w, r, req, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
 // consentScript is for pages with much to untick.

@@ -40,6 +40,7 @@
 //	launchendpoint.go   EHRs register what they launch an app with
 //	authorizer.go       makes the authorization response, or asks the person first
 //	responses.go        sends it, or an error: by query, fragment or form (formpost.go)
+//	clientlogo.go       logos of registered clients
 //	pages.go            shows the pages, which are in the room page
 //	logout.go           signing out, here and at the identity provider
 //	step.go             what all steps need

@@ -62,6 +62,9 @@ func Endpoints(c Config) map[string]http.Handler {
 	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))
 	maps.Copy(endpoints, signedInEndpoints(&c, signIn, authorizer))
 	maps.Copy(endpoints, providerEndpoints(&c, signIn))
+	if c.Authenticator.Clients.Registrar != nil {
+		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(&c).serve, http.MethodGet)
+	}
 	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
 		launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches}
 		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)

@@ -22,7 +22,7 @@ func (ps *pages) showMessage(w http.ResponseWriter, r *http.Request, status int,
 }
 
 func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, data page.SignIn) {
-	data.Client = req.client.Title()
+	data.Client, data.Links = req.client.Title(), appLinks(req.client)
 	ways := ps.accounts.Ways(req.client.IdentityProviders)
 	data.Local = ways.Local
 	for _, p := range ways.Providers {
@@ -30,7 +30,7 @@ func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 		data.ByEmail = data.ByEmail || len(p.Domains) > 0
 	}
 	ps.show(w, r, req, page.View{
-		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data,
+		Template: "signin", Status: status, Script: passkeyScript(data.Passkey), Data: data, Policy: page.Policy{Images: data.Links.Images()},
 	})
 }
 

@@ -3,6 +3,7 @@ package page
 // Consent is what templates/consent.html shows.
 type Consent struct {
 	Client  string         // the client's title
+	Links   AppLinks       // that the client registered
 	Request string         // sealed
 	To      string         // the host of the redirect URI
 	Person  Person         // who is asked

@@ -8,6 +8,7 @@ import (
 // SignIn is what templates/signin.html shows.
 type SignIn struct {
 	Client   string        // the client's title
+	Links    AppLinks      // that the client registered
 	Request  string        // sealed
 	Username string        // as typed last, or as the client suggests
 	Problem  SignInProblem // with the last attempt

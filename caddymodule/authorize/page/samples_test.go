@@ -12,15 +12,16 @@ import (
 // samples are views of every template, by name.
 func samples() map[string]View {
 	ways := []SignInWay{{"General Hospital", "/oauth2/login/hospital"}, {"Google", "/oauth2/login/google"}}
+	links := AppLinks{"Growth Chart", LogoOf("growth-chart"), "https://chart.example/policy", "https://chart.example/terms"}
 	alice := Person{"Alice Adams", "alice@example.org"}
 	return map[string]View{
-		"signin":       {Data: SignIn{Client: "Growth Chart", Local: true, ByEmail: true, Ways: ways}},
+		"signin":       {Data: SignIn{Client: "Growth Chart", Links: links, Local: true, ByEmail: true, Ways: ways}},
 		"signin-wrong": {Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wrong: true}, Local: true}},
 		"signin-wait":  {Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wait: 30 * time.Second, Down: "Clinic", Busy: time.Second}, Local: true}},
 		"secondfactor": {Data: SecondFactor{Client: "Growth Chart", Wrong: true}}, "secondfactor-wait": {Data: SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
 		"selectaccount": {Data: SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: Consent{
-			Client: "Growth Chart", To: "chart.example", Person: alice, Unknown: true,
+			Client: "Growth Chart", Links: links, To: "chart.example", Person: alice, Unknown: true,
 			Fixed: []*Text{T("Know which patient it is about")}, Groups: []ConsentGroup{
 				{T("Your health records"), []ConsentItem{{
 					Name: "may patient/Condition.cruds", Text: T("conditions and diagnoses"), Detail: T("read"), Limited: true,
