@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
@@ -22,7 +23,7 @@ func init() {
 }
 
 // Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4), in JSON or, if the request
-// asks for it, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next handler.
+// asks for it and it is not fhir_bearer that refuses it, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next handler.
 //
 // Errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes without it if there
 // are no `handle_errors`, and below the FHIR base of these handlers if there are.
@@ -58,14 +59,14 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return writeOutcome(w, r, err)
 }
 
-// writeOutcome writes an error as an OperationOutcome.
-func writeOutcome(w http.ResponseWriter, r *http.Request, err error) error {
-	status, outcome, err := describe(err)
+// writeOutcome writes an error as an OperationOutcome. What fhir_bearer refuses is JSON, as all that it answers.
+func writeOutcome(w http.ResponseWriter, r *http.Request, failure error) error {
+	status, outcome, err := describe(failure)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/fhir+json")
-	if terminology.AsksForXML(r) {
+	if _, refused := errors.AsType[*guard.Error](failure); !refused && terminology.AsksForXML(r) {
 		if outcome, err = fhirxml.Append(nil, outcome); err != nil {
 			return err
 		}

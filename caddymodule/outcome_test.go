@@ -83,6 +83,32 @@ func TestBackendDownIsOutcome(t *testing.T) {
 	}
 }
 
+// What fhir_bearer refuses is JSON, whatever is asked for, as all that it judges.
+func TestRefusalInJSON(t *testing.T) {
+	t.Parallel()
+	const xmlOnly = "application/fhir+xml"
+	g := exampleGateway(t, nil)
+	for _, tt := range []struct {
+		path, token, accept string
+		status              int
+	}{
+		{"/fhir/R4/Patient/1", "", xmlOnly, http.StatusUnauthorized},
+		{"/fhir/R4/Patient/1?_format=xml", "nonsense", xmlOnly, http.StatusUnauthorized},
+		{"/fhir/R4/Patient/$secret", g.token(), xmlOnly + ", */*;q=0.1", http.StatusForbidden},
+		{"/fhir/R4/metadata", "", xmlOnly, http.StatusNotAcceptable},
+	} {
+		r := httptest.NewRequest(http.MethodGet, tt.path, nil)
+		r.Header.Set("Accept", tt.accept)
+		if tt.token != "" {
+			r.Header.Set("Authorization", "Bearer "+tt.token)
+		}
+		response := g.Send(r)
+		if issue := g.outcome(response); response.StatusCode != tt.status || issue.Severity != "error" {
+			t.Errorf("%s: status %d, %+v", tt.path, response.StatusCode, issue)
+		}
+	}
+}
+
 // Clients that ask for XML get errors in XML too.
 func TestOutcomeInXML(t *testing.T) {
 	t.Parallel()

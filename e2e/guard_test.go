@@ -113,6 +113,7 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 	if body != "" {
 		r.Header.Set("Content-Type", "application/fhir+json")
 	}
+	r.Header.Set("Accept", "application/fhir+json") // or a Binary comes as its content
 	r.Header.Set("Authorization", "Bearer "+token)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])

@@ -89,7 +89,7 @@ func (g *guardTest) testMedplumLacks(t *testing.T) {
 		{self.Reference() + "/Observation?_id=" + pulse.ID, "404 0", "200 1"},
 		{self.Reference() + "/$everything", "404 0", "404 0"},
 		{"?_type=Patient,Observation&_id=" + pulse.ID, "200 0", "200 1"},
-		{"Observation/" + pulse.ID + "?_format=xml", "200 1", "200 1"},
+		{"Observation/" + pulse.ID + "?_format=xml", "200 1", "406 0"},
 		{"Observation/_history", "404 0", "403 0"},
 		{"metadata", "200 0", "502 0"},
 	} {

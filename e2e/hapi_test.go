@@ -125,6 +125,7 @@ func stopHAPI() {
 func (h fhirAPI) send(t *testing.T, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r := newRequest(t, method, h.base+"/"+path, body)
+	r.Header.Set("Accept", "application/fhir+json")
 	if body != "" {
 		r.Header.Set("Content-Type", "application/fhir+json")
 	}

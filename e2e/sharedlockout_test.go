@@ -86,7 +86,7 @@ func newLockoutGateway(t *testing.T, s store.Store) *lockoutGateway {
 }
 
 func (g *lockoutGateway) try(t *testing.T, name string, check func() error) error {
-	counters, err := g.limiter.Counters(httptest.NewRequest("POST", "/oauth2/login", nil), lockout.Password, name, "")
+	counters, _, err := g.limiter.Counters(httptest.NewRequest("POST", "/oauth2/login", nil), lockout.Password, name, "")
 	if err != nil {
 		t.Error(err)
 		return err

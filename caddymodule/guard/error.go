@@ -69,7 +69,7 @@ const (
 // Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are fixed texts without any
 // input, and meant for the client.
 type Error struct {
-	// Status is the HTTP status: 400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 502 or 503.
+	// Status is the HTTP status: 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 422, 502 or 503.
 	Status int
 	// Code is the error code of RFC 6750 §3.1. Empty if no token was sent, and with 503.
 	Code string
@@ -101,7 +101,7 @@ func (e *Error) IssueType() string {
 		return "expired"
 	case e.Status == http.StatusUnauthorized:
 		return "login"
-	case e.Status == http.StatusMethodNotAllowed:
+	case e.Status == http.StatusMethodNotAllowed, e.Status == http.StatusNotAcceptable, e.Status == http.StatusUnsupportedMediaType:
 		return "not-supported"
 	case e.Status == http.StatusForbidden:
 		return "forbidden"

@@ -28,6 +28,8 @@ func TestError(t *testing.T) {
 			"expired token", invalidToken(ErrExpired),
 			`Bearer realm="https://a.example/fhir", error="invalid_token", error_description="The access token has expired."`, "expired",
 		},
+		{"another format", &Error{Status: 406, Description: "Ask for JSON.", Err: cause}, "", "not-supported"},
+		{"a body of another type", &Error{Status: 415, Description: "Send JSON.", Err: cause}, "", "not-supported"},
 		{"unavailable", unavailable(fmt.Errorf("%w: disk", ErrUnavailable)), "", "transient"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,10 +1,15 @@
 package enforce
 
 import (
+	"errors"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // accept is what an Accept header takes (RFC 9110 §12.5.1), by media types in small letters.
@@ -42,4 +47,57 @@ func (a accept) fhir(but string) (weight float64) {
 		}
 	}
 	return weight
+}
+
+// takesJSON reports whether JSON is among what is accepted, which without a header is anything.
+func (a accept) takesJSON() bool {
+	for media, weight := range a {
+		if weight > 0 && (strings.Contains(media, "json") || media == "*/*" || media == "application/*") {
+			return true
+		}
+	}
+	return len(a) == 0
+}
+
+// formatOf is the parameter _format, which overrides Accept (R4 http.html#parameters). Empty if there is none.
+func formatOf(parameters []smart.Parameter) string {
+	for _, p := range parameters {
+		if p.Name == "_format" && p.Value != "" {
+			return strings.ToLower(p.Value)
+		}
+	}
+	return ""
+}
+
+var errFormat = errors.New("only JSON is written")
+
+// checkFormat refuses a request whose answer may not be in JSON, in which all is that was judged (RFC 9110 §15.5.7).
+func checkFormat(header http.Header, parameters []smart.Parameter) error {
+	ok := strings.Contains(formatOf(parameters), "json")
+	if formatOf(parameters) == "" {
+		ok = parseAccept(header).takesJSON()
+	}
+	if ok {
+		return nil
+	}
+	return &guard.Error{
+		Status: http.StatusNotAcceptable, Err: errFormat,
+		Description: "Answers are FHIR JSON here: ask for application/fhir+json.",
+	}
+}
+
+// checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
+// one of FHIR's is asked for.
+func (x *backend) checkAnswerFormat(i interaction.Interaction) error {
+	format := formatOf(i.Parameters)
+	isContent := format == "" && parseAccept(x.r.Header).fhir("") == 0 || format != "" && !isFHIRFormat(format)
+	if isBinary(i) && isContent {
+		return nil
+	}
+	return checkFormat(x.r.Header, i.Parameters)
+}
+
+// isFHIRFormat reports whether a value of _format is one of FHIR's.
+func isFHIRFormat(format string) bool {
+	return strings.Contains(format, "json") || strings.Contains(format, "xml") || strings.Contains(format, "turtle") || format == "ttl"
 }

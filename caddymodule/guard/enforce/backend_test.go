@@ -25,7 +25,7 @@ func TestAsked(t *testing.T) {
 	} {
 		r.Header.Set(name, "x")
 	}
-	r.Header.Set("Accept", "application/fhir+xml")
+	r.Header.Set("Accept", "application/fhir+xml, */*;q=0.1")
 	r.Header.Set("Accept-Encoding", "gzip")
 	r.Header.Set("X-Request-Id", "1")
 	if got := g.send(patientA, r); got.StatusCode != http.StatusOK {

@@ -19,11 +19,11 @@ import (
 // wantsContent reports whether an answer is a Binary of which the client wants the content in its own type: it names no
 // format of FHIR's, or likes that type better (R4 binary.html#rest).
 func (x *backend) wantsContent(i interaction.Interaction, a *answer) bool {
-	if i.Type != "Binary" || i.Kind != interaction.Read && i.Kind != interaction.VRead || a.status != http.StatusOK {
+	if !isBinary(i) || a.status != http.StatusOK {
 		return false
 	}
-	if format := formatOf(i); format != "" {
-		return !strings.Contains(format, "json")
+	if format := formatOf(i.Parameters); format != "" {
+		return !isFHIRFormat(format)
 	}
 	accepted := parseAccept(x.r.Header)
 	own := mediaOf(contentType(a))
@@ -31,14 +31,9 @@ func (x *backend) wantsContent(i interaction.Interaction, a *answer) bool {
 	return wanted == 0 || accepted[own] > wanted
 }
 
-// formatOf is the parameter _format, which overrides Accept. Empty if there is none.
-func formatOf(i interaction.Interaction) string {
-	for _, p := range i.Parameters {
-		if p.Name == "_format" && p.Value != "" {
-			return strings.ToLower(p.Value)
-		}
-	}
-	return ""
+// isBinary reports whether an interaction reads a Binary.
+func isBinary(i interaction.Interaction) bool {
+	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
 // contentType is what a Binary says that its content is.

@@ -69,6 +69,8 @@ func Capabilities(statement []byte, changes CapabilityChanges) ([]byte, error) {
 	return edits{
 		{"url", e.address},
 		{"implementation", edits{{"url", e.address}}.apply},
+		{"format", formats},
+		{"patchFormat", each(onlyJSON)},
 		{"messaging", e.messaging},
 		{"rest", each(e.rest)},
 	}.apply(statement)
@@ -96,6 +98,22 @@ func (e capabilityEditor) messaging(value []byte) ([]byte, error) {
 		return nil, nil
 	}
 	return value, nil
+}
+
+// formats leaves of the formats those that every token can have: what is judged is in JSON.
+func formats(value []byte) ([]byte, error) {
+	kept, err := each(onlyJSON)(value)
+	if kept == nil && err == nil {
+		kept = []byte(`["` + typeJSON + `"]`)
+	}
+	return kept, err
+}
+
+func onlyJSON(format []byte) ([]byte, error) {
+	if strings.Contains(resource.Text(format), "json") {
+		return format, nil
+	}
+	return nil, nil
 }
 
 // rest changes an element of CapabilityStatement.rest.

@@ -12,7 +12,7 @@ import (
 // statement is a CapabilityStatement such as HAPI's.
 const statement = `{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",
   "implementation": {"description":"HAPI FHIR", "url": "http://backend.internal:8080/fhir"},
-  "messaging":[{"documentation":"messages"}], "format": ["application/fhir+xml", "json"],
+  "messaging":[{"documentation":"messages"}], "format": ["application/fhir+xml", "json"], "patchFormat": ["application/json-patch+json", "application/xml-patch+xml"],
   "rest": [ {"mode":"client","operation":[{"name":"member-match"}]}, { "mode": "server", "security":{"description":"none"},
     "resource": [
       {"type":"Patient","profile":"http://hl7.org/fhir/StructureDefinition/Patient","interaction":[{"code":"read"},  {"code":"history-type"}],
@@ -38,7 +38,7 @@ func TestCapabilities(t *testing.T) {
 		{"what nobody concerns", enforce.CapabilityChanges{}, []string{
 			`{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",`, `{"type":"Basic",  "versioning":"versioned" }`,
 			`"interaction":[{"code":"read"},  {"code":"history-type"}]`, `"searchInclude":["*"]`, `"interaction":[{"code":"transaction"}, {"code":"history-system"}]`,
-			`{"mode":"client","operation":[{"name":"member-match"}]}`, `"format": ["application/fhir+xml", "json"]`, `"url": "http://backend.internal:8080/fhir"`,
+			`{"mode":"client","operation":[{"name":"member-match"}]}`, `"format": ["json"]`, `"patchFormat": ["application/json-patch+json"]`, `"url": "http://backend.internal:8080/fhir"`,
 		}, nil},
 		{"operations that may not be called", enforce.CapabilityChanges{}, []string{`"everything"`, `"export"`, `{"type":"Group"}`},
 			[]string{`"http://hl7.org/x"`, `merge`, `mdm-submit`, `reindex`, `graphql`, `messaging`}},

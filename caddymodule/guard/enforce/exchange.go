@@ -66,6 +66,9 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 		return i, err
 	}
 	if page, ok := strings.CutPrefix(c.path, pagePath); ok {
+		if err := checkFormat(x.r.Header, nil); err != nil {
+			return i, err
+		}
 		return x.servePage(w, page)
 	}
 	if sealed, ok := strings.CutPrefix(c.path, jobPath); ok {
@@ -85,6 +88,9 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 		return i, x.refused(i)
 	}
 	if c, i, err = x.withBody(c, i); err != nil {
+		return i, err
+	}
+	if err := x.checkAnswerFormat(i); err != nil {
 		return i, err
 	}
 	a, err := x.answer(x.r.Context(), c, i)

@@ -107,7 +107,7 @@ func TestOperationForm(t *testing.T) {
 			t.Errorf("asked %s", r.URL.RawQuery)
 		}
 	}
-	if got := g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=xml"); got.StatusCode != http.StatusOK {
+	if got := g.get(patientA, "Patient/$own?_elements=id&code=a&_summary=true&_format=json"); got.StatusCode != http.StatusOK {
 		t.Errorf("status %d", got.StatusCode)
 	}
 }

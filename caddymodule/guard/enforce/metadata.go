@@ -17,7 +17,7 @@ import (
 // Metadata answers GET metadata, which needs no token, with the FHIR server's CapabilityStatement as it is when the
 // server is guarded. It is safe for concurrent use, and must not be changed or copied once in use.
 //
-// The statement is in JSON, for all who accept that. Other formats, and modes such as terminology, pass as they are.
+// The statement is in JSON, and says of no other format. The mode terminology passes as it is.
 type Metadata struct {
 	// Base is the path of the FHIR API. Required.
 	Base string
@@ -57,8 +57,11 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	if err := checkNames("metadata", parameters, metadataParameters); err != nil {
 		return err
 	}
-	if !acceptsJSON(r.Header.Get("Accept"), parameters) {
+	if isTerminology(parameters) {
 		return next.ServeHTTP(w, r)
+	}
+	if err := checkFormat(r.Header, parameters); err != nil {
+		return err
 	}
 	x := newBackend(&Enforcer{Base: m.Base, Limits: Limits{Answer: m.Limit}, Memory: m.Memory}, next, r)
 	defer x.share.Release()
@@ -78,18 +81,9 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 // metadata search for something.
 var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// acceptsJSON reports whether a client takes JSON: by _format, which overrides the header (R4 http.html#mime-type), or
-// by Accept. Who names another FHIR format and not JSON does not, even if anything will do.
-func acceptsJSON(accept string, parameters []smart.Parameter) bool {
-	for _, p := range parameters {
-		switch {
-		case p.Name == "mode" && p.Value == "terminology":
-			return false
-		case p.Name == "_format":
-			accept = p.Value
-		}
-	}
-	return strings.Contains(accept, "json") || !strings.Contains(accept, "xml") && !strings.Contains(accept, "turtle") && !strings.Contains(accept, "ttl")
+// isTerminology reports whether the capabilities of a terminology server are asked for.
+func isTerminology(parameters []smart.Parameter) bool {
+	return slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"})
 }
 
 // change changes a statement, or takes it from those that were changed before. What is none stays if it says as little of

@@ -32,10 +32,7 @@ func TestMetadata(t *testing.T) {
 		{"JSON", "", "application/fhir+json", true},
 		{"JSON or XML", "", "application/fhir+xml;q=0.5, application/fhir+json", true},
 		{"a browser", "", "text/html,*/*;q=0.8", true},
-		{"XML", "", "application/fhir+xml", false},
-		{"XML, rather", "", "application/fhir+xml, */*;q=0.1", false},
-		{"Turtle", "", "text/turtle", false},
-		{"XML by parameter", "_format=xml", "application/fhir+json", false},
+		{"XML, rather", "", "application/fhir+xml, */*;q=0.1", true},
 		{"JSON by parameter", "_format=json", "application/fhir+xml", true},
 		{"terminology", "mode=terminology", "", false},
 		{"all of it", "mode=full", "", true},
@@ -95,7 +92,7 @@ func TestMetadataRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name, query string
 		status      int
-	}{{"too long", "", 502}, {"a page of the server's", "_getpages=1", 403}, {"an ambiguous query", "a=%zz", 400}, {"a search", "_type=Patient", 403}, {"a search, in XML", "_type=Patient&_format=xml", 403}} {
+	}{{"too long", "", 502}, {"a page of the server's", "_getpages=1", 403}, {"an ambiguous query", "a=%zz", 400}, {"a search", "_type=Patient", 403}, {"a search, in XML", "_type=Patient&_format=xml", 403}, {"XML", "_format=xml", 406}, {"Turtle", "_format=ttl&_pretty=true", 406}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata?"+tt.query, nil)

@@ -181,7 +181,8 @@ func TestSearchParameters(t *testing.T) {
 		{"_offset=1", 403, 403, 403},
 		{"_cursor=1", 403, 403, 403},
 		{"ct=1", 403, 403, 403},
-		{"_format=xml", 200, 200, 200},
+		{"_format=xml", 406, 200, 200},
+		{"_format=json", 200, 200, 200},
 		{"_pretty=true", 200, 200, 200},
 	} {
 		t.Run(tt.query, func(t *testing.T) {
