@@ -23,6 +23,7 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
 //	GET    /fhir/ready        whether everything can be served; 503 if not
 //	POST   /fhir/keys         makes new signing keys; no token ends
+//	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
@@ -44,6 +45,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
 		{Pattern: "/fhir/ready", Handler: adminMethods{http.MethodGet: a.ready}},
 		{Pattern: adminKeys, Handler: adminMethods{http.MethodPost: a.rotateKeys}},
+		{Pattern: "/fhir/backup", Handler: adminMethods{http.MethodGet: a.backup}},
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.server(listSessions), http.MethodDelete: a.server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.server(endSession)}},
 		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.server(endGrants)}},
@@ -73,6 +75,10 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		return err
+	}
+	if stream, ok := answer.(interface{ stream(w http.ResponseWriter) }); ok {
+		stream.stream(w)
+		return nil
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if other, ok := answer.(interface{ status() int }); ok {

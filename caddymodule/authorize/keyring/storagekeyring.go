@@ -27,6 +27,9 @@ type storageKeysInUse struct {
 // storageKeyName is where the storage keys are, beside the other keys.
 func storageKeyName(name string) string { return strings.TrimSuffix(name, ".json") + "-stored.json" }
 
+// Names are those of all values that a [Keyring] of a name keeps in its storage.
+func Names(name string) []string { return []string{name, storageKeyName(name)} }
+
 // SealStored implements [Storing]. The form is <key id>.<base64url>.
 func (k *storageKeyring) SealStored(ctx context.Context, text, binding string) (string, error) {
 	keys, err := k.get(ctx)

@@ -13,6 +13,7 @@
 //	write.go         a write that has returned is on disk; concurrent writes share an fsync
 //	image.go         reads the whole file before bbolt opens it
 //	damage.go        replaces a damaged file by a copy of what can be read
+//	backup.go        copies the file while it is in use
 //	openfile.go      turns what happens to a file in use into errors, where bbolt would panic
 //
 // There is no goroutine: each write removes some expired entries.
