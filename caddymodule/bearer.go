@@ -128,7 +128,9 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.enforced, err = h.newEnforcement(ctx); err != nil {
 		return err
 	}
-	h.metadata = h.newMetadata()
+	if h.metadata = h.newMetadata(); h.enforced != nil {
+		h.enforced.Metadata = h.metadata
+	}
 	h.sites, err = siteChecks(ctx)
 	return err
 }

@@ -30,7 +30,7 @@ func TestSearchParameters(t *testing.T) {
 			request := demoRequest()
 			request.Set("scope", "user/CareTeam.rs")
 			token := g.tokenOf(request)
-			for path, want := range map[string]int{"CareTeam?role=doctor": http.StatusOK, "CareTeam?rule=doctor": http.StatusForbidden} {
+			for path, want := range map[string]int{"CareTeam?role=doctor": http.StatusOK, "CareTeam?rule=doctor": http.StatusBadRequest} {
 				r := httptest.NewRequest(http.MethodGet, "/fhir/R4/"+path, nil)
 				r.Header.Set("Authorization", "Bearer "+token)
 				if response := g.Send(r); response.StatusCode != want {

@@ -13,6 +13,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   []byte
+	said   bool          // the body is not what is there, but what a write came to
 	buffer *bytes.Buffer // that holds the body and is given back when the client has it; nil if there is none
 }
 

@@ -79,6 +79,8 @@ func (x *backend) readBody(c call, i interaction.Interaction) ([]byte, error) {
 		return nil, invalid(err, "The body could not be read.")
 	case int64(len(body)) > x.limits.Body:
 		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limits.Body), Err: errBody}
+	case len(body) > 0 && !x.readable(c) && strings.HasSuffix(c.path, "_search"):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: errBody}
 	case len(body) > 0 && !x.readable(c) && !x.isContent(i):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: errBody}
 	}

@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -55,5 +56,18 @@ func TestBase(t *testing.T) {
 		if got.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: status %d", path, got.StatusCode)
 		}
+	}
+}
+
+// What is wrong with the body of a search is told as of a search.
+func TestSearchBody(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("code=x"))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	response := g.send(patientA, r)
+	text, _ := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(text), "application/x-www-form-urlencoded") {
+		t.Errorf("%d %s", response.StatusCode, text)
 	}
 }

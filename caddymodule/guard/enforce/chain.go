@@ -88,7 +88,7 @@ func (x *backend) isAsked(resourceType, rest string) bool {
 	first, _, _ := strings.Cut(rest, ".")
 	name, _, _ := strings.Cut(first, ":")
 	_, ok := x.Parameters.Lookup(resourceType, name)
-	return ok
+	return ok || rest == "_type"
 }
 
 // chained is what a chain becomes: itself, if the client may search all that it looks at, or else a search for the
@@ -146,6 +146,9 @@ func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 		if !r.x.isAsked(t, c.rest.Name) {
 			return nil, invalid(errSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
 		}
+		if c.rest.Name == "_type" && !slices.Contains(strings.Split(c.rest.Value, ","), t) {
+			continue
+		}
 		err := r.x.searches().each(ctx, t, c.rest, func(e entry) error {
 			for _, id := range c.named(r.resourceType, e.parsed) {
 				if !slices.Contains(ids, id) {
@@ -185,7 +188,10 @@ const maxLookUps = 10
 
 // each calls a function with each resource that a search of the client's own would find.
 func (x searches) each(ctx context.Context, resourceType string, p smart.Parameter, do func(entry) error) error {
-	parameters := []smart.Parameter{p, {Name: "_count", Value: "200"}}
+	parameters := []smart.Parameter{{Name: "_count", Value: "200"}}
+	if p.Name != "_type" { // the type's name is in the path
+		parameters = append(parameters, p)
+	}
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
 	s, err := x.newSearch(ctx, call{method: http.MethodGet, path: resourceType}, i)
 	if err != nil {

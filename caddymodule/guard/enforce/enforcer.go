@@ -51,6 +51,8 @@ type Enforcer struct {
 	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that
 	// may do so learns which ids are taken. Default: the answer is 404, as for what is there and not covered.
 	Upsert bool
+	// Metadata answers GET metadata in batches. Nil: with the server's statement, of which only the address is changed.
+	Metadata *Metadata
 	// Limits bound what one request may cost.
 	Limits Limits
 	// Memory bounds what all requests hold together that is judged: bodies and answers. Nil: nothing does.

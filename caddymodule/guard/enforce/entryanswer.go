@@ -34,7 +34,7 @@ func entryOf(a *answer, err error) entry {
 	if err := checkObject(a.body); err != nil {
 		return refusedEntry(withheld(err))
 	}
-	if !a.succeeded() {
+	if !a.succeeded() || a.said {
 		r.Outcome = a.body
 		return entry{response: r.text()}
 	}

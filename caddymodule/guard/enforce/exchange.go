@@ -169,7 +169,15 @@ func (x *exchange) answerJudged(ctx context.Context, c call, i interaction.Inter
 	case interaction.Operation:
 		return x.operations().operation(ctx, c, i)
 	case interaction.Capabilities:
-		return x.ask(ctx, get(c.path, c.query))
+		return x.statement().answer(x.backend, get(c.path, c.query), x.r.WithContext(ctx))
 	}
 	return nil, notFound()
+}
+
+// statement is the metadata for who asks with a token, or in a batch.
+func (x *exchange) statement() *Metadata {
+	if x.Metadata == nil {
+		return &Metadata{Changes: CapabilityChanges{BaseURL: x.BaseURL}}
+	}
+	return x.Metadata
 }

@@ -39,7 +39,7 @@ func issuesOf(a *answer, s said) []issue {
 		ResourceType string
 		Issue        []issue
 	}
-	isAbout := a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity
+	isAbout := a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity || a.succeeded()
 	if !isAbout || !a.isJSON() || json.Unmarshal(a.body, &outcome) != nil || outcome.ResourceType != "OperationOutcome" {
 		return nil
 	}

@@ -47,14 +47,8 @@ const maxStatements = 4
 
 // ServeHTTP answers a request. Any error is a *guard.Error or the next handler's.
 func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	parameters, err := smart.ParseParameters(r.URL.RawQuery)
+	parameters, err := readMetadata(r.URL.RawQuery)
 	if err != nil {
-		return invalid(err, "The query can be read in several ways.")
-	}
-	if err := refusePaging(parameters); err != nil {
-		return err
-	}
-	if err := checkNames("metadata", parameters, metadataParameters); err != nil {
 		return err
 	}
 	if isTerminology(parameters) {
@@ -65,16 +59,38 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	}
 	x := newBackend(&Enforcer{Base: m.Base, Limits: Limits{Answer: m.Limit}, Memory: m.Memory}, next, r)
 	defer x.share.Release()
-	a, err := x.ask(r.Context(), get("metadata", r.URL.RawQuery))
+	a, err := m.answer(&x, get("metadata", r.URL.RawQuery), r)
 	if err != nil {
 		return err
 	}
-	if a.status == http.StatusOK && a.isJSON() {
-		if err := m.change(a, r); err != nil {
-			return err
-		}
-	}
 	return a.write(w, r)
+}
+
+// readMetadata reads the parameters of a request for metadata.
+func readMetadata(query string) ([]smart.Parameter, error) {
+	parameters, err := smart.ParseParameters(query)
+	if err != nil {
+		return nil, invalid(err, "The query can be read in several ways.")
+	}
+	if err := refusePaging(parameters); err != nil {
+		return nil, err
+	}
+	return parameters, checkNames("metadata", parameters, metadataParameters)
+}
+
+// answer is the statement that the server gives, changed.
+func (m *Metadata) answer(x *backend, c call, r *http.Request) (*answer, error) {
+	if _, err := readMetadata(c.query); err != nil {
+		return nil, err
+	}
+	a, err := x.ask(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	if a.status == http.StatusOK && a.isJSON() {
+		err = m.change(a, r)
+	}
+	return a, err
 }
 
 // metadataParameters are those of R4 (http.html#capabilities, #parameters). Others could have a server that knows no

@@ -23,6 +23,9 @@ func (x searches) newSearch(ctx context.Context, c call, i interaction.Interacti
 	}
 	s.ruled = x.judgement.MayDeny() || slices.ContainsFunc(s.branches, branch.isByRule)
 	rules := searchRules{x: x.exchange, s: s, resourceType: i.Type, trust: x.trust(s)}
+	if types, _ := typesOf(i.Parameters); i.Kind == interaction.SystemSearch && len(types) == 1 {
+		rules.resourceType = types[0]
+	}
 	if err := rules.apply(ctx, i.Parameters); err != nil {
 		return nil, err
 	}

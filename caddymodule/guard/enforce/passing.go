@@ -36,8 +36,6 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0 && x.writes().mayExtend(x.r.Header, i)
 	case interaction.Operation:
 		return x.operations().passesOperation(i)
-	case interaction.Capabilities:
-		return true
 	}
 	return false
 }

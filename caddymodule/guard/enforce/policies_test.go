@@ -136,7 +136,6 @@ func TestPoliciesPassing(t *testing.T) {
 		{"a rule over this client's resources", "deny token.client_id == 'app' && resource.id == 'b'", "Patient/a", "", false},
 		{"a rule over resources that are asked for from outside", "deny request.client_ip != '10.0.0.1' && resource.id == 'b'", "Patient/a", "10.0.0.1", true},
 		{"a rule that allows more", "allow resource.id == 'b'", "Patient/a", "", true},
-		{"capabilities, which are public", "deny true", "metadata", "", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

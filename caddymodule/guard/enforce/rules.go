@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -119,7 +120,7 @@ func (r searchRules) count(value string) error {
 
 // checkType refuses _type where it is not for: a search by type has its type in the path.
 func (r searchRules) checkType() error {
-	if r.resourceType != "" && r.resourceType != smart.AnyType {
+	if r.s.i.Type != "" && r.s.i.Type != smart.AnyType {
 		return invalid(errSearch, "_type is for searches over several types.")
 	}
 	return nil
@@ -147,10 +148,32 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 	case telling[name] != "":
 		return nil, false, forbidden(ErrOracle, "%s is not allowed under these scopes: %s.", name, telling[name])
 	case name == "_has", strings.Contains(p.Name, "."):
+		if !interaction.IsType(r.resourceType) {
+			return nil, false, invalid(errSearch, "A search with a chain or _has is about one type here: name it in the path, or as the only one by _type.")
+		}
 		as, err = r.chained(ctx, p)
 		return as, true, err
 	}
-	return as, true, r.x.checkPlain(r.resourceType, name, modifier, p.Value)
+	for _, t := range r.types() {
+		if err := r.x.checkPlain(t, name, modifier, p.Value); err != nil {
+			return nil, false, err
+		}
+	}
+	return as, true, nil
+}
+
+// types are those that the search is about, if it is not about all.
+func (r searchRules) types() []string {
+	if interaction.IsType(r.resourceType) {
+		return []string{r.resourceType}
+	}
+	var types []string
+	for _, b := range r.s.branches {
+		if !slices.Contains(types, b.resourceType) {
+			types = append(types, b.resourceType)
+		}
+	}
+	return types
 }
 
 func checkInclude(modifier string) error {
@@ -174,7 +197,8 @@ func (x *backend) checkPlain(resourceType, name, modifier, value string) error {
 	parameter, ok := x.Parameters.Lookup(resourceType, name)
 	switch {
 	case !ok:
-		return forbidden(ErrOracle, "The search parameter %s is not allowed under these scopes: it is none of FHIR R4's for the type, and this site defines none of that name.", strconv.Quote(name))
+		return invalid(errSearch, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
+			strconv.Quote(name), cmp.Or(resourceType, "all types"))
 	case name == "_id" && modifier != "":
 		// HAPI's server finds nothing by _id:not where no resource has the id, and else all: it tells which ids are taken.
 		return forbidden(ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")

@@ -195,3 +195,17 @@ func TestPoliciesMove(t *testing.T) {
 		})
 	}
 }
+
+// A contained Patient is somebody else: what is about them is changed by nobody who is bound to a patient.
+func TestContainedPatientIsAnother(t *testing.T) {
+	t.Parallel()
+	const text = `{"resourceType":"Observation","id":"c","status":"final","contained":[{"resourceType":"Patient","id":"p"}],"subject":{"reference":"#p"},"performer":[{"reference":"Patient/a"}]}`
+	for _, method := range []string{http.MethodPut, http.MethodDelete} {
+		g := newGateway(t, append([]string{text}, writable...)...)
+		r := httptest.NewRequest(method, "/fhir/R4/Observation/c", strings.NewReader(text))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		if response := g.send(patientA, r); response.StatusCode != http.StatusForbidden || g.server.Get("Observation/c") == "" {
+			t.Errorf("%s: %d", method, response.StatusCode)
+		}
+	}
+}

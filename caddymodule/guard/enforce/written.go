@@ -2,9 +2,11 @@ package enforce
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
@@ -31,7 +33,7 @@ func (w *write) post(body []byte) call {
 func (w *write) headers() http.Header {
 	header := http.Header{"Content-Type": {typeJSON}}
 	for _, value := range w.c.header.Values("Prefer") {
-		for _, preference := range []string{"return=minimal", "return=representation"} {
+		for _, preference := range []string{"return=minimal", "return=representation", returnOutcome} {
 			if strings.Contains(value, preference) {
 				header.Set("Prefer", preference)
 			}
@@ -82,11 +84,37 @@ func (w *write) told(ctx context.Context, a *answer) (*answer, error) {
 	if !a.succeeded() {
 		return w.failure(a)
 	}
+	if w.wantsOutcome() {
+		a = a.with(w.outcome(a))
+		a.said = true
+		a.header.Set("Content-Type", typeJSON)
+		return w.localize(a), nil
+	}
 	if !w.isShown(ctx, a) {
 		a = a.with(nil)
 		a.header.Del("X-Security-Context") // an element of a Binary
 	}
 	return w.localize(a), nil
+}
+
+// returnOutcome is the preference for an OperationOutcome (R4 http.html#ops).
+const returnOutcome = "return=OperationOutcome"
+
+func (w *write) wantsOutcome() bool {
+	return slices.ContainsFunc(w.c.header.Values("Prefer"), func(v string) bool { return strings.Contains(v, returnOutcome) })
+}
+
+// outcome is what the client is told of a write as it has asked for it: that it is done, and what the FHIR server says of
+// what was sent.
+func (w *write) outcome(a *answer) []byte {
+	issues := []issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server has done the write."}}
+	for _, i := range issuesOf(a, w.c.said()) {
+		if i.Diagnostics != "" {
+			issues = append(issues, i)
+		}
+	}
+	text, _ := json.Marshal(map[string]any{"resourceType": "OperationOutcome", "issue": issues}) // strings never fail
+	return text
 }
 
 // isShown reports whether an answer is the written resource, and one that the client may read. What cannot be judged is
@@ -116,7 +144,7 @@ func (w *write) failure(a *answer) (*answer, error) {
 	if isPatch && len(w.rights.For(w.i.Type, smart.Read)) == 0 {
 		return nil, w.refusal(a, nil)
 	}
-	s := said{}.body(w.c.body).parameters(w.i.Parameters)
+	s := w.c.said()
 	if outcome := invalidated(a, s); outcome != nil {
 		return outcome, nil
 	}

@@ -219,3 +219,26 @@ func TestRefusedSearch(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for an OperationOutcome of a write is given one.
+func TestReturnOutcome(t *testing.T) {
+	t.Parallel()
+	for _, holder := range []access.Holder{patientA, {Scope: "user/Observation.cruds", User: clinician.User}, {Scope: "patient/Observation.c", Patient: "a"}} {
+		g := newGateway(t, writable...)
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation", strings.NewReader(observation("", "Patient/a", "")))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		r.Header.Set("Prefer", "return=OperationOutcome")
+		response := g.send(holder, r)
+		text, _ := io.ReadAll(response.Body)
+		if response.StatusCode != http.StatusCreated || !strings.Contains(string(text), `"OperationOutcome"`) || strings.Contains(string(text), "amended") {
+			t.Errorf("%s: %d %s", holder.Scope, response.StatusCode, text)
+		}
+	}
+	g := newGateway(t, writable...)
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(`{"resourceType":"Bundle","type":"batch","entry":[{"resource":`+observation("", "Patient/a", "")+`,"request":{"method":"POST","url":"Observation"}}]}`))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	r.Header.Set("Prefer", "return=OperationOutcome")
+	if text, _ := io.ReadAll(g.send(patientA, r).Body); !strings.Contains(string(text), `"outcome":{"issue"`) || strings.Contains(string(text), `"resource":{`) {
+		t.Errorf("in a batch: %s", text)
+	}
+}

@@ -87,8 +87,9 @@ func isPlainly(element []byte, patientID string) bool {
 
 // Patients returns the ids of all patients in whose compartments a resource is, some perhaps several times. A reference
 // to a patient of another server comes out as it is written, and one that may name a patient but cannot be read so too,
-// in quotation marks: neither is an id, so nobody who compares the two takes it for one. A reference to a contained
-// resource counts as the references that put that into compartments.
+// in quotation marks: neither is an id, so nobody who compares the two takes it for one. So does one to a contained Patient, who is
+// nobody that has a record here. A reference to another contained resource counts as those that put that into
+// compartments.
 func Patients(r resource.Resource) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Type == "Patient" {
@@ -113,6 +114,9 @@ func yieldPatients(r resource.Resource, element []byte, yield func(string) bool)
 		return patient == "" || yield(patient)
 	}
 	contained, _ := r.FindContained(to.Contained)
+	if contained.Type == "Patient" {
+		return yield(literal)
+	}
 	for element := range membershipReferences(contained) {
 		to, literal, ok := contained.Refers(element)
 		if patient := named(to, literal, ok); patient != "" && !yield(patient) {

@@ -83,7 +83,7 @@ func TestMembership(t *testing.T) {
 		{"no string", `{"resourceType":"Observation","subject":{"reference":["Patient/a"]}}`, false, ""},
 		{"no parameter of membership", `{"resourceType":"Observation","focus":[{"reference":"Patient/a"}]}`, false, ""},
 		{"a deeper element of the same name", `{"resourceType":"Observation","extension":[{"subject":{"reference":"Patient/a"}}]}`, false, ""},
-		{"contained patient", `{"resourceType":"Observation","contained":[{"resourceType":"Patient","id":"a"}],"subject":{"reference":"#a"}}`, false, ""},
+		{"contained patient", `{"resourceType":"Observation","contained":[{"resourceType":"Patient","id":"a"}],"subject":{"reference":"#a"}}`, false, "#a"},
 		{
 			"contained person of a patient",
 			`{"resourceType":"Observation","contained":[{"resourceType":"RelatedPerson","id":"r","patient":{"reference":"Patient/a"}}],"performer":[{"reference":"#r"}]}`,
