@@ -29,6 +29,8 @@ type builder struct {
 	others [][]byte
 	joined []byte
 	text   []byte
+
+	display []byte // the words of that of the document that is read
 }
 
 // Large is from how many documents on an index is kept off the heap.
@@ -130,7 +132,9 @@ func (b *builder) read(rank, doc uint32) {
 	b.characters(rank, b.folder.withInner(b.folder.words(display)))
 	b.signs(rank, display)
 	b.signs(rank, code)
+	b.display = b.display[:0]
 	b.add(rank, 0, display)
+	b.display = append(b.display, b.folder.words(display)...)
 	line := b.folder.words(code)
 	b.joined = appendJoined(b.joined[:0], line)
 	if len(b.joined) > 0 {
@@ -159,7 +163,7 @@ func (b *builder) write() {
 // add adds the words of texts, of which the last ones may have no heads.
 func (b *builder) add(rank uint32, foreign int, texts ...[]byte) {
 	b.spotter.spots = b.spotter.spots[:0]
-	b.text = b.spotter.addAll(b.text[:0], texts, foreign)
+	b.text = b.spotter.addAll(b.text[:0], texts, foreign, b.display)
 	for _, s := range b.spotter.spots {
 		b.word(rank, s.word, s.head)
 	}

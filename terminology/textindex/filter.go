@@ -20,6 +20,7 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 	"A filter without letter or digit is found where it occurs as it is, in display or code. " +
 	"Order: the code is the filter; the display is the filter; all words are whole words in the head of a text, which is what " +
 	"comes before its first comma or stop word; all are whole words; the display is what a synonym names for words that begin so; all begin words in the head; the rest. " +
+	"A designation that is the display in short has no head, and words of the display cut short in it (diab for diabetes) are no words of their own. " +
 	"If a language is asked for, words of a text in another than this and that of the display count as in no head. " +
 	"Among these: what can be chosen; what is shown in the language that is asked for; what is used most, where that is known; what is active; plain terms before variants, general before special ones; the order of the expansion. " +
 	"Only if nothing is found may words of five letters or more be in the middle of others; only if nothing is found then are words " +

@@ -177,6 +177,6 @@ func (j *judge) read(doc uint32) {
 	}
 	others, foreign := j.corpus.AppendOthers(j.others[:0], doc)
 	j.others = others
-	j.text = j.spotter.addAll(j.text, others, foreign)
+	j.text = j.spotter.addAll(j.text, others, foreign, j.line)
 	j.spotter.spots = appendParts(j.spotter.spots, j.parts)
 }

@@ -271,3 +271,26 @@ func TestSearchFarApart(t *testing.T) {
 		t.Errorf("got %v, total %d", hits, total)
 	}
 }
+
+// TestShortDescriptions has displays, and beside them the short descriptions that CMS gives them: what is typed of a word that
+// these cut short finds them no sooner than the display, whose beginning it is. Other designations are as they are.
+func TestShortDescriptions(t *testing.T) {
+	d := textindextest.Documents{
+		0: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Others: []string{"Type 2 diabetes mellitus without complications"}, Place: 1},
+		1: {Code: "E08.43", Display: "Diabetes mellitus due to underlying condition with diabetic autonomic (poly)neuropathy", Others: []string{"Diab due to undrl cond w diabetic autonm (poly)neuropathy"}, Place: 3},
+		2: {Code: "E11.37X1", Display: "Type 2 diabetes mellitus with diabetic macular edema, resolved following treatment, right eye", Others: []string{"Type 2 diab with diab mclr edma rslvd fol trtmt, right eye"}, Place: 4},
+		3: {Code: "E11.319", Display: "Type 2 diabetes mellitus with unspecified diabetic retinopathy without macular edema", Others: []string{"Type 2 diab w unsp diab rtnop w/o macular edema"}, Place: 2},
+		4: {Code: "A80", Display: "Acute poliomyelitis", Others: []string{"Polio"}, Place: 6},
+		5: {Code: "Z24", Display: "Need for immunization against poliovirus", Place: 5},
+		6: {Code: "V1", Display: "Type 11 collagen disorder", Others: []string{"Type 1 collagen dis"}, Place: 7},
+	}
+	wantFound(t, d, []finding{
+		{"a word cut short", "diab", "0 3 1 2"},
+		{"and others beside it", "type 2 diab", "0 3 2"},
+		{"a word that is not at the beginning of the display's", "mclr", "2"},
+		{"a stop word cut short does not make a head longer", "diab macular", "3 2"},
+		{"all of it", "diab due to undrl cond", "1"},
+		{"a designation that is no short display", "polio", "4 5"},
+		{"a number is no other number cut short", "type 1 collagen", "6"},
+	})
+}

@@ -1,5 +1,7 @@
 package textindex
 
+import "bytes"
+
 // spot is a word of a text, and where it is.
 type spot struct {
 	word []byte
@@ -16,11 +18,13 @@ type spotter struct {
 	spots    []spot
 }
 
-// addAll adds texts, of which the last ones, so many as foreign says, have no heads.
-func (s *spotter) addAll(room []byte, texts [][]byte, foreign int) []byte {
+// addAll adds the other texts of a document, whose display has the given words. The last ones, so many as foreign says, have
+// no heads.
+func (s *spotter) addAll(room []byte, texts [][]byte, foreign int, display []byte) []byte {
 	for i, text := range texts {
 		from := len(s.spots)
 		room = s.add(room, text)
+		s.leaveOutShort(from, display)
 		if i >= len(texts)-foreign {
 			for at := range s.spots[from:] {
 				s.spots[from+at].head = false
@@ -28,6 +32,50 @@ func (s *spotter) addAll(room []byte, texts [][]byte, foreign int) []byte {
 		}
 	}
 	return room
+}
+
+// leaveOutShort leaves out, of the spots of a text, the words that are the display's cut short, if the text is the display in
+// short: it has such a word and one of the display, or two that are cut short. None of its other words is in a head then,
+// as its punctuation and stop words are not the display's. So what begins "diabetes" comes no sooner in "Type 2 diab w oth
+// comp" than in "Type 2 diabetes with other complications".
+func (s *spotter) leaveOutShort(from int, display []byte) {
+	if len(display) > longestDisplay {
+		return
+	}
+	same, short, kept := 0, 0, s.spots[:from]
+	for _, spot := range s.spots[from:] {
+		if in, begins := amongWords(display, spot.word); in {
+			same = 1
+		} else if begins && len(spot.word) > 1 {
+			short++
+		}
+	}
+	if short == 0 || same+short < 2 {
+		return
+	}
+	for _, spot := range s.spots[from:] {
+		if in, begins := amongWords(display, spot.word); in || !begins {
+			spot.head = false
+			kept = append(kept, spot)
+		}
+	}
+	s.spots = kept
+}
+
+// longestDisplay is up to how many bytes of words of a display are compared with each word of other texts.
+const longestDisplay = 256
+
+// amongWords reports whether a word is one of some words, and whether it begins one and has no digit: 1 is not short for 11.
+func amongWords(words, word []byte) (in, begins bool) {
+	for len(words) > 0 {
+		var longer []byte
+		longer, words = nextWord(words)
+		if bytes.HasPrefix(longer, word) {
+			in = in || len(longer) == len(word)
+			begins = true
+		}
+	}
+	return in, begins && !bytes.ContainsAny(word, "0123456789")
 }
 
 // add appends the words of a text to spots: also those that begin inside others, and those that hyphens join, written

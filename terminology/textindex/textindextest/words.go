@@ -2,6 +2,7 @@ package textindextest
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -103,12 +104,39 @@ func plainSpotsOf(d Document) []plainWord {
 		spots = append(spots, plainWord{word, true})
 	}
 	for _, other := range d.Others {
-		spots = append(spots, plainSpots(other)...)
+		spots = append(spots, d.inFull(plainSpots(other))...)
 	}
 	for _, other := range d.Foreign {
-		for _, s := range plainSpots(other) {
+		for _, s := range d.inFull(plainSpots(other)) {
 			spots = append(spots, plainWord{s.word, false})
 		}
+	}
+	return spots
+}
+
+// inFull returns the words of a text. If it is the display in short, they are in no head, and those that are words of the
+// display cut short are not among them.
+func (d Document) inFull(spots []plainWord) []plainWord {
+	display := Words(d.shown())
+	isShort := func(s plainWord) bool {
+		longer := slices.ContainsFunc(display, func(word string) bool { return strings.HasPrefix(word, s.word) })
+		return longer && !slices.Contains(display, s.word) && !strings.ContainsAny(s.word, "0123456789")
+	}
+	same, short := 0, 0
+	for _, s := range spots {
+		if slices.Contains(display, s.word) {
+			same = 1
+		}
+		if isShort(s) && len(s.word) > 1 {
+			short++
+		}
+	}
+	if short == 0 || same+short < 2 {
+		return spots
+	}
+	spots = slices.DeleteFunc(spots, isShort)
+	for i := range spots {
+		spots[i].head = false
 	}
 	return spots
 }
