@@ -44,6 +44,8 @@ var metadataKinds = map[string]string{
 	"code_challenge_methods_supported":                         "list",
 	"id_token_signing_alg_values_supported":                    "list",
 	"userinfo_signing_alg_values_supported":                    "list",
+	"request_object_signing_alg_values_supported":              "list",
+	"require_request_uri_registration":                         "bool",
 	"token_endpoint_auth_methods_supported":                    "list",
 	"token_endpoint_auth_signing_alg_values_supported":         "list",
 	"revocation_endpoint_auth_methods_supported":               "list",
@@ -75,7 +77,7 @@ func moduleDiscovery(p *relyingParty) {
 		}
 	}
 	// request_uri is supported where discovery is silent (OpenID Connect Discovery §3).
-	if document["issuer"] != issuer || document["claims_parameter_supported"] != true || document["request_uri_parameter_supported"] != false {
+	if document["issuer"] != issuer || document["claims_parameter_supported"] != true || document["request_uri_parameter_supported"] != true {
 		p.t.Errorf("%v", document)
 	}
 	for name, wanted := range map[string][]string{

@@ -17,7 +17,7 @@ import (
 
 func moduleServer(p *relyingParty) {
 	p.flow(nil)
-	second := p.as(secondClient) // whose redirect URI has a query of its own
+	second := p.second() // whose redirect URI has a query of its own
 	if f := second.flow(nil); f.signIns != 0 {
 		p.t.Error("alice had to sign in for the second client")
 	}
@@ -47,8 +47,9 @@ func moduleIDTokenSignature(p *relyingParty) {
 
 func moduleIDTokenUnsigned(p *relyingParty) {
 	if algorithms := p.discovery()["id_token_signing_alg_values_supported"].([]any); slices.Contains(algorithms, "none") {
-		p.t.Errorf("discovery offers %v", algorithms)
+		p.t.Fatalf("discovery offers %v, and the rest of the module is not ported", algorithms)
 	}
+	p.skipped = true
 }
 
 func (p *relyingParty) discovery() (document map[string]any) {
@@ -216,7 +217,9 @@ func modulePostedRequest(p *relyingParty) {
 }
 
 func moduleSecretPost(p *relyingParty) {
-	p.client.method = "client_secret_post"
+	if p.client.method = "client_secret_post"; p.registers {
+		p = p.registered(registeredAddress, nil)
+	}
 	p.flow(nil)
 }
 

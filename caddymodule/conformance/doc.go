@@ -11,7 +11,7 @@
 //	  formpost_test.go         both, by response_mode=form_post
 //	  config_test.go           discovery and keys
 //	  logout_test.go           RP-initiated and back-channel logout
-//	  dynamic_test.go          dynamic registration, client assertions, and the plans that are not ported
+//	  dynamic_test.go          dynamic registration, and the plans that are not ported
 //	Inferno's SMART App Launch test kit
 //	  standalonelaunch_test.go standalone launch
 //	  ehrlaunch_test.go        launch from an EHR, and the EHR
@@ -33,6 +33,7 @@
 //	binary_test.go                the binary in the place of the gateway in this process
 //	fhirserver_test.go            the FHIR server and its records
 //	named_test.go                 whether Inferno's groups are whole, and the named tests there
+//	registeredparty_test.go       clients that register themselves, and their web server
 //	relyingparty_test.go          a client and its browser: requests, redirects, forms
 //	authorizationresponse_test.go what every authorization response must be
 //	idtoken_test.go               what every ID token and userinfo response must be

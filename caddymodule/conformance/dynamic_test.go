@@ -1,15 +1,14 @@
 package conformance
 
 import (
+	"bytes"
 	"encoding/json"
-	"maps"
+	"image"
+	"image/png"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
-
-	"github.com/go-jose/go-jose/v4"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
@@ -17,46 +16,33 @@ import (
 func dynamicPlan() testPlan {
 	return testPlan{
 		name: "oidcc-dynamic-certification-test-plan",
-		text: "With PKCE, which apps that register themselves need here. **The plan itself uses `private_key_jwt` without PKCE, and\n" +
-			"would not pass.**",
-		variants: []variant{
-			{"private_key_jwt", func(p *relyingParty) { p.pkce, p.client = true, infernoES384 }},
-			{"client_secret_basic", func(p *relyingParty) { p.pkce = true }},
-		},
+		text: "`private_key_jwt` with RS256, without PKCE: each module registers clients of its own, and deletes them. The gateway has\n" +
+			"`registration` with `pkce optional` and `request_objects`.",
+		variants: []variant{{"result", registering("private_key_jwt", nil)}},
 		modules: []testModule{
 			{id: "oidcc-idtoken-rs256", checks: "`id_token_signed_response_alg` RS256 is kept to", run: moduleRegisteredRS256},
-			{id: "oidcc-idtoken-unsigned", checks: "alg `none`: `invalid_client_metadata`; discovery does not offer it, so the module ends there", result: "skipped", run: moduleRegisteredUnsigned},
-			{id: "oidcc-userinfo-rs256", checks: "userinfo as a signed JWT", result: "not built: userinfo is JSON"},
-			{id: "oidcc-ensure-redirect-uri-in-authorization-request", checks: "no redirect URI: a page", run: moduleRegisteredAt("https://rp.example/a", "")},
+			{id: "oidcc-idtoken-unsigned", checks: "ID tokens with alg `none`; discovery does not offer them, so the module ends there", run: moduleIDTokenUnsigned},
+			{id: "oidcc-userinfo-rs256", checks: "userinfo as a JWT, with iss and aud, by a published key, without a nonce", run: moduleUserinfoRS256},
+			{id: "oidcc-ensure-redirect-uri-in-authorization-request", checks: "two are registered, none is sent: a page", run: moduleWithoutRedirectURI},
 			{id: "oidcc-redirect-uri-query-OK", checks: "a redirect URI with a query: kept", run: moduleRegisteredAt("https://rp.example/a?foo=bar", "https://rp.example/a?foo=bar")},
 			{id: "oidcc-redirect-uri-query-mismatch", checks: "with another query: a page", run: moduleRegisteredAt("https://rp.example/a?foo=bar", "https://rp.example/a?bar=foo")},
 			{id: "oidcc-redirect-uri-query-added", checks: "with a query added: a page", run: moduleRegisteredAt("https://rp.example/a", "https://rp.example/a?foo=bar")},
 			{id: "oidcc-redirect-uri-regfrag", checks: "a redirect URI with a fragment: `invalid_redirect_uri`", run: moduleRegisteredFragment},
 			{id: "oidcc-discovery-endpoint-verification", checks: "as in the config plan, and `registration_endpoint`", run: moduleDiscoveryOfRegistration},
-			{id: "oidcc-server", checks: "the answer to a registration; sign-in; deletion", run: moduleRegistered},
-			{id: "oidcc-registration-logo-uri", checks: "is shown to people", result: "not built: what an app links to is not shown"},
-			{id: "oidcc-registration-policy-uri", checks: "likewise", result: "not built: likewise"},
-			{id: "oidcc-registration-tos-uri", checks: "likewise", result: "not built: likewise"},
-			{id: "oidcc-registration-jwks-uri", checks: "proves who it is by keys", result: "not run here: `TestRegisteredClientWithKeysByAddress`"},
-			{id: "oidcc-registration-sector-uri", checks: "a sector's redirect URIs", result: "not applicable: subjects are public"},
-			{id: "oidcc-registration-sector-bad", checks: "likewise", result: "not applicable: subjects are public"},
-			{id: "oidcc-server-rotate-keys", checks: "the operator rotates the keys", result: "not applicable: they rotate by age"},
-			{id: "oidcc-refresh-token-rp-key-rotation", checks: "the app rotates its keys", result: "not run here: `TestRegisteredMethodIsChanged`, `TestKeysByAddress`"},
-			{id: "oidcc-request-uri-unsigned", checks: "a request object by reference", result: "not built: refused, see the basic plan"},
-			{id: "oidcc-request-uri-signed-rs256", checks: "likewise", result: "not built: likewise"},
+			{id: "oidcc-server", checks: "the answer to a registration; sign-in; deletion", run: moduleServer},
+			{id: "oidcc-registration-logo-uri", checks: "is an image on the sign-in page", run: moduleRegisteredLogo},
+			{id: "oidcc-registration-policy-uri", checks: "is a link there", run: moduleRegisteredLink("policy_uri")},
+			{id: "oidcc-registration-tos-uri", checks: "likewise", run: moduleRegisteredLink("tos_uri")},
+			{id: "oidcc-registration-jwks-uri", checks: "proves who it is by keys at an address", run: moduleRegisteredJWKSURI},
+			{id: "oidcc-registration-sector-uri", checks: "a sector's redirect URIs; discovery has no pairwise subjects, so the module ends there", run: moduleSector},
+			{id: "oidcc-registration-sector-bad", checks: "likewise", run: moduleSector},
+			{id: "oidcc-server-rotate-keys", checks: "the operator rotates the keys: new ones under new kids, the old ones beside them", result: "not run here: `TestRotateKeys`"},
+			{id: "oidcc-refresh-token-rp-key-rotation", checks: "another key at the `jwks_uri`, 60 s, a refresh by it", waits: true, run: moduleKeyRotation},
+			{id: "oidcc-request-uri-unsigned", checks: "an unsigned request object by reference", run: moduleRequestURIUnsigned},
+			{id: "oidcc-request-uri-signed-rs256", checks: "a signed one, with iss and aud", run: moduleRequestURISigned},
 			{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "as in the basic plan", run: moduleRequestObjectRedirectURI},
-			{id: "oidcc-refresh-token", checks: "as in the basic plan, with two that registered", waits: true, run: moduleRegisteredRefresh},
-		},
-	}
-}
-
-func assertionPlan() testPlan {
-	return testPlan{
-		name:     "oidcc-ensure-client-assertion-with-iss-aud-succeeds",
-		text:     "Of the dynamic plan too, but with a client that the configuration has.",
-		variants: alone(func(p *relyingParty) { p.client, p.audience = infernoRS384, issuer }),
-		modules: []testModule{
-			{id: "oidcc-ensure-client-assertion-with-iss-aud-succeeds", checks: "the issuer as the assertion's `aud`", run: func(p *relyingParty) { p.flow(nil) }},
+			{id: "oidcc-refresh-token", checks: "as in the basic plan", waits: true, run: moduleRefreshToken},
+			{id: "oidcc-ensure-client-assertion-with-iss-aud-succeeds", checks: "the issuer as the assertion's `aud`", run: moduleIssuerAsAudience},
 		},
 	}
 }
@@ -77,108 +63,40 @@ func otherPlans() testPlan {
 	}
 }
 
-// registrationResponse is the client information response of RFC 7591 §3.2.1.
-type registrationResponse struct {
-	ID           string   `json:"client_id"`
-	Secret       string   `json:"client_secret"`
-	Expires      *int64   `json:"client_secret_expires_at"`
-	Issued       int64    `json:"client_id_issued_at"`
-	URI          string   `json:"registration_client_uri"`
-	Token        string   `json:"registration_access_token"`
-	RedirectURIs []string `json:"redirect_uris"`
-	Method       string   `json:"token_endpoint_auth_method"`
-	Error        string   `json:"error"`
-	Description  string   `json:"error_description"`
-
-	JWKS json.RawMessage `json:"jwks"`
-}
-
-// register sends metadata to the registration endpoint.
-func (p *relyingParty) register(metadata map[string]any) (int, *registrationResponse) {
-	p.t.Helper()
-	all := map[string]any{
-		"client_name": "Registered", "grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-		"redirect_uris": []string{registeredAddress}, "token_endpoint_auth_method": p.client.method,
-	}
-	if p.client.key != nil {
-		all["jwks"] = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.client.key.Public()}}
-	}
-	maps.Copy(all, metadata)
-	text, err := json.Marshal(all)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	path, _ := strings.CutPrefix(p.discovery()["registration_endpoint"].(string), issuer)
-	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(string(text)))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer sesame")
-	response, got := p.Send(r), new(registrationResponse)
-	body := gatewaytest.Read(p.t, response)
-	if err := json.Unmarshal([]byte(body), got); err != nil || response.Header.Get("Content-Type") != "application/json" {
-		p.t.Fatalf("status %d: %v: %s", response.StatusCode, err, body)
-	}
-	return response.StatusCode, got
-}
-
-// registered is a relying party that has registered itself (RFC 7591 §3.2.1).
-func (p *relyingParty) registered(redirectURI string, metadata map[string]any) (*relyingParty, *registrationResponse) {
-	p.t.Helper()
-	all := map[string]any{"redirect_uris": []string{redirectURI}}
-	maps.Copy(all, metadata)
-	status, got := p.register(all)
-	if status != http.StatusCreated || got.ID == "" || got.Issued == 0 || got.Token == "" ||
-		!slices.Equal(got.RedirectURIs, []string{redirectURI}) || got.Method != p.client.method || !strings.HasPrefix(got.URI, issuer+"/") {
-		p.t.Fatalf("status %d: %+v", status, got)
-	}
-	if byKey := p.client.key != nil; byKey != (got.JWKS != nil) || byKey == (bitsOf(got.Secret) >= 128 && got.Expires != nil) {
-		p.t.Fatalf("neither a secret nor keys, or both: %+v", got)
-	}
-	return p.as(oauthClient{id: got.ID, secret: got.Secret, method: got.Method, key: p.client.key, redirectURI: redirectURI}), got
-}
-
-const registeredAddress = "https://rp.example/registered"
-
-func moduleRegistered(p *relyingParty) {
-	client, made := p.registered(registeredAddress, nil)
-	if f := client.flow(nil); f.consents != 1 {
-		p.t.Errorf("asked for consent %d times", f.consents)
-	}
-	path, _ := strings.CutPrefix(made.URI, issuer)
-	r := httptest.NewRequest(http.MethodDelete, path, nil)
-	r.Header.Set("Authorization", "Bearer "+made.Token)
-	if got := p.Send(r); got.StatusCode != http.StatusNoContent {
-		p.t.Errorf("deletion: status %d", got.StatusCode)
-	}
-	client.shownError(client.ask(client.request(nil)))
-}
-
 func moduleRegisteredRS256(p *relyingParty) {
-	client, _ := p.registered(registeredAddress, map[string]any{"id_token_signed_response_alg": "RS256"})
-	client.flow(nil) // checks alg and kid
+	p.registered(registeredAddress, map[string]any{"id_token_signed_response_alg": "RS256"}).flow(nil) // checks alg and kid
 }
 
-func moduleRegisteredUnsigned(p *relyingParty) {
-	moduleIDTokenUnsigned(p)
-	p.refusedRegistration(map[string]any{"id_token_signed_response_alg": "none"}, "invalid_client_metadata")
-}
-
-func moduleRegisteredFragment(p *relyingParty) {
-	p.refusedRegistration(map[string]any{"redirect_uris": []string{registeredAddress + "#foobar"}}, "invalid_redirect_uri")
-}
-
-func (p *relyingParty) refusedRegistration(metadata map[string]any, code string) {
-	p.t.Helper()
-	status, got := p.register(metadata)
-	if status != http.StatusBadRequest || got.Error != code || !errorText.MatchString(got.Description) || got.ID != "" {
-		p.t.Errorf("status %d: %+v", status, got)
+func moduleUserinfoRS256(p *relyingParty) {
+	if !p.discovers("userinfo_signing_alg_values_supported", "RS256") {
+		p.t.Error("discovery does not offer it")
 	}
+	client := p.registered(registeredAddress, map[string]any{"userinfo_signed_response_alg": "RS256"})
+	q := client.request(nil)
+	tokens := client.exchange(client.codeForm(client.granted(q, client.ask(q)).Get("code")))
+	id := client.checkIDToken(q, tokens)
+	r := p.Get("/oauth2/userinfo", tokens.AccessToken)
+	signed := gatewaytest.Read(p.t, r)
+	if kind := r.Header.Get("Content-Type"); r.StatusCode != http.StatusOK || kind != "application/jwt" {
+		p.t.Fatalf("status %d, Content-Type %q", r.StatusCode, kind)
+	}
+	claims, header := p.verified(signed)
+	if header.Algorithm != "RS256" || claims["iss"] != issuer || claims["aud"] != client.client.id || claims["nonce"] != nil || claims["sub"] != id["sub"] {
+		p.t.Errorf("header %+v, claims %v", header, claims)
+	}
+	checkStandardClaims(p.t, claims)
+}
+
+func moduleWithoutRedirectURI(p *relyingParty) {
+	client := p.registered(registeredAddress, map[string]any{"redirect_uris": []string{registeredAddress, registeredAddress + "?dummy1=lorem"}})
+	client.shownError(client.ask(client.request(url.Values{"redirect_uri": {""}})))
 }
 
 // moduleRegisteredAt registers one redirect URI and sends another, which must be
 // refused unless they are equal.
 func moduleRegisteredAt(redirectURI, sent string) func(*relyingParty) {
 	return func(p *relyingParty) {
-		client, _ := p.registered(redirectURI, nil)
+		client := p.registered(redirectURI, nil)
 		q := client.request(url.Values{"redirect_uri": {sent}})
 		if sent == redirectURI {
 			client.flowOf(q, client.ask(q))
@@ -188,6 +106,10 @@ func moduleRegisteredAt(redirectURI, sent string) func(*relyingParty) {
 	}
 }
 
+func moduleRegisteredFragment(p *relyingParty) {
+	p.refusedRegistration(map[string]any{"redirect_uris": []string{registeredAddress + "#foobar"}}, "invalid_redirect_uri")
+}
+
 func moduleDiscoveryOfRegistration(p *relyingParty) {
 	moduleDiscovery(p)
 	if p.discovery()["registration_endpoint"] == nil {
@@ -195,8 +117,79 @@ func moduleDiscoveryOfRegistration(p *relyingParty) {
 	}
 }
 
-func moduleRegisteredRefresh(p *relyingParty) {
-	first, _ := p.registered(registeredAddress, map[string]any{"scope": "openid offline_access"})
-	second, _ := p.registered(registeredAddress, map[string]any{"scope": "openid offline_access"})
-	refreshTwo(first, second)
+// signInPage is the page that an authorization request without a session leads to.
+func (p *relyingParty) signInPage() string {
+	p.t.Helper()
+	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+p.request(nil).Encode(), "").Header.Get("Location"), ""))
+	if !strings.Contains(page, `action="/oauth2/login"`) {
+		p.t.Fatalf("no sign-in page: %s", page)
+	}
+	return page
+}
+
+func moduleRegisteredLogo(p *relyingParty) {
+	var logo bytes.Buffer
+	if err := png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
+		p.t.Fatal(err)
+	}
+	page := p.registered(registeredAddress, map[string]any{"logo_uri": p.server.publish("/images/"+unguessable()+".png", logo.String())}).signInPage()
+	_, source, _ := strings.Cut(page, `<img class="app" src="`)
+	source, _, _ = strings.Cut(source, `"`)
+	if r := p.Get(source, ""); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/png" || gatewaytest.Read(p.t, r) != logo.String() {
+		p.t.Errorf("status %d, Content-Type %q", r.StatusCode, r.Header.Get("Content-Type"))
+	}
+}
+
+func moduleRegisteredLink(member string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		address := p.server.URL + "/" + unguessable()
+		if page := p.registered(registeredAddress, map[string]any{member: address}).signInPage(); !strings.Contains(page, `<a href="`+address+`"`) {
+			p.t.Errorf("no link: %s", page)
+		}
+	}
+}
+
+// publishKeys puts the client's keys at its jwks_uri.
+func (p *relyingParty) publishKeys(path string) string {
+	p.t.Helper()
+	set, err := json.Marshal(publicSet(p.client.key))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.server.publish(path, string(set))
+}
+
+// registeredWithJWKSURI registers the address of a key with a kid.
+func (p *relyingParty) registeredWithJWKSURI(path string, grants ...string) *relyingParty {
+	p.client.key = rsaKey(0, unguessable())
+	grants = append(grants, "authorization_code")
+	return p.registered(registeredAddress, map[string]any{"jwks": nil, "jwks_uri": p.publishKeys(path), "grant_types": grants})
+}
+
+func moduleRegisteredJWKSURI(p *relyingParty) {
+	p.registeredWithJWKSURI("/" + unguessable() + "/client1_jwks").flow(nil)
+}
+
+func moduleSector(p *relyingParty) {
+	if !p.discovers("subject_types_supported", "pairwise") {
+		p.skipped = true
+		return
+	}
+	p.t.Fatal("pairwise subjects are offered, and the rest of the module is not ported")
+}
+
+func moduleKeyRotation(p *relyingParty) {
+	path := "/" + unguessable() + "/client1_jwks"
+	client := p.registeredWithJWKSURI(path, "refresh_token")
+	first := client.flow(url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}})
+	client.client.key = rsaKey(1, unguessable())
+	client.publishKeys(path)
+	time.Sleep(time.Minute) // in a bubble
+	tokens := client.exchange(formOfRefresh(first.tokens.Refresh, ""))
+	client.checkUserinfo(client.Get("/oauth2/userinfo", tokens.AccessToken), client.checkIDToken(nil, tokens))
+}
+
+func moduleIssuerAsAudience(p *relyingParty) {
+	p.audience = issuer
+	p.flow(nil)
 }

@@ -21,8 +21,9 @@ const postLogoutRedirectURI = "https://rp.example/bye"
 
 func logoutPlan() testPlan {
 	return testPlan{
-		name: "oidcc-rp-initiated-logout-certification-test-plan",
-		text: "Each module signs in, sends the browser to sign out, and then checks with `prompt=none` whether the person is still signed in.",
+		name:     "oidcc-rp-initiated-logout-certification-test-plan",
+		text:     "Each module signs in, sends the browser to sign out, and then checks with `prompt=none` whether the person is still signed in.",
+		variants: logoutVariants(),
 		modules: []testModule{
 			{id: "oidcc-rp-initiated-logout-discovery-endpoint-verification", checks: "`end_session_endpoint`", run: moduleLogoutDiscovery},
 			{id: "oidcc-rp-initiated-logout", checks: "back to the app with the state, 128 characters long; signed out", run: moduleLogout},
@@ -41,13 +42,24 @@ func logoutPlan() testPlan {
 
 func backchannelPlan() testPlan {
 	return testPlan{
-		name: "oidcc-backchannel-rp-initiated-logout-certification-test-plan",
-		text: "The client receives the logout token at an address of its own.",
+		name:     "oidcc-backchannel-rp-initiated-logout-certification-test-plan",
+		text:     "The client receives the logout token at an address of its own.",
+		variants: logoutVariants(),
 		modules: []testModule{
 			{id: "oidcc-backchannel-logout-discovery-endpoint-verification", checks: "`backchannel_logout_supported`, `backchannel_logout_session_supported`, `end_session_endpoint`", run: moduleBackchannelDiscovery},
 			{id: "oidcc-backchannel-rp-initiated-logout", checks: "a logout token with the session's sid, by a key of ours, without a nonce; back to the app; signed out", run: moduleBackchannel},
 		},
 	}
+}
+
+// logoutVariants have a client of either kind, with the addresses of a logout.
+func logoutVariants() []variant {
+	return []variant{{configuredClient, func(*relyingParty) {}}, {"registered client", func(p *relyingParty) {
+		registering("client_secret_basic", map[string]any{
+			"post_logout_redirect_uris": []string{postLogoutRedirectURI},
+			"backchannel_logout_uri":    p.server.URL + "/logout", "backchannel_logout_session_required": true,
+		})(p)
+	}}}
 }
 
 func moduleLogoutDiscovery(p *relyingParty) {

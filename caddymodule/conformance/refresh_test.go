@@ -8,7 +8,7 @@ import (
 )
 
 func moduleRefreshToken(p *relyingParty) {
-	refreshTwo(p, p.as(secondClient))
+	refreshTwo(p, p.second())
 }
 
 // refreshTwo refreshes as two clients; the first also tries the token of the second.

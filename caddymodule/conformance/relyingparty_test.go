@@ -37,8 +37,11 @@ type relyingParty struct {
 	pkce         bool
 	audience     string // of client assertions; default: the token endpoint
 	logouts      chan string
-	scope        string     // of launches; default: that of the kind of launch
-	opensWith    url.Values // what the EHR opens the client with; nil for a standalone launch
+	registers    bool         // it has registered itself
+	server       *partyServer // of those that do
+	skipped      bool         // the module ended early, as it may
+	scope        string       // of launches; default: that of the kind of launch
+	opensWith    url.Values   // what the EHR opens the client with; nil for a standalone launch
 }
 
 // newRelyingParty is a new browser before a gateway.

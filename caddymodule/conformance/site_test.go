@@ -18,7 +18,8 @@ import (
 // site is the gateway that all modules run against.
 type site struct {
 	gateway *gatewaytest.Gateway
-	logouts chan string // logout tokens, as they reach the first client
+	logouts chan string // logout tokens, as they reach the first client, and those that registered
+	server  *partyServer
 }
 
 // The clients of the site.
@@ -51,7 +52,10 @@ const siteCaddyfile = `{
 		durable_store memory
 		registration {
 			initial_access_token sesame
-			scope offline_access
+			scope address offline_access
+			pkce optional
+			request_objects
+			private_jwks_uri
 		}
 		user_access_brands {
 			name "Example Hospital"
@@ -163,6 +167,8 @@ func newSite(t *testing.T) *site {
 	s := &site{logouts: make(chan string, 1000)}
 	party := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.logouts <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
+	s.server = newPartyServer(s.logouts)
+	t.Cleanup(s.server.Close)
 	for _, c := range []*oauthClient{&infernoRS384, &infernoES384} {
 		c.key = newKey(strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
 	}
@@ -202,7 +208,7 @@ func unguessable() string { return rand.Text() }
 // party is the relying party of a variant, in a new browser.
 func (s *site) party(t *testing.T, v variant) *relyingParty {
 	p := newRelyingParty(t, s.gateway, firstClient)
-	p.logouts = s.logouts
+	p.logouts, p.server = s.logouts, s.server
 	v.become(p)
 	return p
 }
