@@ -30,7 +30,7 @@ type Enforcement struct {
 	CompartmentSearch bool `json:"compartment_search,omitempty"`
 
 	// Rules for types that are in no patient's compartment, or not only, by type: `everyone`, `unassigned`,
-	// `security_context`, `about`, `alone` or `closed`. Default: docs/guard.md has the table.
+	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: docs/guard.md has the table.
 	Shared map[string]string `json:"shared,omitempty"`
 
 	// Operations that may be called beyond the default ones, or otherwise, each as its words: `$name`, `patient`, `instance`,
@@ -180,6 +180,9 @@ func checkShared(resourceType, rule string) error {
 	}
 	if !slices.Contains(access.Rules, access.Rule(rule)) {
 		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.Rules)
+	}
+	if !access.Rule(rule).Takes(resourceType) {
+		return fmt.Errorf("%s has no search parameter patient in FHIR R4, by which the rule %s goes", resourceType, rule)
 	}
 	return nil
 }

@@ -98,15 +98,16 @@ func TestAccessIsAudited(t *testing.T) {
 func TestBearerOptionErrors(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ option, want string }{
-		"no type":               {"shared Gadget everyone", `"Gadget" is no resource type of FHIR R4`},
-		"no rule":               {"shared Device sometimes", `"sometimes" is no rule`},
-		"a rule twice":          {"shared Device everyone\nshared Device closed", "duplicate rule for Device"},
-		"no rule at all":        {"shared Device", "wrong argument count"},
-		"no operation":          {"operation everything whole r", "operation: "},
-		"no reach":              {"operation $everything sometimes r", "operation: "},
-		"no expression":         {`deny "request.typo == 'x'"`, "deny: "},
-		"an expression of text": {`deny "'x'"`, "deny: "},
-		"scopes on":             {"scopes on", "the only value is off"},
+		"no type":                {"shared Gadget everyone", `"Gadget" is no resource type of FHIR R4`},
+		"no rule":                {"shared Device sometimes", `"sometimes" is no rule`},
+		"a type without patient": {"shared Location patient", "Location has no search parameter patient"},
+		"a rule twice":           {"shared Device everyone\nshared Device closed", "duplicate rule for Device"},
+		"no rule at all":         {"shared Device", "wrong argument count"},
+		"no operation":           {"operation everything whole r", "operation: "},
+		"no reach":               {"operation $everything sometimes r", "operation: "},
+		"no expression":          {`deny "request.typo == 'x'"`, "deny: "},
+		"an expression of text":  {`deny "'x'"`, "deny: "},
+		"scopes on":              {"scopes on", "the only value is off"},
 	} {
 		err := new(Bearer).UnmarshalCaddyfile(caddyfile.NewTestDispenser("fhir_bearer {\n" + tt.option + "\n}"))
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "Testfile:") {

@@ -54,6 +54,8 @@ func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 		return outside
 	case rule == Unassigned && !OfPatients(res):
 		return outside
+	case rule == OwnPatient:
+		return r.Covers(g, res)
 	case rule == SecurityContext:
 		return r.Shared.ownAlone(r.Covers(g, res))
 	case rule == About && r.Covers(g, res).Covered:
@@ -98,6 +100,8 @@ func (s Shared) inside(res resource.Resource, patient string) Verdict {
 		return dependent(res, patient, "securityContext")
 	case About:
 		return s.about(res, patient, false)
+	case OwnPatient:
+		return byItself(isOfPatient(res, patient))
 	case Alone:
 		return byItself(compartment.InPatient(res, patient) && namesOnly(res, patient))
 	}
@@ -114,6 +118,23 @@ func OfPatients(res resource.Resource) bool {
 		}
 	}
 	return len(parameter.Paths) == 0
+}
+
+// isOfPatient reports whether a resource's search parameter patient names the patient and no other.
+func isOfPatient(res resource.Resource, patient string) bool {
+	parameter, _ := searchparam.Lookup(res.Type, "patient")
+	named := false
+	for _, path := range parameter.Paths {
+		path.Target = ""
+		for value := range res.Values(path) {
+			to, _, ok := res.Refers(value)
+			if !ok || to.Type != "Patient" || to.Base != "" || to.ID != patient {
+				return false
+			}
+			named = true
+		}
+	}
+	return named
 }
 
 // maxNeeded bounds what one resource may depend on.

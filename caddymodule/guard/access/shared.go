@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // Rule says which resources of a type a grant that is bound to a patient is about, where the Patient compartment of
@@ -25,12 +26,14 @@ const (
 	About Rule = "about"
 	// Alone: in the compartment, and of no other patient: a Group of several names the others.
 	Alone Rule = "alone"
+	// OwnPatient: by the type's search parameter patient: it names the patient, and no other.
+	OwnPatient Rule = "patient"
 	// Closed: nothing.
 	Closed Rule = "closed"
 )
 
 // Rules are all rules, for messages about unknown ones.
-var Rules = []Rule{Everyone, Unassigned, SecurityContext, About, Alone, Closed}
+var Rules = []Rule{Everyone, Unassigned, SecurityContext, About, Alone, OwnPatient, Closed}
 
 // Shared are the types' rules.
 type Shared map[string]Rule
@@ -52,6 +55,12 @@ func NewShared(own Shared) Shared {
 	s := maps.Clone(defaultShared)
 	maps.Copy(s, own)
 	return s
+}
+
+// Takes reports whether a type can have the rule.
+func (r Rule) Takes(resourceType string) bool {
+	p, ok := searchparam.Lookup(resourceType, "patient")
+	return r != OwnPatient || ok && p.Kind == searchparam.Reference && len(p.Paths) > 0
 }
 
 // bound reports whether a grant that is bound to a patient can be about resources of a type.

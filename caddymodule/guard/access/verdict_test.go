@@ -159,6 +159,13 @@ func TestSharedRules(t *testing.T) {
 		{"closed though it is in the compartment", Shared{"Observation": Closed}, observationOf("a", ""), false},
 		{"unassigned, without a parameter that says whose it is", Shared{"Organization": Unassigned}, organization, false},
 		{"another type's rule", Shared{"Device": Closed}, organization, true},
+		{"a Task for the patient", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
+		{"a Task for another", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
+		{"a Task for a group", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
+		{"a Task for nobody", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t"}`, false},
+		{"a Task for a patient elsewhere", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"https://other.example/Patient/a"}}`, false},
+		{"a Task for a contained patient", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","contained":[{"resourceType":"Patient","id":"a"}],"for":{"reference":"#a"}}`, false},
+		{"a Task, without the rule", nil, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"}}`, false},
 		{"alone", Shared{"Observation": Alone}, observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

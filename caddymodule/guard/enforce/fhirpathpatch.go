@@ -140,6 +140,7 @@ func isSameElement(a, b string) bool {
 func (w patches) fixed() []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
 	names, _ := compartment.Patient(w.i.Type)
+	names = append(slices.Clip(names), "patient")
 	for _, g := range w.grants {
 		for _, p := range g.Constraint {
 			names = append(slices.Clip(names), p.Name)

@@ -78,6 +78,9 @@ func (x searches) confined(resourceType string, g access.Grant, asked []smart.Pa
 		return []branch{plain.with(own), plain.with(smart.Parameter{Name: missingPatient, Value: "true"})}
 	}
 	plain.member = g.Patient
+	if x.Shared[resourceType] == access.OwnPatient {
+		return []branch{plain.with(own)}
+	}
 	if resourceType == "Patient" {
 		return []branch{plain.with(smart.Parameter{Name: "_id", Value: g.Patient})}
 	}

@@ -52,7 +52,7 @@ func (s *search) countAlone(ctx context.Context, self string) (*answer, error) {
 func (s *search) isCountable() bool {
 	return !slices.ContainsFunc(s.branches, func(b branch) bool {
 		rule := s.x.Shared[b.resourceType]
-		return !b.isWhole() && (rule == access.About || rule == access.Alone || rule == access.SecurityContext)
+		return !b.isWhole() && (rule == access.About || rule == access.Alone || rule == access.OwnPatient || rule == access.SecurityContext)
 	})
 }
 
