@@ -20,13 +20,21 @@ import (
 // unpack restores a backup as tar does.
 func unpack(t *testing.T, archive []byte, folder string) (names []string) {
 	t.Helper()
-	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+	return unpackFiles(t, tar.NewReader(bytes.NewReader(archive)), folder)
+}
+
+func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
+	t.Helper()
+	for {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return names
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeDir {
+			continue
 		}
 		path := filepath.Join(folder, header.Name)
 		content, err := io.ReadAll(r)
