@@ -36,7 +36,7 @@ var coreModules = []testModule{
 	{id: "oidcc-login-hint", checks: "is on the sign-in page", run: moduleLoginHint},
 	{id: "oidcc-ui-locales", checks: "is no error", run: moduleHarmless(url.Values{"ui_locales": {"se fr-CA"}})},
 	{id: "oidcc-claims-locales", checks: "is no error", run: moduleHarmless(url.Values{"claims_locales": {"se"}})},
-	{id: "oidcc-ensure-request-with-acr-values-succeeds", checks: "is no error", run: moduleHarmless(url.Values{"acr_values": {"1 2"}})},
+	{id: "oidcc-ensure-request-with-acr-values-succeeds", checks: "all that discovery lists: is no error, and `acr` is one of them", run: moduleACRValues},
 	{id: "oidcc-codereuse", checks: "the code once more, at once: `invalid_grant`", run: moduleCodeReuse},
 	{id: "oidcc-codereuse-30seconds", checks: "30 s later: `invalid_grant`, and the first access token is dead", waits: true, run: moduleCodeReuseLater},
 	{id: "oidcc-ensure-registered-redirect-uri", checks: "another redirect URI: a page, no redirect", run: moduleRegisteredRedirectURI},

@@ -177,10 +177,17 @@ func moduleIDTokenHint(p *relyingParty) {
 	}, false)
 }
 
+func moduleACRValues(p *relyingParty) {
+	values := texts(p.discovery()["acr_values_supported"].([]any))
+	if acr, _ := p.flow(url.Values{"acr_values": {strings.Join(values, " ")}}).id["acr"].(string); !slices.Contains(values, acr) {
+		p.t.Errorf("acr %q, asked for %q", acr, values)
+	}
+}
+
 func moduleLoginHint(p *relyingParty) {
-	q := p.request(url.Values{"login_hint": {"alice"}})
+	q := p.request(url.Values{"login_hint": {"buffy@localhost"}}) // as the suite has it without a configured one
 	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
-	if got := servertest.ReadForm(page).Fields.Get("username"); got != "alice" {
+	if got := servertest.ReadForm(page).Fields.Get("username"); got != "buffy@localhost" {
 		p.t.Errorf("the page begins with %q", got)
 	}
 	p.flowOf(q, p.ask(q))
