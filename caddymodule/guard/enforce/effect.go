@@ -56,10 +56,20 @@ func containsAll(list, some []smart.Parameter) bool {
 var questions = []string{"input", "payload"}
 
 // checkTask refuses a search, read or operation for which the token has no scope in what is to be carried out.
+//
+// Under scopes that are bound to a patient, references are judged as those of any resource: see [write.checkReferences].
 func (x *judging) checkTask(res resource.Resource) error {
+	writing := slices.Concat(x.rights.For(res.Type, smart.Create), x.rights.For(res.Type, smart.Update))
+	isBound := !slices.ContainsFunc(writing, func(g access.Grant) bool { return g.Patient == "" })
 	for _, element := range questions {
 		for value := range res.Values(resource.Path{Elements: []string{element}}) {
-			if err := eachString(value, func(_, said string) error { return x.checkQuestion(res.Type, said) }); err != nil {
+			err := eachString(value, func(name, said string) error {
+				if name == "reference" && isBound {
+					return nil
+				}
+				return x.checkQuestion(res.Type, said)
+			})
+			if err != nil {
 				return err
 			}
 		}

@@ -220,6 +220,8 @@ func TestEffects(t *testing.T) {
 		{"a task that calls an operation by URL", "Task", task(`"valueUrl":"https://f.example/fhir/Patient/b/$everything"`), 403},
 		{"a task that asks deep inside", "Task", task(`"extension":[{"url":"http://x","extension":[{"url":"y","valueString":"Condition?"}]}]`), 403},
 		{"a request that asks", "CommunicationRequest", asking(`{"extension":[{"url":"http://x","valueString":"Condition?"}]}`), 403},
+		{"a request that sends what may be read", "CommunicationRequest", asking(`{"contentReference":{"reference":"Observation/b1"}}`), 201},
+		{"a request that sends more", "CommunicationRequest", asking(`{"contentReference":{"reference":"Condition/b1"}}`), 403},
 		{"a request that tells", "CommunicationRequest", asking(`{"contentString":"Please call."}`), 201},
 		{"a stored message", "Bundle", `{"resourceType":"Bundle","type":"message"}`, 403},
 		{"a stored transaction", "Bundle", `{"resourceType":"Bundle","type":"transaction"}`, 403},
@@ -234,7 +236,16 @@ func TestEffects(t *testing.T) {
 			writing{holder: ofEvery, request: "POST " + tt.resourceType, body: tt.body, status: 201}.check(t)
 		})
 	}
-	writing{holder: patientA, request: "POST CommunicationRequest", body: asking(`{"contentString":"Observation?"}`), status: 403}.check(t)
+	ofStatus := access.Holder{Scope: "user/CommunicationRequest.cruds?status=active user/Observation.rs", User: clinician.User}
+	writing{holder: ofStatus, request: "POST CommunicationRequest", body: asking(`{"contentReference":{"reference":"Condition/b1"}}`), status: 403}.check(t)
+	for payload, status := range map[string]int{
+		`{"contentString":"Observation?"}`:                              403,
+		`{"contentReference":{"reference":"Observation/a1"}}`:           201,
+		`{"contentReference":{"reference":"Observation/b1"}}`:           403,
+		`{"contentReference":{"reference":"Observation?status=final"}}`: 403,
+	} {
+		writing{holder: patientA, request: "POST CommunicationRequest", body: asking(payload), status: status}.check(t)
+	}
 }
 
 // TestDelivering checks operations by which another's Subscription would send, however a site lists them.
