@@ -52,8 +52,8 @@ type Bearer struct {
 	// The headers that are passed on; all others are removed. `fhir` stands for those of FHIR's REST API and of
 	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
 	// except for the usual identity headers, which must be named in full. Headers that describe the body or
-	// connection, such as `Content-Type`, or the request's origin are always passed on. Default: all but identity
-	// headers.
+	// connection, such as `Content-Type`, or the request's origin are always passed on. `*` stands for all but identity
+	// headers. Default: `fhir`.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
 	// Leave the access token on the request. Default: the `Authorization` header is removed, because whoever reads the

@@ -31,7 +31,7 @@ func (h *Bearer) newMetadata() *enforce.Metadata {
 func (a *App) oauthURIs() enforce.OAuthURIs {
 	uris := enforce.OAuthURIs{
 		Authorize: a.Issuer + endpoint.Authorize, Token: a.Issuer + endpoint.Token,
-		Introspect: a.Issuer + endpoint.Introspect, Revoke: a.Issuer + endpoint.Revoke,
+		Introspect: a.Issuer + endpoint.Introspect, Revoke: a.Issuer + endpoint.Revoke, Manage: a.Issuer + endpoint.Account,
 	}
 	if a.Registration != nil {
 		uris.Register = a.Issuer + endpoint.Register

@@ -43,7 +43,9 @@ func TestCapabilityStatement(t *testing.T) {
 			uris[uri.URL] = uri.ValueURI
 		}
 	}
-	if !rest.Security.CORS || uris["token"] != "https://localhost:8443/oauth2/token" || uris["authorize"] != "https://localhost:8443/oauth2/authorize" {
+	if !rest.Security.CORS || uris["token"] != "https://localhost:8443/oauth2/token" || uris["authorize"] != "https://localhost:8443/oauth2/authorize" ||
+		uris["manage"] != "https://localhost:8443/oauth2/account" { // as management_endpoint
+
 		t.Errorf("security: %s", text)
 	}
 	named := func(name string) func(struct{ Name string }) bool {

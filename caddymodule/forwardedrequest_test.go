@@ -35,14 +35,14 @@ func TestBearerPasses(t *testing.T) {
 	token := g.token()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header.Set("Authorization", "bearer "+token)
-	forged := []string{"Remote-User", "X-Forwarded-User", "X_Remote_User", "X-HTTP-Method-Override"}
+	forged := []string{"Remote-User", "X-Forwarded-User", "X_Remote_User", "X-HTTP-Method-Override", "X-Org", "X-Api-Key"}
 	for _, name := range forged {
 		r.Header[name] = []string{"admin"}
 	}
 	r.Header.Set("X-Request-Id", "1")
-	r.AddCookie(&http.Cookie{Name: "theirs", Value: "kept"})
+	r.AddCookie(&http.Cookie{Name: "theirs", Value: "admin"})
 	sent := forwarded(t, g.Send(r))
-	if sent.Get("X-Request-Id") != "1" || !slices.Equal(sent["Cookie"], []string{"theirs=kept"}) || sent["Authorization"] != nil {
+	if sent.Get("X-Request-Id") != "1" || sent["Cookie"] != nil || sent["Authorization"] != nil {
 		t.Errorf("the backend was sent %v", sent)
 	}
 	for name, values := range sent {
@@ -146,11 +146,11 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 			r.Header.Set("Upgrade", tt.upgrade)
 			r.Header.Set("HTTP2-Settings", "AAMAAABkAAQAAP__")
 			sent := forwarded(t, g.Send(r))
-			upgrade, settings := "", ""
+			upgrade := ""
 			if tt.passes {
-				upgrade, settings = tt.upgrade, "AAMAAABkAAQAAP__"
+				upgrade = tt.upgrade
 			}
-			if sent.Get("Upgrade") != upgrade || sent.Get("HTTP2-Settings") != settings {
+			if sent.Get("Upgrade") != upgrade || sent.Get("HTTP2-Settings") != "" {
 				t.Errorf("the backend was sent %v", sent)
 			}
 		})

@@ -428,3 +428,12 @@ func TestACRIsPublished(t *testing.T) {
 		t.Errorf("%v, %v", smart, err)
 	}
 }
+
+// Without identity providers, the forms of the account page lead nowhere else.
+func TestAccountFormsLeadHere(t *testing.T) {
+	t.Parallel()
+	b := atAccount(t, servertest.New(t, nil))
+	if policy := b.Get("/oauth2/account").Header.Get("Content-Security-Policy"); !strings.HasSuffix(strings.Split(policy, "; script-src")[0], "; form-action 'self'") {
+		t.Errorf("%s", policy)
+	}
+}

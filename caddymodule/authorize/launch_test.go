@@ -182,6 +182,22 @@ func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 	}
 }
 
+// What no record can hold is not asked for: a database may fail on it.
+func TestPickByControlCharacters(t *testing.T) {
+	t.Parallel()
+	h := &hospital{}
+	b := launchServer(t, h, "Practitioner/alice", nil)
+	form := b.Get(servertest.Location(t, b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
+	sealed := servertest.Field(t, servertest.Body(t, form), "request")
+	h.down = true // it fails whatever it is asked
+	for _, change := range []url.Values{{"name": {"a\x00b"}}, {"identifier": {"\x00"}}, {"identifier": {"\xff"}}, {"birthdate": {"2000-01-01\x00"}}} {
+		change.Set("request", sealed)
+		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(servertest.Body(t, r), "Lovelace") {
+			t.Errorf("%q: %d", change, r.StatusCode)
+		}
+	}
+}
+
 // A date that is none finds nobody, and an answer that is no Bundle is no answer.
 func TestPickByNoDate(t *testing.T) {
 	t.Parallel()

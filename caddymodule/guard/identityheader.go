@@ -17,12 +17,11 @@ const ForwardFHIR = "fhir"
 // IdentityHeaders knows the request headers that a client must not send. It ignores case and reads _ and . as -, since
 // CGI and its successors make one variable of X-User and X_User (CVE-2025-64484).
 type IdentityHeaders struct {
-	removed    headerNames
-	usual      headerNames
-	forwarded  headerNames
-	forwardAll bool // but for the others
-	hopByHop   headerNames
-	known      map[string]headerRule // of names that come often, by the rest
+	removed   headerNames
+	usual     headerNames
+	forwarded headerNames
+	hopByHop  headerNames
+	known     map[string]headerRule // of names that come often, by the rest
 }
 
 type headerRule uint8
@@ -34,18 +33,21 @@ const (
 )
 
 // NewIdentityHeaders knows the usual identity headers, and further ones to remove, such as those in which the caller
-// tells the next server who is asking. If some are forwarded, all others are removed, apart from those that describe
-// the body or connection, or the request's origin; a usual identity header is forwarded only if it is named in full. A
-// * at the beginning or end of a name matches any rest.
+// tells the next server who is asking. Only forwarded ones pass, those of FHIR's REST API by default, and those that
+// describe the body or connection, or the request's origin; a usual identity header is forwarded only if it is named in
+// full. A * at the beginning or end of a name matches any rest.
 func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
+	if len(forwarded) == 0 {
+		forwarded = []string{ForwardFHIR}
+	}
 	if i := slices.Index(forwarded, ForwardFHIR); i >= 0 {
 		forwarded = slices.Replace(slices.Clone(forwarded), i, i+1, fhirHeaders...)
 	}
 	h := &IdentityHeaders{
 		removed: newHeaderNames(removed), usual: newHeaderNames(defaultIdentityHeaders),
-		forwarded: newHeaderNames(forwarded), forwardAll: len(forwarded) == 0,
-		hopByHop: newHeaderNames(slices.Concat(defaultIdentityHeaders, hopByHopTargets, removed)),
-		known:    map[string]headerRule{},
+		forwarded: newHeaderNames(forwarded),
+		hopByHop:  newHeaderNames(slices.Concat(defaultIdentityHeaders, hopByHopTargets, removed)),
+		known:     map[string]headerRule{},
 	}
 	often := newHeaderNames(slices.Concat(forwarded, fhirHeaders, browserHeaders))
 	for _, set := range []headerNames{often, addressHeaders, caddyHeaders, messageHeaders, h.usual} {
@@ -67,7 +69,7 @@ func (i *IdentityHeaders) rule(folded []byte) headerRule {
 		return headerPassesByProxy
 	case messageHeaders.hasFolded(folded), i.forwarded.hasExactly(folded):
 		return headerPasses
-	case i.usual.hasFolded(folded), !i.forwardAll && !i.forwarded.hasFolded(folded):
+	case i.usual.hasFolded(folded), !i.forwarded.hasFolded(folded):
 		return headerIsRemoved
 	}
 	return headerPasses

@@ -9,7 +9,7 @@ import (
 
 func TestStrip(t *testing.T) {
 	t.Parallel()
-	headers := NewIdentityHeaders([]string{"X-Ward", "X-Acme-*", "*-Badge"}, nil)
+	headers := NewIdentityHeaders([]string{"X-Ward", "X-Acme-*", "*-Badge"}, []string{"*"})
 	for _, name := range []string{
 		"Remote-User", "Remote-Groups", "Remote-Email", "Remote-Name", "X-Remote-User", "X-Remote-Extra-Scopes",
 		"X-Forwarded-User", "X-Forwarded-Groups", "X-Forwarded-Email", "X-Forwarded-Preferred-Username",
@@ -48,7 +48,7 @@ func TestStrip(t *testing.T) {
 
 func TestStripKeeps(t *testing.T) {
 	t.Parallel()
-	headers := NewIdentityHeaders(nil, nil)
+	headers := NewIdentityHeaders(nil, []string{"*"})
 	for _, name := range []string{
 		"Authorization", "Accept", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
 		"X-Request-Id", "X-Correlation-Id", "Remote", "If-Match", "If-None-Exist", "Prefer", "X-Ward", "X-Progress", "Cookie",
@@ -85,6 +85,24 @@ func TestForward(t *testing.T) {
 				t.Errorf("it passes: %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// By default, what FHIR does not know does not pass: any header may tell a FHIR server who asks, or
+// for whom.
+func TestForwardByDefault(t *testing.T) {
+	t.Parallel()
+	headers := NewIdentityHeaders(nil, nil)
+	for name, want := range map[string]bool{
+		"Accept": true, "Accept-Language": true, "If-Match": true, "If-None-Exist": true, "Prefer": true, "Content-Type": true, "X-Request-Id": true,
+		"Traceparent": true, "Authorization": true, "Access-Control-Request-Method": true,
+		"X-Org": false, "X-Facility": false, "X-Session-Id": false, "X-Launch-Context": false, "X-Api-Key": false, "Cookie": false, "X-Provenance": false,
+		"X-User": false, "Forwarded": false,
+	} {
+		h := http.Header{name: {"a"}}
+		if headers.Strip(h, false); (len(h) == 1) != want {
+			t.Errorf("%s passes: %v, want %v", name, !want, want)
+		}
 	}
 }
 

@@ -68,11 +68,13 @@ var messageHeaders = newHeaderNames([]string{
 	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
 })
 
-// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4 §3.1.0.1), and those of tracing.
+// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4 §3.1.0.1), and those of CORS and tracing. X-Provenance
+// is not among them: it has the server write what no scope was asked for.
 var fhirHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
 	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
 	"X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate",
+	"Access-Control-Request-Headers", "Access-Control-Request-Method",
 }
 
 // browserHeaders are other headers that browsers commonly send.

@@ -67,9 +67,9 @@ type Call struct {
 	Detach func(context.Context) context.Context
 }
 
-// passed are the headers that a producer gets although no key holds them. Answers do not depend on them, unless the
+// passed are the headers that a producer gets although not every key holds them. Answers do not depend on them, unless the
 // caller says otherwise by [Scheme.VaryBy].
-var passed = []string{"Authorization", "Cookie", "Traceparent", "Tracestate", "X-Request-Id"}
+var passed = []string{"Authorization", "Traceparent", "Tracestate"}
 
 // request returns the request for the producer, with only what the key holds.
 func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
@@ -80,6 +80,9 @@ func (c *Call) request(r *http.Request, representation representation, old *entr
 				header[name] = slices.Clone(values)
 			}
 		}
+	}
+	if cookies := r.Header["Cookie"]; len(cookies) > 0 && c.Scheme.holdsCredentials(c.Principal) {
+		header["Cookie"] = slices.Clone(cookies)
 	}
 	representation.apply(header)
 	if old != nil {

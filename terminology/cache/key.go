@@ -155,6 +155,11 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	return append(dst, scopeAnonymous), false
 }
 
+// holdsCredentials reports whether keys for somebody hold the credentials of a request that has some.
+func (s *Scheme) holdsCredentials(p Principal) bool {
+	return s.VaryBy != VaryByNone && p.User == "" && p.Client == ""
+}
+
 func (p *Principal) append(dst []byte) []byte {
 	for _, part := range []string{p.Issuer, p.User, p.Client, p.Scope, p.Patient, p.FHIRUser} {
 		dst = appendPart(dst, part)

@@ -235,3 +235,24 @@ func TestProducersRequest(t *testing.T) {
 		t.Errorf("%s %v, want GET %v", sent.Method, sent.Header, want)
 	}
 }
+
+// TestProducersCookie makes sure that a cookie goes where the key holds it, and no id of a single request anywhere.
+func TestProducersCookie(t *testing.T) {
+	for name, tt := range map[string]struct {
+		scheme    Scheme
+		principal Principal
+		want      bool
+	}{
+		"of somebody unknown":  {Scheme{}, Principal{}, true},
+		"of a known user":      {Scheme{}, Principal{Issuer: "i", User: "a"}, false},
+		"of a known client":    {Scheme{VaryBy: VaryByClient}, Principal{Issuer: "i", Client: "a"}, false},
+		"for answers for all":  {Scheme{VaryBy: VaryByNone}, Principal{}, false},
+		"by client, of nobody": {Scheme{VaryBy: VaryByClient}, Principal{}, true},
+	} {
+		call := &Call{Scheme: &tt.scheme, Principal: tt.principal}
+		sent := call.request(with(http.MethodGet, expandURL, "Cookie: a=b", "X-Request-Id: 1"), representation{}, nil).Header
+		if (sent.Get("Cookie") != "") != tt.want || sent.Get("X-Request-Id") != "" {
+			t.Errorf("%s: %v", name, sent)
+		}
+	}
+}

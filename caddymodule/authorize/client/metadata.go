@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -66,7 +68,30 @@ func (r *registrar) readClient(w http.ResponseWriter, request *http.Request) (*r
 		return nil, Client{}, err
 	}
 	client, err := r.newClient(&m.clientMetadata)
+	if err == nil {
+		err = r.checkForeign(m.RedirectURIs, m.PostLogoutRedirectURIs, []string{m.BackchannelLogoutURI})
+	}
 	return m, client, err
+}
+
+// checkForeign refuses addresses of this server: a response or logout token there would be taken
+// for something else.
+func (r *registrar) checkForeign(lists ...[]string) error {
+	issuer, err := url.Parse(r.issuer)
+	if err != nil {
+		return err
+	}
+	for _, uri := range slices.Concat(lists...) {
+		u, err := url.Parse(uri)
+		if err == nil && u.Scheme == issuer.Scheme && strings.EqualFold(hostWithPort(u), hostWithPort(issuer)) {
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is this server's own"}
+		}
+	}
+	return nil
+}
+
+func hostWithPort(u *url.URL) string {
+	return strings.TrimSuffix(u.Hostname(), ".") + ":" + cmp.Or(u.Port(), "443")
 }
 
 func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest, error) {

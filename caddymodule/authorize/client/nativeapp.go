@@ -12,7 +12,7 @@ import (
 
 // loopbackAddress is the redirect URI of an app that listens on its device, at any port
 // (RFC 8252 §7.3).
-var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?((?:[/?].*)?)$`)
+var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::([0-9]{1,5}))?((?:[/?].*)?)$`)
 
 // privateUseScheme is a redirect URI with an app's own scheme: a reversed domain, which has a
 // dot (RFC 8252 §7.1). A host is optional.
@@ -24,8 +24,12 @@ func checkNativeRedirectURI(uri string) error {
 		return err
 	}
 	if loopbackAddress.MatchString(uri) || privateUseScheme.MatchString(uri) {
-		if _, err := url.Parse(uri); err != nil {
+		u, err := url.Parse(uri)
+		switch {
+		case err != nil:
 			return fmt.Errorf("%q is not a URI: %w", uri, err)
+		case !isPort(u.Port()):
+			return fmt.Errorf("%q has no port: they end at 65535", uri)
 		}
 		return nil
 	}
@@ -59,10 +63,10 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 // withoutPort removes the port of a loopback redirect URI, and reports whether it is one.
 func withoutPort(uri string) (string, bool) {
 	parts := loopbackAddress.FindStringSubmatch(uri)
-	if parts == nil || checkRedirectCharacters(uri) != nil {
+	if parts == nil || !isPort(parts[2]) || checkRedirectCharacters(uri) != nil {
 		return "", false
 	}
-	return parts[1] + parts[2], true
+	return parts[1] + parts[3], true
 }
 
 // IsPrivateUse reports whether a redirect URI has a private-use scheme (RFC 8252 §7.1).

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ func CheckRedirectURI(uri string) error {
 		return fmt.Errorf("%q is not a URI: %w", uri, err)
 	case u.Opaque != "" || u.Hostname() == "":
 		return refuse("must be absolute, with a host")
-	case !hostAndPort.MatchString(u.Host):
+	case !hostAndPort.MatchString(u.Host), !isPort(u.Port()):
 		return refuse("must name its host, and a port where there is a colon; there are no wildcards")
 	case u.User != nil:
 		return refuse("must not hold a user name or password")
@@ -33,6 +34,12 @@ func CheckRedirectURI(uri string) error {
 		return refuse("must use https; http is for localhost alone")
 	}
 	return nil
+}
+
+// isPort reports whether a text is a port, or empty.
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil
 }
 
 // checkRedirectCharacters refuses a fragment, and what parsers read differently.

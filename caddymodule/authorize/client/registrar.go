@@ -78,6 +78,7 @@ type registered struct {
 }
 
 type registrar struct {
+	issuer string // whose own addresses nobody may register
 	Registration
 	shelf shelf
 	keys  registeredKeys // of the clients that have some
@@ -93,12 +94,12 @@ func CheckRegistrationScope(scope string) error {
 	return CheckScope(scope)
 }
 
-func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
+func newRegistrar(issuer string, c *Registration, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
 	}
 	inStorage := newFolder(c.Storage, c.Folder)
-	r := &registrar{Registration: *c, shelf: inStorage}
+	r := &registrar{Registration: *c, issuer: issuer, shelf: inStorage}
 	if c.Store != nil {
 		r.shelf = newSharedShelf(c.Store, inStorage)
 	}

@@ -36,10 +36,10 @@ func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 	return slices.AppendSeq(ids, maps.Keys(r.Configured)), err
 }
 
-// NewRegistry returns a registry without configured clients. Unless c is nil, clients can
-// register themselves.
-func NewRegistry(c *Registration, logger *slog.Logger) (*Registry, error) {
-	registrar, err := newRegistrar(c, logger)
+// NewRegistry returns an issuer's registry without configured clients. Unless c is nil, clients
+// can register themselves.
+func NewRegistry(issuer string, c *Registration, logger *slog.Logger) (*Registry, error) {
+	registrar, err := newRegistrar(issuer, c, logger)
 	return &Registry{Configured: map[string]*Client{}, Registrar: registrar}, err
 }
 

@@ -99,7 +99,11 @@ func (ps *Passkeys) read(r *http.Request, purpose, sealed, answer string) (sessi
 	if session, err = ps.open(r, purpose, sealed); err != nil {
 		return session, nil, err
 	}
-	if parsed, err = protocol.ParseCredentialRequestResponseBytes([]byte(answer)); err != nil {
+	parsed, err = protocol.ParseCredentialRequestResponseBytes([]byte(answer))
+	if err == nil && parsed.Response.CollectedClientData.Origin != ps.origin {
+		err = errOrigin
+	}
+	if err != nil {
 		err = refusePasskey(err)
 	}
 	return session, parsed, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -59,6 +60,9 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, ans
 	if err != nil {
 		return nil, refusePasskey(err)
 	}
+	if err := ps.check(credential, parsed.Response.CollectedClientData.Origin); err != nil {
+		return nil, refusePasskey(err)
+	}
 	credential.Attestation = webauthn.CredentialAttestation{}
 	if err := ps.spend(r.Context(), user.ID, session); err != nil {
 		return nil, err
@@ -67,6 +71,26 @@ func (ps *Passkeys) Enrol(r *http.Request, user *people.User, by By, sealed, ans
 	recovery, err = ps.add(r.Context(), user, by, session.UserID, passkey)
 	ps.release(r.Context(), session, err)
 	return recovery, err
+}
+
+const maxCredentialID = 1023 // bytes (Web Authentication Level 3 §4)
+
+var (
+	errOrigin       = errors.New("the passkey was asked for by a page of another origin")
+	errCredentialID = errors.New("the id of the credential is empty or too long")
+)
+
+// check refuses what nobody could sign in with, and an origin that no browser writes: the
+// library compares it without case.
+func (ps *Passkeys) check(c *webauthn.Credential, origin string) error {
+	switch {
+	case origin != ps.origin:
+		return errOrigin
+	case len(c.ID) == 0 || len(c.ID) > maxCredentialID:
+		return errCredentialID
+	}
+	_, err := webauthncose.ParsePublicKey(c.PublicKey)
+	return err
 }
 
 // inUseKey is the store's key of whether anybody has enrolled a passkey.

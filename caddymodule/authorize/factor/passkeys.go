@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type Passkey struct {
 // Passkeys enrols and checks passkeys.
 type Passkeys struct {
 	web        *webauthn.WebAuthn
+	origin     string // of the pages that ask
 	enrolments *Enrolments
 	directory  *people.Directory
 	sealer     *browser.Sealer
@@ -66,7 +68,7 @@ func NewPasskeys(issuer string, enrolments *Enrolments, directory *people.Direct
 	if err != nil {
 		return nil
 	}
-	return &Passkeys{web: web, enrolments: enrolments, directory: directory, sealer: sealer, challenges: challenges,
+	return &Passkeys{web: web, origin: strings.ToLower(issuer), enrolments: enrolments, directory: directory, sealer: sealer, challenges: challenges,
 		answers: store.NewLatest(maxAnswers, spentLifetime),
 	}
 }

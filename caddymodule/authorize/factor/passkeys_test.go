@@ -1,6 +1,9 @@
 package factor_test
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -390,5 +393,49 @@ func TestPasskeyFaults(t *testing.T) {
 	repair()
 	if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, text); err != nil {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// What nobody could sign in with is not enrolled, nor what no browser answers.
+func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		origin string
+		edit   func(object []byte) []byte // its attestation
+	}{
+		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil},
+		"a key that is no point": {"", func(object []byte) []byte {
+			return append(object[:len(object)-32], make([]byte, 32)...)
+		}},
+		"a key of another kind": {"", func(object []byte) []byte {
+			return bytes.Replace(object, []byte("\xa5\x01\x02\x03\x26"), []byte("\xa5\x01\x09\x03\x26"), 1)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, a := newWorld(t), newAuthenticator()
+			a.Origin = cmp.Or(tt.origin, a.Origin)
+			c, err := w.Passkeys.BeginEnrolment(httptest.NewRecorder(), w.request(t), w.alice, sid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := a.Create(c.Options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.edit != nil {
+				text = edited(t, text, "attestationObject", func(member string) string {
+					object, err := base64.RawURLEncoding.DecodeString(member)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return base64.RawURLEncoding.EncodeToString(tt.edit(object))
+				})
+			}
+			_, err = w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+			if !errors.Is(err, factor.ErrPasskey) || len(w.held(t, w.alice).Passkeys) != 0 {
+				t.Errorf("%v, held %v", err, w.held(t, w.alice).Passkeys)
+			}
+		})
 	}
 }

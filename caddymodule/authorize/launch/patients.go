@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -110,7 +112,7 @@ func (ps *Patients) Choices(ctx context.Context, person Person, by Criteria) (*C
 
 // search asks with the rights of the clinician.
 func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Choice, error) {
-	if !isDate(by.BirthDate) { // which the FHIR server would refuse
+	if !isDate(by.BirthDate) || !isText(by.Name) || !isText(by.Identifier) { // which the FHIR server would refuse, or fail on
 		return &Choice{Searchable: true}, nil
 	}
 	query := url.Values{"_count": {strconv.Itoa(MaxShown)}, "_sort": {"family,given"}}
@@ -144,6 +146,12 @@ func (ps *Patients) search(ctx context.Context, person Person, by Criteria) (*Ch
 func isDate(text string) bool {
 	_, err := time.Parse(time.DateOnly, text)
 	return text == "" || err == nil
+}
+
+// isText reports whether a text could be part of a record: a FHIR string has no control characters
+// but white space (FHIR R4 §2.24.0.1).
+func isText(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
 // maxWords is how many words of a name are searched for.
