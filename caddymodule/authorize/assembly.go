@@ -161,7 +161,8 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	a.addFlow(c, launches, routes)
 	routes[endpoint.Account] = account.New(account.Config{
 		Responder: a.responder, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
-		Apps: a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
+		Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
+		Apps:     a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
 	})
 	if c.LaunchPage {
 		a.addSandbox(c, launches, routes)

@@ -109,11 +109,11 @@ func TestConsentLimits(t *testing.T) {
 	}
 }
 
-// By default the answer is to the one request that asked.
-func TestConsentByDefaultIsForOneRequest(t *testing.T) {
+// By default people are asked only if a request says so. What they unticked then stays so.
+func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	for _, tt := range [][2]string{{"consent", "openid"}, {"", "openid email"}} {
+	for _, tt := range [][2]string{{"", "openid email"}, {"consent", "openid"}, {"", "openid"}} {
 		prompt, want := tt[0], tt[1]
 		q := servertest.Request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
 		r := b.SignIn(q, "alice", "right")

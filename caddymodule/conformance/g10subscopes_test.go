@@ -34,6 +34,9 @@ func moduleSubScopes(codes ...string) func(*relyingParty) {
 				granted[c.resourceType] = append(granted[c.resourceType], "inferno-"+c.code)
 			}
 		}
+		q := p.launch() // what the person refused in the modules before stays refused until they give it
+		q.Set("scope", p.scope)
+		p.selecting(q, func(string) bool { return true })
 		token := p.checkGranted().tokens.AccessToken
 		for resourceType, want := range granted {
 			if got := p.found(token, resourceType); !slices.Equal(got, slices.Sorted(slices.Values(want))) {

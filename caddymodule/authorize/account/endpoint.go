@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -41,6 +42,7 @@ type Config struct {
 	Accounts *people.Accounts  // whose it is
 	Factors  *factor.Factors   // what they enrol
 	Sessions *session.Sessions // where they are signed in
+	Patients *launch.Patients  // whose records apps have access to
 	Apps     *token.Apps       // who has access in their name
 	Revoker  *token.Revoker    // ends that
 	Limiter  *lockout.Limiter  // counts wrong codes
@@ -67,7 +69,7 @@ func New(c Config) http.Handler {
 	factors := &factors{frame: frame, kept: c.Factors, sessions: sessions}
 	a := &account{
 		frame: frame, sessions: sessions, factors: factors,
-		apps:     &apps{all: c.Apps, revoker: c.Revoker, describe: c.Describe},
+		apps:     &apps{all: c.Apps, patients: c.Patients, logger: c.Logger, revoker: c.Revoker, describe: c.Describe},
 		app:      &authenticatorApp{frame: frame, factors: factors, limiter: c.Limiter, issuer: c.Issuer},
 		passkeys: &passkeys{frame, factors},
 	}

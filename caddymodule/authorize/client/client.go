@@ -163,6 +163,19 @@ func (c *Client) LaunchURL(fhirBase, handle string) string {
 // RequiresConsent reports whether people must consent before the client gets anything.
 func (c *Client) RequiresConsent() bool { return c.Consent == ConsentRequired }
 
+// IsInterceptable reports whether another app on a device could receive what is sent to a
+// redirect URI (RFC 8252 §8.6).
+func IsInterceptable(redirectURI string) bool {
+	u, err := url.Parse(redirectURI)
+	return err != nil || IsPrivateUse(redirectURI) || IsLoopback(u.Hostname())
+}
+
+// AsksToContinue reports whether people are asked to continue each time that the client wants
+// a code, because another app could have it.
+func (c *Client) AsksToContinue() bool {
+	return c.Public() && slices.ContainsFunc(c.RedirectURIs, IsInterceptable)
+}
+
 // RequiresPKCE reports whether a request for a code needs a code_challenge.
 func (c *Client) RequiresPKCE() bool {
 	return c.PKCE == PKCERequired || c.PKCE == "" && c.Public()

@@ -16,20 +16,50 @@ const (
 	lifetime = 365 * 24 * time.Hour
 
 	// maxItems bounds the items of a client that asks for another search scope each time.
-	// Beyond it, only the latest answer is remembered.
+	// Beyond it, only the latest answer about a patient is remembered.
 	maxItems = 100
+
+	// maxPatients and maxAllItems bound what is remembered of all patients. Beyond them, the
+	// earliest answers are forgotten.
+	maxPatients = 100
+	maxAllItems = 1000
 )
 
-// Consent is what a person allows a client, as stored. Its items are scopes as the client asks
-// for them, and claims requested by name as claim:<name>.
+// Consent is what a person allows a client, as stored.
 type Consent struct {
-	User     string              `json:"user"`               // the sub
-	ClientID string              `json:"client_id"`          // of the client
-	Seen     []string            `json:"seen"`               // items that the person was asked for
-	Granted  []string            `json:"granted"`            // those of them that they allowed
-	Narrowed map[string][]string `json:"narrowed,omitempty"` // the narrower scopes that they allowed instead of others
-	Until    time.Time           `json:"until,omitzero"`     // when offline_access ends; zero if they did not say
-	At       time.Time           `json:"at"`                 // when they were last asked
+	User      string      `json:"user"`      // the sub
+	ClientID  string      `json:"client_id"` // of the client
+	Approvals []*Approval `json:"approvals"` // by patient, the latest last
+}
+
+// About returns what counts for a request; nil if the person was not asked.
+func (c *Consent) About(about About) *Approval {
+	if c == nil {
+		return nil
+	}
+	var unclear *Approval
+	for _, a := range c.Approvals {
+		switch {
+		case !a.isAbout(about):
+		case !a.Unclear:
+			return a
+		default:
+			unclear = a
+		}
+	}
+	return unclear
+}
+
+// put keeps an approval in place of what counted for a request.
+func (c *Consent) put(about About, a *Approval) {
+	c.Approvals = append(slices.DeleteFunc(c.Approvals, func(old *Approval) bool { return old.isAbout(about) }), a)
+	items := 0
+	for i, kept := range slices.Backward(c.Approvals) {
+		if items += len(kept.Seen); items > maxAllItems || len(c.Approvals)-i > maxPatients {
+			c.Approvals = c.Approvals[i+1:]
+			return
+		}
+	}
 }
 
 // Consents stores consents.
@@ -63,54 +93,94 @@ func (cs *Consents) Read(found *store.Call) (*Consent, error) { return cs.decode
 
 func (cs *Consents) decode(value []byte) (*Consent, error) {
 	c, err := store.FromJSON[Consent](value)
-	if c != nil {
-		c.lapse(store.Now(cs.Durable))
+	if c == nil || err != nil {
+		return nil, err
 	}
-	return c, err
+	if c.Approvals == nil {
+		earlier, err := store.FromJSON[Approval](value)
+		if err != nil {
+			return nil, err
+		}
+		earlier.Unclear = true
+		c.Approvals = []*Approval{earlier}
+	}
+	now := store.Now(cs.Durable)
+	c.Approvals = slices.DeleteFunc(c.Approvals, func(a *Approval) bool { return a == nil || !now.Before(a.Ends()) })
+	for _, a := range c.Approvals {
+		a.lapse(now)
+	}
+	return c, nil
 }
 
-// Given is all that a person allows, in the order of their answers.
-func (c *Consent) Given() (scopes []string) {
-	for _, item := range c.Seen {
-		scopes = append(scopes, c.of(item)...)
-	}
-	return scopes
+// Remember stores what a person answered to a request, beside earlier answers to other
+// questions.
+func (cs *Consents) Remember(ctx context.Context, user, clientID string, about About, answer Answer) error {
+	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.add(answer) })
 }
 
-// Covers reports whether a person allows all of a scope.
-func (c *Consent) Covers(scope []string) bool { return covers(c.Given(), scope) }
+// Decline stores that a person refused a request, so that they are asked the next time. What
+// they gave before goes on.
+func (cs *Consents) Decline(ctx context.Context, user, clientID string, about About) error {
+	return cs.change(ctx, user, clientID, about, func(a *Approval) { a.Declined = true })
+}
 
-// Remember stores what a person answered, beside earlier answers to other questions.
-func (cs *Consents) Remember(ctx context.Context, user, clientID string, a Answer) error {
-	c, err := cs.Load(ctx, user, clientID)
-	if err != nil {
-		return err
+// change changes what counts for a request.
+func (cs *Consents) change(ctx context.Context, user, clientID string, about About, do func(*Approval)) error {
+	key := consentKey(user, clientID)
+	for ctx.Err() == nil {
+		stored, err := store.Values(ctx, cs.Durable, key)
+		if err != nil {
+			return err
+		}
+		c, err := cs.decode(stored[0])
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			c = &Consent{User: user, ClientID: clientID}
+		}
+		a := c.About(about)
+		if a == nil {
+			a = new(Approval)
+		}
+		do(a)
+		a.Patient, a.Unclear = about.Patient, false
+		if !a.Declined || a.At.IsZero() {
+			a.At = store.Now(cs.Durable).UTC()
+		}
+		c.put(about, a)
+		if err = cs.save(ctx, key, stored[0], c); !store.Lost(err) {
+			return err
+		}
 	}
-	if c == nil {
-		c = &Consent{User: user, ClientID: clientID}
-	}
-	c.add(a)
-	c.At = store.Now(cs.Durable).UTC()
+	return ctx.Err()
+}
+
+func (cs *Consents) save(ctx context.Context, key string, stored []byte, c *Consent) error {
 	value, err := store.ToJSON(c)
 	if err != nil {
 		return err
 	}
-	return cs.Durable.Put(ctx, consentKey(user, clientID), value, lifetime)
+	if stored == nil {
+		return cs.Durable.Add(ctx, key, value, lifetime)
+	}
+	return cs.Durable.Swap(ctx, key, stored, value, lifetime)
 }
 
 // Withdraw reports whether a person now gives less of an item than before, and if so ends the
 // client's access tokens. Its codes and refresh tokens end unless the consent still
-// [Consent.Covers] them.
-func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, a Answer) (bool, error) {
+// [Approval.Covers] them.
+func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, about About, answer Answer) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
 	}
-	earlier, err := cs.Load(ctx, user, client.ID)
+	c, err := cs.Load(ctx, user, client.ID)
+	earlier := c.About(about)
 	if earlier == nil || err != nil {
 		return false, err
 	}
 	isLess := func(g Given) bool { return !covers(g.Scopes, earlier.of(g.Item)) }
-	if !slices.ContainsFunc(a.Given, isLess) {
+	if !slices.ContainsFunc(answer.Given, isLess) {
 		return false, nil
 	}
 	return true, cs.Revocations.CutOff(ctx, revocation.ConsentCutoff(user, client.ID))

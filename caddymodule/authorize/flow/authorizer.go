@@ -161,6 +161,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		Nonce:          req.nonce,
 		Launch:         req.context(by.User.Person(), styleURL),
 		Launcher:       req.launch.launcher(),
+		About:          req.about.Patient,
 
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,

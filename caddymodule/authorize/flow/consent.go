@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -69,31 +70,76 @@ func isFixed(item string) bool {
 
 // needsConsent reports whether the person must be asked, and otherwise limits the request to
 // what they allowed. The operator vouches for configured clients, so people are asked only if
-// the configuration or the request says so.
+// the configuration or the request says so, or if they refused the last time. What they
+// unticked they do not give, whoever asked.
 func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:
 		return false, nil
 	case req.prompts("consent"):
 		return true, nil
-	case req.client.Consent == "":
-		return false, nil
 	}
-	earlier, err := a.consents.Load(ctx, user.ID, req.client.ID)
-	if earlier == nil || err != nil {
+	required := req.client.RequiresConsent()
+	all, err := a.consents.Load(ctx, user.ID, req.client.ID)
+	req.about = req.aboutPatient(user)
+	earlier := all.About(req.about)
+	switch {
+	case err != nil:
 		return true, err
+	case earlier == nil:
+		return required, nil
 	}
-	answer, all := earlier.Answer(req.items())
-	return !all || req.limit(answer) != nil, nil
+	answer, asked := earlier.Answer(req.items(), !required)
+	return earlier.Declined || !asked || req.limit(answer) != nil, nil
+}
+
+// aboutPatient is what a person's answer counts for.
+func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
+	person := user.Person()
+	patient := req.patient(person)
+	return consent.About{Patient: patient, Own: patient != "" && person.Own() == patient}
 }
 
 func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	switch p.Get("decision") {
 	case "allow":
 		ps.allow(w, r, req, signedIn, p)
+	case "continue":
+		ps.goOn(w, r, req, signedIn)
 	default:
 		ps.responses.showError(w, r, errNoDecision)
 	}
+}
+
+// goOn handles the page that only asks to continue. Meanwhile there may be more to ask.
+func (ps *signedInPages) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	ask, err := ps.authorizer.needsConsent(r.Context(), req, signedIn.User)
+	switch {
+	case err != nil:
+		ps.responses.redirectError(w, r, req, err)
+	case ask:
+		ps.redirectToSignedInPage(w, r, endpoint.Consent, req, signedIn)
+	default:
+		ps.authorizer.respond(w, r, req, signedIn)
+	}
+}
+
+// deny refuses a request for the person. On the consent page they refuse what they were asked
+// for, and are asked again the next time: without that, a client that needs no consent, or had
+// it before, would get it all the same.
+func (ps *signedInPages) deny(w http.ResponseWriter, r *http.Request, path string, req *authorizationRequest, signedIn *session.SignedIn) {
+	var err error = errDenied
+	if path == endpoint.Consent {
+		asked := *req
+		ask, failed := ps.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
+		if failed == nil && ask {
+			failed = ps.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
+		}
+		if failed != nil {
+			err = failed
+		}
+	}
+	ps.responses.redirectError(w, r, req, err)
 }
 
 func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
@@ -102,13 +148,15 @@ func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *auth
 		ps.responses.showError(w, r, err)
 		return
 	}
+	req.about = req.aboutPatient(signedIn.User)
+	asked := *req
 	if err := req.limit(answer); err != nil {
-		ps.responses.redirectError(w, r, req, err)
+		ps.deny(w, r, endpoint.Consent, &asked, signedIn)
 		return
 	}
-	withdrawn, err := ps.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, answer)
+	withdrawn, err := ps.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
 	if err == nil {
-		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, answer)
+		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
 	}
 	switch {
 	case err != nil && withdrawn: // the person must learn that it failed

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,25 +18,54 @@ import (
 )
 
 func (ps *signedInPages) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	earlier, err := ps.earlier(r, req, signedIn)
+	asked := *req
+	ask, err := ps.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
+	var earlier *consent.Approval
+	if ask && err == nil {
+		earlier, err = ps.earlier(r, req, signedIn)
+	}
 	if err != nil {
 		ps.responses.redirectError(w, r, req, err)
 		return
 	}
 	data := page.Consent{
 		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
-		Unknown: req.client.Registered, Links: appLinks(req.client),
+		Unknown: req.client.Registered, Links: appLinks(req.client), Patient: ps.openedFor(r.Context(), req, signedIn.User),
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
 		data.To = cmp.Or(to.Host, to.Scheme)
+	}
+	if !ask { // but to continue
+		ps.pages.show(w, r, req, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+		return
 	}
 	for _, item := range req.items() {
 		if isFixed(item) {
 			data.Fixed = append(data.Fixed, Describe(item, signedIn.User))
 		}
 	}
-	data.Groups = ps.consentGroups(req, signedIn.User, earlier)
+	data.Groups = ps.consentGroups(req, signedIn.User, earlier, data.Patient)
 	ps.pages.show(w, r, req, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+}
+
+// openedFor is whom the page names as the patient. If the FHIR server does not say more, it is
+// at least the id.
+func (ps *signedInPages) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
+	about := req.aboutPatient(user)
+	if about.Own || about.Patient == "" {
+		return page.ConsentPatient{}
+	}
+	shown := page.ConsentPatient{ID: about.Patient}
+	if about.Patient == req.launch.picked.patient {
+		shown.Name = req.launch.picked.name
+	}
+	found, err := ps.patients.Named(ctx, user.Person(), about.Patient)
+	if err != nil {
+		ps.logger.WarnContext(ctx, "the consent page does not say the patient's name and birthday", "error", err)
+		return shown
+	}
+	shown.Name, shown.BirthDate = found.Name, found.BirthDate
+	return shown
 }
 
 // consentScript is for pages with much to untick.
@@ -48,11 +78,12 @@ func consentScript(groups []page.ConsentGroup) string {
 }
 
 // earlier is what the person answered before, if that still counts; or nil.
-func (ps *signedInPages) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Consent, error) {
-	if !req.client.RequiresConsent() {
+func (ps *signedInPages) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
+	if req.client.Consent == client.ConsentSkip {
 		return nil, nil
 	}
-	return ps.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
+	all, err := ps.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
+	return all.About(req.aboutPatient(signedIn.User)), err
 }
 
 // consentGroup tells the groups of the consent page apart, in their order there.
@@ -83,7 +114,7 @@ func groupOf(item string) consentGroup {
 }
 
 // consentGroups are what can be unticked: records apart from what is known of the person.
-func (ps *signedInPages) consentGroups(req *authorizationRequest, user *people.User, earlier *consent.Consent) (shown []page.ConsentGroup) {
+func (ps *signedInPages) consentGroups(req *authorizationRequest, user *people.User, earlier *consent.Approval, patient page.ConsentPatient) (shown []page.ConsentGroup) {
 	var groups [consentGroupCount][]page.ConsentItem
 	for _, item := range req.items() {
 		if !isFixed(item) {
@@ -92,7 +123,7 @@ func (ps *signedInPages) consentGroups(req *authorizationRequest, user *people.U
 		}
 	}
 	legends := [consentGroupCount]*page.Text{
-		req.whoseRecords(user), page.T("Health records of everybody you have access to"), page.T("About you"),
+		whoseRecords(patient), page.T("Health records of everybody you have access to"), page.T("About you"),
 		page.T("Other permissions"), page.T("How long"),
 	}
 	for g, items := range groups {
@@ -104,19 +135,18 @@ func (ps *signedInPages) consentGroups(req *authorizationRequest, user *people.U
 }
 
 // whoseRecords says whose records scopes for a patient are about.
-func (req *authorizationRequest) whoseRecords(user *people.User) *page.Text {
-	person := user.Person()
+func whoseRecords(p page.ConsentPatient) *page.Text {
 	switch {
-	case person.Own() != "" && req.patient(person) == person.Own():
-		return page.T("Your health records")
-	case req.launch.registered == nil && req.launch.picked.name != "":
-		return page.T("Health records of %s", req.launch.picked.name)
+	case p.Name != "":
+		return page.T("Health records of %s", p.Name)
+	case p.ID != "":
+		return page.T("Health records of the patient with the id %s", p.ID)
 	}
-	return page.T("The patient's health records")
+	return page.T("Your health records")
 }
 
 // consentItem is an item's checkbox, with those by which less can be given.
-func (ps *signedInPages) consentItem(item string, user *people.User, earlier *consent.Consent) page.ConsentItem {
+func (ps *signedInPages) consentItem(item string, user *people.User, earlier *consent.Approval) page.ConsentItem {
 	choice := consent.ChoiceOf(item)
 	names, asked := earlier.Ticked(&choice)
 	box := consentBox{ticked: func(name string) bool { return !asked || names[name] }}

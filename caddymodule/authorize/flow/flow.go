@@ -98,7 +98,7 @@ func requestEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer)
 func signedInEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer) map[string]http.Handler {
 	step := signIn.step
 	signedIn := &signedInPages{
-		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, signIn: signIn, authorizer: authorizer, logger: c.Logger,
+		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, patients: c.Patients, signIn: signIn, authorizer: authorizer, logger: c.Logger,
 		lasting: lasting{c.RefreshLifetime},
 	}
 	picker := &picker{step: step, patients: c.Patients, authorizer: authorizer, logger: c.Logger}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -32,6 +33,7 @@ type authorizationRequest struct {
 
 	userinfoClaims, idTokenClaims []string // claims requested by name
 
+	about        consent.About // what an answer of the person's counts for
 	launch       launchContext // what the client is launched with
 	essentialACR string        // that must be met; "" for any
 
@@ -231,8 +233,7 @@ func (req *authorizationRequest) isInterceptable() bool {
 	if !req.client.Public() && req.responseType == "code" {
 		return false
 	}
-	u, err := url.Parse(req.redirectURI)
-	return err != nil || client.IsPrivateUse(req.redirectURI) || client.IsLoopback(u.Hostname())
+	return client.IsInterceptable(req.redirectURI)
 }
 
 // username is what the sign-in page suggests.

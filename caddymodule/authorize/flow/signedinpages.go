@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
@@ -28,6 +29,7 @@ type signedInPages struct {
 	accounts   *people.Accounts
 	sessions   *session.Sessions
 	consents   *consent.Consents
+	patients   *launch.Patients
 	signIn     *signInEndpoint
 	authorizer *authorizer
 	lasting    lasting
@@ -93,7 +95,7 @@ func (ps *signedInPages) page(path string, show, submit signedInHandler) http.Ha
 		switch {
 		case ps.responses.failed(w, r, req, err):
 		case p.Get("decision") == "deny":
-			ps.responses.redirectError(w, r, req, errDenied)
+			ps.deny(w, r, path, req, signedIn)
 		case req.tooOld(signedIn.Age, answerTime): // even to see the page: it may name patients, or go on by itself
 			ps.signIn.redirectTo(w, r, req)
 		case ps.lacksFactor(w, r, req, signedIn):

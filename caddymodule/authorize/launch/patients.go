@@ -174,6 +174,10 @@ func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patien
 			return nil, ErrNoRecord
 		}
 	}
+	return ps.read(ctx, person, id)
+}
+
+func (ps *Patients) read(ctx context.Context, person Person, id string) (*Patient, error) {
 	var found patientResource
 	if err := read(ctx, ps.Records, ps.readerOf(person, id), "Patient/"+id, nil, &found); err != nil {
 		return nil, err
@@ -183,6 +187,17 @@ func (ps *Patients) Find(ctx context.Context, person Person, id string) (*Patien
 		return nil, ErrNoRecord
 	}
 	return &patient, nil
+}
+
+// showTime is how long a page waits for the name of a patient.
+const showTime = 5 * time.Second
+
+// Named returns a patient whom a page names to a person who has them: they chose them, or an
+// EHR launched an app for them. It is read with the rights that an app would have.
+func (ps *Patients) Named(ctx context.Context, person Person, id string) (*Patient, error) {
+	ctx, cancel := context.WithTimeout(ctx, showTime)
+	defer cancel()
+	return ps.read(ctx, person, id)
 }
 
 // readerOf is a person who asks for the records of one patient: a clinician with their own

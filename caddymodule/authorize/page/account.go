@@ -23,6 +23,15 @@ type AccountApp struct {
 	Used  *Text   // when it last used it; nil if unknown
 	Keeps *Text   // until when it has it
 	Scope []*Text // what to
+
+	Records []AccountRecords // whose they are that it has access to
+}
+
+// AccountRecords are those of a patient that an app has access to.
+type AccountRecords struct {
+	Whose *Text  // in words
+	Since *Text  // when access was given
+	Until string // the date when it ends; "" for the end of the session
 }
 
 // AccountSession is a browser in which somebody is signed in.

@@ -10,7 +10,9 @@ func accountSamples() map[string]View {
 		"account-new": {Data: Account{Person: alice, Factors: AccountFactors{Local: true, CanPasskey: true}}},
 		"account": {Data: Account{
 			Person: alice, Done: T("The app no longer has access."),
-			Apps: []AccountApp{{"growth-chart", "Growth Chart", ago, ago, T("It keeps access when you sign out."), []*Text{T("Your e-mail address")}}, {"other", "Other", ago, nil, T("It has access until you sign out at the latest."), nil}},
+			Apps: []AccountApp{{"growth-chart", "Growth Chart", ago, ago, T("It keeps access when you sign out."), []*Text{T("Your e-mail address")}, []AccountRecords{
+				{T("Your health records"), ago, "2027-03-01"}, {T("Health records of %s", "Ada Lovelace"), ago, ""}, {T("Health records of the patient with the id %s", "p02"), ago, ""},
+			}}, {"other", "Other", ago, nil, T("It has access until you sign out at the latest."), nil, nil}},
 			Sessions: []AccountSession{
 				{"a", T("%s on %s", "Firefox", "Windows"), ago, "", "192.0.2.1", true}, {"b", T("an unknown browser"), ago, "General Hospital", "", false},
 			},

@@ -8,8 +8,16 @@ type Consent struct {
 	To      string         // the host of the redirect URI
 	Person  Person         // who is asked
 	Unknown bool           // the client registered itself
+	Patient ConsentPatient // whom the client is opened for
 	Fixed   []*Text        // what cannot be unticked
 	Groups  []ConsentGroup // what can
+}
+
+// ConsentPatient is whom a client is opened for; zero for nobody, or for who is asked.
+type ConsentPatient struct {
+	ID        string // of the resource
+	Name      string // "" if it is unknown
+	BirthDate string // as in FHIR; may be empty
 }
 
 // ConsentGroup is a group of checkboxes.

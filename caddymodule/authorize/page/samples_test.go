@@ -21,7 +21,7 @@ func samples() map[string]View {
 		"secondfactor": {Data: SecondFactor{Client: "Growth Chart", Wrong: true}}, "secondfactor-wait": {Data: SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
 		"selectaccount": {Data: SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: Consent{
-			Client: "Growth Chart", Links: links, To: "chart.example", Person: alice, Unknown: true,
+			Client: "Growth Chart", Links: links, To: "chart.example", Person: alice, Unknown: true, Patient: ConsentPatient{"ada", "Ada Lovelace", "1815-12-10"},
 			Fixed: []*Text{T("Know which patient it is about")}, Groups: []ConsentGroup{
 				{T("Your health records"), []ConsentItem{{
 					Name: "may patient/Condition.cruds", Text: T("conditions and diagnoses"), Detail: T("read"), Limited: true,
@@ -34,7 +34,9 @@ func samples() map[string]View {
 				}}},
 			},
 		}},
-		"signout": {Data: SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: FormPost{Client: "Growth Chart"}},
+		"consent-id": {Data: Consent{Client: "Growth Chart", Person: alice, Patient: ConsentPatient{ID: "p02"}}},
+		"continue":   {Data: Consent{Client: "Growth Chart", To: "localhost:3000", Unknown: true, Patient: ConsentPatient{Name: "Ada Lovelace"}}},
+		"signout":    {Data: SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: FormPost{Client: "Growth Chart"}},
 		"message": {Data: Message{T("You are signed out"), T("You can close this page."), "", &Link{"/", T("Go to %s", "General Hospital")}}},
 		"message-detail": {Data: Message{Title: T("This link does not work"), Detail: "The client_id is not one that is registered here.",
 			Text: T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:")}},

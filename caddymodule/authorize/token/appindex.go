@@ -18,6 +18,9 @@ const (
 	// maxAppSessions is in how many sessions a client is known to have access.
 	maxAppSessions = 10
 
+	// maxAppPatients is about how many patients it is known to have access.
+	maxAppPatients = 20
+
 	// appPrecision is how exact the time of the last use is, lest each code cost a write.
 	appPrecision = time.Hour
 
@@ -32,6 +35,15 @@ type indexedApp struct {
 	Since    time.Time `json:"since"`    // of the first of the grants that may still give access
 	Used     time.Time `json:"used"`     // when the last was made, give or take appPrecision
 	Sessions []string  `json:"sessions"` // the sids in which, the last first
+
+	Patients []indexedPatient `json:"patients,omitempty"` // whose records the grants are about, the last first
+}
+
+// indexedPatient is a patient whom grants to a client are about.
+type indexedPatient struct {
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"` // of the first of the grants that may still give access
+	Used  time.Time `json:"used"`  // when the last was made, give or take appPrecision
 }
 
 // appIndex lists the clients of each person in one entry, so that nobody has to search the
@@ -65,7 +77,7 @@ func (ix *appIndex) noting(g *Grant, cutoff time.Time, found *store.Call) ([]*st
 
 // noted adds the client of a grant to a list, unless that says all of it already.
 func (ix *appIndex) noted(apps []indexedApp, g *Grant, cutoff time.Time) ([]indexedApp, bool) {
-	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}}
+	app := indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt, Sessions: []string{g.Session}, Patients: ix.patients(nil, g, cutoff)}
 	i := slices.IndexFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID })
 	if i >= 0 {
 		known := apps[i]
@@ -75,12 +87,32 @@ func (ix *appIndex) noted(apps []indexedApp, g *Grant, cutoff time.Time) ([]inde
 		if ix.gives(known, cutoff) {
 			app.Since = known.Since
 		}
+		app.Patients = ix.patients(known.Patients, g, cutoff)
 		others := slices.DeleteFunc(slices.Clone(known.Sessions), func(sid string) bool { return sid == g.Session })
 		app.Sessions = append(app.Sessions, others[:min(len(others), maxAppSessions-1)]...)
 		apps = slices.Delete(apps, i, i+1)
 	}
 	apps = append([]indexedApp{app}, apps...)
 	return apps[:min(len(apps), maxApps)], true
+}
+
+// patients are those of a client with that of a new grant, without those of grants that give
+// nothing any more.
+func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time) []indexedPatient {
+	if g.patient() == "" {
+		return known
+	}
+	list := []indexedPatient{{g.patient(), g.GrantedAt, g.GrantedAt}}
+	for _, p := range known {
+		switch {
+		case !ix.lasts(p.Used, cutoff) || len(list) == maxAppPatients:
+		case p.ID == g.patient():
+			list[0].Since = p.Since
+		default:
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // noteKnown adds the client of a grant of before there was an index.
@@ -95,12 +127,17 @@ func (ix *appIndex) noteKnown(ctx context.Context, g *Grant) error {
 
 // tells reports whether the entry says all of a new grant already.
 func (a *indexedApp) tells(g *Grant, cutoff time.Time) bool {
-	return g.GrantedAt.Sub(a.Used) < appPrecision && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
+	knows := func(p indexedPatient) bool { return p.ID == g.patient() && g.GrantedAt.Sub(p.Used) < appPrecision }
+	return g.GrantedAt.Sub(a.Used) < appPrecision && (g.patient() == "" || slices.ContainsFunc(a.Patients, knows)) && a.Used.After(cutoff) && slices.Equal(a.Scope, g.Scope) && slices.Contains(a.Sessions, g.Session)
 }
 
 // gives reports whether a grant without a refresh token may still give access.
 func (ix *appIndex) gives(a indexedApp, cutoff time.Time) bool {
-	return a.Used.After(cutoff) && store.Since(ix.durable, a.Used) < ix.lasting+appPrecision
+	return ix.lasts(a.Used, cutoff)
+}
+
+func (ix *appIndex) lasts(used, cutoff time.Time) bool {
+	return used.After(cutoff) && store.Since(ix.durable, used) < ix.lasting+appPrecision
 }
 
 // forget removes a client from the list of a person, or all if it is empty.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -22,6 +23,14 @@ type App struct {
 	Used    time.Time      // when it last got a token, give or take an hour
 	Offline bool           // it keeps access when the person signs out
 	Allowed bool           // the person will not be asked again
+	Records []Records      // whose they are that it has access to, in the order of their ids
+}
+
+// Records are those of a patient that an app has access to.
+type Records struct {
+	Patient string    // the id
+	Since   time.Time // of the oldest grant or consent that stands
+	Until   time.Time // when the last ends; zero if that is when the person signs out, at the latest
 }
 
 // Apps lists the clients that have access in a person's name. It takes time in proportion to
@@ -88,6 +97,24 @@ func (a *App) add(scope []string, since, used time.Time) {
 	}
 }
 
+// addRecords adds a patient whose records something gives access to.
+func (a *App) addRecords(patient string, since, until time.Time) {
+	if patient == "" {
+		return
+	}
+	i, found := slices.BinarySearchFunc(a.Records, patient, func(r Records, id string) int { return strings.Compare(r.Patient, id) })
+	if !found {
+		a.Records = slices.Insert(a.Records, i, Records{patient, since, until})
+		return
+	}
+	if r := &a.Records[i]; since.Before(r.Since) {
+		r.Since = since
+	}
+	if r := &a.Records[i]; until.After(r.Until) {
+		r.Until = until
+	}
+}
+
 // addLatest adds the last grant, as long as its access token may be good.
 func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, app *App) error {
 	cutoff, err := as.revocations.LatestCutoff(ctx, revocation.Binding{
@@ -103,6 +130,11 @@ func (as *Apps) addLatest(ctx context.Context, user string, known indexedApp, ap
 		}
 		if stored != nil {
 			app.add(known.Scope, known.Since, known.Used)
+			for _, p := range known.Patients {
+				if as.index.lasts(p.Used, cutoff) {
+					app.addRecords(p.ID, p.Since, time.Time{})
+				}
+			}
 			return nil
 		}
 	}
@@ -135,17 +167,27 @@ func (as *Apps) addFamily(ctx context.Context, stored []byte, app *App) error {
 	if err == nil {
 		app.add(f.Grant.Scope, f.Grant.GrantedAt, f.IssuedAt)
 		app.Offline = app.Offline || !f.Grant.online()
+		until := f.Expiry
+		if f.Grant.online() {
+			until = time.Time{}
+		}
+		app.addRecords(f.Grant.patient(), f.Grant.GrantedAt, until)
 	}
 	return err
 }
 
 // addConsent adds what the person allows without being asked again.
 func (as *Apps) addConsent(ctx context.Context, user string, _ indexedApp, app *App) error {
-	given, err := as.consents.Load(ctx, user, app.Client.ID)
-	if given == nil || err != nil || len(given.Given()) == 0 {
+	all, err := as.consents.Load(ctx, user, app.Client.ID)
+	if all == nil || err != nil || !app.Client.RequiresConsent() {
 		return err
 	}
-	app.Allowed = true
-	app.add(given.Given(), given.At, time.Time{})
+	for _, a := range all.Approvals {
+		if given := a.Given(); len(given) > 0 && !a.Declined {
+			app.Allowed = true
+			app.add(given, a.At, time.Time{})
+			app.addRecords(a.Patient, a.At, a.Ends())
+		}
+	}
 	return nil
 }

@@ -43,6 +43,12 @@ type Grant struct {
 	Launch   *launch.Context `json:"launch,omitempty"`
 	Launcher string          `json:"launcher,omitempty"` // the client that named its patient, if one did
 
+	// About is the patient whom the person was asked about, also if they gave none of the
+	// patient's records.
+	About string `json:"about,omitempty"`
+
+	own bool // the person has no other patient, as [Grants.checkAllowed] found
+
 	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // see UserinfoClaims
@@ -178,14 +184,15 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	if client.ACR != "" && !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
 		return oauth2.InvalidGrant("the client now requires a further factor")
 	}
-	given, err := gs.consent(ctx, g, client)
+	user, err := gs.user(ctx, g)
 	if err != nil {
 		return err
 	}
-	if err := checkConsent(g, client, given); err != nil {
-		return err
+	g.own = g.patient() != "" && user.Person().Own() == g.patient()
+	given, err := gs.consent(ctx, g, client)
+	if err == nil {
+		err = checkConsent(g, client, given)
 	}
-	user, err := gs.user(ctx, g)
 	if err == nil && g.Launch != nil && g.Launcher == "" && !user.MayChoose(g.Launch.Patient) {
 		err = oauth2.InvalidGrant("the user may no longer choose this patient")
 	}
@@ -201,12 +208,13 @@ func (gs *Grants) consent(ctx context.Context, g *Grant, client *client.Client) 
 }
 
 // readingConsent returns the call that reads the consent to a grant again in the step that
-// issues something, if the client requires one.
-func (gs *Grants) readingConsent(g *Grant, client *client.Client) []*store.Call {
-	if !client.RequiresConsent() {
+// issues something, if the client heeds any: one that requires none may have been refused
+// something all the same.
+func (gs *Grants) readingConsent(g *Grant, c *client.Client) []*store.Call {
+	if c.Consent == client.ConsentSkip {
 		return nil
 	}
-	return []*store.Call{gs.consents.Reading(g.User, client.ID)}
+	return []*store.Call{gs.consents.Reading(g.User, c.ID)}
 }
 
 // checkReadConsent refuses a grant whose consent had ended when it was read in a step.
@@ -221,12 +229,25 @@ func (gs *Grants) checkReadConsent(g *Grant, client *client.Client, read []*stor
 	return checkConsent(g, client, given)
 }
 
-// checkConsent refuses a grant whose consent has ended, if the client requires one.
-func checkConsent(g *Grant, client *client.Client, given *consent.Consent) error {
-	if client.RequiresConsent() && (given == nil || !given.Covers(g.Scope)) {
+// checkConsent refuses a grant whose consent has ended, if the client requires one, or of which
+// the person has refused something since.
+func checkConsent(g *Grant, client *client.Client, all *consent.Consent) error {
+	given := all.About(consent.About{Patient: g.patient(), Own: g.own})
+	switch {
+	case given == nil && !client.RequiresConsent():
+		return nil
+	case given == nil, client.RequiresConsent() && !given.Covers(g.Scope), !given.Permits(strings.Fields(g.RequestedScope), g.Scope):
 		return oauth2.InvalidGrant("the person's consent has ended")
 	}
 	return nil
+}
+
+// patient is the id of the patient whom the grant is about, or "".
+func (g *Grant) patient() string {
+	if g.About != "" || g.Launch == nil {
+		return g.About
+	}
+	return g.Launch.Patient
 }
 
 // wantsRefresh reports whether the grant includes a refresh token.
