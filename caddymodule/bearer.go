@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
@@ -79,6 +80,7 @@ type Bearer struct {
 	headers  *guard.IdentityHeaders
 	guard    *guard.Guard
 	realm    string
+	resource string            // the address of the API's metadata (RFC 9728); empty without the app
 	enforced *enforcement      // nil with scopes off
 	metadata *enforce.Metadata // nil with scopes off
 	pooled   []string          // the entries of issuerKeys that are held
@@ -107,6 +109,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	if h.realm = h.FHIRBase; h.app != nil {
 		h.realm = h.app.fhirBaseURL()
+		h.resource = h.app.Issuer + endpoint.ProtectedResource + h.app.FHIRBase
 	}
 	h.logger = ctx.Slogger()
 	h.failures = newFailureLog(h.logger)

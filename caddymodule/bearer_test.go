@@ -28,7 +28,8 @@ func TestBearerRefuses(t *testing.T) {
 		challenge    string // in WWW-Authenticate
 		issue        string
 	}{
-		{"no token", "/fhir/R4/Patient", nil, 401, `Bearer realm="https://localhost:8443/fhir/R4"`, "login"},
+		{"no token", "/fhir/R4/Patient", nil, 401,
+			`Bearer realm="https://localhost:8443/fhir/R4", resource_metadata="https://localhost:8443/.well-known/oauth-protected-resource/fhir/R4"`, "login"},
 		{"no token for $expand", "/fhir/R4/ValueSet/$expand?url=x", nil, 401, `Bearer realm="https://localhost:8443/fhir/R4"`, "login"},
 		{"another scheme", "/fhir/R4/Patient", http.Header{"Authorization": {"Basic YTpi"}}, 401, `Bearer realm=`, "login"},
 		{"an invalid token", "/fhir/R4/Patient", http.Header{"Authorization": {"Bearer " + token[:len(token)-2]}}, 401, `error="invalid_token"`, "login"},

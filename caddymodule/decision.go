@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -75,6 +76,9 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	}
 	metrics.decided(refusal(refused))
 	if challenge := refused.Challenge(h.realm); challenge != "" {
+		if h.resource != "" {
+			challenge += fmt.Sprintf(", resource_metadata=%q", h.resource) // RFC 9728 §5.1
+		}
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
 	if allow := refused.Allow(); allow != "" {

@@ -201,10 +201,12 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error
 	}
 	openid, err1 := discovery.document(discovery.metadata())
 	smart, err2 := discovery.document(discovery.smartConfiguration())
+	resource, err3 := discovery.document(discovery.protectedResource())
 	for path, document := range map[string]http.HandlerFunc{
 		endpoint.JWKS:                                       discovery.jwks,
 		"/.well-known/openid-configuration":                 openid,
 		"/.well-known/oauth-authorization-server":           openid,
+		endpoint.ProtectedResource + c.FHIRBasePath:         resource,
 		c.FHIRBasePath + "/.well-known/smart-configuration": smart,
 	} {
 		routes[path] = a.responder.Handler(document, http.MethodGet, http.MethodHead)
@@ -213,5 +215,5 @@ func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error
 		publication := discovery.publication(c.Durable)
 		routes[c.FHIRBasePath+brands.Path] = a.responder.Handler(publication, http.MethodGet, http.MethodHead)
 	}
-	return errors.Join(err1, err2)
+	return errors.Join(err1, err2, err3)
 }

@@ -189,6 +189,16 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 	return c
 }
 
+// protectedResource describes the FHIR API (RFC 9728 §2).
+func (d *discovery) protectedResource() any {
+	return struct {
+		Resource      string   `json:"resource"`
+		Servers       []string `json:"authorization_servers"`
+		Scopes        []string `json:"scopes_supported"`
+		BearerMethods []string `json:"bearer_methods_supported"`
+	}{d.fhirBase, []string{d.Issuer}, d.supportedScopes(), []string{"header"}}
+}
+
 // publication serves the brands. Scripts may see their ETag, by which they cache them.
 func (d *discovery) publication(durable store.Store) http.HandlerFunc {
 	publication := brands.NewPublication(d.brands, durable)

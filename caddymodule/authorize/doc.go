@@ -48,6 +48,7 @@
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
+//	GET  /.well-known/oauth-protected-resource{fhir_base}
 //	GET  {fhir_base}/.well-known/smart-configuration
 //	GET  {fhir_base}/.well-known/user-access-brands  brands/publication.go
 //

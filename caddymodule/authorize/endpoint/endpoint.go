@@ -7,7 +7,7 @@ var Names = []string{
 	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
 	"launch", "launch_page", "sandbox_app", "style.json", "par", "register", "client_logo",
 	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
-	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "user-access-brands",
+	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource", "user-access-brands",
 }
 
 // Name is the name of a path's endpoint in metrics: the word after /oauth2/, or a document's
@@ -16,6 +16,9 @@ func Name(path string) string {
 	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {
 		name, _, _ := strings.Cut(below, "/") // the key of an identity provider follows
 		return name
+	}
+	if strings.HasPrefix(path, ProtectedResource) {
+		return "oauth-protected-resource"
 	}
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
