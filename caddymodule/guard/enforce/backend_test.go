@@ -146,7 +146,7 @@ func TestRequests(t *testing.T) {
 	g.Limits = enforce.Limits{Requests: 2}
 	asked := 0
 	g.server.Seen = func(*http.Request) { asked++ }
-	for target, want := range map[string]int{"Observation/a1": 200, "?_type=Patient,Observation,Device": 403} {
+	for target, want := range map[string]int{"Observation/a1": 200, "?_type=Patient,Observation,Device&_sort=_lastUpdated": 403} {
 		asked = 0
 		if got := g.get(patientA, target); got.StatusCode != want || asked > 2 {
 			t.Errorf("%s: status %d after %d requests", target, got.StatusCode, asked)

@@ -1,9 +1,11 @@
 package enforce_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -37,8 +39,10 @@ func TestTypes(t *testing.T) {
 	t.Parallel()
 	all := "Account,AdverseEvent,Appointment,Basic,Claim,Condition,Consent,Coverage,Device,Encounter,Flag,Goal,Immunization,Invoice,List,Media,Observation"
 	for target, want := range map[string]int{
-		"?_type=" + all: 403,
-		"?_type=" + strings.TrimPrefix(all, "Account,"): 200,
+		"?_sort=_lastUpdated&_type=" + all: 403,
+		"?_type=" + all:                    200,
+		"?_sort=_lastUpdated":              403,
+		"?_sort=_lastUpdated&_type=" + strings.TrimPrefix(all, "Account,"): 200,
 		"?_type=Unheard":         400,
 		"?_type=Patient,Unheard": 400,
 		"?_type=Patient,":        400,
@@ -50,6 +54,62 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", target, got.StatusCode, want)
 		}
 	}
+}
+
+// TestAllTypes checks that a search of all types goes through those that the scopes cover, in pages that cost no more than
+// one request may.
+func TestAllTypes(t *testing.T) {
+	t.Parallel()
+	const requests = 12
+	few := access.Holder{Scope: "patient/Encounter.rs patient/Observation.rs?status=amended patient/Patient.r", Patient: "a"}
+	for _, tt := range []searchCase{
+		{"all types", patientA, "", "Device/a1 Device/free Encounter/ea Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2 Organization/org Patient/a Practitioner/alice Practitioner/bob PractitionerRole/role"},
+		{"with a parameter of all types", patientA, "?_id=a1,b1,ea", "Device/a1 Encounter/ea Observation/a1"},
+		{"with one of some types", patientA, "?status=final", "400"},
+		{"in a compartment", patientA, "Patient/a/*", "Encounter/ea Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2 Patient/a"},
+		{"in another's compartment", patientA, "Patient/b/*", "Observation/b2"},
+		{"the scopes' types", few, "", "Encounter/ea Observation/a3 Observation/a4 Observation/b2"},
+	} {
+		g := newGateway(t, chart...)
+		g.Limits = enforce.Limits{Requests: requests}
+		if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
+			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+	lacking := newGateway(t, chart...)
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4?_count=100", nil)
+	err := lacking.Serve(w, r, without{lacking.server, "Condition"}, enforce.Bearer{Rights: access.New(patientA, lacking.Shared)})
+	if err != nil || !strings.Contains(w.Body.String(), `"Encounter"`) {
+		t.Errorf("a server that lacks a type: %v %s", err, w.Body)
+	}
+	asked := 0
+	g := newGateway(t, chart...)
+	g.Limits = enforce.Limits{Requests: requests}
+	g.server.Seen = func(*http.Request) { asked++ }
+	var page bundle
+	for target := ""; ; target = page.next() {
+		asked, page = 0, bundle{}
+		if err := json.NewDecoder(g.get(patientA, target).Body).Decode(&page); err != nil || asked > requests {
+			t.Fatalf("%d requests for a page, %v", asked, err)
+		}
+		if page.next() == "" {
+			break
+		}
+	}
+}
+
+// without is a server that lacks a type.
+type without struct {
+	enforce.NextHandler
+	resourceType string
+}
+
+func (s without) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	if strings.HasSuffix(r.URL.Path, "/"+s.resourceType) {
+		w.WriteHeader(http.StatusNotFound)
+		return nil
+	}
+	return s.NextHandler.ServeHTTP(w, r)
 }
 
 // TestConstraintsDoNotMix checks that scopes with two constraints each find what one of them says, not a bit of each.

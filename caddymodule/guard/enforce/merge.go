@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -84,6 +85,9 @@ func (s *search) merged(ctx context.Context, at position) (*merge, error) {
 		return nil, notFound()
 	}
 	m := &merge{s: s, sources: make([]source, len(s.branches)), told: -1, most: maxFetches + len(s.branches)}
+	if len(s.order) == 0 { // one branch after the other: the rest is for further pages
+		m.most = max(min(m.most, s.x.limits.Requests*3/4), 1)
+	}
 	for i, p := range at.Places {
 		m.sources[i].next = place{Path: p.Path, Query: p.Query, Done: p.Done}
 	}
@@ -177,6 +181,9 @@ func (m *merge) page(ctx context.Context, first call, at place) (*bundle, place,
 	m.held = append(m.held, held)
 	if err != nil {
 		return nil, at, err
+	}
+	if at.isFirst() && held.status == http.StatusNotFound && m.s.isOverAll() {
+		return &bundle{total: -1}, place{Done: true}, nil // a type that the server does not have
 	}
 	got, err := m.s.x.bundleOf(held.answer(), m.s.judged, said{}.parameters(m.s.i.Parameters))
 	if err != nil {

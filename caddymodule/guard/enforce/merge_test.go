@@ -249,7 +249,7 @@ func TestCompartmentSearch(t *testing.T) {
 		{"a type in no compartment", patientA, "Patient/a/Organization", ""},
 		{"all types", access.Holder{Scope: "patient/Observation.rs patient/Encounter.rs", Patient: "a"}, "Patient/a/*", "Encounter/ea Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2"},
 		{"named types", patientA, "Patient/a/*?_type=Encounter,Patient", "Encounter/ea Patient/a"},
-		{"all types under all scopes", patientA, "Patient/a/*", "403"},
+		{"all types under all scopes", patientA, "Patient/a/*", "Encounter/ea Observation/a1 Observation/a2 Observation/a3 Observation/a4 Observation/b2 Patient/a"},
 		{"no scope", access.Holder{Scope: "patient/Patient.rs", Patient: "a"}, "Patient/a/Observation", "403"},
 		{"a clinician", clinician, "Patient/b/Observation", "Observation/b1 Observation/b2"},
 		{"a clinician, by practitioner", clinician, "Practitioner/bob/Encounter", "Encounter/eb"},

@@ -11,7 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// maxTypes is in how many types one search of the system or of a compartment may look, each being a search of its own.
+// maxTypes is in how many types one sorted search of the system or of a compartment may look, all of which are asked for
+// each page. Others go from type to type, as many as a page may ask for.
 const maxTypes = 16
 
 // newSearch plans a search.
@@ -90,17 +91,36 @@ func (x searches) plannedForMany(i interaction.Interaction) ([]branch, error) {
 		return nil, err
 	}
 	if len(types) == 0 {
-		named, anyType := x.rights.Types(smart.Search)
-		if anyType {
-			return nil, tooCostly("A search of all types needs _type here, with %d types at most.", maxTypes)
-		}
-		types = named
+		types = x.searchable()
 	}
-	if len(types) > maxTypes {
-		return nil, tooCostly("A search may look in %d types at most here: name them with _type.", maxTypes)
+	isSorted := slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_sort" })
+	if isSorted && len(types) > maxTypes {
+		return nil, tooCostly("A sorted search may look in %d types at most here: name them with _type.", maxTypes)
 	}
 	return x.plannedFor(i, types)
 }
+
+// searchable are the types that the scopes name, or else all.
+func (x searches) searchable() []string {
+	named, anyType := x.rights.Types(smart.Search)
+	if !anyType {
+		return named
+	}
+	rest := slices.DeleteFunc(interaction.Types(), func(t string) bool {
+		return slices.Contains(commonTypes, t) || t == "OperationOutcome" || t == "Parameters" // these are never stored
+	})
+	return slices.Concat(commonTypes, rest)
+}
+
+// isOverAll reports whether the client has named no types, so that the FHIR server need not have them all.
+func (s *search) isOverAll() bool {
+	types, _ := typesOf(s.i.Parameters)
+	return (s.i.Type == "" || s.i.Type == smart.AnyType) && len(types) == 0
+}
+
+// commonTypes are those that come first in a search of all types: most records are of these.
+var commonTypes = strings.Fields(`Patient Observation Condition Encounter AllergyIntolerance MedicationRequest Procedure Immunization
+	DiagnosticReport DocumentReference CarePlan CareTeam Goal Coverage ExplanationOfBenefit Claim Appointment ServiceRequest`)
 
 // typesOf are the types that _type names, each once.
 func typesOf(parameters []smart.Parameter) ([]string, error) {

@@ -35,7 +35,7 @@ var refusals = []refused{
 	{"GET Observation?_sort=subject", "", "", "The order would tell of the Patients.", access.Holder{}},
 	{"GET Observation?subject:Patient.name=Adams", "", "", "A chain is a search for Patients, which no scope here allows.", access.Holder{Scope: "patient/Observation.rs", Patient: "a"}},
 	{"GET Observation?_getpages=1", "", "", "Links of the FHIR server's own belong to nobody.", access.Holder{}},
-	{"GET ", "", "", "Each type is a search of its own.", access.Holder{}},
+	{"GET ?_sort=_lastUpdated", "", "", "Each type is a search of its own, and all are asked for each page.", access.Holder{}},
 	{"GET Group?_summary=count", "", "", "The FHIR server would count groups of others, too.", access.Holder{}},
 	{"GET Observation/_history", "", "", "What was deleted says no longer whose it was.", access.Holder{}},
 	{"POST Observation", decidedObservation("n", "b", "laboratory", ""), "", "", access.Holder{}},
