@@ -13,6 +13,7 @@ type codeSystem struct {
 	caseSensitive  bool
 	compositional  bool
 	versionNeeded  bool
+	frozen         bool              // R4's copy of one that HL7 maintains elsewhere
 	languagePack   bool              // a supplement that adds a language, and is used without being named
 	notSubsuming   bool              // hierarchyMeaning is grouped-by or part-of
 	supplements    string            // canonical of the code system that a supplement adds to
@@ -36,6 +37,15 @@ func (d *definition) canonical() string { return canonical(d.url, d.version) }
 func (d *definition) isNamed(reference string) bool {
 	url, version := splitCanonical(reference)
 	return url == d.url && (version == "" || matchesVersion(d.version, version))
+}
+
+// supersedes reports whether a code system loaded later is preferred to an earlier one: any to R4's copy, else by their
+// versions.
+func (cs *codeSystem) supersedes(earlier *codeSystem) bool {
+	if cs.frozen != earlier.frozen {
+		return earlier.frozen
+	}
+	return supersedes(cs.version, earlier.version)
 }
 
 // contentMode is CodeSystem.content.

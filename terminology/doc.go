@@ -57,7 +57,8 @@
 //
 // CodeSystem, ValueSet, ConceptMap and the bindings of StructureDefinition are loaded, the core first; other resources are
 // skipped. A definition replaces an earlier one with the same url and version. A reference without a version means the
-// latest by semantic versioning, but a code system with concepts before one without. Versions that cannot be compared (one
+// latest by semantic versioning, but a code system with concepts before one without, and one that is loaded before the
+// core's copy of what HL7 maintains in its package hl7.terminology. Versions that cannot be compared (one
 // is missing, or only one is a date) count in the order of loading. Wildcards, as 1.x or 1.0.x, mean the latest version
 // that matches; the version * of an include means all versions.
 //

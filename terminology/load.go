@@ -24,7 +24,8 @@ type Options struct {
 	// [path/filepath.Glob]. A .json file holds one or more resources or Bundles, an .xml file one; a .tgz file is a FHIR
 	// package. Folders are searched for such files at any depth.
 	//
-	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later.
+	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later. The
+	// core's copies of the code systems that HL7 maintains at http://terminology.hl7.org/ come after any that is loaded.
 	Definitions []string
 
 	// Synonyms say what words of the parameter filter also stand for. Each is [EnglishSynonyms]; the canonical of a
@@ -95,6 +96,7 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
 		}
+		l.freeze()
 	}
 	for _, pattern := range o.Definitions {
 		files, err := sources(pattern)

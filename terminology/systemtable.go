@@ -74,8 +74,8 @@ func (t *systemTable) link(cs *codeSystem, index uint32) {
 	}
 }
 
-// currentVersion chooses what a reference without a version means: the latest version of those that have concepts. Of
-// two versions that cannot be compared, the one loaded later wins.
+// currentVersion chooses what a reference without a version means: the latest version of those that have concepts, R4's
+// frozen copies last. Of two versions that cannot be compared, the one loaded later wins.
 func (t *systemTable) currentVersion(versions []uint32) uint32 {
 	if own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool { return !t.isOwn(id) }); len(own) > 0 {
 		versions = own
@@ -84,7 +84,7 @@ func (t *systemTable) currentVersion(versions []uint32) uint32 {
 	for _, id := range versions[1:] {
 		old, candidate := t.codeSystems[current], t.codeSystems[id]
 		had, has := old.content.hasConcepts(), candidate.content.hasConcepts()
-		if has && !had || has == had && supersedes(candidate.version, old.version) {
+		if has && !had || has == had && candidate.supersedes(old) {
 			current = id
 		}
 	}
@@ -102,11 +102,11 @@ func (t *systemTable) codeSystem(url, version string) uint32 {
 	}
 	found := none
 	for _, index := range t.systems[id].versions {
-		candidate := t.codeSystems[index].version
-		if candidate == version {
+		candidate := t.codeSystems[index]
+		if candidate.version == version {
 			return index
 		}
-		if matchesVersion(candidate, version) && (found == none || supersedes(candidate, t.codeSystems[found].version)) {
+		if matchesVersion(candidate.version, version) && (found == none || candidate.supersedes(t.codeSystems[found])) {
 			found = index
 		}
 	}
