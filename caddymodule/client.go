@@ -111,6 +111,10 @@ type Client struct {
 	// `required` for public clients (RFC 9700 §2.1.1), `optional` for others.
 	PKCE string `json:"pkce,omitempty"`
 
+	// Accept assertions of the client (RFC 7523) only if their `aud` is the issuer. Default: the address of the token
+	// endpoint too, which SMART App Launch names.
+	IssuerAudience bool `json:"issuer_audience,omitempty"`
+
 	// Let the client put authorization requests into request objects by value (OpenID Connect Core §6): unsigned, or signed
 	// by a key in jwks or jwks_uri. Default: they are refused.
 	RequestObjects bool `json:"request_objects,omitempty"`
@@ -137,6 +141,7 @@ func (c *Client) withSecret(secret string) client.Client {
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
+		IssuerAudience: c.IssuerAudience,
 		RequestObjects: client.RequestObjects{Allowed: c.RequestObjects},
 		JWKS:           c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
 	}
@@ -182,6 +187,7 @@ func checkAddress(option string) func(uri string) error {
 //		id_token_alg RS256|ES256
 //		id_token_claims
 //		request_objects
+//		assertion_audience issuer
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
@@ -211,7 +217,9 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"launch_context":  bareword(&c.LaunchContext),
 		"id_token_claims": bareword(&c.IDTokenClaims),
 		"request_objects": bareword(&c.RequestObjects),
-		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
+
+		"assertion_audience": only("issuer", &c.IssuerAudience),
+		"id_token_alg":       word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
 		"error_description":        bareword(&c.ErrorDescription),

@@ -72,7 +72,10 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	if err := client.verifyAssertion(r.Context(), raw); err != nil {
 		return nil, err
 	}
-	audiences := []string{a.Issuer + endpoint.Token, a.Issuer, a.Issuer + r.URL.Path}
+	audiences := []string{a.Issuer}
+	if !client.IssuerAudience {
+		audiences = append(audiences, a.Issuer+endpoint.Token, a.Issuer+r.URL.Path)
+	}
 	now := store.Now(a.Durable) // the same at all gateways, until the entry of the jti expires
 	if err := claims.check(client.ID, audiences, now); err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	case c.Issuer != clientID || c.Subject != clientID:
 		return invalidAssertion("iss and sub must both be the client_id")
 	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
-		return invalidAssertion("aud must be the address of the token endpoint, or the issuer, alone")
+		return invalidAssertion("aud must be the issuer or, unless the client is bound to that, the address of the token endpoint, alone")
 	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
 		return invalidAssertion("exp is missing, or over")
 	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):

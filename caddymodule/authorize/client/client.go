@@ -34,6 +34,10 @@ type Client struct {
 	// Registration §2). Default: any that discovery lists.
 	AssertionAlgorithm string
 
+	// IssuerAudience accepts assertions alone whose aud is the issuer, which no other server can
+	// have been sent. Default: the address of the endpoint too, as SMART App Launch has it.
+	IssuerAudience bool `json:",omitempty"`
+
 	RedirectURIs []string // where responses may be sent, compared exactly (RFC 9700 §2.1)
 
 	// Native apps (RFC 8252) may have redirect URIs of loopback IP addresses, at any port,
