@@ -244,14 +244,16 @@ func TestContinuePage(t *testing.T) {
 			if r := b.SignIn(q, "alice", "right"); asksConsent(r) {
 				giving(b, r, untick())
 			}
-			for _, decision := range []string{"continue", "deny", "continue"} {
+			for _, decision := range []string{"allow", "deny", "allow"} {
 				r := b.Authorize(q)
-				page, sealed := b.OpenForm(r)
+				page, _ := b.OpenForm(r)
 				if !strings.Contains(page, "<h1>Continue to The App?</h1>") || len(servertest.Boxes(page)) > 0 {
 					t.Fatalf("the page is %s", page)
 				}
-				answer := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, decision))).Query()
-				if answer.Has("code") != (decision == "continue") || answer.Has("error") != (decision == "deny") {
+				form := servertest.ReadForm(page).Fields
+				form.Set("decision", decision)
+				answer := servertest.Location(t, b.Post("/oauth2/consent", form)).Query()
+				if answer.Has("code") != (decision == "allow") || answer.Has("error") != (decision == "deny") {
 					t.Errorf("%s: %v", decision, answer)
 				}
 			}
@@ -267,7 +269,9 @@ func TestContinueIsNoConsent(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	_, sealed := b.OpenForm(b.SignIn(asking("openid email", nil), "alice", "right"))
-	if r := b.Post("/oauth2/consent", servertest.Decision(sealed, "continue")); !asksConsent(r) {
+	form := servertest.Decision(sealed, "allow")
+	form.Set("continue", "yes")
+	if r := b.Post("/oauth2/consent", form); !asksConsent(r) {
 		t.Errorf("to %q", r.Header.Get("Location"))
 	}
 }

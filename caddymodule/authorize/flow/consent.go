@@ -101,13 +101,13 @@ func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
 }
 
 func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	switch p.Get("decision") {
-	case "allow":
-		ps.allow(w, r, req, signedIn, p)
-	case "continue":
+	switch {
+	case p.Get("decision") != "allow":
+		ps.responses.showError(w, r, errNoDecision)
+	case p.Get("continue") != "":
 		ps.goOn(w, r, req, signedIn)
 	default:
-		ps.responses.showError(w, r, errNoDecision)
+		ps.allow(w, r, req, signedIn, p)
 	}
 }
 
