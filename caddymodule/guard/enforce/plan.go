@@ -109,8 +109,15 @@ func isOf(patient, resourceType string, p smart.Parameter) bool {
 	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(resourceType, by) {
 		return false
 	}
-	isPatient := modifier != "" || !slices.ContainsFunc(targets(by), func(t string) bool { return t != "Patient" })
-	return p.Value == "Patient/"+patient || p.Value == patient && isPatient && len(targets(by)) > 0
+	return p.Value == "Patient/"+patient || p.Value == patient && (modifier != "" || isToPatients(by))
+}
+
+// isToPatients reports whether a parameter is about patients alone, so that an id is that of one. R4's elements with the
+// name patient are, whatever the parameter's targets.
+func isToPatients(by searchparam.Parameter) bool {
+	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
+		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
+	})
 }
 
 // missingPatient finds what is of no patient.

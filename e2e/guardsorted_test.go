@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/guardattack"
+)
+
+// HAPI orders ties anew with each search. Pages hold each record once in spite of it: 40 on two dates, of which some are
+// the patient's as subject, some as performer and some as both.
+func TestGuardSorted(t *testing.T) {
+	t.Parallel()
+	h := ownHAPI(t, "hapi-sorted")
+	records := []guardattack.Record{
+		{Type: "Patient", ID: "p", JSON: `{"resourceType":"Patient","id":"p"}`}, {Type: "Patient", ID: "q", JSON: `{"resourceType":"Patient","id":"q"}`},
+	}
+	var own, subject []string
+	for i := range 50 {
+		of := [][2]string{{"p", "q"}, {"p", "p"}, {"p", "q"}, {"q", "p"}, {"q", "q"}}[i%5]
+		id := fmt.Sprintf("sorted-%02d", i)
+		records = append(records, guardattack.Record{Type: "Observation", ID: id, JSON: fmt.Sprintf(`{"resourceType":"Observation","id":%q,`+
+			`"status":%q,"effectiveDateTime":"2024-0%d-01","category":[{"coding":[{"system":"http://c","code":"c%d"}]}],`+
+			`"code":{"coding":[{"system":"http://c","code":"k%d"}]},"subject":{"reference":"Patient/%s"},"performer":[{"reference":"Patient/%s"}]}`,
+			id, []string{"final", "amended"}[i%2], 1+i/3%2, i%2, i/7%2, of[0], of[1])})
+		if of != [2]string{"q", "q"} {
+			own = append(own, "Observation/"+id)
+		}
+		if of[0] == "p" {
+			subject = append(subject, "Observation/"+id)
+		}
+	}
+	h.load(t, records)
+	g := guardOf(t, "sorted", h.fhirAPI)
+	for _, scope := range []string{"patient/*.rs", "patient/Observation.rs?category=http://c|c0 patient/Observation.rs?category=http://c|c1",
+		"patient/Observation.rs?category=http://c|c0 patient/Observation.rs?status=amended patient/Observation.rs?date=gt2024-01-15"} {
+		for _, order := range []string{"", "&_sort=-date", "&_sort=date", "&_sort=status", "&_sort=code", "&_sort=_lastUpdated", "&_sort=-_lastUpdated"} {
+			for search, want := range map[string][]string{"Observation?_count=7": own, "Observation?patient=p&_count=7": subject, "Observation?_count=3": own} {
+				got, _, totals := g.pages(t, guardHolder{scope, "p", ""}, search+order)
+				if slices.Sort(got); !slices.Equal(got, want) {
+					t.Errorf("%s%s under %s: %d records, want %d, each once: %v", search, order, scope, len(got), len(want), got)
+				}
+				if n := len(totals); n == 0 || totals[n-1] != len(want) {
+					t.Errorf("%s%s: the last page tells %v, want %d", search, order, totals, len(want))
+				}
+			}
+		}
+	}
+}
