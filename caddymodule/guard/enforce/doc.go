@@ -34,6 +34,7 @@
 //	reason.go          in its words, as far as they are about what the client has sent
 //	operation.go     operations, of which operations.go has the list:
 //	judgedoperation.go answered by what of their answer is covered
+//	beside.go          and on a page by what its entries name
 //	terminology.go     passed for any token
 //	validate.go        called with what could be written
 //	export.go        an export is begun, for whole types

@@ -7,26 +7,31 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 )
 
 // judgedCall is an operation on its way, whose answer is judged resource by resource.
 type judgedCall struct {
-	x        *exchange
-	c        call // the client's
-	asked    call // what is asked of the FHIR server
-	op       Operation
+	x     *exchange
+	c     call // the client's
+	asked call // what is asked of the FHIR server
+	op    Operation
+
+	parameters []smart.Parameter // of what is asked
+
 	count    int  // entries of a page
 	complete bool // one grant is about all types, so that nothing of a patient's is hidden
 }
 
 // page answers with the entries from a position on. A page has as many as were asked for, taken from several pages of
-// the server if need be: a shorter one would tell how many are withheld. If nobody asked for pages, those of the server
-// are judged as one, for what names a resource may be on another page.
+// the server if something is hidden: a shorter one would tell how much is withheld. If nobody asked for pages, those of
+// the server are judged as one, for what names a resource may be on another page.
 func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 	var out *bundle
 	var size int64
 	all := judgedEntries{hidden: !at.isFirst()}
+	had := at.Left
 	for fetched := 0; fetched < maxFetches && size < j.x.limits.Answer; fetched++ {
 		a, err := j.fetch(ctx, at)
 		if err != nil {
@@ -43,21 +48,28 @@ func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 		if out == nil {
 			out = &bundle{kind: got.kind, total: -1}
 		}
-		next := got.links.to("next")
+		next, isShort := got.links.to("next"), judged.hidden || !j.complete
 		if j.count == math.MaxInt {
 			all, judged = all.with(judged), judgedEntries{}
 		} else {
 			judged.hidden = judged.hidden || !at.isFirst() || next != ""
 		}
 		if j.fill(out, j.kept(judged), &at) {
-			return j.finish(ctx, out, &at)
+			return j.finishBeside(ctx, out, &at, had)
 		}
 		size += int64(len(a.body))
-		if next == "" {
+		if next == "" && j.count == math.MaxInt {
 			return j.finishAll(ctx, out, all, nil)
+		} else if next == "" {
+			return j.finishBeside(ctx, out, nil, had)
 		} else if at, err = j.after(next, got.links.to("self"), at); err != nil {
 			return nil, err
+		} else if j.count < math.MaxInt && !isShort && len(out.entries) > 0 {
+			break
 		}
+	}
+	if j.count < math.MaxInt {
+		return j.finishBeside(ctx, out, &at, had)
 	}
 	all.hidden = true // perhaps, on the pages that follow
 	return j.finishAll(ctx, out, all, &at)

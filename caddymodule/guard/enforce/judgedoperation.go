@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -40,7 +41,7 @@ func (x operations) judgedOperation(ctx context.Context, c call, i interaction.I
 	if len(grants) == 0 {
 		return nil, x.refusedOperation(op, i)
 	}
-	if i.ID != "" {
+	if i.ID != "" && (!at.isFirst() || at.Taken > 0 || !x.isOwnPatient(i, grants)) {
 		if err := x.checkInstance(ctx, op, i); err != nil {
 			return nil, err
 		}
@@ -51,6 +52,14 @@ func (x operations) judgedOperation(ctx context.Context, c call, i interaction.I
 		return j.answer(ctx, operationCall(c), slices.DeleteFunc(slices.Clone(i.Parameters), isForm), at)
 	}
 	return j.answerKnown(ctx, i, rules, at)
+}
+
+// isOwnPatient reports whether an operation is called on a Patient that a grant is about by its id, so that it need not be
+// read first: if it is not there, the FHIR server says so.
+func (x operations) isOwnPatient(i interaction.Interaction, grants []access.Grant) bool {
+	return i.Type == "Patient" && !x.judgement.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
+		return g.Patient == i.ID && len(g.Constraint) == 0 && !g.ByRule
+	})
 }
 
 // answer has the FHIR server called with parameters in the query. If the client asks for no pages, the server's are as
@@ -69,7 +78,7 @@ func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.
 	if j.count == math.MaxInt && slices.Contains(knownOperations[j.op.Name].parameters, "_count") {
 		parameters = append(slices.Clip(parameters), smart.Parameter{Name: "_count", Value: strconv.Itoa(defaultCount)})
 	}
-	j.asked = asked
+	j.asked, j.parameters = asked, parameters
 	j.asked.query = smart.EncodeParameters(parameters)
 	return j.page(ctx, at)
 }

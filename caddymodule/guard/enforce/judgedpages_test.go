@@ -15,7 +15,12 @@ import (
 // TestJudgedPages checks that pages are as long as was asked for, whatever is withheld between, and are the token's own.
 func TestJudgedPages(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, query string }{{"as the server does", ""}, {"one by one", "?_count=1"}, {"two at once", "?_count=2"}} {
+	for _, tt := range []struct{ name, query, want string }{
+		{"as the server does", "", "Observation/a1 Observation/a2 Patient/a"},
+		{"one by one", "?_count=1", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"two at once", "?_count=2", "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"two at once, of a type", "?_count=2&_type=Observation", "Observation/a1 Observation/a2 Patient/a"},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := operating(t)
@@ -31,7 +36,7 @@ func TestJudgedPages(t *testing.T) {
 				answering(pages[2])(w, r)
 			}
 			got := g.entriesOf(access.Holder{Scope: "patient/*.rs", Patient: "a"}, requestOf("GET Patient/a/$everything"+tt.query, ""))
-			if strings.Join(got, " ") != "Observation/a1 Observation/a2 Patient/a" {
+			if strings.Join(got, " ") != tt.want {
 				t.Errorf("got %q", got)
 			}
 		})
@@ -64,6 +69,8 @@ func TestJudgedBesidePages(t *testing.T) {
 		{"named by what could be hidden on the next page", "?_count=2", searchset("Patient/a", "Practitioner/alice"), searchset("Observation/b1"), "Patient/a"},
 		{"named by what could be hidden on the page before", "?_count=2", searchset("Observation/b1"), searchset("Patient/a", "Practitioner/alice"), "Patient/a"},
 		{"an own device, which is not beside", "?_count=2", searchset("Patient/a"), searchset("Device/a1", "Device/free", "Observation/b1"), "Device/a1 Patient/a"},
+		{"named on the page before", "?_count=2", searchset("Observation/a1", "Patient/a"), searchset("Practitioner/alice", "Observation/a2"), "Observation/a1 Observation/a2 Patient/a Practitioner/alice"},
+		{"named on the page after", "?_count=2", searchset("Practitioner/alice", "Patient/a"), searchset("Observation/a1"), "Observation/a1 Patient/a Practitioner/alice"},
 		{"named on the page", "?_count=2", searchset("Observation/a1", "Practitioner/alice"), searchset("Observation/b1"), "Observation/a1 Practitioner/alice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
