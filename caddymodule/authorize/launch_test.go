@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -413,7 +414,8 @@ func TestLaunchEndpoint(t *testing.T) {
 		ExpiresIn int    `json:"expires_in"`
 		LaunchURL string `json:"launch_url"`
 	}
-	if err := json.Unmarshal([]byte(servertest.Body(t, r)), &response); err != nil || r.StatusCode != http.StatusCreated || response.ExpiresIn != 600 {
+	body := servertest.Body(t, r)
+	if err := json.Unmarshal([]byte(body), &response); err != nil || !strings.Contains(body, "&launch=") || r.StatusCode != http.StatusCreated || response.ExpiresIn != 600 {
 		t.Fatalf("%d %+v %v", r.StatusCode, response, err)
 	}
 	opened, err := url.Parse(response.LaunchURL)
@@ -433,6 +435,9 @@ func TestLaunchEndpoint(t *testing.T) {
 		t.Errorf("%s, scope %s", text, got.Scope)
 	}
 }
+
+// goWords are of this program and its language, which tell an EHR nothing.
+var goWords = regexp.MustCompile(`Go |launch\.|strconv|unmarshal`)
 
 func TestLaunchEndpointRefuses(t *testing.T) {
 	t.Parallel()
@@ -454,6 +459,9 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 		"a style over http":          {url.Values{"smart_style_url": {"http://ehr.example/style.json"}}, "invalid_request"},
 		"a long intent":              {url.Values{"intent": {strings.Repeat("x", 257)}}, "invalid_request"},
 		"a context that is no list":  {url.Values{"fhirContext": {`{}`}}, "invalid_request"},
+		"a context that is no JSON":  {url.Values{"fhirContext": {`[{"reference":1}]`}}, "invalid_request"},
+		"a banner that is no word":   {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
+		"an unknown user":            {url.Values{"user": {"nobody"}}, "invalid_request"},
 		"an empty reference":         {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
 		"a reference to the patient": {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
 		"an absolute reference":      {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},
@@ -464,7 +472,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := launchServer(t, new(hospital), "Practitioner/alice", withEHR)
-			if text := servertest.Body(t, b.Post("/oauth2/launch", launchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) {
+			if text := servertest.Body(t, b.Post("/oauth2/launch", launchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
 				t.Errorf("%s", text)
 			}
 		})

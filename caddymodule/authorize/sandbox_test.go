@@ -291,3 +291,20 @@ func TestSandboxAppMayNotAll(t *testing.T) {
 		t.Errorf("asks for %q", asked)
 	}
 }
+
+// The app that a link to the page names stays ticked, after the sign-in and after a search.
+func TestLaunchPageKeepsTheApp(t *testing.T) {
+	t.Parallel()
+	b := sandboxServer(t, new(hospital), nil)
+	signIn := servertest.Body(t, b.Follow(b.Get(launchPage+"?app=app")))
+	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
+	page := servertest.Body(t, b.Get(r.Header.Get("Location")))
+	if !strings.Contains(page, `name="app" value="app" required checked`) {
+		t.Errorf("after the sign-in, at %s: %s", r.Header.Get("Location"), page)
+	}
+	search := page[:strings.Index(page, `<form method="post"`)]
+	page = servertest.Body(t, b.Get(launchPage+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
+	if !strings.Contains(page, `name="app" value="app" required checked`) {
+		t.Errorf("after a search: %s", page)
+	}
+}

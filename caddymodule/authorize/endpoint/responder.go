@@ -33,7 +33,9 @@ type Responder struct {
 func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 	setKind(w.Header(), "application/json")
 	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(body); err != nil {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false) // an address stays one
+	if err := encoder.Encode(body); err != nil {
 		rs.Logger.Debug("answer not written", "error", err)
 	}
 }

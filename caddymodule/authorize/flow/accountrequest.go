@@ -34,13 +34,16 @@ func (q *requests) account(query string) (*authorizationRequest, error) {
 		return nil, err
 	}
 	req := &authorizationRequest{client: noClient, account: true}
-	req.query = accountRequest + keep(p, "acr_values", "login_hint", "max_age", "part", "prompt", "to", "ui_locales")
+	req.query = accountRequest + keep(p, "acr_values", "app", "login_hint", "max_age", "part", "prompt", "to", "ui_locales")
 	req.redirectURI = endpoint.Account
 	if part := p.Get("part"); part != "" {
 		req.redirectURI += "?" + url.Values{"part": {part}}.Encode()
 	}
 	if p.Get("to") == "launch_page" {
 		req.client, req.redirectURI = launchPage, endpoint.LaunchPage
+		if app := p.Get("app"); app != "" {
+			req.redirectURI += "?" + url.Values{"app": {app}}.Encode()
+		}
 	}
 	err = checkPrompt(req, p)
 	req.prompt = "" // max_age says all

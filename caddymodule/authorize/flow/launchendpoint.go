@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -67,6 +68,9 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 	if err != nil {
 		return nil, err
 	}
+	if err := e.checkUser(r.Context(), l.User); err != nil {
+		return nil, err
+	}
 	l.Launcher, l.ClientID = ehr.ID, app.ID
 	handle, err := e.launches.Register(r.Context(), l)
 	if err != nil {
@@ -84,6 +88,19 @@ func (e *launchEndpoint) app(r *http.Request, p oauth2.Parameters) (*client.Clie
 	return app, err
 }
 
+// checkUser refuses a user whom nobody can be. People of identity providers may not have signed in
+// yet.
+func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
+	if sub == "" || len(e.accounts.Providers) > 0 {
+		return nil
+	}
+	user, err := e.accounts.Find(ctx, sub)
+	if err == nil && user == nil {
+		err = oauth2.InvalidRequest("user is nobody who can sign in here")
+	}
+	return err
+}
+
 // readLaunch reads the context, and whom it is for.
 func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 	l := &launch.Registered{User: p.Get("user"), FHIRUser: p.Get("fhirUser"), Context: launch.Context{
@@ -93,11 +110,15 @@ func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 	err := checkWhom(l)
 	if banner := p.Get("need_patient_banner"); err == nil && banner != "" {
 		var needed bool
-		needed, err = strconv.ParseBool(banner)
+		if needed, err = strconv.ParseBool(banner); err != nil {
+			err = errors.New("need_patient_banner must be true or false")
+		}
 		l.NeedPatientBanner = &needed
 	}
 	if list := p.Get("fhirContext"); err == nil && list != "" {
-		err = json.Unmarshal([]byte(list), &l.FHIRContext)
+		if json.Unmarshal([]byte(list), &l.FHIRContext) != nil {
+			err = errors.New("fhirContext must be a list of objects in JSON, whose members are texts")
+		}
 	}
 	if err == nil {
 		err = l.Check()

@@ -55,7 +55,7 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		lp.showError(w, r, err)
 	case signedIn == nil:
-		redirect(w, endpoint.Login+"?"+url.Values{"to": {launcher}}.Encode())
+		redirect(w, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
 	case r.Method == http.MethodPost:
 		lp.submit(w, r, signedIn)
 	default:
