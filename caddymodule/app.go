@@ -291,7 +291,14 @@ func (a *App) firstPage() string {
 }
 
 func (a *App) startStores() error {
-	return a.stores.start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag))
+	if err := a.stores.start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
+		return err
+	}
+	// Where there are keys, tokens were given: their file was there, too.
+	if file, ok := a.durable.(*FileStore); ok && file.isNew && len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer)) {
+		file.watched.beganEmpty()
+	}
+	return nil
 }
 
 // Stop closes the health port, and records the number of audit events that were left out.

@@ -42,6 +42,7 @@ type FileStore struct {
 
 	key     string // in the pool
 	watched *storeWatch
+	isNew   bool // it held nothing when it was claimed
 }
 
 type pooledFile struct {
@@ -103,6 +104,8 @@ func (f *FileStore) start(logger *slog.Logger) error {
 
 // claim refuses the file of another issuer. One of an earlier version is anybody's.
 func (f *FileStore) claim(ctx context.Context, issuer string) error {
+	entries, _ := f.Size()
+	f.isNew = entries == 0
 	mark, err := store.Claim(ctx, f.Store, issuer)
 	if err == nil {
 		f.watched.claimed(mark)

@@ -195,9 +195,21 @@ func (w *storeWatch) claimed(mark []byte) bool {
 	if before == "" || before == string(mark) {
 		return true
 	}
+	w.lost()
+	return false
+}
+
+// lost notes that the store has lost what it held. It requires the lock.
+func (w *storeWatch) lost() {
 	w.state.emptied = time.Now()
 	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operation.md)", "store", w.name, "cause", string(store.CauseEmptied))
-	return false
+}
+
+// beganEmpty notes at a start that the store has lost what it held before that.
+func (w *storeWatch) beganEmpty() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost()
 }
 
 // keepsNothing notes at a start why the store keeps nothing over its own restart.

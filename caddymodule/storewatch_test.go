@@ -181,3 +181,28 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 		})
 	}
 }
+
+// A file that is missing at a start was lost if there are keys: at the first start there are none.
+func TestStoreIsLostAtStart(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "fhir", "localhost-8443.db")
+	for _, lost := range []bool{false, true} {
+		g := newGatewayAt(t, exampleWith(t, "", ""), folder)
+		app, err := fhirApp(g.Context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.startStores(); err != nil {
+			t.Fatal(err)
+		}
+		if got := app.watched[app.durable].causes()[store.CauseEmptied]; got != lost {
+			t.Errorf("lost: %t, want %t", got, lost)
+		}
+		g.token()
+		_, _ = fileStores.Delete(path) // as at the end of a process
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
