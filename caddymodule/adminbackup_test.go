@@ -51,7 +51,7 @@ func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	registering := func(folder string) *gateway {
-		return newGatewayAt(t, exampleWith(t, "fhir {", "fhir {\n\t\tregistration {\n\t\t\tinitial_access_token may-register-clients\n\t\t\tscope openid\n\t\t}"), folder)
+		return newGatewayAt(t, exampleWith(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}\n\t\tregistration {\n\t\t\tinitial_access_token may-register-clients\n\t\t\tscope openid\n\t\t}"), folder)
 	}
 	before := registering(folder)
 	offline := demoRequest()

@@ -47,7 +47,8 @@ func TestEarlierFormats(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			g := openFormat(t, name, folder)
-			now := newGatewayAt(t, exampleWith(t, "", ""), folder)
+			// A store of its own: in that of all tests, others have ended what alice had.
+			now := newGatewayAt(t, exampleWith(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
 			app, err := fhirApp(now.Context)
 			if err == nil {
 				err = app.startStores()
