@@ -49,11 +49,13 @@ func (w conditionals) forwardedCriteria() (query string, ifNoneExist []string) {
 
 // match is the id of the resource that matches the criteria, among those that the client may find; empty if there is
 // none. Several are refused.
-func (w conditionals) match(ctx context.Context) (string, error) {
-	s := w.criteria
+func (w conditionals) match(ctx context.Context) (string, error) { return w.criteria.single(ctx) }
+
+// single is the id of the one resource that a search finds.
+func (s *search) single(ctx context.Context) (string, error) {
 	s.judged, s.count = true, 2
 	var found []entry
-	err := s.each(ctx, w.limits.Requests, func(e entry) error {
+	err := s.each(ctx, s.x.limits.Requests, func(e entry) error {
 		if found = append(found, e); len(found) > 1 {
 			return errSeveral
 		}

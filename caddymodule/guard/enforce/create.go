@@ -14,7 +14,10 @@ func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (
 	if err != nil {
 		return nil, err
 	}
-	after, err := w.newVersion(c.body)
+	if err := w.resolveReferences(ctx); err != nil {
+		return nil, err
+	}
+	after, err := w.newVersion(w.c.body)
 	if err != nil {
 		return nil, err
 	}

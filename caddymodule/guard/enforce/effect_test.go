@@ -242,7 +242,7 @@ func TestEffects(t *testing.T) {
 		`{"contentString":"Observation?"}`:                              403,
 		`{"contentReference":{"reference":"Observation/a1"}}`:           201,
 		`{"contentReference":{"reference":"Observation/b1"}}`:           403,
-		`{"contentReference":{"reference":"Observation?status=final"}}`: 403,
+		`{"contentReference":{"reference":"Observation?status=final"}}`: 412,
 	} {
 		writing{holder: patientA, request: "POST CommunicationRequest", body: asking(payload), status: status}.check(t)
 	}

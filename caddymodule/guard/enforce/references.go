@@ -1,11 +1,14 @@
 package enforce
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -60,6 +63,56 @@ func (x writes) checkConditional(text []byte) error {
 		}
 	}
 	return nil
+}
+
+// maxSearching is how many references of a body may be searches.
+const maxSearching = 16
+
+// resolveReferences puts the resources in the place of the references that are searches, as the client's own searches find
+// them. Those that no scope allows stay, to be refused; where the FHIR server may search for itself, all do.
+func (w *write) resolveReferences(ctx context.Context) error {
+	if w.conditionals().isForwarded() {
+		return nil
+	}
+	all, _ := references(w.c.body) // what cannot be read is refused with the body
+	slices.Sort(all)
+	searching := slices.DeleteFunc(slices.Compact(all), func(literal string) bool {
+		of, _, searches := strings.Cut(literal, "?")
+		return !searches || !interaction.IsType(of) || !w.rights.Allow(of, smart.Search)
+	})
+	if len(searching) > maxSearching {
+		return tooCostly("At most %d references of a resource may be searches under these scopes.", maxSearching)
+	}
+	for _, literal := range searching {
+		found, err := w.searched(ctx, literal)
+		if err != nil {
+			return err
+		}
+		w.c.body = bytes.ReplaceAll(w.c.body, []byte(quoted(literal)), []byte(quoted(found)))
+	}
+	return nil
+}
+
+// searched is the one resource that a conditional reference means (R4 http.html#trules).
+func (w *write) searched(ctx context.Context, literal string) (string, error) {
+	of, criteria, _ := strings.Cut(literal, "?")
+	parameters, err := smart.ParseParameters(criteria)
+	if err != nil {
+		return "", invalid(err, "A conditional reference can be read in several ways.")
+	}
+	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: of, Parameters: parameters}
+	s, err := w.searches().newSearch(ctx, get(of, ""), i)
+	if err != nil {
+		return "", err
+	}
+	id, err := s.single(ctx)
+	if err == nil && id == "" {
+		err = &guard.Error{
+			Status: http.StatusPreconditionFailed, Err: ErrOutside,
+			Description: "A conditional reference to " + of + " matches nothing that the access token covers.",
+		}
+	}
+	return of + "/" + id, err
 }
 
 // checkSearching refuses one reference that is a search.

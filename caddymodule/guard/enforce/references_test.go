@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -35,8 +36,8 @@ func TestReferences(t *testing.T) {
 		{"there before the update", patientA, "PUT List/a1", list, "", 200, "List/a1=new"},
 		{"linking another patient", patientA, "PUT Patient/a", `{"resourceType":"Patient","id":"a","link":[{"type":"seealso","other":{"reference":"Patient/b"}}]}`, "", 403, ""},
 		{"not under scopes that are bound to no patient", staff, "POST Observation", focus("", "Encounter/b1"), "", 201, "Observation/new-19=Encounter/b1"},
-		{"conditional", patientA, "POST Observation", focus("", "Practitioner?identifier=1"), "", 403, ""},
-		{"conditional, in an extension", patientA, "POST Observation", nested, "", 403, ""},
+		{"conditional", patientA, "POST Observation", focus("", "Practitioner?identifier=1"), "", 412, ""},
+		{"conditional, in an extension", patientA, "POST Observation", nested, "", 412, ""},
 		{"conditional, all of another type", staff, "POST Observation", nested, "", 403, ""},
 		{"conditional, all of its type", access.Holder{Scope: "user/Observation.cruds user/Patient.s", User: clinician.User}, "POST Observation", nested, "", 201, "Observation/new-19=Patient?identifier"},
 		{"conditional, chained", access.Holder{Scope: "user/Observation.cruds user/Patient.s", User: clinician.User}, "POST Observation", strings.Replace(nested, "identifier", "organization.name", 1), "", 403, ""},
@@ -78,6 +79,50 @@ func TestDotSegments(t *testing.T) {
 		body := observation("", "Patient/a", `,"focus":[{"reference":"`+to+`"}]`)
 		if got := g.written(writing{holder: patientA, request: "POST Observation", body: body}); got.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", to, got.StatusCode)
+		}
+	}
+}
+
+// A reference that is a search becomes one to what the client's own search finds.
+func TestConditionalReferences(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, subject, performer, want string
+		status                         int
+	}{
+		{"the own patient", "Patient?family=adams", "Patient/a", `"subject":{"reference":"Patient/a"}`, 201},
+		{"a practitioner", "Patient/a", "Practitioner?family=boyd", `"performer":[{"reference":"Practitioner/bob"}]`, 201},
+		{"another patient", "Patient?family=brown", "Patient/a", "", 412},
+		{"nobody", "Patient/a", "Practitioner?family=nobody", "", 412},
+		{"several", "Patient/a", "Practitioner?_id=bob,alice", "", 412},
+		{"what tells too much", "Patient/a", "Practitioner?_list=1", "", 403},
+		{"a type without a scope", "Patient/a", "Organization?name=mercy", "", 403},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodPut} {
+			g := newGateway(t, chart...)
+			g.server.Seen = func(r *http.Request) {
+				if text, _ := io.ReadAll(r.Body); strings.Contains(string(text), "?") {
+					t.Errorf("%s: the server is sent %s", tt.name, text)
+				} else {
+					r.Body = io.NopCloser(strings.NewReader(string(text)))
+				}
+			}
+			body, target := `{"resourceType":"Observation","status":"final","subject":{"reference":"`+tt.subject+`"},"performer":[{"reference":"`+tt.performer+`"}]}`, "Observation"
+			if method == http.MethodPut {
+				body, target = strings.Replace(body, `{`, `{"id":"a3",`, 1), "Observation/a3"
+			}
+			r := httptest.NewRequest(method, "/fhir/R4/"+target, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/fhir+json")
+			r.Header.Set("Prefer", "return=representation")
+			response := g.send(access.Holder{Scope: "patient/Observation.cruds patient/Patient.rs patient/Practitioner.rs", Patient: "a"}, r)
+			text, _ := io.ReadAll(response.Body)
+			want := tt.status
+			if method == http.MethodPut && want == http.StatusCreated {
+				want = http.StatusOK
+			}
+			if response.StatusCode != want || !strings.Contains(string(text), tt.want) {
+				t.Errorf("%s %s: %d %s", method, tt.name, response.StatusCode, text)
+			}
 		}
 	}
 }

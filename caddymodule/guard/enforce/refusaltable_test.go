@@ -40,7 +40,7 @@ var refusals = []refused{
 	{"GET Observation/_history", "", "", "What was deleted says no longer whose it was.", access.Holder{}},
 	{"POST Observation", decidedObservation("n", "b", "laboratory", ""), "", "", access.Holder{}},
 	{"POST Observation", strings.Replace(decidedObservation("n", "a", "laboratory", ""), "Encounter/e", "Encounter/none", 1), "", "", access.Holder{}},
-	{"POST Observation", strings.Replace(decidedObservation("n", "a", "laboratory", ""), "Encounter/e", "Encounter?identifier=1", 1), "", "The FHIR server would search for it among all.", access.Holder{}},
+	{"POST Observation", strings.Replace(decidedObservation("n", "a", "laboratory", ""), "Encounter/e", "Encounter?identifier=1", 1), "", "It is a search of the app's own, which must find one.", access.Holder{}},
 	{"POST Observation", decidedObservation("n", "a", "laboratory", ""), "", "", access.Holder{Scope: "patient/*.rs", Patient: "a"}},
 	{"POST Patient", `{"resourceType":"Patient"}`, "", "", access.Holder{}},
 	{"PUT Practitioner/p", `{"resourceType":"Practitioner","id":"p"}`, "", "Everybody's records need it, so nobody bound to one patient changes it.", access.Holder{}},

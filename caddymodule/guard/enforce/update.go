@@ -18,7 +18,10 @@ func (x writes) update(ctx context.Context, c call, i interaction.Interaction) (
 	if err != nil {
 		return nil, err
 	}
-	after, err := w.newVersion(c.body)
+	if err := w.resolveReferences(ctx); err != nil {
+		return nil, err
+	}
+	after, err := w.newVersion(w.c.body)
 	switch {
 	case err != nil:
 		return nil, err
