@@ -30,9 +30,15 @@ var permissionsV1 = map[string]Permission{
 	"*":     Create | Read | Update | Delete | Search,
 }
 
-// parsePermission reads c?r?u?d?s?, at least one letter and all in this order: the specification calls any other order
-// invalid.
+// permissionWords are how HL7 Europe's API writes two of them.
+var permissionWords = map[string]Permission{"create": Create, "search": Search}
+
+// parsePermission reads c?r?u?d?s?, at least one letter and all in this order, as the specification calls any other order
+// invalid; or one of permissionWords.
 func parsePermission(s string) (Permission, bool) {
+	if p, ok := permissionWords[s]; ok {
+		return p, true
+	}
 	var p Permission
 	next := 0
 	for i := range len(s) {

@@ -25,7 +25,7 @@ type ResourceScope struct {
 // is
 //
 //	( patient | user | system ) "/" ( Type | "*" ) "." permission
-//	permission = c?r?u?d?s? [ "?" query ] | "read" | "write" | "*"
+//	permission = ( c?r?u?d?s? | "create" | "search" ) [ "?" query ] | "read" | "write" | "*"
 //	query      = name "=" value *( "&" name "=" value )
 //
 // Names and values are percent-encoded where a URL's would be. Names have no modifiers or chains, and are those of

@@ -45,6 +45,23 @@ func TestParseResourceScope(t *testing.T) {
 	}
 }
 
+// HL7 Europe's API writes .search and .create: the same as .s and .c, as which they are written.
+func TestParsePermissionWords(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"system/Patient.search": "system/Patient.s", "user/*.create": "user/*.c", "patient/Observation.search?code=x": "patient/Observation.s?code=x",
+	} {
+		if got, ok := ParseResourceScope(in); !ok || got.V1 || got.String() != want {
+			t.Errorf("%s: %+v, %t", in, got, ok)
+		}
+	}
+	for _, in := range []string{"system/Patient.Search", "system/Patient.searchcreate", "system/Patient.rsearch", "system/Patient.update", "system/Patient.delete"} {
+		if got, ok := ParseResourceScope(in); ok {
+			t.Errorf("%s: %+v", in, got)
+		}
+	}
+}
+
 func TestParseResourceScopeOther(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, in string }{
