@@ -3,11 +3,13 @@ package enforce_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -183,4 +185,39 @@ func TestPagesOfScopes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPagesOfLongIDs checks that a page is short, rather than its link long, or as long as that of a server without _count.
+func TestPagesOfLongIDs(t *testing.T) {
+	t.Parallel()
+	var all, own []string
+	for i := range 120 {
+		own = append(own, fmt.Sprintf("%064d", i))
+		subject, performer := "Patient/a", `"display":"somebody"`
+		if i%2 == 0 {
+			subject, performer = "Group/g", `"reference":"Patient/a"`
+		}
+		all = append(all, fmt.Sprintf(`{"resourceType":"Observation","id":%q,"status":"final","subject":{"reference":%q},"performer":[{%s}]}`, own[i], subject, performer))
+	}
+	g := newGateway(t, all...)
+	g.server.Shuffles = true
+	for _, size := range []int{5, 100, 1000} {
+		g.walk(patientA, fmt.Sprintf("Observation?_sort=status&_count=%d", size), own)
+	}
+	// Each page hides a resource, so that the next one is begun; it is long whatever was asked for.
+	for i := range own {
+		all[i] = strings.ReplaceAll(all[i], "Group/g", "Patient/a")
+	}
+	hidden := `{"resourceType":"Observation","id":"hidden","status":"final","subject":{"reference":"Patient/b"}}`
+	g = newGateway(t)
+	g.server.Answers = map[string]http.HandlerFunc{}
+	pages := [][]string{slices.Concat([]string{hidden}, all[:60]), all[60:]}
+	for n, path := range []string{"Observation", ""} {
+		text := `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + strings.Join(pages[n], `},{"resource":`) + `}]}`
+		if path != "" {
+			text = linkedTo(text, "/Observation", fhirtest.Address+"?_getpages=1")
+		}
+		g.server.Answers[path] = answering(text)
+	}
+	g.walk(patientA, "Observation?patient=a&_count=2", own)
 }

@@ -23,6 +23,7 @@ type search struct {
 	asked      []smart.Parameter // the client's, as far as they are heeded
 	order      []sortKey         // by which the branches' results are merged
 	count      int               // _count; 0 if the client did not say
+	short      bool              // pages are shorter than was asked for, for the sake of their links
 	onlyTotal  bool              // _summary=count or _count=0
 	accurate   bool              // _total=accurate
 	nothing    bool              // a chain has found nothing, so neither does the search
@@ -63,14 +64,21 @@ const (
 	maxCount     = 1000
 )
 
-// page answers with the matches from a position on. A page gets shorter if its link to the next one would be too long.
+// page answers with the matches from a position on. A page gets shorter if its link to the next one would be too long,
+// or, where the FHIR server heeds no _count, as long as the server's.
 func (s *search) page(ctx context.Context, from position, self string) (*answer, error) {
 	for {
 		a, err := s.pageOf(ctx, from, self)
-		if !errors.Is(err, errLongLink) || s.pageSize() <= 1 {
+		switch {
+		case !errors.Is(err, errLongLink):
+			return a, err
+		case s.pageSize() > 1:
+			s.count, s.short = s.pageSize()/2, true
+		case len(s.branches) == 1 && s.count > 0:
+			s.count = -1
+		default:
 			return a, err
 		}
-		s.count = s.pageSize() / 2
 	}
 }
 
@@ -110,7 +118,7 @@ func (s *search) pageOf(ctx context.Context, from position, self string) (*answe
 // pageSize is how many matches a page has. What is not judged is as long as the FHIR server has it.
 func (s *search) pageSize() int {
 	switch {
-	case !s.judged:
+	case !s.judged, s.count < 0:
 		return 0
 	case s.count > 0:
 		return min(s.count, maxCount)
@@ -125,7 +133,7 @@ const minMerged = 20
 func (s *search) branchCall(n int) call {
 	parameters := slices.Concat(s.parameters, s.branches[n].confining)
 	count := cmp.Or(s.pageSize(), min(s.count, maxCount))
-	if len(s.branches) > 1 {
+	if len(s.branches) > 1 && !s.short {
 		count = max(count, minMerged)
 	}
 	if count > 0 {
