@@ -4,6 +4,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -169,6 +170,8 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(party.Close)
 	s.server = newPartyServer(s.logouts)
 	t.Cleanup(s.server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
+	t.Setenv("SSL_CERT_FILE", gatewaytest.WriteFile(t, "authority.pem", string(authority))) // for the binary
 	for _, c := range []*oauthClient{&infernoRS384, &infernoES384} {
 		c.key = newKey(strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
 	}
