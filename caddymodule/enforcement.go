@@ -150,18 +150,6 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameter, search_parameters and expand_scope without effect: remove it, or them")
 
-// ownShared are the rules for types that are set here.
-func (e *Enforcement) ownShared() (access.Shared, error) {
-	own := access.Shared{}
-	for resourceType, rule := range e.Shared {
-		if err := checkShared(resourceType, rule); err != nil {
-			return nil, err
-		}
-		own[resourceType] = access.Rule(rule)
-	}
-	return own, nil
-}
-
 // ownOperations are the operations that are set here.
 func (e *Enforcement) ownOperations() (operations []enforce.Operation, err error) {
 	operations = make([]enforce.Operation, len(e.Operations))
@@ -171,20 +159,6 @@ func (e *Enforcement) ownOperations() (operations []enforce.Operation, err error
 		}
 	}
 	return operations, nil
-}
-
-// checkShared checks a rule for a type.
-func checkShared(resourceType, rule string) error {
-	if !interaction.IsType(resourceType) {
-		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
-	}
-	if !slices.Contains(access.Rules, access.Rule(rule)) {
-		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.Rules)
-	}
-	if !access.Rule(rule).Takes(resourceType) {
-		return fmt.Errorf("%s has no search parameter patient in FHIR R4, by which the rule %s goes", resourceType, rule)
-	}
-	return nil
 }
 
 // serve has the token's requests answered as far as its scopes allow.

@@ -19,6 +19,7 @@
 //	merge.go           of which each page of the server's is read once
 //	resume.go          and the rest of one is named in the link to the next page
 //	include.go         with what comes along only as far as the client could have come to it
+//	wildcard.go        of all references, as far as scopes go
 //	page.go            and links that are sealed for this token
 //	history.go       the versions of a resource
 //	write.go         a write: what is written must be covered, before and after, by one and the same scope
