@@ -50,7 +50,7 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	t.Setenv("REGRESSION_SECRET", "expanded-secret")
 	const placeholder = "{env.REGRESSION_SECRET}{file./etc/hostname}{http.request.host}"
 	const openID = "openid user/*.rs"
-	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.request.header.X-Sent}"
+	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.request.header.X-Request-Id}"
 `))
 	state := g.Get("/oauth2/authorize?"+url.Values{
 		"client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"nonsense"}, "state": {placeholder},
@@ -64,7 +64,7 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header.Set("Authorization", "Bearer "+g.token())
-	r.Header.Set("X-Sent", placeholder)
+	r.Header.Set("X-Request-Id", placeholder)
 	if got, want := gatewaytest.Read(t, g.Send(r)), "alice demo-app "+openID+" "+placeholder; got != want {
 		t.Errorf("for the next handler: %q, want %q", got, want)
 	}
