@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -232,6 +233,55 @@ func TestSampleBase(t *testing.T) {
 	for _, text := range []string{"fhir_sample x", "fhir_sample {\n\tfhir_base r4\n}", "fhir_sample {\n\tpatients 7\n}"} {
 		if err := new(Sample).UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
 			t.Errorf("%s was accepted", text)
+		}
+	}
+}
+
+// A service exports through the guard, from the kick-off to the end: its links are the guard's own, and lead nowhere
+// without its token.
+func TestGuardedExport(t *testing.T) {
+	t.Setenv("FHIR_BACKEND", "")
+	g := newGateway(t, exampleWith(t))
+	service := g.serviceToken()
+	ask := func(method, address, token string) *http.Response {
+		r := httptest.NewRequest(method, strings.TrimPrefix(address, "https://localhost:8443"), nil)
+		r.Header.Set("Prefer", "respond-async")
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		return g.Send(r)
+	}
+	if r := ask(http.MethodGet, "/fhir/R4/$export", g.token()); r.StatusCode != http.StatusForbidden {
+		t.Errorf("by a person: %d", r.StatusCode)
+	}
+	for target, want := range map[string]string{"$export?_type=Patient": "Patient:30", "Group/alice/$export?_type=Patient,Condition": "Patient:10", "Patient/$export?_type=Coverage": "Coverage:30"} {
+		begun := ask(http.MethodGet, "/fhir/R4/"+target, service)
+		status := begun.Header.Get("Content-Location")
+		if begun.StatusCode != http.StatusAccepted || status == "" {
+			t.Fatalf("%s: %d %s", target, begun.StatusCode, gatewaytest.Read(t, begun))
+		}
+		if r := ask(http.MethodGet, status, service); r.StatusCode != http.StatusAccepted || r.Header.Get("Retry-After") == "" {
+			t.Errorf("%s, at work: %d", target, r.StatusCode)
+		}
+		var m struct{ Output []struct{ Type, URL string } }
+		if text := gatewaytest.Read(t, ask(http.MethodGet, status, service)); json.Unmarshal([]byte(text), &m) != nil || len(m.Output) == 0 {
+			t.Fatalf("%s: %s", target, text)
+		}
+		file := m.Output[len(m.Output)-1]
+		lines := strings.Count(gatewaytest.Read(t, ask(http.MethodGet, file.URL, service)), "\n")
+		if got := fmt.Sprintf("%s:%d", file.Type, lines); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+		if r := ask(http.MethodGet, file.URL, ""); r.StatusCode != http.StatusUnauthorized {
+			t.Errorf("without a token: %d", r.StatusCode)
+		}
+		if r := ask(http.MethodDelete, status, service); r.StatusCode != http.StatusAccepted {
+			t.Errorf("deleting: %d", r.StatusCode)
+		}
+		for _, gone := range []string{status, file.URL} {
+			if r := ask(http.MethodGet, gone, service); r.StatusCode != http.StatusNotFound {
+				t.Errorf("afterwards: %d", r.StatusCode)
+			}
 		}
 	}
 }

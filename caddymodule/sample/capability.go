@@ -30,6 +30,7 @@ func (s *Server) capabilities(q request) (reply, error) {
 		"rest": []object{{
 			"mode": "server", "resource": resources(),
 			"interaction": codes("transaction", "batch", "search-system"),
+			"operation":   []object{exportOperation("export")},
 		}},
 	})
 	return answerWith(http.StatusOK, text), err
@@ -50,16 +51,27 @@ var resources = sync.OnceValue(func() (list []object) {
 				r["searchInclude"] = includes
 			}
 		}
-		if t == "Patient" {
+		switch t {
+		case "Patient":
 			r["operation"] = []object{{
 				"name": "everything", "definition": "http://hl7.org/fhir/OperationDefinition/Patient-everything",
 				"documentation": "By GET on one patient, with _type and _count.",
-			}}
+			}, exportOperation("patient-export")}
+		case "Group":
+			r["operation"] = []object{exportOperation("group-export")}
 		}
 		list = append(list, r)
 	}
 	return list
 })
+
+// exportOperation is a level of $export.
+func exportOperation(definition string) object {
+	return object{
+		"name": "export", "definition": "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/" + definition,
+		"documentation": "By GET, with _type, _since and _outputFormat.",
+	}
+}
 
 // searches are the search parameters of a type, and those by which it includes others.
 func searches(resourceType string) (params []object, includes []string) {

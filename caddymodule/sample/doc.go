@@ -10,6 +10,7 @@
 //	bundle.go       Bundles of search results and versions, in pages
 //	write.go        create, update and delete, also conditional ones
 //	transaction.go  batches and transactions
+//	export.go       $export, its jobs and their files
 //	capability.go   the CapabilityStatement
 //	reply.go        answers, errors as OperationOutcomes
 //
@@ -17,5 +18,6 @@
 // constraints mean. There are no chained parameters, no _has, no PATCH, no XML and no history of a type, and references
 // are not checked. The records to begin with are those of package records.
 //
-// Reference: FHIR R4, RESTful API and Search (https://hl7.org/fhir/R4/http.html, https://hl7.org/fhir/R4/search.html).
+// Reference: FHIR R4, RESTful API and Search (https://hl7.org/fhir/R4/http.html, https://hl7.org/fhir/R4/search.html);
+// Bulk Data Access 2.0 (https://hl7.org/fhir/uv/bulkdata/STU2/export.html).
 package sample

@@ -46,6 +46,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) (reply, error) {
+	if job, ok := strings.CutPrefix(r.URL.Path, s.Base+"/"+exportPath); ok {
+		return s.Store.exports.serve(r.Method, s.address(r), job)
+	}
 	q, err := s.read(w, r)
 	if err != nil {
 		return reply{}, err
@@ -151,8 +154,11 @@ func (s *Server) perform(q request) (reply, error) {
 	case interaction.Delete, interaction.ConditionalDelete:
 		return s.remove(q)
 	case interaction.Operation:
-		if q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost {
+		switch {
+		case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
 			return s.everything(q)
+		case q.Operation == "$export" && q.method == http.MethodGet:
+			return s.export(q)
 		}
 	}
 	return reply{}, failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}

@@ -31,6 +31,7 @@ type Store struct {
 	order    map[string][]interaction.Reference   // by type, as they were created
 	log      []interaction.Reference              // one for each version, so that the latest can be taken back
 	bytes    int
+	exports  exports
 }
 
 // version is a resource as it was at a time. It is never changed.

@@ -8,7 +8,7 @@
 //	datatypes.go    codes, references, quantities and periods
 //	people.go       the patients' names and dates of birth
 //	staff.go        organizations, locations and practitioners, one of them Practitioner/alice
-//	patient.go      Patient, RelatedPerson, Coverage, CareTeam
+//	patient.go      Patient, RelatedPerson, Coverage, CareTeam, Group
 //	history.go      which problems and visits a patient has had
 //	problems.go     problems with their codes, medicines and laboratory tests
 //	visit.go        Encounter, and what is written at a visit: DocumentReference, Binary, Provenance

@@ -87,6 +87,25 @@ func (r *registrar) careTeam(p *patient) {
 	)
 }
 
+// group adds the patients of a practitioner as a Group, such as Group/alice, for Bulk Data exports.
+func (r *registrar) group(of practitioner, all []*patient) {
+	var members []object
+	for _, p := range all {
+		if p.doctor.id == of.id {
+			members = append(members, object{{"entity", p.ref()}})
+		}
+	}
+	r.records.add("Group", of.id, opened,
+		member{"active", true},
+		member{"type", "person"},
+		member{"actual", true},
+		member{"name", "Patients of " + of.name()},
+		member{"quantity", len(members)},
+		member{"managingEntity", of.ref()},
+		member{"member", members},
+	)
+}
+
 // relative adds a parent of a child, or a child of an old person.
 func (r *registrar) relative(p *patient) {
 	given, gender, relationship, born := "Robin", "female", code{terminology + "v3-RoleCode", "MTH", "mother"}, p.born.AddDate(-31, 2, 5)

@@ -13,12 +13,14 @@ func All() [][]byte {
 	registrar := &registrar{records}
 	narrator := &narrator{dice, &clinician{records, dice}, &observer{records, dice}}
 	registrar.staff()
-	for i, p := range readPeople() {
+	all := readPeople()
+	for i, p := range all {
 		p.id = fmt.Sprintf("p%02d", i+1)
 		p.doctor = practitioners[i%3]
 		registrar.patient(p, i)
 		narrator.history(p)
 	}
+	registrar.group(practitioners[0], all)
 	return records.texts
 }
 

@@ -23,6 +23,7 @@ var required = map[string][]string{
 	"DocumentReference":  {"status", "type", "category", "subject", "date", "author", "content", "context"},
 	"Encounter":          {"status", "class", "type", "subject", "period", "location", "serviceProvider"},
 	"Goal":               {"lifecycleStatus", "description", "subject", "startDate", "target"},
+	"Group":              {"type", "actual", "name", "member"},
 	"Immunization":       {"status", "vaccineCode", "patient", "occurrenceDateTime", "primarySource"},
 	"Location":           {"status", "name", "address", "managingOrganization"},
 	"MedicationRequest":  {"status", "intent", "medicationCodeableConcept", "subject", "authoredOn", "requester", "dosageInstruction"},

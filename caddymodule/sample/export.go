@@ -1,0 +1,195 @@
+package sample
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+const (
+	exportPath     = "_export/" // where jobs and their files are, below the base
+	exportLifetime = time.Hour
+	maxExports     = 20 // that are kept; the oldest of more ends
+)
+
+// exports are the jobs of $export, the oldest first.
+type exports struct {
+	mu   sync.Mutex
+	jobs []*exportJob
+}
+
+// exportJob is an export (Bulk Data Access 2.0) of the resources as they were when it began. It says once that it is
+// still at work, so that apps can try to wait for it.
+type exportJob struct {
+	id, request string
+	began       time.Time
+	asked       bool // for its status
+	files       map[string][]*version
+}
+
+// export answers $export of the system, of all patients or of a group.
+func (s *Server) export(q request) (reply, error) {
+	if !q.Async {
+		return reply{}, invalid("An export takes the header Prefer: respond-async.")
+	}
+	types, since, err := q.exportParameters()
+	if err != nil {
+		return reply{}, err
+	}
+	holds, err := s.Store.exported(q)
+	if err != nil {
+		return reply{}, err
+	}
+	job := &exportJob{id: newID(), request: q.base + "/" + q.Path() + "?" + smart.EncodeParameters(q.Parameters), began: now(), files: map[string][]*version{}}
+	job.request = strings.TrimSuffix(job.request, "?")
+	err = s.Store.each(q, types, func(v *version) error {
+		if !v.updated.Before(since) && holds(v.Resource) {
+			job.files[v.of.Type] = append(job.files[v.of.Type], v)
+		}
+		return nil
+	})
+	if err != nil {
+		return reply{}, err
+	}
+	s.Store.exports.add(job)
+	return reply{status: http.StatusAccepted, header: http.Header{"Content-Location": {q.base + "/" + exportPath + job.id}}}, nil
+}
+
+// exportParameters are the types to export, and since when.
+func (q request) exportParameters() (types []string, since time.Time, err error) {
+	if err = q.takes("_outputFormat", "_since", "_type"); err != nil {
+		return nil, since, err
+	}
+	if format := value(q.Parameters, "_outputFormat"); format != "" && !strings.HasSuffix(format, "ndjson") {
+		return nil, since, unsupported("Files are in application/fhir+ndjson only.")
+	}
+	if text := value(q.Parameters, "_since"); text != "" {
+		if since, err = time.Parse(time.RFC3339, text); err != nil {
+			return nil, since, invalid("_since must be an instant, such as 2026-01-01T00:00:00Z.")
+		}
+	}
+	names := value(q.Parameters, "_type")
+	if names == "" {
+		return interaction.Types(), since, nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		if !interaction.IsType(name) {
+			return nil, since, invalid("_type names what is no resource type.")
+		}
+		types = append(types, name)
+	}
+	slices.Sort(types)
+	return slices.Compact(types), since, nil
+}
+
+// exported tells which resources are part of an export.
+func (s *Store) exported(q request) (func(resource.Resource) bool, error) {
+	switch {
+	case q.Type == "":
+		return func(resource.Resource) bool { return true }, nil
+	case q.Type == "Patient" && q.ID == "":
+		return func(r resource.Resource) bool {
+			for range compartment.Patients(r) {
+				return true
+			}
+			return false
+		}, nil
+	case q.Type == "Group" && q.ID != "":
+		return s.ofGroup(q)
+	}
+	return nil, failure{http.StatusNotFound, "not-found", "An export is of the system, of all patients or of a group."}
+}
+
+// ofGroup tells which resources are of the members of a group.
+func (s *Store) ofGroup(q request) (func(resource.Resource) bool, error) {
+	group, err := s.find(q.reference(), "")
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]bool{}
+	for text := range group.Values(resource.Path{Elements: []string{"member", "entity", "reference"}}) {
+		if id, ok := strings.CutPrefix(resource.Text(text), "Patient/"); ok {
+			members[id] = true
+		}
+	}
+	return func(r resource.Resource) bool {
+		for patient := range compartment.Patients(r) {
+			if members[patient] {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+func (e *exports) add(job *exportJob) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.jobs = append(e.jobs, job)
+	e.jobs = slices.Clone(e.jobs[max(0, len(e.jobs)-maxExports):])
+}
+
+// serve answers for a job, or one of its files.
+func (e *exports) serve(method, base, path string) (reply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id, file, isFile := strings.Cut(path, "/")
+	at := slices.IndexFunc(e.jobs, func(j *exportJob) bool { return j.id == id && time.Since(j.began) < exportLifetime })
+	isRead := method == http.MethodGet || method == http.MethodHead
+	switch {
+	case at < 0:
+		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such export."}
+	case isFile && isRead:
+		return e.jobs[at].file(file)
+	case isRead:
+		return e.jobs[at].status(base)
+	case method == http.MethodDelete && !isFile:
+		e.jobs = slices.Delete(e.jobs, at, at+1)
+		return reply{status: http.StatusAccepted}, nil
+	}
+	return reply{}, failure{http.StatusMethodNotAllowed, "not-supported", "An export can be read and deleted."}
+}
+
+// status is the manifest, from the second time on.
+func (j *exportJob) status(base string) (reply, error) {
+	if !j.asked {
+		j.asked = true
+		return reply{status: http.StatusAccepted, header: http.Header{"Retry-After": {"1"}, "X-Progress": {"at work"}}}, nil
+	}
+	output := []object{}
+	for _, name := range slices.Sorted(maps.Keys(j.files)) {
+		output = append(output, object{"type": name, "url": base + "/" + exportPath + j.id + "/" + name + ".ndjson", "count": len(j.files[name])})
+	}
+	text, err := json.Marshal(object{
+		"transactionTime": j.began, "request": j.request, "requiresAccessToken": true, "output": output, "error": []object{},
+	})
+	answer := answerWith(http.StatusOK, text)
+	answer.header = http.Header{"Content-Type": {"application/json"}, "Expires": {j.began.Add(exportLifetime).Format(http.TimeFormat)}}
+	return answer, err
+}
+
+// file is the resources of a type, one a line.
+func (j *exportJob) file(name string) (reply, error) {
+	name, ok := strings.CutSuffix(name, ".ndjson")
+	if !ok || j.files[name] == nil {
+		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such file."}
+	}
+	var lines bytes.Buffer
+	for _, v := range j.files[name] {
+		if err := json.Compact(&lines, v.text); err != nil {
+			return reply{}, err
+		}
+		lines.WriteByte('\n')
+	}
+	return reply{http.StatusOK, http.Header{"Content-Type": {"application/fhir+ndjson"}}, lines.Bytes()}, nil
+}
