@@ -104,7 +104,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.app == nil && len(h.Trust) == 0 && h.Introspection == nil {
 		return errNoApp
 	}
-	if err := h.provisionBase(ctx); err != nil {
+	if h.origin, h.FHIRBase, err = apiAddress(ctx, h.FHIRBase, h.app); err != nil {
 		return err
 	}
 	if h.realm = h.FHIRBase; h.app != nil {

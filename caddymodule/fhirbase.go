@@ -31,24 +31,24 @@ func checkFHIRBase(path string) error {
 	return nil
 }
 
-// provisionBase finds the path of the API, and its origin where that is told.
-func (h *Bearer) provisionBase(ctx caddy.Context) (err error) {
-	if h.origin, h.FHIRBase, err = splitFHIRBase(h.FHIRBase); err != nil {
-		return err
+// apiAddress is the path of the API of a fhir_bearer, and its origin where that is told.
+func apiAddress(ctx caddy.Context, told string, app *App) (origin, path string, err error) {
+	if origin, path, err = splitFHIRBase(told); err != nil {
+		return "", "", err
 	}
-	if h.origin != "" && h.app != nil {
-		return errTwoOrigins
+	if origin != "" && app != nil {
+		return "", "", errTwoOrigins
 	}
-	h.FHIRBase, err = fhirBase(ctx, h.FHIRBase)
-	return err
+	path, err = fhirBase(ctx, path)
+	return origin, path, err
 }
 
 // asksSite reports whether the site must tell the URL of the API: answers are judged, and have links.
-func (h *Bearer) asksSite() bool { return h.app == nil && h.origin == "" && h.enforced != nil }
+func asksSite(h *Bearer) bool { return h.app == nil && h.origin == "" && h.enforced != nil }
 
 // locate learns the URL of the API from the site, before the first request is served.
 func (h *Bearer) locate() {
-	if h.asksSite() {
+	if asksSite(h) {
 		h.enforced.BaseURL = h.sites.baseURL(h)
 		h.metadata.Changes.BaseURL = h.enforced.BaseURL
 	}

@@ -118,7 +118,7 @@ func (c *siteCheck) bearer(h *Bearer, at place, before caddyhttp.RouteList) {
 	c.whole(named, h.FHIRBase, at)
 	c.reached(named, h.FHIRBase+"/Patient", before)
 	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.FHIRBase)
-	if c.bases[h] = at.url(h.FHIRBase); c.bases[h] == "" && h.asksSite() {
+	if c.bases[h] = at.url(h.FHIRBase); c.bases[h] == "" && asksSite(h) {
 		c.errs = append(c.errs, h.wrap(errNoBaseURL))
 	}
 	if at.open != nil {

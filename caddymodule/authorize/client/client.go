@@ -3,8 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
@@ -207,108 +204,6 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 // the first difference.
 func (c *Client) hasSecret(secret string) bool {
 	return c.secretDigest != nil && sameDigest(c.secretDigest, secret)
-}
-
-// Complete sets defaults, and refuses a client that would not work or not be safe.
-func (c *Client) Complete() error {
-	if c.ID == "" {
-		return errors.New("a client needs an id")
-	}
-	if len(c.ResponseTypes) == 0 && len(c.RedirectURIs) > 0 {
-		c.ResponseTypes = []string{"code"}
-	}
-	if c.Secret != "" {
-		c.secretDigest, c.guessable = digestOf(c.Secret), IsGuessable(c.Secret)
-	}
-	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows, c.checkACR} {
-		if err := check(); err != nil {
-			return fmt.Errorf("client %q: %w", c.ID, err)
-		}
-	}
-	return nil
-}
-
-func (c *Client) checkRedirectURIs() error {
-	check := CheckRedirectURI
-	if c.Native {
-		check = checkNativeRedirectURI
-	}
-	for _, uri := range c.RedirectURIs {
-		if err := check(uri); err != nil {
-			return fmt.Errorf("redirect_uri %w", err)
-		}
-	}
-	for _, uri := range c.PostLogoutRedirectURIs {
-		if err := check(uri); err != nil {
-			return fmt.Errorf("post_logout_redirect_uri %w", err)
-		}
-	}
-	if c.LaunchURI != "" {
-		if err := check(c.LaunchURI); err != nil {
-			return fmt.Errorf("launch_uri %w", err)
-		}
-	}
-	if c.BackchannelLogoutURI != "" {
-		return CheckBackchannelLogoutURI(c.BackchannelLogoutURI)
-	}
-	return nil
-}
-
-func (c *Client) checkScopes() error {
-	for _, scope := range c.Scopes {
-		if err := CheckScope(scope); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Client) checkACR() error {
-	if c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR) {
-		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
-	}
-	return nil
-}
-
-func (c *Client) checkFlows() error {
-	for _, t := range c.ResponseTypes {
-		if !slices.Contains(ResponseTypes, t) {
-			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
-		}
-	}
-	if alg := jose.SignatureAlgorithm(c.UserinfoAlgorithm); alg != "" && !slices.Contains(keyring.IDTokenAlgorithms, alg) {
-		return fmt.Errorf("userinfo_signed_response_alg %q is not known: use RS256 or ES256", alg)
-	}
-	if alg := c.SigningAlgorithm(); !slices.Contains(keyring.IDTokenAlgorithms, alg) {
-		return fmt.Errorf("id_token_alg %q is not known: use RS256 or ES256", alg)
-	}
-	for _, t := range c.GrantTypes {
-		if t != "client_credentials" && t != "authorization_code" {
-			return fmt.Errorf("grant_type %q is not known: use authorization_code or client_credentials", t)
-		}
-	}
-	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, c.PKCE) {
-		return fmt.Errorf("pkce %q is not known: use %s or %s", c.PKCE, PKCERequired, PKCEOptional)
-	}
-	if !slices.Contains([]string{"", ConsentRequired, ConsentSkip}, c.Consent) {
-		return fmt.Errorf("consent %q is not known: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
-	}
-	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
-		return errors.New("a response_type needs a redirect_uri")
-	}
-	if slices.Contains(c.GrantTypes, "authorization_code") && !c.AllowsResponseType("code") {
-		return errors.New("grant_type authorization_code needs a redirect_uri and response_type code")
-	}
-	switch {
-	case !c.Public():
-	case c.IntrospectAll:
-		return errors.New("introspect needs a secret, jwks or jwks_uri")
-	case c.LaunchContext:
-		return errors.New("launch_context needs a secret, jwks or jwks_uri")
-	case c.AllowsGrantType("client_credentials"):
-		return errors.New("grant_type client_credentials needs a secret, jwks or jwks_uri")
-	}
-	return nil
 }
 
 // ResponseTypes are those of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.

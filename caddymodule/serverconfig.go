@@ -1,0 +1,68 @@
+package caddymodule
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func (a *App) serverConfig() (_ authorize.Config, err error) {
+	c := a.settings()
+	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
+	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), a.clientStore()); err != nil {
+		return c, err
+	}
+	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.fhirBaseURL()); err != nil {
+		return c, err
+	}
+	if c.Branding, err = a.Branding.resolved(); err != nil {
+		return c, err
+	}
+	return c, a.resolve(&c)
+}
+
+// resolve replaces the placeholders of secrets in copies: the configuration that Caddy shows and saves keeps them.
+func (a *App) resolve(c *authorize.Config) error {
+	for _, u := range a.Users {
+		user, err := u.resolved(a.logger)
+		if err != nil {
+			return fmt.Errorf("user %q: %w", u.Name, err)
+		}
+		c.Users = append(c.Users, user)
+	}
+	for _, configured := range a.Clients {
+		client, err := configured.resolved()
+		if err != nil {
+			return fmt.Errorf("client %q: %w", configured.ID, err)
+		}
+		c.Clients = append(c.Clients, client)
+	}
+	for _, p := range a.IdentityProviders {
+		provider, err := p.resolved()
+		if err != nil {
+			return fmt.Errorf("idp %q: %w", p.Key, err)
+		}
+		c.IdentityProviders = append(c.IdentityProviders, provider)
+	}
+	return nil
+}
+
+// settings is the server's configuration without secrets.
+func (a *App) settings() authorize.Config {
+	return authorize.Config{
+		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase,
+		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
+		CodeLifetime:        time.Duration(a.CodeLifetime),
+		SessionLifetime:     time.Duration(a.SessionLifetime),
+
+		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
+		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
+		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
+		Started:                  a.serving,
+
+		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
+		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
+		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
+	}
+}
