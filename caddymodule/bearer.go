@@ -67,6 +67,8 @@ type Bearer struct {
 	// to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
+	SignInPolicy
+
 	Enforcement
 
 	Source
@@ -111,6 +113,9 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		h.realm = h.app.fhirBaseURL()
 		h.resource = h.app.Issuer + endpoint.ProtectedResource + h.app.FHIRBase
 	}
+	if err := h.checkSignInPolicy(); err != nil {
+		return err
+	}
 	h.logger = ctx.Slogger()
 	h.failures = newFailureLog(h.logger)
 	for _, name := range slices.Concat(h.IdentityHeaders, h.ForwardHeaders) {
@@ -135,15 +140,6 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		h.enforced.Metadata = h.metadata
 	}
 	h.sites, err = siteChecks(ctx)
-	return err
-}
-
-func (h *Bearer) provisionCORS() (err error) {
-	words := h.CORS
-	if len(words) == 0 && h.app != nil {
-		words = []string{corsClients}
-	}
-	h.cors, err = newCrossOrigin(words, h.app)
 	return err
 }
 
@@ -201,6 +197,9 @@ func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyh
 
 // serveAllowed answers a valid token's request, as far as its scopes allow.
 func (h *Bearer) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
+	if err := h.checkSignIn(r, token); err != nil {
+		return h.refuse(w, err)
+	}
 	if h.enforced == nil {
 		metrics.decided(decisionAllowed)
 		return next.ServeHTTP(w, r)
@@ -253,6 +252,8 @@ func (h *Bearer) checkApp() error {
 //		forward_header <names...>
 //		forward_token
 //		cors <origin|clients|*...>
+//		acr <class...>
+//		max_age <duration>
 //		scopes off
 //		compartment_search
 //		shared <type...> <rule>
@@ -279,6 +280,8 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"forward_header":  words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"forward_token":   bareword(&h.ForwardToken),
 		"cors":            words(&h.CORS, checkCORS),
+		"acr":             words(&h.ACR, checkACR),
+		"max_age":         duration(&h.MaxAge),
 	}
 	maps.Copy(options, h.parseEnforcement())
 	return parseDirective(d, options, "trust", "shared", "operation", "search_parameter", "allow", "deny")

@@ -159,3 +159,12 @@ var (
 	_ http.ResponseWriter = (*corsWriter)(nil)
 	_ io.ReaderFrom       = (*corsWriter)(nil)
 )
+
+func (h *Bearer) provisionCORS() (err error) {
+	words := h.CORS
+	if len(words) == 0 && h.app != nil {
+		words = []string{corsClients}
+	}
+	h.cors, err = newCrossOrigin(words, h.app)
+	return err
+}

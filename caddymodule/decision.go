@@ -25,13 +25,14 @@ const (
 	decisionNoToken     decision = "no_token"
 	decisionInvalid     decision = "invalid_token"
 	decisionExpired     decision = "expired_token"
+	decisionStepUp      decision = "step_up" // another sign-in is asked for
 	decisionForbidden   decision = "forbidden"
 	decisionUnavailable decision = "unavailable"
 )
 
 var decisions = []decision{
 	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
-	decisionForbidden, decisionUnavailable,
+	decisionStepUp, decisionForbidden, decisionUnavailable,
 }
 
 func refusal(err *guard.Error) decision {
@@ -46,6 +47,8 @@ func refusal(err *guard.Error) decision {
 		return decisionNoToken
 	case errors.Is(err, guard.ErrExpired):
 		return decisionExpired
+	case errors.Is(err, guard.ErrStepUp):
+		return decisionStepUp
 	}
 	return decisionInvalid
 }

@@ -107,6 +107,8 @@ func TestBearerOptionErrors(t *testing.T) {
 		"no reach":               {"operation $everything sometimes r", "operation: "},
 		"no expression":          {`deny "request.typo == 'x'"`, "deny: "},
 		"an expression of text":  {`deny "'x'"`, "deny: "},
+		"two classes in one":     {`acr "a b"`, "characters that no challenge can have"},
+		"no age":                 {"max_age never", "invalid duration"},
 		"scopes on":              {"scopes on", "the only value is off"},
 	} {
 		err := new(Bearer).UnmarshalCaddyfile(caddyfile.NewTestDispenser("fhir_bearer {\n" + tt.option + "\n}"))

@@ -26,13 +26,13 @@ func TestAccessTokenClaims(t *testing.T) {
 	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
 		claims := b.Claims(token)
 		for claim, want := range map[string]any{
-			"iss": servertest.Issuer, "sub": "alice", "aud": servertest.FHIRBase, "client_id": "app", "scope": first.Scope,
+			"iss": servertest.Issuer, "sub": "alice", "aud": servertest.FHIRBase, "client_id": "app", "scope": first.Scope, "acr": "sfa",
 		} {
 			if claims[claim] != want {
 				t.Errorf("%s: %s = %v, want %v", name, claim, claims[claim], want)
 			}
 		}
-		if claims["exp"].(float64)-claims["iat"].(float64) != 3600 || claims["jti"] == "" {
+		if claims["exp"].(float64)-claims["iat"].(float64) != 3600 || claims["jti"] == "" || claims["auth_time"] == nil {
 			t.Errorf("%s: %v", name, claims)
 		}
 	}

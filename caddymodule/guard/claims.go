@@ -26,6 +26,9 @@ type claims struct {
 	ProviderAccount string `json:"idp_account"`
 
 	Related bool `json:"related"`
+
+	ACR      string           `json:"acr"`
+	AuthTime *jwt.NumericDate `json:"auth_time"`
 }
 
 // checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
@@ -50,6 +53,7 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	return Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
 		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, Related: c.Related,
+		ACR: c.ACR, AuthTime: c.AuthTime.Time(),
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
 	}, nil
 }

@@ -54,6 +54,8 @@ var (
 	ErrRevoked = errors.New("token revoked")
 	// ErrInactive: introspection says that the token is not active (RFC 7662 §2.2).
 	ErrInactive = errors.New("token not active")
+	// ErrStepUp: the person would have to sign in more strongly, or again (RFC 9470).
+	ErrStepUp = errors.New("insufficient user authentication")
 	// ErrUnavailable: keys, revocations or introspection cannot be asked.
 	ErrUnavailable = errors.New("verification unavailable")
 )
@@ -64,10 +66,11 @@ const (
 	codeInvalidToken   = "invalid_token"
 
 	codeInsufficientScope = "insufficient_scope"
+	codeStepUp            = "insufficient_user_authentication" // RFC 9470 §3
 )
 
-// Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are fixed texts without any
-// input, and meant for the client.
+// Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are texts without any
+// input that is not checked, and meant for the client.
 type Error struct {
 	// Status is the HTTP status: 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 422, 502 or 503.
 	Status int
@@ -75,6 +78,10 @@ type Error struct {
 	Code string
 	// Description is a sentence for the client's developer.
 	Description string
+	// Scope is what the token lacks: scopes of which each would do, separated by spaces. Empty if no scope would help.
+	Scope string
+	// StepUp is how the person would have to sign in. Nil unless that is why.
+	StepUp *StepUp
 	// Wait is how long to wait before trying again; 0 if unknown.
 	Wait time.Duration
 	// Err is the cause, which wraps one of the Err… values.
@@ -136,7 +143,10 @@ func (e *Error) Challenge(realm string) string {
 		challenge += ", error=" + quoted(e.Code)
 		challenge += ", error_description=" + quoted(e.Description)
 	}
-	return challenge
+	if e.Scope != "" {
+		challenge += ", scope=" + quoted(e.Scope)
+	}
+	return challenge + e.StepUp.challenge()
 }
 
 // Allow is the value for Allow, which must accompany 405 (RFC 9110 §15.5.6): the methods of FHIR R4. It is empty with
@@ -190,6 +200,12 @@ func invalidToken(err error) *Error {
 // InsufficientScope refuses a request that a valid token's scopes do not allow, with 403 (RFC 6750 §3.1).
 func InsufficientScope(description string, err error) *Error {
 	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}
+}
+
+// Lifted is the refusal with the scopes of which each would lift it.
+func (e *Error) Lifted(scope string) *Error {
+	e.Scope = scope
+	return e
 }
 
 // Withdrawn refuses a valid token whose user or client is no longer known.

@@ -41,7 +41,7 @@ var providers = []provider{
 		},
 		want: Token{
 			Subject: "AAAAAAAAAAAAAAAAAAAAAIkzqFVrSaSaFHy782bbtaQ", ClientID: "6731de76-14a6-49ae-97bc-6eba6914391e",
-			Scope: "user_impersonation Patient.Read",
+			Scope: "user_impersonation Patient.Read", ACR: "1",
 		},
 	},
 	{
@@ -75,7 +75,7 @@ var providers = []provider{
 			"at_hash": "fPlsvVszI29LU2UhDyJ9vg",
 		},
 		want: Token{
-			Subject: "alice@hospital.example", ClientID: "0oacqf8qaJw56czJi0g4", Scope: "openid patient/*.rs",
+			Subject: "alice@hospital.example", ClientID: "0oacqf8qaJw56czJi0g4", Scope: "openid patient/*.rs", AuthTime: time.Unix(1, 0),
 			ID: "AT.0mP4JKAZX1iACIT4vbEDF7LpvDVjxypPMf0D7uX39RE",
 		},
 	},
@@ -96,7 +96,7 @@ var providers = []provider{
 		},
 		want: Token{
 			Subject: "36fa0f91-f94d-4a0c-afed-6b7d952e47da", ClientID: "growth-chart", Scope: "openid email profile",
-			ID: "d58f5dc8-fd8f-462b-8a19-716f8f83985b", Patient: "123", FHIRUser: "Practitioner/alice",
+			ID: "d58f5dc8-fd8f-462b-8a19-716f8f83985b", Patient: "123", FHIRUser: "Practitioner/alice", ACR: "1",
 		},
 	},
 	{

@@ -32,6 +32,10 @@ type Token struct {
 	// Provider and ProviderAccount are the idp and idp_account claims of our own tokens, if any: how the person signed
 	// in.
 	Provider, ProviderAccount string
+	// ACR is the acr claim: the class of the sign-in (RFC 9068 §2.2.1). Empty if the token does not say.
+	ACR string
+	// AuthTime is the auth_time claim: when the person signed in. Zero if the token does not say.
+	AuthTime time.Time
 	// IssuedAt is the iat claim. Zero if another issuer omits it.
 	IssuedAt time.Time
 	// Expires is the exp claim. The leeway comes on top. Zero if an introspection response has none.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
@@ -22,6 +23,9 @@ type trustedClaims struct {
 
 	Patient  string `json:"patient"`
 	FHIRUser string `json:"fhirUser"`
+
+	ACR      claim[string]          `json:"acr"`
+	AuthTime claim[jwt.NumericDate] `json:"auth_time"`
 
 	// What the issuer itself calls the token.
 	Type      string `json:"typ"`        // Keycloak: Bearer, ID, Refresh, Offline, Logout
@@ -43,6 +47,18 @@ type present bool
 // UnmarshalJSON implements json.Unmarshaler.
 func (p *present) UnmarshalJSON([]byte) error {
 	*p = true
+	return nil
+}
+
+// claim is one that not all issuers write as we read it. If it is of another type, it is as good as missing.
+type claim[T any] struct{ value *T }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *claim[T]) UnmarshalJSON(text []byte) error {
+	value := new(T)
+	if json.Unmarshal(text, value) == nil {
+		c.value = value
+	}
 	return nil
 }
 
@@ -119,7 +135,10 @@ func (c *trustedClaims) checkNoIDToken(clientID string) error {
 func (c *trustedClaims) token(clientID string) Token {
 	token := Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
-		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
+		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(), AuthTime: c.AuthTime.value.Time(),
+	}
+	if c.ACR.value != nil {
+		token.ACR = *c.ACR.value
 	}
 	switch {
 	case c.Scope != nil:

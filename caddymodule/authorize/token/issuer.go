@@ -33,6 +33,7 @@ type accessTokenClaims struct {
 	ClientID string           `json:"client_id"`
 	Scope    string           `json:"scope"`
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
+	ACR      string           `json:"acr,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
 
 	*launch.Context // that the client was launched with; nil without one
@@ -110,7 +111,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: revocation.NewTokenID(g.Family, dated), ClientID: g.ClientID, Scope: g.ScopeText(),
-		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), ACR: oauth2.ACR(g.AMR, g.Provider), FHIRUser: i.grantedFHIRUser(g, user), Context: g.Launch,
 		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: user.TokensBoundTo,
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
 		Related: g.isRelated(user),

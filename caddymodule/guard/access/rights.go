@@ -20,6 +20,7 @@ type Rights struct {
 	Missing string
 
 	parameters searchparam.Set // of constraints
+	holder     Holder
 
 	all    smart.Permission // on all types, in whole
 	judged bool             // see Judged
@@ -28,7 +29,7 @@ type Rights struct {
 // New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
 // cannot be checked grant nothing.
 func New(h Holder, shared Shared) *Rights {
-	r := &Rights{Scopes: strings.Fields(h.Scope), Shared: shared, Missing: h.Missing(), parameters: h.Parameters}
+	r := &Rights{Scopes: strings.Fields(h.Scope), Shared: shared, Missing: h.Missing(), parameters: h.Parameters, holder: h}
 	for _, scope := range r.Scopes {
 		r.Add(h.grants(scope)...)
 	}

@@ -193,6 +193,7 @@ func (g *gateway) sendTo(server operatingServer, h access.Holder, r *http.Reques
 	err := g.Serve(w, r, server, enforce.Bearer{Rights: rights, Binding: h.Scope + " " + h.Patient + " " + h.User.String()})
 	if refused, ok := errors.AsType[*guard.Error](err); ok {
 		w = httptest.NewRecorder()
+		w.Header().Set("Scope", refused.Scope)
 		w.WriteHeader(refused.Status)
 		w.WriteString(refused.Description)
 	} else if err != nil {

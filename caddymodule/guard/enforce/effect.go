@@ -29,9 +29,9 @@ func (x *judging) checkEffect(res resource.Resource, text []byte) error {
 	case access.Asks:
 		return x.checkTask(res)
 	case access.Carries:
-		return checkCarrier(res, text)
+		return x.checkCarrier(res, text)
 	}
-	return forbidden(ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
+	return x.beyond(ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
 }
 
 // maySearch reports whether the token may read all that a search of one type finds, which is not judged again: by the
@@ -104,17 +104,17 @@ var storedKinds = []string{"document", "collection", "searchset", "history", "ba
 
 // checkCarrier refuses a Bundle that a server may take for requests or a message, and a Basic that is R5's
 // SubscriptionTopic in R4 (Subscriptions R5 Backport, "Topic Discovery").
-func checkCarrier(res resource.Resource, text []byte) error {
+func (x *judging) checkCarrier(res resource.Resource, text []byte) error {
 	if res.Type == "Bundle" {
 		kind, _ := res.Member("type")
 		if slices.Contains(storedKinds, resource.Text(kind)) {
 			return nil
 		}
-		return forbidden(ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
+		return x.beyond(ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
 	}
 	return eachString(text, func(_, said string) error {
 		if strings.Contains(said, "SubscriptionTopic") {
-			return forbidden(ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
+			return x.beyond(ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
 		}
 		return nil
 	})

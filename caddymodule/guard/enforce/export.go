@@ -5,10 +5,32 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
+
+// lackingToExport are the scopes for an export of types, if the token has some of a system: no other exports.
+func (x exports) lackingToExport(types ...string) string {
+	if !slices.ContainsFunc(x.rights.Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
+		return ""
+	}
+	return systemScopes(types...)
+}
+
+// systemScopes are the scopes to export types; without one, all.
+func systemScopes(types ...string) string {
+	if len(types) == 0 {
+		types = []string{smart.AnyType}
+	}
+	scopes := make([]string, len(types))
+	for n, t := range types {
+		scopes[n] = smart.ResourceScope{Level: "system", Type: t, Permission: readSearch}.String()
+	}
+	return strings.Join(scopes, " ")
+}
 
 var errExport = errors.New("export that cannot be guarded")
 
@@ -23,11 +45,11 @@ func (x exports) export(ctx context.Context, c call, i interaction.Interaction) 
 	case !i.Async:
 		return nil, invalid(errExport, "An export takes the header Prefer: respond-async.")
 	case !types.all && len(types.names) == 0:
-		return nil, forbidden(ErrScope, "An export takes a system scope with the permissions r and s, without a constraint.")
+		return nil, forbidden(ErrScope, "An export takes a system scope with the permissions r and s, without a constraint.").Lifted(x.lackingToExport(needed...))
 	}
 	for _, name := range needed {
 		if !types.has(name) {
-			return nil, forbidden(ErrScope, "An export of these takes a system scope for %s, with the permissions r and s.", name)
+			return nil, forbidden(ErrScope, "An export of these takes a system scope for %s, with the permissions r and s.", name).Lifted(x.lackingToExport(name))
 		}
 	}
 	parameters, err := operationParameters(c, i)

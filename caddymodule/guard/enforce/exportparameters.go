@@ -64,12 +64,16 @@ func (t exportTypes) confine(i interaction.Interaction, parameters []smart.Param
 	}
 	if len(named) == 0 && !t.all {
 		if named = t.within(i); len(named) == 0 {
-			return nil, forbidden(ErrScope, "No system scope is about a type that this exports.")
+			return nil, forbidden(ErrScope, "No system scope is about a type that this exports.").Lifted(systemScopes())
 		}
 	}
 	for _, name := range named {
 		if !t.has(name) || !interaction.IsType(name) {
-			return nil, forbidden(ErrScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
+			refusal := forbidden(ErrScope, "No system scope allows to export %s: it needs the permissions r and s on the whole type.", strconv.Quote(name))
+			if interaction.IsType(name) {
+				refusal.Scope = systemScopes(name)
+			}
+			return nil, refusal
 		}
 	}
 	if len(named) > 0 {

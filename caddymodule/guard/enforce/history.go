@@ -37,7 +37,7 @@ func (x histories) history(ctx context.Context, c call, i interaction.Interactio
 	case len(x.rights.For(of, smart.Search)) == 0:
 		return nil, x.refused(i)
 	case x.rights.All()&smart.Search == 0 && (i.Type == "" || !x.rights.Whole(i.Type, smart.Search)):
-		return nil, forbidden(ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind)
+		return nil, forbidden(ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(x.lacking(i))
 	}
 	return x.historyOf(ctx, c, i)
 }

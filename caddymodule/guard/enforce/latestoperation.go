@@ -14,7 +14,8 @@ import (
 func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
 	patients := patientsOf(j.x.rights.For(i.Type, j.op.Permission))
 	if len(patients) == 0 {
-		return nil, false, forbidden(ErrOracle, "%s takes a scope without a constraint.", j.op.Name)
+		return nil, false, forbidden(ErrOracle, "%s takes a scope without a constraint.", j.op.Name).
+			Lifted(j.x.rights.Lacking(i.Type, j.op.Permission, false))
 	}
 	var rest, named []smart.Parameter
 	for _, p := range parameters {

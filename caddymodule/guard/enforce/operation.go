@@ -54,7 +54,7 @@ func (x operations) operation(ctx context.Context, c call, i interaction.Interac
 	case !ok:
 		return nil, forbidden(ErrOperation, "The operation %s is not one of those that may be called here.", i.Operation)
 	case x.isBeyond(op):
-		return nil, forbidden(ErrScope, "%s takes scopes to read and search everything.", op.Name)
+		return nil, x.beyond(ErrScope, "%s takes scopes to read and search everything.", op.Name)
 	case op.changes() && c.method != http.MethodPost:
 		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
 	case op.Name == operationExport:
@@ -162,15 +162,17 @@ func (x operations) judgeCovered(ctx context.Context, of interaction.Reference, 
 
 // refusedOperation says that no scope allows an operation.
 func (x operations) refusedOperation(op Operation, i interaction.Interaction) error {
+	refusal := forbidden(ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, typeOf(i), op.Permission)
 	if missing := x.rights.Missing; missing != "" {
-		return forbidden(ErrScope, "%s", missing)
+		refusal = forbidden(ErrScope, "%s", missing)
 	}
-	return forbidden(ErrScope, "No scope allows %s on %s: it needs the permission %s.", op.Name, typeOf(i), op.Permission)
+	return refusal.Lifted(x.rights.Lacking(i.Type, op.Permission, false))
 }
 
 // refusedWhole says that no scope reaches as far as an operation.
 func (x operations) refusedWhole(op Operation, i interaction.Interaction) error {
-	return forbidden(ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, typeOf(i), op.Permission)
+	return forbidden(ErrScope, "%s on %s needs a scope over all of its resources, with the permission %s.", op.Name, typeOf(i), op.Permission).
+		Lifted(x.rights.Lacking(i.Type, op.Permission, true))
 }
 
 // typeOf names what an operation is called on.

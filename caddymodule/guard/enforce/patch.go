@@ -87,7 +87,8 @@ func (w patches) checkTests(ctx context.Context, before *version, p jsonpatch.Pa
 	}
 	ok, err := w.covered(ctx, before.Resource, w.rights.For(w.i.Type, smart.Read))
 	if err == nil && !ok {
-		err = forbidden(ErrOracle, "No scope allows to read this %s, and so none to test it in a patch.", w.i.Type)
+		err = forbidden(ErrOracle, "No scope allows to read this %s, and so none to test it in a patch.", w.i.Type).
+			Lifted(w.rights.Lacking(w.i.Type, smart.Read, false))
 	}
 	return err
 }

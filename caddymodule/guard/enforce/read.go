@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -102,11 +103,23 @@ func (x *judging) refused(i interaction.Interaction) error {
 	if of == "" || of == smart.AnyType {
 		of = "all types"
 	}
+	refusal := forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
 	if missing := x.rights.Missing; missing != "" {
-		return forbidden(ErrScope, "%s", missing)
+		refusal = forbidden(ErrScope, "%s", missing)
+	} else if x.rights.OnlyWhole(i.Type, i.Permission()) {
+		refusal = forbidden(ErrScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
 	}
-	if x.rights.OnlyWhole(i.Type, i.Permission()) {
-		return forbidden(ErrScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
-	}
-	return forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
+	return refusal.Lifted(x.lacking(i))
+}
+
+// lacking are the scopes that allow an interaction.
+func (x *judging) lacking(i interaction.Interaction) string {
+	ofAll := i.Kind == interaction.TypeHistory || i.Kind == interaction.SystemHistory ||
+		i.Type == "Patient" && i.Permission()&(smart.Create|smart.Delete) != 0
+	return x.rights.Lacking(i.Type, i.Permission(), ofAll)
+}
+
+// beyond refuses what only scopes to read and search everything allow.
+func (x *judging) beyond(cause error, format string, args ...any) *guard.Error {
+	return forbidden(cause, format, args...).Lifted(x.rights.Lacking(smart.AnyType, readSearch, true))
 }

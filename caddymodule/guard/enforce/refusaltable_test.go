@@ -51,6 +51,8 @@ var refusals = []refused{
 	{"POST ", fmt.Sprintf(batchOf, "transaction", ownEntry+`,{"request":{"method":"GET","url":"Observation/b"}}`), "", "A transaction is done whole or not at all.", access.Holder{}},
 	{"GET $graphql?query={}", "", "", "", access.Holder{}},
 	{"GET Observation/$meta", "", "", "", access.Holder{}},
+	{"GET $export", "", preferAsync, "", access.Holder{Scope: "system/Observation.r"}},
+	{"GET Observation/_history", "", "", "", access.Holder{Scope: "patient/*.rs user/Patient.rs", Patient: "a", User: interaction.Reference{Type: "Practitioner", ID: "p"}}},
 	{"GET Observation/$lastn", "", "", "", ofLaboratory},
 	{"GET $export", "", preferAsync, "`patient/` and `user/` scopes never export.", userClinician},
 	{"GET $export?_type=Patient", "", preferAsync, "", access.Holder{Scope: "system/Observation.rs"}},
@@ -61,7 +63,7 @@ var refusals = []refused{
 func refusalTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("| scopes | request | | what the app reads | why |\n|---|---|---|---|---|\n")
+	b.WriteString("| scopes | request | | what the app reads | `scope` | why |\n|---|---|---|---|---|---|\n")
 	for _, r := range refusals {
 		g := newGateway(t, decided...)
 		holder := r.holder
@@ -74,7 +76,11 @@ func refusalTable(t *testing.T) string {
 		if err != nil || response.StatusCode < 400 {
 			t.Errorf("%s: status %d, %v", r.request, response.StatusCode, err)
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %d | %s | %s |\n", holder.Scope, strings.TrimSpace(r.request), response.StatusCode, text, r.why)
+		lacking := response.Header.Get("Scope")
+		if lacking != "" {
+			lacking = "`" + lacking + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %d | %s | %s | %s |\n", holder.Scope, strings.TrimSpace(r.request), response.StatusCode, text, lacking, r.why)
 	}
 	return strings.ReplaceAll(b.String(), "c|lab", `c\|lab`)
 }

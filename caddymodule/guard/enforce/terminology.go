@@ -1,6 +1,9 @@
 package enforce
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // isOpen reports whether the token may call an operation for which any valid one will do. Operations on terminology
 // take one of the scopes that the site has set for them.
@@ -13,7 +16,7 @@ func (x operations) isOpen(op Operation) bool {
 // openOperation answers an operation that needs no more than a token, as an entry of a batch.
 func (x operations) openOperation(ctx context.Context, c call, op Operation) (*answer, error) {
 	if !x.isOpen(op) {
-		return nil, forbidden(ErrScope, "The token has none of the scopes that %s takes here.", op.Name)
+		return nil, forbidden(ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.ExpandScopes, " "))
 	}
 	a, err := x.ask(ctx, operationCall(c))
 	if err != nil {

@@ -51,7 +51,7 @@ func (x writes) newWrite(ctx context.Context, c call, i interaction.Interaction)
 		w.grants = slices.DeleteFunc(w.grants, func(g access.Grant) bool { return g.Patient != "" })
 	}
 	if len(w.grants) == 0 {
-		return nil, forbidden(ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.")
+		return nil, forbidden(ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(x.lacking(i))
 	}
 	if extra := w.extra(); extra != "" {
 		return nil, forbidden(ErrScope, "%s is not allowed under these scopes.", extra)

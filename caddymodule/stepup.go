@@ -1,0 +1,61 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// SignInPolicy is what fhir_bearer asks of how the person behind a token signed in. A token that does not say so is
+// refused with what the app has to ask for (RFC 9470). The fhir app's clients that act for themselves have signed nobody
+// in, and are not asked.
+type SignInPolicy struct {
+	// The classes of sign-in (`acr`) of which one suffices, the preferred one first. Of the fhir app's own, `sfa`, `mfa`
+	// and `phr`, each includes those before it. Default: any.
+	ACR []string `json:"acr,omitempty"`
+
+	// How long ago the person may have signed in (`auth_time`). Default: for any time.
+	MaxAge caddy.Duration `json:"max_age,omitempty"`
+}
+
+// checkSignIn refuses a token of a person who did not sign in as the site asks.
+func (h *Bearer) checkSignIn(r *http.Request, t *guard.Token) error {
+	_, ours := r.Context().Value(readerKey{}).(guard.Token)
+	if ours || h.isOwn(t) && t.Subject == t.ClientID {
+		return nil
+	}
+	required := guard.StepUp{ACR: h.ACR, MaxAge: time.Duration(h.MaxAge), Meets: h.meetsACR}
+	return required.Check(t, time.Now())
+}
+
+// isOwn reports whether a token is of the fhir app.
+func (h *Bearer) isOwn(t *guard.Token) bool { return h.app != nil && t.Issuer == h.app.Issuer }
+
+func (h *Bearer) meetsACR(t *guard.Token, wanted string) bool {
+	return h.isOwn(t) && slices.Contains(oauth2.ACRValues, wanted) && oauth2.MeetsACR(t.ACR, wanted)
+}
+
+// checkSignInPolicy refuses classes that no token can have.
+func (h *Bearer) checkSignInPolicy() error {
+	for _, class := range h.ACR {
+		if len(h.Trust) == 0 && h.Introspection == nil && !slices.Contains(oauth2.ACRValues, class) {
+			return fmt.Errorf("acr %q is not one of %q, and no other issuer is trusted: no token would pass", class, oauth2.ACRValues)
+		}
+	}
+	return nil
+}
+
+// checkACR refuses what cannot stand in acr_values.
+func checkACR(class string) error {
+	if strings.ContainsFunc(class, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
+		return fmt.Errorf("acr %q has characters that no challenge can have", class)
+	}
+	return nil
+}
