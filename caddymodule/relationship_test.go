@@ -2,6 +2,7 @@ package caddymodule_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -32,6 +33,24 @@ func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) servertes
 	return servertest.Decode[servertest.TokenResponse](t, g.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")}, "redirect_uri": {"https://app.example.org/callback"}, "client_id": {"app"},
 	}))
+}
+
+func introspect(g *gatewaytest.Gateway, bearer, token string) *http.Response {
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+bearer)
+	return g.Send(r)
+}
+
+// isActive asks introspection about a token.
+func isActive(t *testing.T, g *gatewaytest.Gateway, bearer, token string) bool {
+	t.Helper()
+	answer := introspect(g, bearer, token)
+	text := gatewaytest.Read(t, answer)
+	if answer.StatusCode != http.StatusOK || !strings.Contains(text, `"active":`) {
+		t.Fatalf("introspection: %d %s", answer.StatusCode, text)
+	}
+	return strings.Contains(text, `"active":true`)
 }
 
 // endedRelationships are the ways in which alice no longer acts for p1, by her fhirUser.
@@ -67,6 +86,9 @@ func TestEndedRelationship(t *testing.T) {
 			if r := g.Get("/fhir/R4/Patient/p1", user.AccessToken); strings.HasPrefix(tt.fhirUser, "Related") && r.StatusCode != http.StatusOK {
 				t.Fatalf("before, by user scopes: %d", r.StatusCode)
 			}
+			if !isActive(t, g, user.AccessToken, patient.Refresh) || !isActive(t, g, user.AccessToken, patient.AccessToken) {
+				t.Fatal("before: introspection calls a token inactive")
+			}
 			if record(tt.after); tt.after == "" {
 				ward.set("", "")
 			}
@@ -76,6 +98,11 @@ func TestEndedRelationship(t *testing.T) {
 			}
 			if r := g.Get("/fhir/R4/Patient/p1", user.AccessToken); r.StatusCode == http.StatusOK {
 				t.Errorf("after, by user scopes: %d", r.StatusCode)
+			}
+			for name, token := range map[string]string{"the refresh token": patient.Refresh, "the access token": patient.AccessToken} {
+				if isActive(t, g, user.AccessToken, token) {
+					t.Errorf("after: introspection calls %s active", name)
+				}
 			}
 			refresh := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {patient.Refresh}, "client_id": {"app"}}
 			if again := servertest.Decode[servertest.TokenResponse](t, g.Post("/oauth2/token", refresh)); again.Error != "invalid_grant" {
@@ -107,6 +134,11 @@ func TestRelationshipUnknown(t *testing.T) {
 	}
 	if r := g.Get("/fhir/R4/Patient/p1", tokens.AccessToken); r.StatusCode < 400 {
 		t.Errorf("read: %d", r.StatusCode)
+	}
+	for _, token := range []string{tokens.Refresh, tokens.AccessToken} {
+		if r := introspect(g, tokens.AccessToken, token); r.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("introspected: %d %s", r.StatusCode, gatewaytest.Read(t, r))
+		}
 	}
 	down(false)
 	if r := g.Post("/oauth2/token", refresh); r.StatusCode != http.StatusOK {

@@ -132,6 +132,28 @@ func (gs *Grants) checkPatient(ctx context.Context, g *Grant, user *people.User)
 	return err
 }
 
+// checkRelationship is checkPatient for the person as they are now.
+func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
+	user, err := gs.user(ctx, g)
+	if err != nil {
+		return err
+	}
+	return gs.checkPatient(ctx, g, user)
+}
+
+// opensRecord reports whether an access token still opens the record of its patient: not if the person chose one for whom,
+// as the FHIR server says, they no longer act.
+func (gs *Grants) opensRecord(ctx context.Context, t *accessTokenClaims) (bool, error) {
+	if !t.Related || t.Context == nil {
+		return true, nil
+	}
+	user, err := gs.accounts.Find(ctx, t.Subject)
+	if user == nil || err != nil {
+		return false, err
+	}
+	return gs.patients.StillHas(ctx, user.Person(), t.Patient)
+}
+
 // isRelated reports whether the person has the patient of a grant only as long as the FHIR server says so.
 func (g *Grant) isRelated(user *people.User) bool {
 	return g.Launch != nil && g.Launcher == "" && user.Person().IsRelated(g.Launch.Patient)

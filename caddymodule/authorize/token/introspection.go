@@ -70,6 +70,9 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	case t.family != nil:
 		return e.introspectRefreshToken(r.Context(), t)
 	}
+	if opens, err := e.families.grants.opensRecord(r.Context(), t.access); !opens || err != nil {
+		return new(introspection), err
+	}
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
@@ -102,7 +105,9 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 	if !t.current || client == nil {
 		return new(introspection), err
 	}
-	err = e.families.check(ctx, t.family, client)
+	if err = e.families.check(ctx, t.family, client); err == nil {
+		err = e.families.grants.checkRelationship(ctx, g)
+	}
 	if _, ok := errors.AsType[*oauth2.Error](err); ok {
 		return new(introspection), nil
 	}
