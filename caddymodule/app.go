@@ -78,7 +78,8 @@ type App struct {
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
 
 	// Serve a page at `/oauth2/launch_page` on which people launch apps as an EHR would, and an app to launch, with the
-	// client_id `sandbox-app`: for trying out. Default: false.
+	// client_id `sandbox-app`: for trying out. Where the issuer is on localhost, apps there need not be registered: their
+	// client_id is `sandbox-local-app`. Default: false.
 	LaunchPage bool `json:"launch_page,omitempty"`
 
 	// Leave `iss` (RFC 9207) out of authorization responses, for clients that reject unknown parameters. Default: it

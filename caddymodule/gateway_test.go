@@ -78,13 +78,19 @@ func (g *gateway) code() string {
 // codeOf is code for another request.
 func (g *gateway) codeOf(request url.Values) string {
 	g.t.Helper()
+	return g.codeOfUser("alice", request)
+}
+
+// codeOfUser is codeOf for another person.
+func (g *gateway) codeOfUser(user string, request url.Values) string {
+	g.t.Helper()
 	page := gatewaytest.Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
 	form := servertest.ReadForm(page)
 	if form.Action == "" {
 		g.t.Fatalf("no sign-in form: %s", page)
 	}
-	form.Fields.Set("username", "alice")
-	form.Fields.Set("password", "alice-demo-password")
+	form.Fields.Set("username", user)
+	form.Fields.Set("password", user+"-demo-password")
 	answer, err := g.Post(form.Action, form.Fields).Location()
 	if err != nil {
 		g.t.Fatal(err)
@@ -112,10 +118,16 @@ func (g *gateway) token() string {
 // tokenOf is token for another request.
 func (g *gateway) tokenOf(request url.Values) string {
 	g.t.Helper()
+	return g.tokenOfUser("alice", request)
+}
+
+// tokenOfUser is tokenOf for another person.
+func (g *gateway) tokenOfUser(user string, request url.Values) string {
+	g.t.Helper()
 	var token struct {
 		AccessToken string `json:"access_token"`
 	}
-	response := g.Post("/oauth2/token", codeForm(g.codeOf(request)))
+	response := g.Post("/oauth2/token", codeForm(g.codeOfUser(user, request)))
 	if err := json.NewDecoder(response.Body).Decode(&token); err != nil || token.AccessToken == "" {
 		g.t.Fatalf("token endpoint: %d %v", response.StatusCode, err)
 	}

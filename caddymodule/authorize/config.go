@@ -177,6 +177,9 @@ func (c *Config) complete() error {
 	}
 	if c.LaunchPage {
 		c.Clients = append(slices.Clip(c.Clients), sandbox.App(c.Issuer))
+		if client.IsLocal(c.Issuer) {
+			c.Clients = append(c.Clients, sandbox.LocalApp())
+		}
 	}
 	if err := c.completeLifetimes(); err != nil {
 		return err

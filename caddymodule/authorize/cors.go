@@ -3,6 +3,7 @@ package authorize
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/rs/cors"
@@ -25,6 +26,7 @@ var clientMethods = map[string][]string{
 // crossOrigins decides which answers scripts of other origins may read.
 type crossOrigins struct {
 	origins map[string]bool       // of the clients' redirect URIs
+	local   bool                  // a client may have any origin on the person's own computer
 	rules   map[string]*cors.Cors // by path
 }
 
@@ -32,7 +34,10 @@ type crossOrigins struct {
 // those of redirect URIs may call the clients' endpoints. Credentials are never allowed, so
 // cookies do not count.
 func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
-	o := &crossOrigins{origins: clientOrigins(clients), rules: map[string]*cors.Cors{}}
+	o := &crossOrigins{
+		origins: clientOrigins(clients), rules: map[string]*cors.Cors{},
+		local: slices.ContainsFunc(clients, func(c client.Client) bool { return c.Local }),
+	}
 	for path := range routes {
 		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: httporigin.PreflightMaxAge}
 		methods, ofClients := clientMethods[path]
@@ -71,7 +76,9 @@ func isDocument(path string) bool {
 }
 
 // AllowsOrigin is [Server.AllowsOrigin].
-func (o *crossOrigins) AllowsOrigin(origin string) bool { return o.origins[origin] }
+func (o *crossOrigins) AllowsOrigin(origin string) bool {
+	return o.origins[origin] || o.local && client.IsLocal(origin)
+}
 
 func clientOrigins(clients []client.Client) map[string]bool {
 	origins := map[string]bool{}

@@ -436,6 +436,15 @@ func TestLaunchEndpoint(t *testing.T) {
 	}
 }
 
+// What cannot be checked is left to the app, as its own requests will fail.
+func TestLaunchEndpointWhileDown(t *testing.T) {
+	t.Parallel()
+	b := launchServer(t, &hospital{down: true}, "Practitioner/alice", withEHR)
+	if r := b.Post("/oauth2/launch", launchForm(nil)); r.StatusCode != http.StatusCreated {
+		t.Errorf("%d", r.StatusCode)
+	}
+}
+
 // goWords are of this program and its language, which tell an EHR nothing.
 var goWords = regexp.MustCompile(`Go |launch\.|strconv|unmarshal`)
 
@@ -462,6 +471,7 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 		"a context that is no JSON":  {url.Values{"fhirContext": {`[{"reference":1}]`}}, "invalid_request"},
 		"a banner that is no word":   {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
 		"an unknown user":            {url.Values{"user": {"nobody"}}, "invalid_request"},
+		"an unknown patient":         {url.Values{"patient": {"nobody"}}, "invalid_request"},
 		"an empty reference":         {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
 		"a reference to the patient": {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
 		"an absolute reference":      {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},

@@ -41,6 +41,10 @@ type Client struct {
 	// and of private-use schemes. Default: false.
 	Native bool
 
+	// Local stands for every app on the person's own computer, for trying out: it may have any
+	// redirect URI that [IsLocal]. Default: false.
+	Local bool `json:"-"`
+
 	Scopes            []string // beside [ReservedScopes]
 	ResponseTypes     []string // of [ResponseTypes]. Default: "code" if there are redirect URIs.
 	GrantTypes        []string // beyond what ResponseTypes implies: "client_credentials"

@@ -50,7 +50,7 @@ func CheckAnyRedirectURI(uri string) error {
 // AllowsRedirectURI reports whether a redirect URI is registered. It must be equal, except
 // for the port of a native app on loopback (RFC 8252 §7.3).
 func (c *Client) AllowsRedirectURI(uri string) bool {
-	if slices.Contains(c.RedirectURIs, uri) {
+	if slices.Contains(c.RedirectURIs, uri) || c.Local && IsLocal(uri) {
 		return true
 	}
 	asked, ok := withoutPort(uri)
@@ -58,6 +58,13 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 		listening, ok := withoutPort(registered)
 		return ok && listening == asked
 	})
+}
+
+// IsLocal reports whether a URI of http or https leads to the person's own computer, whatever
+// answers for names.
+func IsLocal(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && !IsPrivateUse(uri) && CheckAnyRedirectURI(uri) == nil && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname())
 }
 
 // withoutPort removes the port of a loopback redirect URI, and reports whether it is one.

@@ -162,6 +162,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		Launch:         req.context(by.User.Person(), styleURL),
 		Launcher:       req.launch.launcher(),
 		About:          req.about.Patient,
+		ShortTokens:    req.launch.shortTokens(),
 
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,

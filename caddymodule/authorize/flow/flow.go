@@ -66,7 +66,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(&c).serve, http.MethodGet)
 	}
 	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
-		launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches}
+		launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches, patients: c.Patients}
 		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
 	}
 	return endpoints

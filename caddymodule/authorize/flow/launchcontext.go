@@ -32,6 +32,11 @@ func (l *launchContext) has(wanted string) bool {
 	})
 }
 
+// shortTokens reports whether access tokens are to end within seconds.
+func (l *launchContext) shortTokens() bool {
+	return l.registered != nil && l.registered.Simulated == launch.ShortToken
+}
+
 // launcher is the client that vouches for the patient of the launch, or "" if the person
 // chose the patient.
 func (l *launchContext) launcher() string {
@@ -76,6 +81,9 @@ func (q *requests) checkLaunch(ctx context.Context, req *authorizationRequest, p
 		return nil
 	}
 	req.launch.registered, err = q.launches.Find(ctx, req.launch.handle, req.client.ID)
+	if err == nil {
+		err = req.launch.registered.SimulatedError()
+	}
 	if err == nil && req.launch.registered.User != "" && req.subjects == nil {
 		err = req.restrictTo([]any{req.launch.registered.User})
 	}

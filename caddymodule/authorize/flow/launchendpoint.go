@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ type launchEndpoint struct {
 	authenticator *client.Authenticator
 	accounts      *people.Accounts
 	launches      *launch.Launches
+	patients      *launch.Patients
 }
 
 // launchResponse is the answer: what to open the app with.
@@ -71,6 +73,9 @@ func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launch
 	if err := e.checkUser(r.Context(), l.User); err != nil {
 		return nil, err
 	}
+	if err := e.checkPatient(r.Context(), ehr, l); err != nil {
+		return nil, err
+	}
 	l.Launcher, l.ClientID = ehr.ID, app.ID
 	handle, err := e.launches.Register(r.Context(), l)
 	if err != nil {
@@ -99,6 +104,22 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 		err = oauth2.InvalidRequest("user is nobody who can sign in here")
 	}
 	return err
+}
+
+// checkPatient refuses a patient whom the FHIR server does not have, or would not show an app of
+// the person's. If it does not answer, the app will find out.
+func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registered) error {
+	if l.Patient == "" {
+		return nil
+	}
+	_, err := e.patients.Named(ctx, launch.Person{Subject: cmp.Or(l.User, ehr.ID)}, l.Patient)
+	if errors.Is(err, launch.ErrNoRecord) {
+		return oauth2.InvalidRequest("patient is nobody whose record can be read here")
+	}
+	if err != nil {
+		e.Logger.WarnContext(ctx, "patient of a launch not checked", "client_id", ehr.ID, "error", err)
+	}
+	return nil
 }
 
 // readLaunch reads the context, and whom it is for.

@@ -20,6 +20,31 @@ type Registered struct {
 	ClientID string `json:"client_id"`           // the app that it is for
 	User     string `json:"user,omitempty"`      // the sub of the person, or
 	FHIRUser string `json:"fhir_user,omitempty"` // the reference to them
+
+	// Simulated is what is to go wrong, so that the app can be tried with it: the name of one of
+	// [Simulated]; or "". Launches of clients have none.
+	Simulated string `json:"simulated,omitempty"`
+}
+
+// ShortToken is the name of what goes wrong after the authorization response: access tokens end
+// within seconds.
+const ShortToken = "short_token"
+
+// Simulated are the errors that a launch can have, by name: that of the authorization response, or
+// nil for [ShortToken].
+var Simulated = map[string]*oauth2.Error{
+	"access_denied": {Code: "access_denied", Description: "simulated: the person refuses", Shown: true},
+	"server_error":  {Code: "server_error", Description: "simulated: the authorization server fails", Shown: true},
+	"old_launch":    ErrUnknown,
+	ShortToken:      nil,
+}
+
+// SimulatedError is the error that the authorization response is to have, or nil.
+func (l *Registered) SimulatedError() error {
+	if e := Simulated[l.Simulated]; e != nil {
+		return e
+	}
+	return nil
 }
 
 // IsFor reports whether a person may use a launch.

@@ -47,7 +47,7 @@ func samples() map[string]View {
 			Request: "sealed", Person: alice, Searchable: true, Name: "Smith", More: true, Chosen: "2",
 			Apps:     []LaunchApp{{"sandbox-app", "Sandbox App", "fhir.example.org", true}, {"growth-chart", "Growth Chart", "chart.example", false}},
 			Patients: []Patient{{"1", "John Smith", "1970-05-01", "12345", "", Gender("male")}, {ID: "2"}}}},
-		"launchpage-problem": {Data: LaunchPage{Problem: LaunchProblem{true, true, true, true}}},
+		"launchpage-problem": {Data: LaunchPage{Problem: LaunchProblem{true, true, true, true, true}, Local: true, LocalChosen: true}},
 		"sandboxapp":         {Script: "sandboxapp", Data: SandboxApp{"sandbox-app", "https://fhir.example.org/oauth2/sandbox_app", "https://fhir.example.org/fhir/R4", "openid"}},
 		"selectencounter": {Data: SelectEncounter{Client: "Growth Chart", Patient: "John Smith", Problem: ChoiceProblem{Unseen: true},
 			Encounters: []Encounter{{"1", "Check-up", "2026-05-01", "General Hospital"}, {ID: "2"}}}},

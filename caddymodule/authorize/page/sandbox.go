@@ -13,6 +13,10 @@ type LaunchPage struct {
 	Patients   []Patient     // to choose among
 	More       bool          // others match too
 	Chosen     string        // the id of the patient who is ticked; may be ""
+
+	Local       bool   // an app on the person's own computer can be launched at
+	LaunchURI   string // as typed
+	LocalChosen bool   // it is ticked
 }
 
 // LaunchApp is an app to launch.
@@ -29,6 +33,8 @@ type LaunchProblem struct {
 	Unseen  bool // the patient may not be chosen
 	Invalid bool // the app must not be told so
 	Down    bool // the FHIR server does not answer
+
+	NotLocal bool // what was typed does not lead to the person's own computer
 }
 
 // SandboxApp is what templates/sandboxapp.html shows: an app, with what its script needs.

@@ -27,6 +27,20 @@ func App(issuer string) client.Client {
 	}
 }
 
+// LocalAppID is the client_id of an app that is registered nowhere, and runs on the person's own
+// computer.
+const LocalAppID = "sandbox-local-app"
+
+// LocalApp is such an app as a client. It exists where the issuer is on that computer too: of other
+// issuers any program there could get the code of a person who follows a link.
+func LocalApp() client.Client {
+	return client.Client{
+		ID: LocalAppID, Name: "An app on this computer", RedirectURIs: []string{"http://localhost/"}, Local: true,
+		ErrorDescription: true, IgnoreUnknownScopes: true,
+		Scopes: []string{"launch", "launch/patient", "launch/encounter", "fhirUser", client.OnlineAccess, "offline_access", "patient/*.rs", "user/*.rs"},
+	}
+}
+
 // ServeApp serves the app's page, which is its launch URI and its redirect URI. The script
 // does the rest.
 func ServeApp(site *page.Site, issuer, fhirBase string) http.HandlerFunc {

@@ -4,7 +4,8 @@
 //
 //	launchpage.go  LaunchPage: choose a patient and an app
 //	launching.go   what its form does
-//	app.go         App, the client; and its page, whose script is page/scripts/sandboxapp.js
+//	app.go         App, the client; and its page, whose script is page/scripts/sandboxapp.js;
+//	               LocalApp, which stands for apps on the person's own computer
 //
 // The launch page is for whoever is signed in. It offers the patients that they may choose
 // ([launch.Patients]), asked for with their own rights, and launches apps for nobody but them:

@@ -27,8 +27,15 @@ func (lp *launchPage) submit(w http.ResponseWriter, r *http.Request, signedIn *s
 		return
 	}
 	app := lp.app(p.Get("app"))
-	if app == nil {
+	if p.Get("app") == LocalAppID {
+		app = lp.localApp(p.Get("launch_uri"))
+	}
+	switch {
+	case app == nil:
 		lp.offer(w, r, signedIn, p, page.LaunchProblem{NoApp: true})
+		return
+	case app.Local && !client.IsLocal(app.LaunchURI):
+		lp.offer(w, r, signedIn, p, page.LaunchProblem{NotLocal: true})
 		return
 	}
 	lp.launch(w, r, signedIn, app, p)
@@ -72,8 +79,11 @@ func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, 
 	if err != nil {
 		return "", err
 	}
+	if _, ok := launch.Simulated[p.Get("simulated")]; !ok && p.Get("simulated") != "" {
+		return "", errInvalid
+	}
 	banner := p.Get("need_patient_banner") != ""
-	l := &launch.Registered{Launcher: launcher, ClientID: app.ID, User: signedIn.User.ID, Context: launch.Context{
+	l := &launch.Registered{Launcher: launcher, ClientID: app.ID, User: signedIn.User.ID, Simulated: p.Get("simulated"), Context: launch.Context{
 		Patient: patient.ID, NeedPatientBanner: &banner, Intent: p.Get("intent"),
 	}}
 	if p.Get("encounter") != "" {

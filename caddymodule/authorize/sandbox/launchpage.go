@@ -94,11 +94,12 @@ func (lp *launchPage) offer(w http.ResponseWriter, r *http.Request, signedIn *se
 		return
 	}
 	lp.Pages.Show(w, r, page.View{
-		Template: "launchpage", Status: statusOf(problem), Policy: page.Policy{FormAction: page.FormAction(lp.addresses()...)},
+		Template: "launchpage", Status: statusOf(problem), Policy: page.Policy{FormAction: lp.formAction()},
 		Data: page.LaunchPage{
 			Request: sealed, Person: page.Person(signedIn.User.Label()), Problem: problem, Apps: lp.appsOnPage(p.Get("app")),
 			Searchable: choice.Searchable, Name: by.Name, BirthDate: by.BirthDate, Identifier: by.Identifier,
 			Patients: patientsOnPage(choice.Patients), More: choice.More, Chosen: p.Get("patient"),
+			Local: lp.Clients.Configured[LocalAppID] != nil, LocalChosen: p.Get("app") == LocalAppID, LaunchURI: cmp.Or(p.Get("launch_uri"), "http://localhost:3000/launch"),
 		},
 	})
 }
@@ -109,7 +110,7 @@ func statusOf(problem page.LaunchProblem) int {
 		return http.StatusServiceUnavailable
 	case problem.Unseen:
 		return http.StatusForbidden
-	case problem.NoApp, problem.Invalid:
+	case problem.NoApp, problem.Invalid, problem.NotLocal:
 		return http.StatusBadRequest
 	}
 	return http.StatusOK
@@ -152,9 +153,21 @@ func (lp *launchPage) app(id string) *client.Client {
 	return nil
 }
 
+// localApp is the app on the person's own computer, at an address that they typed; nil where there
+// is none.
+func (lp *launchPage) localApp(at string) *client.Client {
+	app := lp.Clients.Configured[LocalAppID]
+	if app == nil {
+		return nil
+	}
+	opened := *app
+	opened.LaunchURI = at
+	return &opened
+}
+
 // appsOnPage are the apps, of which one is ticked.
 func (lp *launchPage) appsOnPage(chosen string) (list []page.LaunchApp) {
-	if lp.app(chosen) == nil {
+	if chosen != LocalAppID && lp.app(chosen) == nil {
 		chosen = AppID
 	}
 	for _, app := range lp.apps() {
@@ -165,6 +178,15 @@ func (lp *launchPage) appsOnPage(chosen string) (list []page.LaunchApp) {
 		list = append(list, page.LaunchApp{ID: app.ID, Name: app.Title(), At: at, Chosen: app.ID == chosen})
 	}
 	return list
+}
+
+// formAction are the sources for the form: also those of any app on the person's own computer.
+func (lp *launchPage) formAction() string {
+	sources := page.FormAction(lp.addresses()...)
+	if lp.Clients.Configured[LocalAppID] != nil {
+		sources += " http://localhost:* http://127.0.0.1:*"
+	}
+	return sources
 }
 
 // addresses are where the form may lead: to an app, and by it back to where it is answered.

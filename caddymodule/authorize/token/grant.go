@@ -47,12 +47,19 @@ type Grant struct {
 	// patient's records.
 	About string `json:"about,omitempty"`
 
+	// ShortTokens lets access tokens end after [shortLifetime], so that apps can try what they do
+	// then.
+	ShortTokens bool `json:"short_tokens,omitempty"`
+
 	own bool // the person has no other patient, as [Grants.checkAllowed] found
 
 	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // see UserinfoClaims
 }
+
+// shortLifetime is that of access tokens with [Grant].ShortTokens.
+const shortLifetime = 10 * time.Second
 
 // Grants checks whether grants are still valid.
 type Grants struct {
@@ -174,6 +181,9 @@ func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 
 // bounded returns a lifetime that ends no later than the person wants the grant to.
 func (g *Grant) bounded(lifetime time.Duration) time.Duration {
+	if g.ShortTokens {
+		lifetime = min(lifetime, shortLifetime)
+	}
 	if g.Until.IsZero() {
 		return lifetime
 	}
