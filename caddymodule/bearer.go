@@ -113,7 +113,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		h.realm = h.app.fhirBaseURL()
 		h.resource = h.app.Issuer + endpoint.ProtectedResource + h.app.FHIRBase
 	}
-	if err := h.checkSignInPolicy(); err != nil {
+	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
 	}
 	h.logger = ctx.Slogger()
@@ -197,7 +197,7 @@ func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyh
 
 // serveAllowed answers a valid token's request, as far as its scopes allow.
 func (h *Bearer) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
-	if err := h.checkSignIn(r, token); err != nil {
+	if err := h.checkSignIn(r, token, h.app); err != nil {
 		return h.refuse(w, err)
 	}
 	if h.enforced == nil {

@@ -25,27 +25,29 @@ type SignInPolicy struct {
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// checkSignIn refuses a token of a person who did not sign in as the site asks.
-func (h *Bearer) checkSignIn(r *http.Request, t *guard.Token) error {
-	_, ours := r.Context().Value(readerKey{}).(guard.Token)
-	if ours || h.isOwn(t) && t.Subject == t.ClientID {
+// checkSignIn refuses a token of a person who did not sign in as the site asks. The app is nil without the fhir app.
+func (p *SignInPolicy) checkSignIn(r *http.Request, t *guard.Token, app *App) error {
+	_, asksItself := r.Context().Value(readerKey{}).(guard.Token)
+	isOwn := app != nil && t.Issuer == app.Issuer
+	if asksItself || isOwn && t.Subject == t.ClientID {
 		return nil
 	}
-	required := guard.StepUp{ACR: h.ACR, MaxAge: time.Duration(h.MaxAge), Meets: h.meetsACR}
+	required := guard.StepUp{ACR: p.ACR, MaxAge: time.Duration(p.MaxAge)}
+	if isOwn {
+		required.Meets = includesACR
+	}
 	return required.Check(t, time.Now())
 }
 
-// isOwn reports whether a token is of the fhir app.
-func (h *Bearer) isOwn(t *guard.Token) bool { return h.app != nil && t.Issuer == h.app.Issuer }
-
-func (h *Bearer) meetsACR(t *guard.Token, wanted string) bool {
-	return h.isOwn(t) && slices.Contains(oauth2.ACRValues, wanted) && oauth2.MeetsACR(t.ACR, wanted)
+// includesACR reports whether the class of a token of ours includes another.
+func includesACR(t *guard.Token, wanted string) bool {
+	return slices.Contains(oauth2.ACRValues, wanted) && oauth2.MeetsACR(t.ACR, wanted)
 }
 
-// checkSignInPolicy refuses classes that no token can have.
-func (h *Bearer) checkSignInPolicy() error {
-	for _, class := range h.ACR {
-		if len(h.Trust) == 0 && h.Introspection == nil && !slices.Contains(oauth2.ACRValues, class) {
+// checkClasses refuses classes that no token can have, where only the fhir app's are accepted.
+func (p *SignInPolicy) checkClasses(ownAlone bool) error {
+	for _, class := range p.ACR {
+		if ownAlone && !slices.Contains(oauth2.ACRValues, class) {
 			return fmt.Errorf("acr %q is not one of %q, and no other issuer is trusted: no token would pass", class, oauth2.ACRValues)
 		}
 	}

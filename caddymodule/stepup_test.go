@@ -78,11 +78,11 @@ func TestSignInPolicyOfApps(t *testing.T) {
 		{"a person of another issuer", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "mfa", AuthTime: now}, false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		if err := h.checkSignIn(r, &tt.token); (err != nil) != tt.refused {
+		if err := h.checkSignIn(r, &tt.token, h.app); (err != nil) != tt.refused {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		own := r.WithContext(context.WithValue(r.Context(), readerKey{}, tt.token))
-		if err := h.checkSignIn(own, &tt.token); err != nil {
+		if err := h.checkSignIn(own, &tt.token, h.app); err != nil {
 			t.Errorf("%s, asked by the picker: %v", tt.name, err)
 		}
 	}
