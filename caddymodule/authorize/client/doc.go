@@ -2,6 +2,7 @@
 // RFC 7591, RFC 7592).
 //
 //	client.go                  a client, and what it may do
+//	check.go                   whether its settings go together
 //	scope.go                   which scopes it is granted
 //	redirecturi.go             where responses may be sent; nativeapp.go for apps on devices
 //	registry.go                all clients, by client_id
