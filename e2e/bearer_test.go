@@ -115,7 +115,7 @@ func TestFHIR(t *testing.T) {
 func TestIdentityHeaders(t *testing.T) {
 	r := newRequest(t, http.MethodGet, example.issuer+"/fhir/R4/Patient?name=headers", "")
 	r.Header.Set("Authorization", "Bearer "+example.serviceToken(t))
-	r.Header.Set("X-Kept", "yes")
+	r.Header.Set("X-Request-Id", "yes")
 	forged := []string{
 		"Remote-User", "X-Forwarded-User", "X-Remote-User", "X-Auth-Request-User", "X-Auth-Request-Email",
 		"X-Forwarded-Roles", "X-Token-Subject", "X-Pomerium-Claim-Email", "Cf-Access-Authenticated-User-Email", "Oidc-Claim-Sub",
@@ -126,7 +126,7 @@ func TestIdentityHeaders(t *testing.T) {
 	}
 	send(t, example.client, r).is(t, http.StatusOK)
 	last := fhirServer.last(t)
-	if !strings.Contains(last.URL, "name=headers") || last.Headers["x-kept"] != "yes" {
+	if !strings.Contains(last.URL, "name=headers") || last.Headers["x-request-id"] != "yes" {
 		t.Fatalf("the backend's last request is another: %+v", last)
 	}
 	for _, name := range append(forged, "Authorization") {
