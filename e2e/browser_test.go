@@ -125,13 +125,13 @@ func TestBrowserSignIn(t *testing.T) {
 	})
 	t.Run("signed in, a click is enough", func(t *testing.T) {
 		ctx := soon(t, ctx)
-		perform(t, ctx, chromedp.Navigate(app.AuthCodeURL("again")), chromedp.WaitVisible("//h1[text()='Allow Demo App?']"))
+		perform(t, ctx, chromedp.Navigate(app.AuthCodeURL("again")), chromedp.WaitVisible("//h1[text()='Continue to Demo App?']"))
 		select {
 		case early := <-landed:
 			t.Errorf("landed without a click at %s", early.URL)
 		default:
 		}
-		perform(t, ctx, chromedp.Click("//button[text()='Allow']"), chromedp.WaitVisible("//h1[text()='Back in the app']"))
+		perform(t, ctx, chromedp.Click("//button[text()='Continue']"), chromedp.WaitVisible("//h1[text()='Back in the app']"))
 		query := (<-landed).URL.Query()
 		if query.Get("state") != "again" {
 			t.Errorf("landed with %s", query.Encode())
