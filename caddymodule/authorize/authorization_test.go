@@ -209,14 +209,15 @@ func TestScopeGrantedInPart(t *testing.T) {
 		asked, want string
 		change      func(*authorize.Config)
 	}{
-		"a resource that is not listed":    {"openid user/Patient.write user/Patient.read", "openid user/Patient.read", nil},
-		"permissions that are not listed":  {"user/Observation.cruds", "user/Observation.rs", nil},
-		"another level":                    {"openid patient/*.rs user/Patient.r", "openid user/Patient.r", nil},
-		"a system scope for a person":      {"openid system/*.rs", "openid", nil},
-		"refresh tokens that it may not":   {"openid offline_access online_access", "openid", nil},
-		"launch context":                   {"openid launch launch/patient launch/questionnaire?role=https://a.example/r", "openid", nil},
-		"an unknown word, by option":       {"openid nonsense api:read user/Patient.r", "openid user/Patient.r", lenient},
-		"another client's word, by option": {"openid reports.read", "openid", lenient},
+		"a resource that is not listed":     {"openid user/Patient.write user/Patient.read", "openid user/Patient.read", nil},
+		"permissions that are not listed":   {"user/Observation.cruds", "user/Observation.rs", nil},
+		"another level":                     {"openid patient/*.rs user/Patient.r", "openid user/Patient.r", nil},
+		"a system scope for a person":       {"openid system/*.rs", "openid", nil},
+		"refresh tokens that it may not":    {"openid offline_access online_access", "openid", nil},
+		"launch context":                    {"openid launch launch/patient launch/questionnaire?role=https://a.example/r", "openid", nil},
+		"an unknown word, by option":        {"openid nonsense api:read user/Patient.r", "openid user/Patient.r", lenient},
+		"another client's word, by option":  {"openid reports.read", "openid", lenient},
+		"a type that R4 has not, by option": {"openid user/Foo.rs", "openid", lenient},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,8 +227,12 @@ func TestScopeGrantedInPart(t *testing.T) {
 			}
 		})
 	}
-	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr"} {
-		b := servertest.NewBrowser(t, servertest.New(t, lenient))
+	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr", "a type that R4 has not": "openid user/Foo.rs"} {
+		var change func(*authorize.Config)
+		if scope == "nonsense" {
+			change = lenient
+		}
+		b := servertest.NewBrowser(t, servertest.New(t, change))
 		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {scope}})))
 		if e := u.Query().Get("error"); e != "invalid_scope" {
 			t.Errorf("%s: %q", name, e)

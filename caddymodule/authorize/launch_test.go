@@ -161,7 +161,7 @@ func TestNobodyToChoose(t *testing.T) {
 	t.Parallel()
 	b := launchServer(t, new(hospital), "", nil)
 	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
-	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Get("error_description") == "" {
+	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Has("error_description") {
 		t.Errorf("%s", answer)
 	}
 }

@@ -208,6 +208,27 @@ func TestLaunchPageOfParent(t *testing.T) {
 	}
 }
 
+// A launch by the page counts as the person's own choice: it ends with the relationship, in whatever step that is.
+func TestLaunchPageOfFormerParent(t *testing.T) {
+	t.Parallel()
+	h := new(hospital)
+	b := sandboxServer(t, h, func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
+	page := openLaunchPage(b, "alice", "right")
+	opened, err := b.Post(launchPage, choice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {opened.Query().Get("launch")}})
+	answer := servertest.Location(t, b.Authorize(request))
+	h.answer = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`
+	got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"},
+	}))
+	if got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The form is for the session and the browser that it was shown in.
 func TestLaunchPageIsSealed(t *testing.T) {
 	t.Parallel()

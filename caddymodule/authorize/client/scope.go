@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // The scopes that ask for a refresh token (SMART App Launch 2.2).
@@ -42,12 +43,29 @@ func (c *Client) allowsScope(scope string) bool {
 func (c *Client) GrantScope(asked string) ([]string, error) {
 	scopes, err := smart.ParseScopes(asked)
 	if err == nil {
+		scopes, err = c.known(scopes)
+	}
+	if err == nil {
 		scopes, err = smart.GrantInPart(scopes, slices.Concat(ReservedScopes, c.Scopes), c.IgnoreUnknownScopes)
 	}
 	if err != nil {
 		return nil, oauth2.InvalidScope(err)
 	}
 	return scopes, nil
+}
+
+// known refuses scopes for types that FHIR R4 has not, or leaves them out where the client wants that.
+func (c *Client) known(scopes []string) (known []string, err error) {
+	for _, scope := range scopes {
+		asked, ok := smart.ParseResourceScope(scope)
+		switch {
+		case !ok || asked.Type == smart.AnyType || interaction.IsType(asked.Type):
+			known = append(known, scope)
+		case !c.IgnoreUnknownScopes:
+			return nil, &smart.UnlistedError{Scope: scope}
+		}
+	}
+	return known, nil
 }
 
 // IsSystemScope reports whether a scope is for clients that act for themselves.

@@ -167,7 +167,7 @@ func (req *authorizationRequest) dropUnmet(person launch.Person) bool {
 }
 
 var errNoContext = &oauth2.Error{
-	Code: "invalid_scope", Shown: true,
+	Code:        "invalid_scope",
 	Description: "the scope is for the records of a patient, or fhirUser, and this person has no such record and can choose none",
 }
 

@@ -16,7 +16,7 @@ const Lifetime = 10 * time.Minute
 // Registered is a context that an EHR registered, for one app and one person.
 type Registered struct {
 	Context
-	Launcher string `json:"launcher"`            // the client that registered it
+	Launcher string `json:"launcher"`            // the client that registered it; empty for the launch page, where the person chooses
 	ClientID string `json:"client_id"`           // the app that it is for
 	User     string `json:"user,omitempty"`      // the sub of the person, or
 	FHIRUser string `json:"fhir_user,omitempty"` // the reference to them

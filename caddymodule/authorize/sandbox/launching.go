@@ -83,7 +83,8 @@ func (lp *launchPage) register(ctx context.Context, signedIn *session.SignedIn, 
 		return "", errInvalid
 	}
 	banner := p.Get("need_patient_banner") != ""
-	l := &launch.Registered{Launcher: launcher, ClientID: app.ID, User: signedIn.User.ID, Simulated: p.Get("simulated"), Context: launch.Context{
+	// without a launcher: the person chose, so that the launch lasts no longer than their right to
+	l := &launch.Registered{ClientID: app.ID, User: signedIn.User.ID, Simulated: p.Get("simulated"), Context: launch.Context{
 		Patient: patient.ID, NeedPatientBanner: &banner, Intent: p.Get("intent"),
 	}}
 	if p.Get("encounter") != "" {

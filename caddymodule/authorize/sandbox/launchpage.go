@@ -22,8 +22,7 @@ import (
 const (
 	pageLifetime = time.Hour // of the page's form
 
-	// launcher is what launches of this page are registered by. No client is one, as clients
-	// launch at another endpoint.
+	// launcher names this page where it seals its form, and where a sign-in leads back to it.
 	launcher = "launch_page"
 )
 
