@@ -162,7 +162,7 @@ func TestBackupRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if recover() != http.ErrAbortHandler {
+		if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
 			t.Error("a backup of a damaged file is whole")
 		}
 	}()

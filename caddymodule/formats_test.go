@@ -167,7 +167,7 @@ func redateStore(t *testing.T, path string, by time.Duration) {
 // redatedToken is an access token with its dates moved, signed by the key that signed it.
 func redatedToken(t *testing.T, folder string, g given, token string) string {
 	t.Helper()
-	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256, jose.RS256})
+	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256, jose.RS256})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,15 +7,15 @@ import "strings"
 type Effect string
 
 const (
-	// Inert: nothing. A server reads it when it is asked to, and that request is judged.
+	// Inert is nothing: a server reads it when it is asked to, and that request is judged.
 	Inert Effect = "inert"
-	// Sends: it sends what a search finds, as the resources change (Subscription).
+	// Sends is that it sends what a search finds, as the resources change (Subscription).
 	Sends Effect = "sends"
-	// Asks: it may be carried out, with the searches that its texts hold (Task, CommunicationRequest).
+	// Asks is that it may be carried out, with the searches that its texts hold (Task, CommunicationRequest).
 	Asks Effect = "asks"
-	// Steers: it changes what searches find, where messages go, or what is done at an event.
+	// Steers is that it changes what searches find, where messages go, or what is done at an event.
 	Steers Effect = "steers"
-	// Carries: it may be one of those in another form: a Bundle of requests or a message, a topic in a Basic.
+	// Carries is that it may be one of those in another form: a Bundle of requests or a message, a topic in a Basic.
 	Carries Effect = "carries"
 )
 
