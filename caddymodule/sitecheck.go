@@ -9,6 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // siteCheck looks for handlers of ours at places where they have no effect, and for ways around them, which is valid, but
@@ -146,13 +148,26 @@ func (c *siteCheck) base(h named, base string, at place) {
 	}
 }
 
-// whole checks whether the matcher takes the base itself, where batches and transactions are posted, as well as what is
-// below it.
+// whole checks whether the matcher takes the base itself, where batches and transactions are posted, and what is below it,
+// unless it is for a part of the API.
 func (c *siteCheck) whole(h named, base string, at place) {
-	if anyTakes(at.paths, base+"/Patient") && !at.takes(base) {
-		c.warn("%s: the matcher of %s leaves out %s itself, where batches and transactions are posted: let it be path %s %s/*",
+	if len(at.paths) == 0 || slices.ContainsFunc(at.paths, func(pattern string) bool { return isPart(pattern, base) }) {
+		return
+	}
+	if !at.takes(base) || !at.takes(base+"/Patient") {
+		c.warn("%s: the matcher of %s leaves out %s itself, where batches and transactions are posted, or what is below it: let it be path %s %s/*",
 			h.site, h.directive, base, base, base)
 	}
+}
+
+// isPart reports whether a path pattern is for a part of the API: a type, an operation, or the like.
+func isPart(pattern, base string) bool {
+	if len(pattern) <= len(base) || !below(pattern, base) {
+		return false
+	}
+	part, _, _ := strings.Cut(strings.TrimSuffix(pattern[len(base)+1:], "*"), "/")
+	return strings.HasPrefix(part, "$") || strings.HasPrefix(part, "_") || strings.HasPrefix(part, ".") || part == "metadata" ||
+		slices.ContainsFunc(interaction.Types(), func(t string) bool { return strings.EqualFold(t, part) })
 }
 
 // reached checks whether an earlier handler of the block answers the handler's requests.

@@ -192,12 +192,16 @@ func (p *Provider) links(id identity, user *User) bool {
 // checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
 // person there.
 func (a *Accounts) checkFHIRUser(ctx context.Context, p *Provider, user *User) {
+	claim := p.Claims["fhirUser"]
 	if user.FHIRUser == "" {
+		if claim != "" {
+			a.Logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "idp", p.Key, "claim", claim)
+		}
 		return
 	}
-	user.FHIRUser = strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
-	if CheckFHIRUser(user.FHIRUser) != nil {
-		a.Logger.WarnContext(ctx, "fhirUser of an identity provider is no person on this FHIR server, left out", "idp", p.Key)
+	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
+	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
+		a.Logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "idp", p.Key, "claim", claim, "value", reference)
 		user.FHIRUser = ""
 	}
 }
