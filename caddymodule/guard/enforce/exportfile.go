@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
@@ -28,18 +29,18 @@ func (x exports) serveFile(w http.ResponseWriter, sealed string) (interaction.In
 	return i, err
 }
 
-// stream has the next handler write a file to the client.
+// stream has the next handler write a file to the client, in NDJSON unless the client takes none of FHIR's formats:
+// asked for one of these, a server that keeps files as Binaries answers with the Binary in place of the file.
 func (x exports) stream(w http.ResponseWriter, j job) error {
 	ctx := x.r.Context()
 	r := x.request(ctx, get(j.Path, j.Query))
 	r.Header.Set("Accept", typeNDJSON)
-	if accept := x.r.Header.Get("Accept"); accept != "" && accept != "*/*" {
-		r.Header.Set("Accept", accept)
-	}
 	file := &fileWriter{to: w, header: http.Header{}, head: x.r.Method == http.MethodHead, limit: x.limits.Answer}
-	if !j.All || x.judgement.MayDeny() {
-		r.Header.Set("Accept", typeNDJSON)
+	switch accepted := parseAccept(x.r.Header); {
+	case !j.All || x.judgement.MayDeny():
 		file.keeps = func(line []byte) bool { return x.keepsLine(ctx, j, line) }
+	case !accepted.takesJSON() && accepted.fhir("") == 0:
+		r.Header["Accept"] = slices.Clone(x.r.Header["Accept"])
 	}
 	if err := x.next.ServeHTTP(file, r); err != nil {
 		return err

@@ -26,6 +26,11 @@ func TestExportFile(t *testing.T) {
 		{"of one type, in another format", one, one, "text/plain", "GET", patients, 200},
 		{"of all types", all, all, "", "GET", lines, 200},
 		{"of all types, in another format", all, all, "text/plain", "GET", lines, 200},
+		{"of one type, in the format of resources", one, one, "application/fhir+json", "GET", patients, 200},
+		{"of all types, in the format of resources", all, all, "application/fhir+json", "GET", lines, 200},
+		{"of all types, in XML", all, all, "application/fhir+xml", "GET", lines, 200},
+		{"of all types, as libraries ask", all, all, "application/json, text/plain, */*", "GET", lines, 200},
+		{"of all types, as browsers ask", all, all, "text/html, application/xml;q=0.9, */*;q=0.8", "GET", lines, 200},
 		{"by another token", one, all, "", "GET", "", 404},
 		{"by HEAD", one, one, "", "HEAD", "", 200},
 		{"by another method", one, one, "", "POST", "", 404},
@@ -47,7 +52,11 @@ func TestExportFile(t *testing.T) {
 			if err != nil || got.StatusCode != tt.status || tt.status == 200 && string(text) != tt.want {
 				t.Errorf("status %d, %q, %v", got.StatusCode, text, err)
 			}
-			if tt.by.Scope == all.Scope && tt.accept != "" && got.Header.Get("Content-Type") != tt.accept {
+			want := "application/fhir+ndjson"
+			if tt.by.Scope == all.Scope && tt.accept == "text/plain" {
+				want = tt.accept
+			}
+			if tt.status == 200 && got.Header.Get("Content-Type") != want {
 				t.Errorf("Content-Type %q", got.Header.Get("Content-Type"))
 			}
 		})
