@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -186,16 +187,13 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
 
-// serving returns since when this process has served without an outage of a store elsewhere. An answer may have been lost
-// with what came before, so that grace periods count from here.
-func (a *App) serving() time.Time {
-	since := processStart()
+// outages returns when this gateway last could not answer: before this process began, and while a store elsewhere was away.
+func (a *App) outages() []store.Outage {
+	outages := []store.Outage{{Over: processStart()}}
 	for _, shared := range a.shared {
-		if back := shared.breaker.Back(); back.After(since) {
-			since = back
-		}
+		outages = append(outages, shared.breaker.LastOutage())
 	}
-	return since
+	return outages
 }
 
 // Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,

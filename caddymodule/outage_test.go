@@ -78,12 +78,12 @@ func await(t *testing.T, what string, condition func() bool) {
 }
 
 // Beside the audit trail, an outage leaves one line when it begins and one when it ends, however many requests fail, and also
-// if none does. The grace of refresh tokens counts from its end: an answer may have been lost with its beginning.
+// if none does. It is remembered: for refresh tokens that were replaced about when it began, the grace counts from its end.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)
 	for name, requests := range map[string]int{"busy": 50, "idle": 0} {
 		g := newPeer(t, name, t.TempDir())
-		before := g.app.serving()
+		before := time.Now()
 		server.SetDown(true)
 		for range requests {
 			g.Post("/oauth2/token", codeForm("nonsense"))
@@ -99,8 +99,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if len(lines) != 2 {
 			t.Errorf("%s: %d lines:\n%s", name, len(lines), strings.Join(lines, ""))
 		}
-		if !g.app.serving().After(before) {
-			t.Errorf("%s: the grace counts from before the outage", name)
+		if last := g.app.outages()[1]; !last.Began.After(before) || !last.Over.After(last.Began) {
+			t.Errorf("%s: the outage is remembered as %v", name, last)
 		}
 	}
 }

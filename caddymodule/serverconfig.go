@@ -59,7 +59,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
 		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
-		Started:                  a.serving,
+		Outages:                  a.outages,
 
 		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,

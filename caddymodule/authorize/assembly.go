@@ -140,7 +140,7 @@ func (a *assembly) addTokens(c *Config) {
 		Responder: a.responder, FHIRBase: c.fhirBase(), Keys: c.Keys, Store: c.Store, Durable: c.Durable,
 		Lifetimes: token.Lifetimes{
 			AccessToken: c.AccessTokenLifetime, Code: c.CodeLifetime, Session: c.SessionLifetime,
-			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Started: c.Started,
+			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
 		Authenticator: a.authenticator, Accounts: a.accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.consents, Revocations: a.revocations, Sessions: a.sessions,
 	})

@@ -121,9 +121,10 @@ type Config struct {
 	// most [MaxRefreshTokenGrace]; none if negative.
 	RefreshTokenGrace time.Duration
 
-	// Started is when this process began to serve, or did so again after an outage of the
-	// store. For tokens of before, RefreshTokenGrace counts from then. Default: the zero time.
-	Started func() time.Time
+	// Outages are when this gateway could not answer, of which the one before this process has
+	// no beginning. For tokens that were replaced during one, or within RefreshTokenGrace
+	// before it, RefreshTokenGrace counts from its end. Default: none.
+	Outages func() []store.Outage
 
 	// UserAccessBrands are published with the SMART configuration (SMART App Launch 2.2,
 	// User-access Brands). Default: none.
@@ -169,8 +170,8 @@ func (c *Config) complete() error {
 	if c.Audit == nil {
 		c.Audit = audit.NewLog(c.Logger).Record
 	}
-	if c.Started == nil {
-		c.Started = func() time.Time { return time.Time{} }
+	if c.Outages == nil {
+		c.Outages = func() []store.Outage { return nil }
 	}
 	if c.ClientAddress == nil {
 		c.ClientAddress = httporigin.Peer

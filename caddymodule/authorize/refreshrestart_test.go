@@ -81,36 +81,45 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A crash may lose the answer that held the new token. Who comes with the old one when
-// the process is back is no thief for as long as the grace; what was rotated since is
-// held to its own time.
-func TestGraceAfterRestart(t *testing.T) {
+// A crash, or an outage of the store, may lose the answer that held the new token. Who comes
+// with the old one when it is over is no thief for as long as the grace; what was rotated since,
+// or so long before an outage that its answer was not lost, is held to its own time.
+func TestGraceAfterOutage(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		down  time.Duration // from the rotation to the start
-		later time.Duration // from the start to the next try
+		began time.Duration // of the outage, from the rotation; 0: not known, as of a restart
+		down  time.Duration // from the rotation to the end of the outage
+		later time.Duration // from there to the next try
 		grace time.Duration
 		again bool // the same token is given
 	}{
-		{"at once", time.Minute, 0, 0, true},
-		{"within the grace", time.Hour, 9 * time.Second, 0, true},
-		{"after the grace", time.Minute, 11 * time.Second, 0, false},
-		{"without a grace", time.Minute, 0, -1, false},
-		{"rotated after the start", -time.Second, 11 * time.Second, 0, false},
+		{"restart", 0, time.Minute, 0, 0, true},
+		{"restart, within the grace", 0, time.Hour, 9 * time.Second, 0, true},
+		{"restart, after the grace", 0, time.Minute, 11 * time.Second, 0, false},
+		{"restart, without a grace", 0, time.Minute, 0, -1, false},
+		{"rotated after the restart", 0, -time.Second, 11 * time.Second, 0, false},
+		{"rotated during the outage", -time.Second, time.Minute, 9 * time.Second, 0, true},
+		{"rotated during the outage, after the grace", -time.Second, time.Minute, 11 * time.Second, 0, false},
+		{"rotated shortly before the outage", 9 * time.Second, time.Minute, 9 * time.Second, 0, true},
+		{"rotated shortly before the outage, without a grace", time.Second, time.Minute, 0, -1, false},
+		{"rotated long before the outage", 11 * time.Second, 20 * time.Second, 0, 0, false},
+		{"rotated after the outage", -time.Minute, -time.Second, 11 * time.Second, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var start time.Time
+				var outage store.Outage
 				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 					refreshing(c)
 					c.RefreshTokenGrace = tt.grace
-					c.Started = func() time.Time { return start }
+					c.Outages = func() []store.Outage { return []store.Outage{outage} }
 				}))
 				first := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 				lost := b.Refresh(first, nil).Refresh
-				start = time.Now().Add(tt.down)
+				if outage.Over = time.Now().Add(tt.down); tt.began != 0 {
+					outage.Began = time.Now().Add(tt.began)
+				}
 				time.Sleep(tt.down + tt.later)
 				if again := b.Refresh(first, nil).Refresh; (again == lost) != tt.again {
 					t.Errorf("given %q, and before %q", again, lost)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ func histories(ctx context.Context, s settings) error {
 	if err != nil {
 		return errors.Join(err, s.keep(d, operations, nil))
 	}
+	if rules.Outages, err = outages(d, record); err != nil {
+		return err
+	}
 	report(operations, faults)
 	start := time.Now()
 	violations := history.Check(operations, rules)
@@ -47,6 +51,22 @@ func histories(ctx context.Context, s settings) error {
 		fmt.Println(v)
 	}
 	return errors.Join(errors.New("clients were told what cannot be"), s.keep(d, operations, faults))
+}
+
+// outages are those that the gateways logged.
+func outages(d *deployment.Deployment, record *history.Record) (all []history.Outage, err error) {
+	for _, g := range d.Gateways {
+		log, err := os.ReadFile(g.Log())
+		if err != nil {
+			return nil, err
+		}
+		some, err := record.Outages(bytes.NewReader(log))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
 }
 
 // live has the clients do what they do, while servers fail.

@@ -95,12 +95,17 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	return &g, err
 }
 
-// state returns what a token is to its family. If an earlier process issued the current
-// token, the response may have been lost with it, so the grace period counts from the start
-// of this one. By the clock of a gateway that is slower than the one that issued it, it is not
-// yet: that is no grace period where there is none.
+// state returns what a token is to its family. If the current token was issued when an outage
+// was about to begin, or had begun, the response may have been lost with it, so the grace
+// period counts from its end. By the clock of a gateway that is slower than the one that issued
+// it, it is not yet: that is no grace period where there is none.
 func (fs *families) state(f *refreshFamily, token string) tokenState {
-	age := min(fs.now().Sub(f.IssuedAt), time.Since(fs.Started()))
+	age := fs.now().Sub(f.IssuedAt)
+	for _, o := range fs.Outages() {
+		if o.Near(f.IssuedAt, fs.RefreshGrace) {
+			age = min(age, time.Since(o.Over))
+		}
+	}
 	return f.state(token, fs.RefreshGrace > 0 && age < fs.RefreshGrace)
 }
 

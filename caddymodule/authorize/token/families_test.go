@@ -22,7 +22,7 @@ func TestGraceByClocksThatDiffer(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			fs := &families{durable: store.NewMemory(0, 0)}
-			fs.RefreshGrace, fs.Started = test.grace, func() time.Time { return time.Now().Add(-time.Hour) }
+			fs.RefreshGrace, fs.Outages = test.grace, func() []store.Outage { return nil }
 			f := &refreshFamily{Grant: &Grant{Family: strings.Repeat("A", familyIDSize)}, Key: []byte("key")}
 			first := f.first(time.Now())
 			f.rotate(first, time.Now().Add(time.Minute))

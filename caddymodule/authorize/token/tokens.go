@@ -42,10 +42,10 @@ type Lifetimes struct {
 	RefreshIdle time.Duration // of an unused refresh token
 
 	// RefreshGrace is how long after its use a refresh token yields the same successor
-	// again. For tokens of before that, it counts from when this process Started to serve,
-	// or did so again after an outage of the store.
+	// again. For tokens that were replaced during one of the Outages, or within RefreshGrace
+	// before it, it counts from its end.
 	RefreshGrace time.Duration
-	Started      func() time.Time // see RefreshGrace
+	Outages      func() []store.Outage // see RefreshGrace
 }
 
 // Tokens issue, check and revoke tokens.

@@ -146,6 +146,9 @@ func children(of int) (pids []int) {
 	return pids
 }
 
+// Log is the file of what it has written.
+func (p *Process) Log() string { return p.log }
+
 // Tail is the end of the server's output.
 func (p *Process) Tail() string { return Tail(p.log) }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -123,6 +124,42 @@ func TestUndo(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if found := Check(test.ops, Rules{Lag: 5 * time.Second, Undo: test.undo}); len(found) != test.want {
+				t.Errorf("found %v", found)
+			}
+		})
+	}
+}
+
+// TestOutages checks whose grace an outage extends, as a gateway's log tells of it.
+func TestOutages(t *testing.T) {
+	record := &Record{begin: time.Unix(1000, 0)}
+	const store, start = `{"ts":1040.0,"msg":"the store is back","after":10}`, `{"ts":1040.0,"msg":"serving initial configuration"}`
+	for _, test := range []struct {
+		name    string
+		log     string
+		rotated int // second
+		again   int
+		want    int // violations
+	}{
+		{"during it", store, 35, 48, 0},
+		{"shortly before it", store, 22, 48, 0},
+		{"long before it", store, 15, 41, 1},
+		{"after its end's grace", store, 35, 52, 1},
+		{"after it", store, 42, 55, 1},
+		{"without one", `{"ts":1040.0,"msg":"another"}`, 22, 41, 1},
+		{"long before a start", start, 15, 48, 0},
+		{"after the start's grace", start, 15, 52, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			outages, err := record.Outages(strings.NewReader("no JSON\n" + test.log + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops := []Operation{
+				at(1, 2, Exchange, "", OK, "a"), at(test.rotated, test.rotated+1, Refresh, "a", OK, "b"),
+				at(test.again, test.again+1, Refresh, "a", OK, "b"),
+			}
+			if found := Check(ops, Rules{Grace: 10 * time.Second, Outages: outages}); len(found) != test.want {
 				t.Errorf("found %v", found)
 			}
 		})

@@ -7,6 +7,8 @@ type Rules struct {
 	Grace time.Duration // refresh_token_grace
 	Lag   time.Duration // how long what was ended may still be accepted: revocation_max_lag
 
+	Outages []Outage // of the gateways
+
 	// An end that nobody was told of may be seen, and be undone later: by the failover of a master that was cut off.
 	Undo bool
 
@@ -86,7 +88,8 @@ func (r Rules) exchange(g grant, o Operation) []grant {
 	return nil
 }
 
-// refresh by a token other than the latest ends the grant, but for its predecessor within the grace.
+// refresh by a token other than the latest ends the grant, but for its predecessor within the grace, which a gateway may
+// count from the end of an outage.
 func (r Rules) refresh(g grant, o Operation) []grant {
 	if o.Result == OK {
 		return r.refreshed(g, o)
@@ -110,7 +113,7 @@ func (r Rules) refreshed(g grant, o Operation) []grant {
 		return nil
 	case o.Token == g.current:
 		return []grant{g.rotate(o, o.Next, o.Return)}
-	case o.Token == g.previous && (o.Next == g.current || g.current == unknown) && o.Call <= later(g.replaced, r.Grace):
+	case o.Token == g.previous && (o.Next == g.current || g.current == unknown) && (o.Call <= later(g.replaced, r.Grace) || r.mayExcuse(g, o)):
 		g.current = o.Next
 		return []grant{g}
 	case r.passTwice:

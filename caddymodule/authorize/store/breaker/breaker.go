@@ -54,7 +54,8 @@ type Breaker struct {
 	calls    int // under way
 	failures int // in a row
 	down     bool
-	outage   outage // the last one
+	outage   outage // the row of failures that lasts, or the last one
+	last     store.Outage
 	probing  bool
 	probed   time.Time
 }
@@ -63,7 +64,6 @@ type Breaker struct {
 type outage struct {
 	began time.Time // the first failure
 	cause error     // of the last before the store was down
-	over  time.Time // when the store was back
 }
 
 // call makes a call, unless it would only wait.
@@ -128,11 +128,11 @@ func (b *Breaker) mayProbe() bool {
 	return true
 }
 
-// Back returns when the store was last back after an outage; zero if there was none.
-func (b *Breaker) Back() time.Time {
+// LastOutage returns the last outage that is over; zero if there was none.
+func (b *Breaker) LastOutage() store.Outage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.outage.over
+	return b.last
 }
 
 // Try tries the store ([store.Try]), unless it is down.
@@ -161,7 +161,7 @@ func (b *Breaker) probe() {
 		if store.CauseOf(b.outage.cause) == store.CauseUnavailable {
 			b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.began).Round(time.Millisecond))
 		}
-		b.down, b.outage.over = false, time.Now()
+		b.down, b.last = false, store.Outage{Began: b.outage.began, Over: time.Now()}
 	}
 	b.mu.Unlock()
 	b.leave(ctx, err)
