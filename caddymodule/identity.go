@@ -56,6 +56,6 @@ func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
 func accessToken(t *guard.Token) token.AccessToken {
 	return token.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
-		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount,
+		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount, ACR: t.ACR,
 	}
 }

@@ -48,6 +48,15 @@ func TestSignInPolicy(t *testing.T) {
 	}
 }
 
+// TestAccessTokenOfClassThatClientRequires: the guard tells the server by what class of sign-in a token was got.
+func TestAccessTokenOfClassThatClientRequires(t *testing.T) {
+	t.Parallel()
+	g := exampleGateway(t, echo, "client demo-app {\n", "client demo-app {\n\t\t\tacr sfa\n")
+	if r := g.Get("/fhir/R4/Patient/1", g.token()); r.StatusCode != http.StatusOK {
+		t.Errorf("status %d, %s", r.StatusCode, r.Header.Get("WWW-Authenticate"))
+	}
+}
+
 // TestSignInPolicyOfNobody: a class that no token can have would refuse everybody, and only apps would hear of it.
 func TestSignInPolicyOfNobody(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -137,7 +138,7 @@ func (e *endings) good(raw string) bool {
 	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
 	holder, err2 := e.run().Holder(e.t.Context(), token.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
-		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"),
+		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	})
 	guarded := !revoked && holder != nil
 	asked := e.AskAboutToken("/oauth2/introspect", raw, "fhir-server", "rs")
@@ -226,6 +227,9 @@ var events = []struct {
 	}},
 	{"the client no longer allows the way that they signed in", true, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Clients[0].IdentityProviders = []string{people.Local} })
+	}},
+	{"the client requires a further factor (`acr`) that they did not show", false, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Clients[0].ACR = oauth2.ACRMultiFactor })
 	}},
 	{"the client loses a scope that was granted", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {

@@ -37,7 +37,7 @@ func accessToken(b *servertest.Browser, raw string) token.AccessToken {
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	return token.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
-		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"),
+		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	}
 }
 

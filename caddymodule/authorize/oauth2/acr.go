@@ -26,7 +26,7 @@ func ACR(amr []string, provider string) string {
 	return ACRMultiFactor
 }
 
-// MeetsACR reports whether a class includes another. None is unknown.
+// MeetsACR reports whether a class includes another, which is one of [ACRValues], or "" for any.
 func MeetsACR(class, wanted string) bool {
 	return slices.Index(ACRValues, class) >= slices.Index(ACRValues, wanted)
 }

@@ -213,7 +213,7 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	if !gs.accounts.Ways(client.IdentityProviders).Has(g.Provider) {
 		return oauth2.InvalidGrant("the client no longer allows the way that the person signed in")
 	}
-	if client.ACR != "" && !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
+	if !oauth2.MeetsACR(oauth2.ACR(g.AMR, g.Provider), client.ACR) {
 		return oauth2.InvalidGrant("the client now requires a further factor")
 	}
 	user, err := gs.user(ctx, g)

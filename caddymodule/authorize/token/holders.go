@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
@@ -19,13 +20,14 @@ type AccessToken struct {
 	CredentialHash  string // the credential_hash; empty unless the person is a local user
 	Provider        string // the idp: the key of the identity provider; empty for a password here
 	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
+	ACR             string // the acr: the class of the sign-in; empty for a client of its own
 }
 
 func (c *accessTokenClaims) token() AccessToken {
 	return AccessToken{
 		ID: c.ID, Subject: c.Subject, ClientID: c.ClientID, Scope: c.Scope,
 		Session: c.Session, CredentialHash: c.CredentialHash,
-		Provider: c.Provider, ProviderAccount: c.ProviderAccount,
+		Provider: c.Provider, ProviderAccount: c.ProviderAccount, ACR: c.ACR,
 	}
 }
 
@@ -43,7 +45,7 @@ type Holders struct {
 
 // Find returns whom an access token stands for; nil if what it depends on has ended: the
 // person was removed or disabled or has another password or second factor, the client was
-// removed or may no longer have the scope, the session or the link to the provider's account
+// removed, may no longer have the scope or now requires a further factor, the session or the link to the provider's account
 // ended, or all grants were revoked. It does not check whether the token itself was revoked;
 // see [revocation.Revocations.Revoked].
 func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
@@ -70,8 +72,11 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	return &Holder{FHIRUser: h.accounts.FHIRUser(user)}, nil
 }
 
-// maySignIn reports whether the person could still sign in to the client the same way.
+// maySignIn reports whether the person could still sign in to the client the same way, with the same factors.
 func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
+	if !oauth2.MeetsACR(t.ACR, client.ACR) {
+		return false, nil
+	}
 	if t.Provider == "" && len(client.IdentityProviders) == 0 { // the common case
 		return true, nil
 	}
