@@ -70,10 +70,49 @@ func TestRedisRights(t *testing.T) {
 	if err := r.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.do(t, "ACL", "SETUSER", "gateway", "-xadd")
-	if err := r.Put(t.Context(), "revoked:1", nil, time.Minute); store.CauseOf(err) != store.CauseRights || !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("a revocation: %v", err)
+	refused := 0
+	for _, right := range []string{"get", "set", "del", "pttl", "xadd", "time", "evalsha"} {
+		for name, calls := range map[string][]*store.Call{
+			"revocation":  {{Op: store.Put, Key: "revoked:1", TTL: time.Minute}, {Op: store.Delete, Key: "refresh:1"}},
+			"replacement": {{Op: store.Take, Key: "refresh:1"}, {Op: store.Put, Key: "refresh:2", TTL: time.Minute}},
+			"deletion":    {{Op: store.Delete, Key: "refresh:1"}},
+		} {
+			if err := r.Put(t.Context(), "refresh:1", []byte("token"), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			before := storedInRedis(t, s)
+			s.do(t, "ACL", "SETUSER", "gateway", "-"+right)
+			err := r.Do(t.Context(), calls...)
+			s.do(t, "ACL", "SETUSER", "gateway", "+"+right)
+			switch after := storedInRedis(t, s); {
+			case err == nil && name == "revocation":
+				t.Errorf("without %s, a revocation is not refused", right)
+			case err == nil:
+			case store.CauseOf(err) != store.CauseRights || !errors.Is(err, store.ErrUnavailable):
+				t.Errorf("without %s, %s: %v", right, name, err)
+			case !slices.Equal(before, after):
+				t.Errorf("without %s, a %s was refused, and %q became %q", right, name, before, after)
+			default:
+				refused++
+			}
+			s.do(t, "DEL", "fhir:revoked:1", "fhir:refresh:2")
+		}
 	}
+	if refused < 15 {
+		t.Errorf("only %d refused", refused)
+	}
+}
+
+// storedInRedis are the names of all that a server has, beside the records of steps.
+func storedInRedis(t *testing.T, s *redisServer) []string {
+	t.Helper()
+	names, err := s.client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "fhir:!step:") })
+	slices.Sort(names)
+	return names
 }
 
 // TestRedisVolatile tells a server that keeps nothing from one that does.

@@ -17,7 +17,7 @@ local reply = {0, tonumber(time[1]), tonumber(time[2]), 1}
 local made = redis.call('GET', KEYS[1])
 local taken = made and cmsgpack.unpack(made) or {}
 local held = {}
-local changes, missing, freed = false, false, 0
+local changes, announced, missing, freed = false, false, false, 0
 
 if made then -- a write, so that WAIT after it waits for the step, too
 	redis.call('PEXPIRE', KEYS[1], ARGV[1])
@@ -68,6 +68,7 @@ for i = 1, n do
 	end
 	held[i] = found
 	changes = changes or method ~= 'Get'
+	announced = announced or method ~= 'Get' and ARGV[at + 5] ~= ''
 	missing = missing or not found
 	reply[4 + i] = (method == 'Get' or method == 'Take') and found
 end
@@ -90,6 +91,14 @@ end
 -- has changed something.
 if freed >= tonumber(ARGV[3]) then
 	redis.call('DEL', KEYS[1])
+end
+-- A command that the user has no right to, or that the server does not take, ends the script, and
+-- what was written before stays. So each kind is tried first, on the record, which is not there:
+-- these change nothing. SET is the first of them, which a full server refuses.
+redis.call('SET', KEYS[1], '', 'XX')
+redis.call('DEL', KEYS[1])
+if announced then
+	redis.call('XADD', KEYS[1], 'NOMKSTREAM', '*', 'k', '')
 end
 for i = 1, n do
 	local at = 3 + (i - 1) * 5
