@@ -214,7 +214,7 @@ func (s *search) each(ctx context.Context, pages int, do func(entry) error) erro
 			return err
 		}
 	}
-	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done }) {
+	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done || from.next.Cut }) {
 		err = tooCostly("The chained search finds too much in between under these scopes.")
 	}
 	return err

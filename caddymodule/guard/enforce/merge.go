@@ -3,7 +3,9 @@ package enforce
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -30,6 +32,8 @@ type place struct {
 	Taken int `json:"t,omitempty"`
 	// Done says that there are no more pages.
 	Done bool `json:"d,omitempty"`
+	// Cut says that the last page may not have been the last: see [bundle.isCut].
+	Cut bool `json:"x,omitempty"`
 }
 
 // isFirst reports whether the branch is before its first page.
@@ -89,7 +93,7 @@ func (s *search) merged(ctx context.Context, at position) (*merge, error) {
 		m.most = max(min(m.most, s.x.limits.Requests*3/4), 1)
 	}
 	for i, p := range at.Places {
-		m.sources[i].next = place{Path: p.Path, Query: p.Query, Done: p.Done}
+		m.sources[i].next = place{Path: p.Path, Query: p.Query, Done: p.Done, Cut: p.Cut}
 	}
 	return m, m.resume(ctx, at)
 }
@@ -155,19 +159,34 @@ func (m *merge) isEnough() bool {
 	return m.fetched >= m.most || m.s.pageSize() == 0 && m.fetched > 0 && len(m.matches) > 0
 }
 
-// fetch loads the next page of a source.
+// fetch loads the next page of a source. A first page that may have been cut is asked for again, longer.
 func (m *merge) fetch(ctx context.Context, n int) error {
-	from := &m.sources[n]
-	got, next, err := m.page(ctx, m.s.branchCall(n), from.next)
-	if err != nil {
-		return err
+	from := m.sources[n].next
+	for size := m.s.branchSize(); ; size = min(2*size, maxCount) {
+		got, next, err := m.page(ctx, m.s.branchCall(n, size), from)
+		if err != nil {
+			return err
+		}
+		m.fetched++
+		matches, others := got.parted(m.s.judged)
+		next.Cut = next.Done && got.isCut(len(matches), from.size(size))
+		if next.Cut && m.s.judged && from.isFirst() && size < maxCount && m.fetched < m.most {
+			continue
+		}
+		m.told = got.total
+		m.others = append(m.others, m.sources[n].along(m.s.judged)...)
+		m.sources[n] = source{next: next, matches: matches, others: others}
+		return nil
 	}
-	m.fetched++
-	m.told = got.total
-	m.others = append(m.others, from.along(m.s.judged)...)
-	*from = source{next: next}
-	from.matches, from.others = got.parted(m.s.judged)
-	return nil
+}
+
+// size is how many matches a page has at most: what its link says, or else what the first page was asked for.
+func (p place) size(asked int) int {
+	query, _ := url.ParseQuery(p.Query)
+	if n, err := strconv.Atoi(query.Get("_count")); err == nil {
+		return n
+	}
+	return asked
 }
 
 // page asks the FHIR server for a page of what a call finds, and tells where the next one is. It is of use until the

@@ -129,15 +129,20 @@ func (s *search) pageSize() int {
 // minMerged is how long the pages of branches are at least, many of whose matches other branches may have found.
 const minMerged = 20
 
-// branchCall asks for the first page of a branch.
-func (s *search) branchCall(n int) call {
-	parameters := slices.Concat(s.parameters, s.branches[n].confining)
+// branchSize is how many matches are asked for on the first page of a branch; 0 leaves it to the FHIR server.
+func (s *search) branchSize() int {
 	count := cmp.Or(s.pageSize(), min(s.count, maxCount))
 	if len(s.branches) > 1 && !s.short {
 		count = max(count, minMerged)
 	}
-	if count > 0 {
-		parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(count)})
+	return max(count, 0)
+}
+
+// branchCall asks for the first page of a branch, of a size.
+func (s *search) branchCall(n, size int) call {
+	parameters := slices.Concat(s.parameters, s.branches[n].confining)
+	if size > 0 {
+		parameters = append(parameters, smart.Parameter{Name: "_count", Value: strconv.Itoa(size)})
 	}
 	return searchCall(s.c.method, s.branches[n].path(), parameters)
 }

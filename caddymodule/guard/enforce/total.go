@@ -23,7 +23,7 @@ func (s *search) total(ctx context.Context, m *merge, from, to position) (int, e
 	switch {
 	case !s.judged:
 		return m.told, nil
-	case to.isEnd():
+	case to.isEnd() && to.isWhole():
 		return to.Shown, nil
 	case from.Total > 0:
 		return from.Total, nil
@@ -35,6 +35,17 @@ func (s *search) total(ctx context.Context, m *merge, from, to position) (int, e
 		return s.counted(ctx)
 	}
 	return -1, nil
+}
+
+// isWhole reports whether all matches of all branches were found, as far as the FHIR server tells.
+func (p position) isWhole() bool {
+	return !slices.ContainsFunc(p.Places, func(at place) bool { return !at.Done || at.Cut })
+}
+
+// isCut reports whether a page without a link to a next one may not be the last, since it has as many matches as were
+// asked for and tells no total: some servers, HAPI among them, lose the link where duplicates have filled the page.
+func (b *bundle) isCut(matches, size int) bool {
+	return b.total < 0 && size > 0 && matches == size
 }
 
 // countAlone answers a search for the number of matches.

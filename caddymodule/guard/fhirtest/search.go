@@ -205,11 +205,16 @@ func (s *Server) refers(from, to resource.Resource, by string) bool {
 func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 	links := `{"relation":"self","url":` + strconv.Quote(self) + `}`
 	now := p.entries[:min(len(p.entries), max(p.count, 0))]
-	if rest := p.entries[len(now):]; len(rest) > 0 && p.count > 0 {
+	total := `,"total":` + strconv.Itoa(p.total)
+	switch rest := p.entries[len(now):]; {
+	case len(rest) == 0 || p.count <= 0:
+	case p.count == s.Cuts:
+		total = ""
+	default:
 		links += `,{"relation":"next","url":"` + Address + "?_getpages=" + strconv.Itoa(len(s.pages)) + `"}`
 		s.pages = append(s.pages, page{p.of, p.kind, rest, p.total, p.count})
 	}
-	text := `{"resourceType":"Bundle","type":"` + p.kind + `","total":` + strconv.Itoa(p.total) + `,"link":[` + links + `]`
+	text := `{"resourceType":"Bundle","type":"` + p.kind + `"` + total + `,"link":[` + links + `]`
 	for n, f := range append(slices.Clip(now), s.included(p.of, now)...) {
 		text += []string{`,"entry":[`, ","}[min(n, 1)] + `{"fullUrl":"` + Address + "/" + f.res.Type + "/" + f.res.ID + `",`
 		if f.text != nil {

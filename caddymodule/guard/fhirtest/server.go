@@ -29,6 +29,9 @@ type Server struct {
 	// Shuffles has each answer order anew what _sort leaves open, as servers may. An answer fits its own link to the rest,
 	// and no answer before.
 	Shuffles bool
+	// Cuts is the _count with which pages have neither a link to the next one nor a total, as HAPI's where duplicates have
+	// filled them.
+	Cuts int
 	// Answers answer what the server does not, such as operations and jobs, by path below the base.
 	Answers map[string]http.HandlerFunc
 
