@@ -177,6 +177,23 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 	})
 }
 
+// It says for how long the person gave an app access, and not for how long they are not asked again.
+func TestAccountSaysUntilChosenDay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
+			consentRequired(c)
+			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = launchScopes, []string{servertest.Callback}
+		})
+		q := asking("openid launch/patient patient/*.rs offline_access", nil)
+		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
+		want := "<br>Until " + time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) + " at the latest"
+		if page := b.Account(""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
+			t.Errorf("%q is not on the page: %s", want, page)
+		}
+	})
+}
+
 // What somebody refuses on a consent page is not given at the next request either, whether or not the client needs consent.
 func TestRefusalLasts(t *testing.T) {
 	t.Parallel()

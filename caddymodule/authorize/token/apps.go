@@ -186,7 +186,11 @@ func (as *Apps) addConsent(ctx context.Context, user string, _ indexedApp, app *
 		if given := a.Given(); len(given) > 0 && !a.Declined {
 			app.Allowed = true
 			app.add(given, a.At, time.Time{})
-			app.addRecords(a.Patient, a.At, a.Ends())
+			until := a.Ends()
+			if !a.Until.IsZero() {
+				until = a.Until // how long the person said that the app keeps access
+			}
+			app.addRecords(a.Patient, a.At, until)
 		}
 	}
 	return nil
