@@ -189,13 +189,13 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 	}
 }
 
-// "Errors are not returned to the client as an HTTP 500": a store that fails is
-// server_error at the redirect URI.
-func TestAuthorizeServerError(t *testing.T) {
+// "Errors are not returned to the client as an HTTP 500": a store that is full is
+// temporarily_unavailable at the redirect URI (RFC 6749 §4.1.2.1).
+func TestAuthorizeWithFullStore(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
 	u := b.Answer(servertest.Request(nil)) // the session takes the one place
-	if q := u.Query(); q.Get("error") != "server_error" || q.Has("error_description") || q.Get("state") != "s" {
+	if q := u.Query(); q.Get("error") != "temporarily_unavailable" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
 }

@@ -111,9 +111,9 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 }
 
 // codeOf is the code of an error in a redirect, which shows no status: temporarily_unavailable
-// stands for 503 there (RFC 6749 §4.1.2.1) where the cause passes by itself.
+// stands for 503 there (RFC 6749 §4.1.2.1): a store that cannot be reached, or is full.
 func codeOf(e *oauth2.Error, err error) string {
-	if errors.Is(err, store.ErrUnavailable) && e.Code == "server_error" {
+	if (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)) && e.Code == "server_error" {
 		return "temporarily_unavailable"
 	}
 	return e.Code
