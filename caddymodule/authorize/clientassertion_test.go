@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -273,7 +274,10 @@ func TestKeysByAddress(t *testing.T) {
 		t.Errorf("fetched %d times", n)
 	}
 	for name, bad := range map[string]http.HandlerFunc{
-		"an error":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"an error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a private key": func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES384], KeyID: string(jose.ES384)}}})
+		},
 		"HTML":      func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"too large": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) },
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ const minRSA = 2048
 // jwks are the usable keys of a JWK Set: public, of a known kind, for signatures.
 type jwks []jose.JSONWebKey
 
-// publicJWK leaves out private parts, and certificates, which are not checked.
+// publicJWK leaves out certificates, which are not checked.
 type publicJWK struct {
 	KeyType   string   `json:"kty"`
 	Use       string   `json:"use,omitempty"`
@@ -32,6 +32,8 @@ type publicJWK struct {
 	Y         string   `json:"y,omitempty"`
 	N         string   `json:"n,omitempty"`
 	E         string   `json:"e,omitempty"`
+
+	Private any `json:"d,omitempty"` // there in a key that everybody can sign with
 }
 
 // parseJWKS skips unusable keys (RFC 7517 §5).
@@ -59,7 +61,7 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	if err := strictjson.Unmarshal(raw, &public); err != nil {
 		return key, false
 	}
-	if public.Use != "" && public.Use != "sig" || public.KeyOps != nil && !slices.Contains(public.KeyOps, "verify") {
+	if public.Private != nil || public.Use != "" && public.Use != "sig" || public.KeyOps != nil && !slices.Contains(public.KeyOps, "verify") {
 		return key, false
 	}
 	public.KeyOps = nil
