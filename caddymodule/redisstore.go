@@ -123,7 +123,7 @@ func openRedis(options redisstore.Options) *remoteStore {
 	s := redisstore.New(options)
 	return &remoteStore{
 		Shared: s, close: s.Close,
-		check: s.Check, volatile: s.Volatile, own: "for Redis key_prefix, database, or another server",
+		check: s.Check, volatile: s.Volatile, tryListening: s.TryListening, own: "for Redis key_prefix, database, or another server",
 		connections: func() (open, used int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)

@@ -38,6 +38,9 @@ type remoteStore struct {
 
 	close func() error
 
+	// tryListening tries whether changes of other gateways can be read. Default: it is not tried.
+	tryListening func(context.Context) error
+
 	// volatile says why the store does not keep everything over its own restart; empty if it does. Default: it does.
 	volatile func(context.Context) string
 
@@ -103,7 +106,7 @@ func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error))
 	if err != nil {
 		return nil, err
 	}
-	s.watch = newStoreWatch(name, func(ctx context.Context) error { return s.breaker.Try(ctx) })
+	s.watch = newStoreWatch(name, s.try)
 	s.remote, s.checked = remote, newCheckedStore(remote, logger)
 	s.checked.watch = s.watch
 	s.breaker = &breaker.Breaker{Shared: s.checked, Logger: logger, Observe: metrics.observeStore(name)}
@@ -113,6 +116,16 @@ func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error))
 	})
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// try tries the store, and whether other gateways can be heard. If only they cannot, the breaker does not count it: the store
+// is still asked.
+func (s *pooledShared) try(ctx context.Context) error {
+	err := s.breaker.Try(ctx)
+	if err == nil && s.remote.tryListening != nil {
+		err = s.remote.tryListening(ctx)
+	}
+	return err
 }
 
 // startTimeout is how long a start waits for a store that does not answer.

@@ -255,3 +255,30 @@ func TestLatestLogger(t *testing.T) {
 		t.Errorf("first:\n%ssecond:\n%s", first.String(), second.String())
 	}
 }
+
+// Gateways that cannot hear others have a problem that is told, and go on asking the store.
+func TestListeningIsTried(t *testing.T) {
+	t.Parallel()
+	deaf := &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xread")}
+	s, err := newPooledShared("kind", func(*slog.Logger) (*remoteStore, error) {
+		return &remoteStore{
+			Shared: storetest.NewShared().Gateway(), check: func(context.Context) error { return nil },
+			close: func() error { return nil }, tryListening: func(context.Context) error { return deaf },
+		}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Destruct()
+	for range 5 { // more than it takes for the breaker to open
+		if err := s.try(t.Context()); store.CauseOf(err) != store.CauseRights {
+			t.Errorf("tried: %v", err)
+		}
+	}
+	if err := s.watch.check(t.Context()); !errors.Is(err, deaf) || !s.watch.causes()[store.CauseRights] {
+		t.Errorf("watched: %v", err)
+	}
+	if err := s.breaker.Put(t.Context(), "session:1", nil, time.Minute); err != nil {
+		t.Errorf("the store is not asked: %v", err)
+	}
+}

@@ -45,6 +45,13 @@ func TestRedisTrial(t *testing.T) {
 	if err := r.Try(t.Context()); err != nil {
 		t.Error(err)
 	}
+	for _, harm := range []string{"+xread", "-xread", "+xread"} {
+		s.do(t, "ACL", "SETUSER", "gateway", harm)
+		err := r.TryListening(t.Context())
+		if harm == "-xread" && (store.CauseOf(err) != store.CauseRights || !strings.Contains(err.Error(), "+xread")) || harm == "+xread" && err != nil {
+			t.Errorf("%s: listening: %v", harm, err)
+		}
+	}
 	if left, err := r.List(t.Context(), ""); err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}

@@ -32,15 +32,27 @@ func (s *Store) Try(ctx context.Context) error {
 		add.Op = store.Delete
 		err = s.steps.try(ctx, add)
 	}
+	if err != nil {
+		return s.explainRight(ctx, err)
+	}
+	return s.connection.asked(ctx, func(ctx context.Context) error { return s.connection.eachMaster(ctx, checkPolicy) })
+}
+
+// explainRight names the rights that the user lacks, if that is why something failed.
+func (s *Store) explainRight(ctx context.Context, err error) error {
 	if store.CauseOf(err) == store.CauseRights {
 		if missing := s.lacks(ctx); missing != nil {
 			return &store.Fault{Cause: store.CauseRights, Err: missing}
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return s.connection.asked(ctx, func(ctx context.Context) error { return s.connection.eachMaster(ctx, checkPolicy) })
+	return err
+}
+
+// TryListening tries to read announcements. Without that, all else works, and each token is asked for.
+func (s *Store) TryListening(ctx context.Context) error {
+	args := &redis.XReadArgs{Streams: []string{s.names.own(trialStream, followedTag), "0"}, Count: 1, Block: -1}
+	err := s.connection.asked(ctx, func(ctx context.Context) error { return s.connection.client.XRead(ctx, args).Err() })
+	return s.explainRight(ctx, err)
 }
 
 // try makes a call of a trial, which is announced in a stream of its own.
