@@ -105,6 +105,7 @@ func TestRegistrationRefused(t *testing.T) {
 		{"a back channel over http", map[string]any{"backchannel_logout_uri": "http://localhost/"}, "invalid_client_metadata"},
 		{"a name over two lines", map[string]any{"client_name": "Good\nBank"}, "invalid_client_metadata"},
 		{"a name that turns the page around", map[string]any{"client_name": "Good\u202eknaB"}, "invalid_client_metadata"},
+		{"a blank name", map[string]any{"client_name": "  "}, "invalid_client_metadata"},
 		{"a long name", map[string]any{"client_name": strings.Repeat("x", 101)}, "invalid_client_metadata"},
 		{"a name that is none", map[string]any{"client_name": 7}, "invalid_client_metadata"},
 	}
@@ -136,6 +137,9 @@ func TestRegistrationNeedsToken(t *testing.T) {
 		r, c := b.Register(servertest.ClientMetadata(nil), token)
 		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
+		}
+		if told := strings.Contains(r.Header.Get("WWW-Authenticate"), "error="); told != (token != "") {
+			t.Errorf("%q: %s", token, r.Header.Get("WWW-Authenticate"))
 		}
 	}
 	if len(storage.Files) != 0 {

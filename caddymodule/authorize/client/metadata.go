@@ -147,6 +147,8 @@ func (m *clientMetadata) check() error {
 		return invalidMetadata("request_uris must be at most 20, each https and absolute")
 	case m.BackchannelLogoutURI != "" && !isFetchable(m.BackchannelLogoutURI):
 		return invalidMetadata("backchannel_logout_uri must be https, absolute and without a fragment")
+	case m.Name != "" && strings.TrimSpace(m.Name) == "":
+		return invalidMetadata("client_name must not be blank")
 	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return invalidMetadata("client_name must be at most 100 printable characters")
 	}

@@ -1,8 +1,6 @@
 package client
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,9 +45,6 @@ func (e *RegistrationEndpoint) Serve(w http.ResponseWriter, r *http.Request) {
 		err = e.update(w, r)
 	default:
 		err = e.remove(w, r)
-	}
-	if errors.Is(err, errRegistrationToken) {
-		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q, error=%q", e.Responder.Issuer, errRegistrationToken.Code))
 	}
 	if err != nil {
 		e.WriteError(w, r, err)

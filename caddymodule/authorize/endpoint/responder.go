@@ -114,7 +114,7 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
-	if e.Code != "" {
+	if e.Code != "" && (r.URL.Path != Register || r.Header.Get("Authorization") != "") { // no code without a token (RFC 6750 §3.1)
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
 	if e.Code == "insufficient_scope" {
