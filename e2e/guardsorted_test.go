@@ -16,14 +16,15 @@ func TestGuardSorted(t *testing.T) {
 	records := []guardattack.Record{
 		{Type: "Patient", ID: "p", JSON: `{"resourceType":"Patient","id":"p"}`}, {Type: "Patient", ID: "q", JSON: `{"resourceType":"Patient","id":"q"}`},
 	}
+	second := []string{`,{"coding":[{"system":"http://c","code":"c2"}]}`, "", ""} // by which HAPI sorts a record twice
 	var own, subject []string
 	for i := range 50 {
 		of := [][2]string{{"p", "q"}, {"p", "p"}, {"p", "q"}, {"q", "p"}, {"q", "q"}}[i%5]
 		id := fmt.Sprintf("sorted-%02d", i)
 		records = append(records, guardattack.Record{Type: "Observation", ID: id, JSON: fmt.Sprintf(`{"resourceType":"Observation","id":%q,`+
-			`"status":%q,"effectiveDateTime":"2024-0%d-01","category":[{"coding":[{"system":"http://c","code":"c%d"}]}],`+
+			`"status":%q,"effectiveDateTime":"2024-0%d-01","category":[{"coding":[{"system":"http://c","code":"c%d"}]}%s],`+
 			`"code":{"coding":[{"system":"http://c","code":"k%d"}]},"subject":{"reference":"Patient/%s"},"performer":[{"reference":"Patient/%s"}]}`,
-			id, []string{"final", "amended"}[i%2], 1+i/3%2, i%2, i/7%2, of[0], of[1])})
+			id, []string{"final", "amended"}[i%2], 1+i/3%2, i%2, second[i%3], i/7%2, of[0], of[1])})
 		if of != [2]string{"q", "q"} {
 			own = append(own, "Observation/"+id)
 		}
@@ -33,6 +34,12 @@ func TestGuardSorted(t *testing.T) {
 	}
 	h.load(t, records)
 	g := guardOf(t, "sorted", h.fhirAPI)
+	for _, size := range []int{14, 15, 30} { // of which HAPI's pages have no link to the next one
+		search := fmt.Sprintf("Observation?patient=p&_sort=-category,_id&_count=%d", size)
+		if got, _, _ := g.pages(t, guardHolder{"patient/*.rs", "p", ""}, search); len(got) != len(subject) {
+			t.Errorf("%s: %d records, want %d: %v", search, len(got), len(subject), got)
+		}
+	}
 	for _, scope := range []string{"patient/*.rs", "patient/Observation.rs?category=http://c|c0 patient/Observation.rs?category=http://c|c1",
 		"patient/Observation.rs?category=http://c|c0 patient/Observation.rs?status=amended patient/Observation.rs?date=gt2024-01-15"} {
 		for _, order := range []string{"", "&_sort=-date", "&_sort=date", "&_sort=status", "&_sort=code", "&_sort=_lastUpdated", "&_sort=-_lastUpdated"} {
