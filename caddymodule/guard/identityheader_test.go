@@ -94,7 +94,7 @@ func TestForwardByDefault(t *testing.T) {
 	t.Parallel()
 	headers := NewIdentityHeaders(nil, nil)
 	for name, want := range map[string]bool{
-		"Accept": true, "Accept-Language": true, "If-Match": true, "If-None-Exist": true, "Prefer": true, "Content-Type": true, "X-Request-Id": true,
+		"Accept": true, "Accept-Language": true, "If-Match": true, "If-None-Exist": true, "Prefer": true, "Content-Type": true, "X-Request-Id": true, "X-Security-Context": true,
 		"Traceparent": true, "Authorization": true, "Access-Control-Request-Method": true,
 		"X-Org": false, "X-Facility": false, "X-Session-Id": false, "X-Launch-Context": false, "X-Api-Key": false, "Cookie": false, "X-Provenance": false,
 		"X-User": false, "Forwarded": false,

@@ -73,7 +73,7 @@ var messageHeaders = newHeaderNames([]string{
 var fhirHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
 	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
-	"X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate",
+	"X-Request-Id", "X-Correlation-Id", "X-Security-Context", "Traceparent", "Tracestate",
 	"Access-Control-Request-Headers", "Access-Control-Request-Method",
 }
 

@@ -36,6 +36,11 @@ func (x *backend) clientCall() (call, error) {
 	return call{method: x.r.Method, path: strings.TrimPrefix(path, "/"), query: x.r.URL.RawQuery, header: x.r.Header}, nil
 }
 
+// searchPath is the path of a search without what a search by POST adds to it.
+func (c call) searchPath() string {
+	return strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/")
+}
+
 // interaction tells what a call does. A search by POST has its form among its parameters.
 func (c call) interaction() (interaction.Interaction, error) {
 	i, err := interaction.Parse(c.method, c.path, c.query, c.header)

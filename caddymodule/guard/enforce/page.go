@@ -60,7 +60,7 @@ func (x *exchange) begun(c call, i interaction.Interaction, at position) page {
 	if x.Policies.Rules != nil {
 		return asSent(c, at)
 	}
-	p := page{Path: strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/"), At: at}
+	p := page{Path: c.searchPath(), At: at}
 	if i.Kind == interaction.CompartmentSearch {
 		p.Path = i.Path()
 	}

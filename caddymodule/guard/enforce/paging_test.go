@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,12 @@ func tied(resourceType string, n int) (all, own []string) {
 // walk are the ids on all pages, which must be those that are wanted, each once.
 func (g *gateway) walk(h access.Holder, target string, want []string) {
 	g.t.Helper()
+	g.walkOn(h, target, want, len(want))
+}
+
+// walkOn is walk from a page on, where total is the total of all.
+func (g *gateway) walkOn(h access.Holder, target string, want []string, total int) {
+	g.t.Helper()
 	var got []string
 	for at, pages := target, 0; at != ""; pages++ {
 		response := g.get(h, at)
@@ -82,13 +89,35 @@ func (g *gateway) walk(h access.Holder, target string, want []string) {
 		for _, e := range b.Entry {
 			got = append(got, e.Resource.ID)
 		}
-		if at = b.next(); b.Total != nil && *b.Total != len(want) {
-			g.t.Errorf("%s: total %d of %d", target, *b.Total, len(want))
+		if at = b.next(); b.Total != nil && *b.Total != total {
+			g.t.Errorf("%s: total %d of %d", target, *b.Total, total)
 		}
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		g.t.Errorf("%s under %s:\ngot  %v\nwant %v", target, h.Scope, got, want)
+	}
+}
+
+// TestPagesOfPostedSearch checks that the pages of a search by POST are asked for by GET, also where answers pass as they
+// are (FHIR R4 §3.1.1.1).
+func TestPagesOfPostedSearch(t *testing.T) {
+	t.Parallel()
+	all, _ := tied("Observation", 9)
+	for _, h := range []access.Holder{{Scope: "system/*.rs"}, {Scope: "user/*.rs", User: clinician.User}} {
+		g := newGateway(t, all...)
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("_count=4"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		response := g.send(h, r)
+		var b bundle
+		if err := json.NewDecoder(response.Body).Decode(&b); err != nil || response.StatusCode != http.StatusOK || len(b.Entry) != 4 {
+			t.Fatalf("%s: %d, %v, %d entries", h.Scope, response.StatusCode, err, len(b.Entry))
+		}
+		rest := idsOf(all)
+		for _, e := range b.Entry {
+			rest = slices.DeleteFunc(rest, func(id string) bool { return id == e.Resource.ID })
+		}
+		g.walkOn(h, b.next(), rest, len(all))
 	}
 }
 

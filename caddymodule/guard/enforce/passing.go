@@ -210,10 +210,11 @@ func (x *exchange) sealLinks(ctx context.Context, c call, asked string, body []b
 	}
 	self := found.to("self")
 	kept := links{{"self", x.url(c.path, c.query)}}
+	begun := call{method: http.MethodGet, path: c.searchPath(), query: c.query} // a page of a search by POST is asked for by GET
 	for _, l := range found {
 		to, ok := localTo(l.URL, self, asked)
 		if ok && l.Relation != "self" {
-			address, err := x.pageLink(ctx, call{method: http.MethodGet, path: c.path, query: c.query}, to)
+			address, err := x.pageLink(ctx, begun, to)
 			if err != nil {
 				return at, nil, err
 			}

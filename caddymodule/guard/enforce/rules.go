@@ -89,6 +89,9 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart
 			r.s.onlyTotal = true
 			return nil, true, nil
 		}
+		if len(r.s.branches) > 1 {
+			return nil, false, nil // what two branches find is told apart by elements that may be missing
+		}
 	case "_type":
 		if r.trust == open && r.resourceType == "" {
 			return as, true, nil
