@@ -160,6 +160,8 @@ func TestSharedRules(t *testing.T) {
 		{"unassigned, without a parameter that says whose it is", Shared{"Organization": Unassigned}, organization, false},
 		{"another type's rule", Shared{"Device": Closed}, organization, true},
 		{"a Task for the patient", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
+		{"a Contract of the patient", Shared{"Contract": OwnPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"}]}`, true},
+		{"a Contract of the patient and another", Shared{"Contract": OwnPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, false},
 		{"a Task for another", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
 		{"a Task for a group", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
 		{"a Task for nobody", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t"}`, false},
