@@ -121,6 +121,26 @@ func TestPagesOfPostedSearch(t *testing.T) {
 	}
 }
 
+// TestBranchesAnswerInWhole checks that what several searches find is asked for in whole: without its elements, what two of
+// them find would come twice.
+func TestBranchesAnswerInWhole(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"system/*.rs", "system/Observation.rs"} {
+		for _, parameter := range []string{"_summary=text", "_elements=id", "_elements:exclude=note"} {
+			g := newGateway(t, records...)
+			searched := 0
+			g.server.Seen = func(r *http.Request) {
+				if searched++; strings.Contains(r.URL.RawQuery, "_summary") || strings.Contains(r.URL.RawQuery, "_elements") {
+					t.Errorf("%s, %s: asked %s", scope, parameter, r.URL)
+				}
+			}
+			if got := g.get(access.Holder{Scope: scope}, "Patient/a/Observation?"+parameter); got.StatusCode != http.StatusOK || searched < 2 {
+				t.Errorf("%s, %s: status %d, %d searches", scope, parameter, got.StatusCode, searched)
+			}
+		}
+	}
+}
+
 // sorts are those by which a search of a type may be ordered.
 func sorts(resourceType string) []string {
 	all := []string{""}

@@ -89,9 +89,6 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart
 			r.s.onlyTotal = true
 			return nil, true, nil
 		}
-		if len(r.s.branches) > 1 {
-			return nil, false, nil // what two branches find is told apart by elements that may be missing
-		}
 	case "_type":
 		if r.trust == open && r.resourceType == "" {
 			return as, true, nil
@@ -105,6 +102,9 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart
 		return as, true, nil
 	case "_sort":
 		return as, true, r.sort(p.Value)
+	}
+	if name, _, _ := strings.Cut(p.Name, ":"); len(r.s.branches) > 1 && (name == "_summary" || name == "_elements") {
+		return nil, false, nil // what two branches find is known by elements that would be missing
 	}
 	if r.trust == open {
 		return as, true, nil
