@@ -16,8 +16,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// nora is a patient of the sample records, who signs in herself.
-const nora = `user nora {
+// ashby is a patient of the sample records, who signs in herself.
+const ashby = `user ashby {
 			password_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy
 			name "Nora Ashby"
 			fhir_user Patient/p01
@@ -40,7 +40,7 @@ func TestFHIRClient(t *testing.T) {
 	if err := os.WriteFile(keys, publicKeys(t, key), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := app.gateway(t, "gateway-fhirclient", "", nora, ehr, app.client("public"),
+	g := app.gateway(t, "gateway-fhirclient", "", ashby, ehr, app.client("public"),
 		app.client("symmetric", "secret secret-of-the-app-0123456789"), app.client("asymmetric", "jwks "+keys))
 	secret := map[string]any{"clientSecret": "secret-of-the-app-0123456789"}
 	private := map[string]any{"clientPrivateJwk": key}
@@ -50,9 +50,9 @@ func TestFHIRClient(t *testing.T) {
 		noRefresh                  bool // fhirclient has none for it
 	}{
 		{"standalone, public, a clinician", "public", userName, "", nil, false},
-		{"standalone, public, a patient", "public", "nora", "", nil, false},
+		{"standalone, public, a patient", "public", "ashby", "", nil, false},
 		{"standalone, with a secret", "symmetric", userName, "", secret, false},
-		{"standalone, with a key", "asymmetric", "nora", "", private, true},
+		{"standalone, with a key", "asymmetric", "ashby", "", private, true},
 		{"from a record, public", "public", userName, "p01", nil, false},
 		{"from a record, with a secret", "symmetric", userName, "p01", secret, false},
 		{"from a record, with a key", "asymmetric", userName, "p01", private, true},
