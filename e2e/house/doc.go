@@ -3,9 +3,15 @@
 //
 //	cd e2e && go run ./house
 //
-// It measures the module in the folder above, or in a folder given as its argument.
+// It measures the module in the folder above, or in a folder given as its argument. With
+//
+//	go run ./house -limits house/limits.txt
+//
+// it prints the figures that the module is held to. A test fails where one is over its limit.
 //
 //	main.go      reads the packages, prints the figures
+//	limits.go    the figures that have limits; limits.txt has these
+//	reach.go     the methods and fields of a type, with those that it embeds
 //	room.go      one package: lines, symbols, functions, types
 //	arrows.go    imports between packages, uses between files, circles
 //

@@ -53,10 +53,12 @@ func (Large) write() {
 	"upper/a_test.go": "package upper\n",
 }
 
-func TestHouse(t *testing.T) {
+// build writes the files of a module, and measures it.
+func build(t *testing.T, files map[string]string) (h *house, folder string) {
+	t.Helper()
 	t.Setenv("GOFLAGS", "")
-	folder := t.TempDir()
-	for name, text := range fixture {
+	folder = t.TempDir()
+	for name, text := range files {
 		path := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -69,6 +71,11 @@ func TestHouse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h, folder
+}
+
+func TestHouse(t *testing.T) {
+	h, _ := build(t, fixture)
 	var out bytes.Buffer
 	h.print(&out)
 	want := `

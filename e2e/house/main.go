@@ -26,13 +26,33 @@ const (
 func main() {
 	log.SetFlags(0)
 	plan := flag.String("rooms", "", "the `file` that lists the packages from the top down (default: the module's own)")
+	held := flag.String("limits", "", "print only the figures that have limits, beside those in this `file` (limits.txt)")
 	flag.Parse()
 	folder := cmp.Or(flag.Arg(0), "..")
 	h, err := measure(folder, cmp.Or(*plan, filepath.Join(folder, "caddymodule", "testdata", "rooms.txt")))
 	if err != nil {
 		log.Fatal(err)
 	}
-	h.print(os.Stdout)
+	if *held == "" {
+		h.print(os.Stdout)
+		return
+	}
+	if err := h.printHeld(os.Stdout, folder, *held); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// printHeld writes the figures that have limits.
+func (h *house) printHeld(w io.Writer, folder, file string) error {
+	l, err := readLimits(file)
+	if err != nil {
+		return err
+	}
+	figures, err := h.figures(folder)
+	if err != nil {
+		return err
+	}
+	return printFigures(w, figures, l)
 }
 
 // A house is a module: its packages, and the arrows between them.

@@ -38,14 +38,16 @@ type span struct {
 type structure struct {
 	name            string
 	methods, fields int
-	open            int // fields that are exported or have a name in JSON
+	open            int  // fields that are exported or have a name in JSON
+	reached, wide   int  // methods and fields, with those of the module's types that it embeds
+	shares          bool // it embeds a type of the module that has methods
 }
 
 // measureRoom counts what is in a package.
 func measureRoom(p *packages.Package) (room, error) {
 	r := room{name: strings.TrimPrefix(p.PkgPath, p.Module.Path+"/")}
 	for _, symbol := range p.Types.Scope().Names() {
-		r.addSymbol(p.Types.Scope().Lookup(symbol))
+		r.addSymbol(p.Types.Scope().Lookup(symbol), p.Module.Path)
 	}
 	for _, file := range p.Syntax {
 		for _, d := range file.Decls {
@@ -100,10 +102,10 @@ func codeLines(text []byte) int {
 }
 
 // addSymbol counts what a package declares.
-func (r *room) addSymbol(symbol types.Object) {
+func (r *room) addSymbol(symbol types.Object, module string) {
 	exported := 0
 	if named, ok := symbol.Type().(*types.Named); ok && isType(symbol) {
-		s := structure{name: r.name + "." + symbol.Name(), methods: named.NumMethods()}
+		s := structure{name: r.name + "." + symbol.Name(), methods: named.NumMethods(), reached: reachableMethods(named, module)}
 		for m := range named.Methods() {
 			exported += count(m.Exported())
 		}
@@ -111,7 +113,7 @@ func (r *room) addSymbol(symbol types.Object) {
 		case *types.Interface:
 			s.methods = t.NumMethods()
 		case *types.Struct:
-			s.fields = t.NumFields()
+			s.fields, s.wide, s.shares = t.NumFields(), reachableFields(t, module, map[types.Type]bool{}), sharesMethods(t, module)
 			for i := range s.fields {
 				inJSON := strings.Contains(t.Tag(i), `json:"`) && !strings.Contains(t.Tag(i), `json:"-"`)
 				s.open += count(inJSON || t.Field(i).Exported())
