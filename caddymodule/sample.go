@@ -10,7 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample/records"
 )
 
 func init() {
@@ -55,7 +54,7 @@ func (h *Sample) Provision(ctx caddy.Context) (err error) {
 		h.baseURL = app.Issuer + app.FHIRBase
 	}
 	pooled, _, err := sampleStores.LoadOrNew(h.FHIRBase, func() (caddy.Destructor, error) {
-		return &sampleStore{sync.OnceValues(func() (*sample.Store, error) { return sample.NewStore(records.All()...) })}, nil
+		return &sampleStore{sync.OnceValues(func() (*sample.Store, error) { return sample.NewStore(sample.Records()...) })}, nil
 	})
 	if err != nil {
 		return err

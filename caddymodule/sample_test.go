@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample/records"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -131,7 +130,7 @@ func categoryOf(r resource.Resource) string {
 // countOf is how many of the records are as a function says.
 func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	t.Helper()
-	for _, text := range records.All() {
+	for _, text := range sample.Records() {
 		r, err := resource.Parse(text)
 		if err != nil {
 			t.Fatal(err)

@@ -13,10 +13,11 @@
 //	export.go       $export, its jobs and their files
 //	capability.go   the CapabilityStatement
 //	reply.go        answers, errors as OperationOutcomes
+//	records.go      the records to begin with, from records.ndjson
 //
 // Searches go by the parameters and the matching of package searchparam, so they find what the guard's scopes and
 // constraints mean. There are no chained parameters, no _has, no PATCH, no XML and no history of a type, and references
-// are not checked. The records to begin with are those of package records.
+// are not checked.
 //
 // Reference: FHIR R4, RESTful API and Search (https://hl7.org/fhir/R4/http.html, https://hl7.org/fhir/R4/search.html);
 // Bulk Data Access 2.0 (https://hl7.org/fhir/uv/bulkdata/STU2/export.html).

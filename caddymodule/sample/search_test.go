@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample/records"
 )
 
 func TestSearch(t *testing.T) {
@@ -108,7 +106,7 @@ func TestLenient(t *testing.T) {
 
 // FuzzSearch reads any query: what it answers is JSON, and never a failure of the server.
 func FuzzSearch(f *testing.F) {
-	store, err := NewStore(records.All()[:200]...)
+	store, err := NewStore(Records()[:200]...)
 	if err != nil {
 		f.Fatal(err)
 	}

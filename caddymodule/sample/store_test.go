@@ -2,13 +2,11 @@ package sample
 
 import (
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample/records"
 )
 
 func BenchmarkNewStore(b *testing.B) {
 	for b.Loop() {
-		s, err := NewStore(records.All()...)
+		s, err := NewStore(Records()...)
 		if err != nil {
 			b.Fatal(err)
 		}
