@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,16 +25,20 @@ var (
 	withPath = regexp.MustCompile(`^[a-z]+:`)
 )
 
-// documents are the README, the changelog and the pages in docs and .github, by
-// their path from the repository's root.
+// documents are the README, the changelog and the pages in docs, docs/evidence and
+// .github, by their path from the repository's root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d pages in docs: %v", len(files), err)
 	}
+	evidence, err := filepath.Glob("../docs/evidence/*.md")
+	if err != nil || len(evidence) < 6 {
+		t.Fatalf("%d pages of evidence: %v", len(evidence), err)
+	}
 	read := map[string]string{}
-	files = append(files, "../README.md", "../CHANGELOG.md", "../.github/CONTRIBUTING.md", "../.github/SECURITY.md")
+	files = append(append(files, evidence...), "../README.md", "../CHANGELOG.md", "../.github/CONTRIBUTING.md", "../.github/SECURITY.md")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -68,13 +73,19 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Every page in docs is linked from the README.
+// Every page in docs is linked from the README, and every page in docs/evidence from the
+// one there that lists them.
 func TestREADMELeadsToDocuments(t *testing.T) {
 	t.Parallel()
+	const evidence = "docs/evidence/"
 	pages := documents(t)
 	for name := range pages {
-		if name != "README.md" && !strings.Contains(pages["README.md"], "]("+name+")") {
-			t.Errorf("README.md has no link to %s", name)
+		list, link := "README.md", name
+		if page, ok := strings.CutPrefix(name, evidence); ok && page != "README.md" {
+			list, link = evidence+"README.md", page
+		}
+		if name != list && !strings.Contains(pages[list], "]("+link+")") {
+			t.Errorf("%s has no link to %s", list, name)
 		}
 	}
 }
@@ -187,20 +198,16 @@ func wholeCaddyfile(part string) string {
 	return part
 }
 
+// namedTest is a test as documents write it, perhaps with one of its cases.
+var namedTest = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)(?:/([^`]+))?`")
+
 // Every test that the documents name exists.
 func TestDocumentsNameTests(t *testing.T) {
 	t.Parallel()
-	sources := testSources(t)
-	for name, least := range map[string]int{"interface.md": 40, "federation.md": 40, "tokens.md": 40, "authorization.md": 40, "regressions.md": 40, "cache.md": 30} {
-		document, err := os.ReadFile("../docs/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`").FindAllStringSubmatch(string(document), -1)
-		if len(named) < least {
-			t.Errorf("%s names %d tests", name, len(named))
-		}
-		for _, n := range named {
+	sources, count := testSources(t), 0
+	for name, text := range documents(t) {
+		for _, n := range namedTest.FindAllStringSubmatch(text, -1) {
+			count++
 			has := func(source string) bool {
 				return strings.Contains(source, "func "+n[1]+"(") && strings.Contains(source, n[2])
 			}
@@ -209,22 +216,29 @@ func TestDocumentsNameTests(t *testing.T) {
 			}
 		}
 	}
+	if count < 500 {
+		t.Errorf("the documents name %d tests", count)
+	}
 }
 
+// testSources are the repository's files of tests.
 func testSources(t *testing.T) (sources []string) {
 	t.Helper()
-	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go", "../terminology/*_test.go", "../terminology/*/*_test.go", "../e2e/*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == "node_modules":
+			return fs.SkipDir
+		case strings.HasSuffix(path, "_test.go"):
+			text, err := os.ReadFile(path)
 			sources = append(sources, string(text))
+			return err
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return sources
 }

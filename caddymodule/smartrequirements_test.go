@@ -13,11 +13,11 @@ var (
 	requirementTests = regexp.MustCompile("^`Test[A-Za-z0-9]+`(, `Test[A-Za-z0-9]+`)*$")
 )
 
-// docs/smart-requirements.md has each of SMART App Launch's requirements once: with tests
+// docs/evidence/smart-requirements.md has each of SMART App Launch's requirements once: with tests
 // that exist, with a sentence why it is not applicable, or as open.
 func TestSMARTRequirements(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../docs/smart-requirements.md")
+	document, err := os.ReadFile("../docs/evidence/smart-requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func packageValueSets(t *testing.T, into map[string]bool) {
 }
 
 // Every value set of the R4 definitions and of HL7's terminology package that is
-// complete in itself expands; the rest says what is missing. docs/valuesets.md
+// complete in itself expands; the rest says what is missing. docs/evidence/valuesets.md
 // counts them.
 func TestEveryValueSet(t *testing.T) {
 	all := map[string]bool{}
@@ -115,6 +115,6 @@ func TestEveryValueSet(t *testing.T) {
 	}
 	t.Logf("%d of %d value sets expand", expanded, len(all))
 	if expanded < 3053 || len(all) != 3213 {
-		t.Errorf("%d of %d value sets expand, docs/valuesets.md says 3053 of 3213", expanded, len(all))
+		t.Errorf("%d of %d value sets expand, docs/evidence/valuesets.md says 3053 of 3213", expanded, len(all))
 	}
 }

@@ -2,7 +2,7 @@
 // whole gateway made from a Caddyfile. It holds tests alone.
 //
 // Each module keeps the id that it has in its suite. TestConformance runs them all
-// and compares the results with docs/conformance.md; with -update it writes that
+// and compares the results with docs/evidence/conformance.md; with -update it writes that
 // page.
 //
 //	the OpenID Foundation's conformance suite

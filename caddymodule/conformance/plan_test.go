@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write docs/conformance.md anew")
+var update = flag.Bool("update", false, "write docs/evidence/conformance.md anew")
 
-const documentPath = "../../docs/conformance.md"
+const documentPath = "../../docs/evidence/conformance.md"
 
 // testModule is our port of one test module of a plan, under its id.
 type testModule struct {
@@ -62,7 +62,7 @@ func testPlans() []testPlan {
 }
 
 // TestConformance runs our ports of the OpenID Foundation's and Inferno's modules
-// through a whole gateway, and compares the results with docs/conformance.md. With
+// through a whole gateway, and compares the results with docs/evidence/conformance.md. With
 // -update it writes that page.
 func TestConformance(t *testing.T) {
 	s := newSite(t)
@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 	}
 	text, err := os.ReadFile(documentPath)
 	if err != nil || string(text) != document {
-		t.Errorf("docs/conformance.md is not what the tests say (%v): run go test ./caddymodule/conformance -update", err)
+		t.Errorf("docs/evidence/conformance.md is not what the tests say (%v): run go test ./caddymodule/conformance -update", err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Command measure makes a synthetic code system, loads it, and prints what that took and how long searches
-// in it take, for docs/performance.md:
+// in it take, for docs/evidence/performance.md:
 //
 //	go run ./terminology/terminologytest/measure -concepts 500000 -designations 3
 package main
