@@ -2,6 +2,7 @@
 //
 //	cd e2e && go run ./mutants                   all
 //	cd e2e && go run ./mutants -match If-Match   those whose file or description has the words
+//	cd e2e && go run ./mutants -some 100 -seed x 100 of them, first those of the files that -changed names
 //
 // It prints each mutant that no test catches, and fails if there is one. So it does if a mutant does not compile, or if
 // what it replaces is not found: code that changes takes its mutants along.
@@ -12,7 +13,8 @@
 //	function.go   the function that it changes
 //	overlay.go    the code with all mutants in it, one of which is in force
 //	trial.go      test binaries, built once, and run for each mutant
-//	main.go       chooses mutants, counts
+//	sample.go     chooses mutants
+//	main.go       tries them, counts
 //
 // A mutant is written as
 //

@@ -23,9 +23,14 @@ func main() {
 
 // run tries the mutants that the flags choose.
 func run(ctx context.Context) error {
-	match := flag.String("match", "", "try the mutants whose file or description has this `text`")
+	var s sample
+	flag.StringVar(&s.match, "match", "", "try the mutants whose file or description has this `text`")
+	flag.IntVar(&s.size, "some", 0, "try so many at most; 0 is all")
+	flag.StringVar(&s.seed, "seed", "", "what chooses them")
+	changed := flag.String("changed", "", "`files`, separated by spaces, whose mutants come first")
 	at := flag.Int("at", 2, "how many to try at once")
 	flag.Parse()
+	s.changed = strings.Fields(*changed)
 	root, err := filepath.Abs("..")
 	if err != nil {
 		return err
@@ -52,7 +57,7 @@ func run(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("the tests of %s fail without any mutant", b.folder), err)
 		}
 	}
-	return tryAll(all, *match, *at, func(m mutant, number int) (bool, error) { return isCaught(ctx, root, binaries, m, number) })
+	return tryAll(s.choose(all), *at, func(m mutant, number int) (bool, error) { return isCaught(ctx, root, binaries, m, number) })
 }
 
 // trial is a mutant and what became of it.
@@ -63,8 +68,8 @@ type trial struct {
 	err    error
 }
 
-// tryAll tries the mutants that match, some at once, and prints those that were not caught.
-func tryAll(all []mutant, match string, at int, isCaught func(m mutant, number int) (bool, error)) error {
+// tryAll tries mutants, some at once, and prints those that were not caught.
+func tryAll(chosen []trial, at int, isCaught func(m mutant, number int) (bool, error)) error {
 	start := time.Now()
 	todo, done := make(chan trial), make(chan trial)
 	for range max(at, 1) {
@@ -74,12 +79,6 @@ func tryAll(all []mutant, match string, at int, isCaught func(m mutant, number i
 				done <- t
 			}
 		}()
-	}
-	var chosen []trial
-	for i, m := range all {
-		if strings.Contains(m.String(), match) {
-			chosen = append(chosen, trial{mutant: m, number: i + 1})
-		}
 	}
 	go func() {
 		defer close(todo)

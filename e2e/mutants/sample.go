@@ -1,0 +1,47 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"slices"
+	"strings"
+)
+
+// A sample chooses among mutants.
+type sample struct {
+	match   string   // only those whose file or description has this text
+	size    int      // how many at most; 0 is all
+	seed    string   // another seed, another choice
+	changed []string // files whose mutants come first
+}
+
+// choose returns the chosen mutants. Their numbers are those that they have among all.
+func (s sample) choose(all []mutant) []trial {
+	var chosen []trial
+	for i, m := range all {
+		if strings.Contains(m.String(), s.match) {
+			chosen = append(chosen, trial{mutant: m, number: i + 1})
+		}
+	}
+	if s.size == 0 || len(chosen) <= s.size {
+		return chosen
+	}
+	slices.SortFunc(chosen, func(a, b trial) int {
+		return cmp.Or(s.place(a.mutant)-s.place(b.mutant), cmp.Compare(s.lot(a.mutant), s.lot(b.mutant)))
+	})
+	return chosen[:s.size]
+}
+
+// place is 0 for a mutant of a changed file, else 1.
+func (s sample) place(m mutant) int {
+	if slices.Contains(s.changed, m.file) {
+		return 0
+	}
+	return 1
+}
+
+// lot orders mutants by chance, but the same for the same seed.
+func (s sample) lot(m mutant) string {
+	sum := sha256.Sum256([]byte(s.seed + "\n" + m.String()))
+	return string(sum[:])
+}
