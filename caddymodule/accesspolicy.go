@@ -15,7 +15,7 @@ import (
 )
 
 // AccessPolicy is a rule of the site's own about who may see or do what, as a CEL expression over `token`, `request`,
-// `resource` and `now`. docs/policies.md describes them.
+// `resource` and `now`. docs/guard.md describes them.
 type AccessPolicy struct {
 	// `allow` or `deny`. Required. A rule that denies wins.
 	Effect string `json:"effect,omitempty"`

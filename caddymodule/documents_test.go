@@ -192,7 +192,12 @@ func wholeCaddyfile(part string) string {
 	switch first, _, _ := strings.Cut(part, " "); first {
 	case "user", "client", "idp", "user_access_brands", "branding":
 		return "{\n\tfhir {\n\t\tissuer https://fhir.example\n" + indent("\t\t") + "\n\t}\n}\n"
-	case "log", "encode", "fhir_bearer", "fhir_expand", "reverse_proxy":
+	case "fhir_bearer":
+		if strings.Contains(part, "\ttrust ") || strings.Contains(part, "\tintrospect ") {
+			return "fhir.example {\n" + indent("\t") + "\n}\n"
+		}
+		return "{\n\tfhir {\n\t\tissuer https://fhir.example\n\t}\n}\n\nfhir.example {\n\tfhir_authorize\n" + indent("\t") + "\n}\n"
+	case "log", "encode", "fhir_expand", "reverse_proxy":
 		return "fhir.example {\n" + indent("\t") + "\n}\n"
 	}
 	return part

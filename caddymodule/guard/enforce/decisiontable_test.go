@@ -20,15 +20,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
-var update = flag.Bool("update", false, "write the decision table of docs/guard.md anew")
+var update = flag.Bool("update", false, "write the decision table of docs/evidence/guard.md anew")
 
 const (
-	guardDocument = "../../../docs/guard.md"
+	guardDocument = "../../../docs/evidence/guard.md"
 	tableBegin    = "<!-- TestDecisionTable writes what follows. -->\n"
 	tableEnd      = "<!-- TestDecisionTable has written what precedes. -->\n"
 )
 
-// TestDecisionTable sends each interaction under each kind of scope, and compares the answers with docs/guard.md. With
+// TestDecisionTable sends each interaction under each kind of scope, and compares the answers with docs/evidence/guard.md. With
 // -update it writes them there.
 func TestDecisionTable(t *testing.T) {
 	t.Parallel()

@@ -16,10 +16,10 @@ import (
 
 var documentedRule = regexp.MustCompile("(?s)```\n(allow|deny) ([a-z-]+) `([^`]+)`\n```")
 
-// documentedRules are the rules of docs/policies.md by name.
+// documentedRules are the rules of docs/guard.md by name.
 func documentedRules(t *testing.T) map[string]*policy.Set {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/policies.md")
+	text, err := os.ReadFile("../../../docs/guard.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,10 +52,10 @@ func resourcesFor(t *testing.T, search string, n int) (all []string) {
 // costRow is a line of the table: a search, and the requests that it takes on one page and on three, before and now.
 var costRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([0-9]+) \\| ([0-9]+) \\| ([0-9]+) \\| ([0-9]+) \\|$")
 
-// TestRequestsOfApps measures what docs/guard.md says of the searches of SMART apps: the columns "now".
+// TestRequestsOfApps measures what docs/evidence/guard.md says of the searches of SMART apps: the columns "now".
 func TestRequestsOfApps(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../docs/guard.md")
+	text, err := os.ReadFile("../../../docs/evidence/guard.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func TestAsksAlike(t *testing.T) {
 	}
 }
 
-// TestAsksMoreOfOwn is over what is told by how often the FHIR server is asked, as docs/guard.md says: how many of the
+// TestAsksMoreOfOwn is over what is told by how often the FHIR server is asked, as docs/evidence/guard.md says: how many of the
 // patient's own records a Provenance names before one of another's.
 func TestAsksMoreOfOwn(t *testing.T) {
 	t.Parallel()
