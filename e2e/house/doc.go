@@ -7,11 +7,16 @@
 //
 //	go run ./house -limits house/limits.txt
 //
-// it prints the figures that the module is held to. A test fails where one is over its limit.
+// it prints the figures that the module is held to. A test fails where one is over its limit. With
+//
+//	go run ./house -passed caddymodule/guard/enforce:BenchmarkSearch50/bound
+//
+// it prints the functions that each round of a benchmark passes.
 //
 //	main.go      reads the packages, prints the figures
 //	limits.go    the figures that have limits; limits.txt has these
 //	reach.go     the methods and fields of a type, with those that it embeds
+//	passed.go    what a request passes
 //	room.go      one package: lines, symbols, functions, types
 //	arrows.go    imports between packages, uses between files, circles
 //

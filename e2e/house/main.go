@@ -27,8 +27,17 @@ func main() {
 	log.SetFlags(0)
 	plan := flag.String("rooms", "", "the `file` that lists the packages from the top down (default: the module's own)")
 	held := flag.String("limits", "", "print only the figures that have limits, beside those in this `file` (limits.txt)")
+	request := flag.String("passed", "", "print only what a round of this `package:benchmark` passes")
 	flag.Parse()
 	folder := cmp.Or(flag.Arg(0), "..")
+	if room, benchmark, ok := strings.Cut(*request, ":"); ok {
+		w, err := passed(folder, room, benchmark)
+		if err != nil {
+			log.Fatal(err)
+		}
+		w.print(os.Stdout)
+		return
+	}
 	h, err := measure(folder, cmp.Or(*plan, filepath.Join(folder, "caddymodule", "testdata", "rooms.txt")))
 	if err != nil {
 		log.Fatal(err)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/cover"
+)
+
+// A way is what a request passes: the functions of the module, by file.
+type way map[string][]string
+
+// passed finds what each round of a benchmark passes: it runs some rounds, and some more, and takes the functions
+// of which the statements were run more often.
+func passed(folder, room, benchmark string) (way, error) {
+	few, err := profile(folder, room, benchmark, 10)
+	if err != nil {
+		return nil, err
+	}
+	more, err := profile(folder, room, benchmark, 30)
+	if err != nil {
+		return nil, err
+	}
+	w := way{}
+	for file, blocks := range more {
+		before := few[file]
+		functions, err := functionsOf(folder, file)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range functions {
+			if slices.ContainsFunc(slices.Collect(maps.Keys(blocks)), func(b block) bool {
+				return f.holds(b) && blocks[b]-before[b] >= 20
+			}) {
+				w[file] = append(w[file], f.name)
+			}
+		}
+	}
+	return w, nil
+}
+
+// A block is a run of statements, by its first and last line.
+type block struct{ first, last int }
+
+// profile runs rounds of a benchmark, and counts how often each block of each file was run.
+func profile(folder, room, benchmark string, rounds int) (map[string]map[block]int, error) {
+	file, err := os.CreateTemp("", "house")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	run := exec.Command("go", "test", "-run=^$", "-bench=^"+strings.ReplaceAll(benchmark, "/", "$/^")+"$",
+		fmt.Sprintf("-benchtime=%dx", rounds), "-covermode=atomic", "-coverpkg=./...", "-coverprofile="+file.Name(), "./"+room)
+	run.Dir = folder
+	if output, err := run.CombinedOutput(); err != nil || !bytes.Contains(output, []byte("ns/op")) {
+		return nil, fmt.Errorf("%s of %s did not run: %v\n%s", benchmark, room, err, output)
+	}
+	read, err := cover.ParseProfiles(file.Name())
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]map[block]int{}
+	for _, p := range read {
+		found[p.FileName] = map[block]int{}
+		for _, b := range p.Blocks {
+			found[p.FileName][block{b.StartLine, b.EndLine}] += b.Count
+		}
+	}
+	return found, nil
+}
+
+// A declared is a function and its lines.
+type declared struct {
+	name        string
+	first, last int
+}
+
+func (d declared) holds(b block) bool { return d.first <= b.first && b.last <= d.last }
+
+// functionsOf are the functions that a file of the module declares, which is named by its import path.
+func functionsOf(folder, file string) (all []declared, err error) {
+	name := filepath.Join(folder, inModule(file))
+	set := token.NewFileSet()
+	read, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range read.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			all = append(all, declared{functionName(f), set.Position(f.Pos()).Line, set.Position(f.End()).Line})
+		}
+	}
+	return all, nil
+}
+
+// inModule is a file's path in the module, whose own path has three parts.
+func inModule(file string) string {
+	parts := strings.SplitN(file, "/", 4)
+	return parts[len(parts)-1]
+}
+
+// print writes the files that were passed, and their functions.
+func (w way) print(to io.Writer) {
+	n := 0
+	for _, file := range slices.Sorted(maps.Keys(w)) {
+		n += len(w[file])
+		fmt.Fprintf(to, "%4d %s: %s\n", len(w[file]), path.Clean(inModule(file)), strings.Join(w[file], " "))
+	}
+	fmt.Fprintf(to, "%d functions in %d files\n", n, len(w))
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+// A benchmark of which a round passes two functions in two files; a third is called once, before.
+var walked = map[string]string{
+	"go.mod": "module example.com/small/walked\n\ngo 1.26\n",
+	"way/a.go": `package way
+
+func first() int { return Second{}.third() }
+
+func prepare() int {
+	return 1
+}
+`,
+	"way/b.go": "package way\n\ntype Second struct{}\n\nfunc (Second) third() int { return 3 }\n\nfunc never() {}\n",
+	"way/a_test.go": `package way
+
+import "testing"
+
+func BenchmarkWay(b *testing.B) {
+	prepare()
+	b.Run("one", func(b *testing.B) {
+		for b.Loop() {
+			first()
+		}
+	})
+}
+`,
+}
+
+func TestPassed(t *testing.T) {
+	_, folder := build(t, walked)
+	w, err := passed(folder, "way", "BenchmarkWay/one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w.print(&out)
+	if want := "   1 way/a.go: first\n   1 way/b.go: Second.third\n2 functions in 2 files\n"; out.String() != want {
+		t.Errorf("got\n%s", &out)
+	}
+	if _, err := passed(folder, "way", "BenchmarkNone"); err == nil {
+		t.Error("a benchmark that does not exist passes something")
+	}
+}
