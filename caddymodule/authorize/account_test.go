@@ -102,7 +102,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 			p := authorizetest.Start(t)
 			p.Change(func(s *authorizetest.Settings) { s.People = clinician })
 			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				refreshing(c)
+				servertest.Refreshing(c)
 				allowing("group", "clinicians")(idp, c)
 				clinic := servertest.Hospital(p)
 				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
@@ -246,7 +246,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 			p, store := authorizetest.Start(t), store.NewMemory(0, 0)
 			with := func(change settings) *authorize.Server {
 				return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-					refreshing(c)
+					servertest.Refreshing(c)
 					c.Store = store
 					if change != nil {
 						change(idp, c)
@@ -366,7 +366,7 @@ func TestLinkedUserAfterRestart(t *testing.T) {
 	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			refreshing(c)
+			servertest.Refreshing(c)
 			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
 		})
 	}

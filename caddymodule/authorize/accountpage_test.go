@@ -16,16 +16,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// atAccount is a browser in which alice has signed in for her account.
-func atAccount(t *testing.T, s *authorize.Server) *servertest.Browser {
-	t.Helper()
-	b := servertest.NewBrowser(t, s)
-	if r := b.SignInToAccount("alice", "right"); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/account" {
-		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
-	}
-	return b
-}
-
 func TestAccountNeedsSignIn(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
@@ -124,7 +114,7 @@ func TestAccountAppsEnd(t *testing.T) {
 				})
 				b := servertest.NewBrowser(t, s)
 				end(t, b, s, b.Tokens(servertest.OfflineAccess(nil)))
-				b = atAccount(t, s)
+				b = servertest.AtAccount(t, s)
 				if page := b.Account(""); strings.Contains(page, "<h3>The App</h3>") {
 					t.Error(page)
 				}
@@ -136,7 +126,7 @@ func TestAccountAppsEnd(t *testing.T) {
 func TestAccountSessions(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, nil)
-	mine, telephone, tablet, bobs := atAccount(t, s), atAccount(t, s), atAccount(t, s), servertest.NewBrowser(t, s)
+	mine, telephone, tablet, bobs := servertest.AtAccount(t, s), servertest.AtAccount(t, s), servertest.AtAccount(t, s), servertest.NewBrowser(t, s)
 	bobs.SignInToAccount("bob", "other")
 	sid := func(b *servertest.Browser) string {
 		sid, _, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
@@ -192,7 +182,7 @@ func TestAccountFormsAreBound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, other := atAccount(t, s), atAccount(t, s)
+			b, other := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
 			if r := b.Post("/oauth2/account", form(b)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
@@ -209,7 +199,7 @@ func TestEnrolApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
-		b := atAccount(t, s)
+		b := servertest.AtAccount(t, s)
 		secret, recovery := b.EnrolApp()
 		if len(recovery) != 10 || !b.SignedIn() {
 			t.Errorf("%d recovery codes, signed in %v", len(recovery), b.SignedIn())
@@ -240,7 +230,7 @@ func TestEnrolApp(t *testing.T) {
 // A wrong code enrols nothing, and counts as those of a sign-in do.
 func TestEnrolAppWrongCode(t *testing.T) {
 	t.Parallel()
-	b := atAccount(t, servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
+	b := servertest.AtAccount(t, servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
 	form := servertest.ReadForm(b.Account("app")).Fields
 	form.Set("action", "enrol_app")
 	form.Set("code", "000000")
@@ -261,7 +251,7 @@ func TestChangingFactorsAsksAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
-		b, other := atAccount(t, s), atAccount(t, s)
+		b, other := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
 		time.Sleep(7 * time.Minute)
 		r := b.Get("/oauth2/account?part=app")
 		if !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
@@ -289,9 +279,9 @@ func TestChangingFactorsAsksAgain(t *testing.T) {
 func TestAccountOfConfiguredApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
 		factor := b.OpenSecondFactor(b.SignInToAccount("alice", "right"))
-		if r := b.SendOTP(factor, codeNow()); r.Header.Get("Location") != "/oauth2/account" {
+		if r := b.SendOTP(factor, servertest.CodeNow()); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
 		if page := b.Account(""); !strings.Contains(page, "It cannot be removed here.") || strings.Contains(page, "part=app") {
@@ -328,7 +318,7 @@ func TestAccountPasskey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
-		b, a := atAccount(t, s), servertest.NewAuthenticator()
+		b, a := servertest.AtAccount(t, s), servertest.NewAuthenticator()
 		if page := servertest.Body(t, b.EnrolPasskey(a)); !strings.Contains(page, "Your recovery codes") || !b.SignedIn() {
 			t.Errorf("enrolled: %s", page)
 		}
@@ -354,7 +344,7 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
-		b, a := atAccount(t, s), servertest.NewAuthenticator()
+		b, a := servertest.AtAccount(t, s), servertest.NewAuthenticator()
 		b.EnrolPasskey(a)
 		fresh := servertest.NewBrowser(t, s)
 		page := servertest.Body(t, fresh.Follow(fresh.Get("/oauth2/account")))
@@ -387,7 +377,7 @@ func TestNoPasskeyForProviderAlone(t *testing.T) {
 	p := authorizetest.Start(t)
 	s := servertest.NewFederated(t, p, nil)
 	a := servertest.NewAuthenticator()
-	b := atAccount(t, s)
+	b := servertest.AtAccount(t, s)
 	b.EnrolPasskey(a)
 	if r := b.Post("/oauth2/login", url.Values{"request": {"x"}, "assertion": {"x"}}); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a made-up page: %d", r.StatusCode)
@@ -398,7 +388,7 @@ func TestNoPasskeyForProviderAlone(t *testing.T) {
 func TestResetFactors(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, nil)
-	b := atAccount(t, s)
+	b := servertest.AtAccount(t, s)
 	b.EnrolApp()
 	if had, sessions, err := s.ResetFactors(t.Context(), "alice"); !had || sessions != 1 || err != nil {
 		t.Errorf("%v, %d sessions, %v", had, sessions, err)
@@ -432,7 +422,7 @@ func TestACRIsPublished(t *testing.T) {
 // Without identity providers, the forms of the account page lead nowhere else.
 func TestAccountFormsLeadHere(t *testing.T) {
 	t.Parallel()
-	b := atAccount(t, servertest.New(t, nil))
+	b := servertest.AtAccount(t, servertest.New(t, nil))
 	if policy := b.Get("/oauth2/account").Header.Get("Content-Security-Policy"); !strings.HasSuffix(strings.Split(policy, "; script-src")[0], "; form-action 'self'") {
 		t.Errorf("%s", policy)
 	}

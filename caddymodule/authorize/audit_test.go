@@ -2,7 +2,6 @@ package authorize_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,25 +16,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// auditTrail gathers the events of a server, each in one line.
-type auditTrail []string
-
-func (a *auditTrail) record(_ context.Context, e audit.Event) {
-	*a = append(*a, strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Outcome(), " ", e.Grant, " ", e.Provider, " user=", e.User, " client=", e.ClientID, " scope=", e.Scope)), " "))
-}
-
-func (a *auditTrail) take() string {
-	defer func() { *a = nil }()
-	return strings.Join(*a, "\n")
-}
-
 // Each outcome is one event, of which kind, by whom and for whom.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
-	var trail auditTrail
+	var trail servertest.AuditTrail
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		c.Audit = trail.record
+		c.Audit = trail.Record
 		idp.Allow = []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	})
 	const alice = " user=alice client=app scope=openid"
@@ -48,7 +35,7 @@ func TestAudit(t *testing.T) {
 		{"a code", func(b *servertest.Browser) { b.Code(nil) }, signedIn},
 		{"tokens in the fragment", func(b *servertest.Browser) { b.Answer(servertest.Request(url.Values{"response_type": {"token"}})) },
 			"sign-in success user=alice client=app scope=\nauthorization success token" + alice},
-		{"signed in already", func(b *servertest.Browser) { b.Code(nil); trail.take(); b.Authorize(servertest.Request(nil)) }, "authorization success code" + alice},
+		{"signed in already", func(b *servertest.Browser) { b.Code(nil); trail.Take(); b.Authorize(servertest.Request(nil)) }, "authorization success code" + alice},
 		{"a wrong password", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "alice", "wrong") }, "sign-in access_denied user=alice client=app scope="},
 		{"a wrong password for another spelling", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "Alice ", "right") }, "sign-in access_denied user=alice client=app scope="},
 		{"a password in the wrong field", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "right", "alice") }, "sign-in access_denied user= client=app scope="},
@@ -62,13 +49,13 @@ func TestAudit(t *testing.T) {
 		}, "sign-in invalid_request hospital user= client=app scope="},
 		{"a code exchanged", func(b *servertest.Browser) {
 			code := b.Code(nil)
-			trail.take()
+			trail.Take()
 			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
 		}, "token success authorization_code" + alice},
 		{"a code exchanged twice", func(b *servertest.Browser) {
 			code := b.Code(nil)
 			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
-			trail.take()
+			trail.Take()
 			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
 		}, "revocation success user=alice client=app scope=openid\ntoken invalid_grant authorization_code user=alice client=app scope="},
 		{"client credentials", func(b *servertest.Browser) {
@@ -84,17 +71,17 @@ func TestAudit(t *testing.T) {
 		{"no form", func(b *servertest.Browser) { b.Send(httptest.NewRequest(http.MethodPost, "/oauth2/token", nil)) }, "token invalid_request user= client= scope="},
 		{"a token revoked", func(b *servertest.Browser) {
 			token := b.Tokens(nil).AccessToken
-			trail.take()
+			trail.Take()
 			b.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"app"}})
 		}, "revocation success user=alice client=app scope="},
 		{"a token of another client", func(b *servertest.Browser) {
 			token := b.Tokens(nil).AccessToken
-			trail.take()
+			trail.Take()
 			b.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"strict"}})
 		}, "revocation unauthorized_client user= client=strict scope="},
 		{"signed out", func(b *servertest.Browser) {
 			hint := b.Tokens(nil).IDToken
-			trail.take()
+			trail.Take()
 			b.Get("/oauth2/logout?id_token_hint=" + hint)
 		}, "sign-out success user=alice client=app scope="},
 		{"signed out without a session", func(b *servertest.Browser) { b.Get("/oauth2/logout") }, ""},
@@ -109,9 +96,9 @@ func TestAudit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			trail.take()
+			trail.Take()
 			tt.do(servertest.NewBrowser(t, s))
-			if got := trail.take(); got != tt.want {
+			if got := trail.Take(); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
@@ -127,7 +114,7 @@ func TestAnonymousEvents(t *testing.T) {
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { last = e }
 		c.Clients[2].Consent = client.ConsentRequired
-		c.Users[1].TOTPSecret = totpSecret
+		c.Users[1].TOTPSecret = servertest.TOTPSecret
 		idp.Allow = []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	})
 	for _, tt := range []struct {
@@ -180,12 +167,12 @@ func TestAnonymousEvents(t *testing.T) {
 func TestAuditOfFederatedSignIn(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
-	var trail auditTrail
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
+	var trail servertest.AuditTrail
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record }))
 	if b.Federate(nil).Query().Get("code") == "" {
 		t.Fatal("no code")
 	}
-	lines := strings.Split(trail.take(), "\n")
+	lines := strings.Split(trail.Take(), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "sign-in success hospital user=") || strings.Contains(lines[0], "user= ") {
 		t.Errorf("events %q", lines)
 	}

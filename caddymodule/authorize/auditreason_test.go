@@ -34,7 +34,7 @@ func TestAuditOfWaits(t *testing.T) {
 				var last audit.Event
 				s := servertest.New(t, func(c *authorize.Config) {
 					c.Audit = func(_ context.Context, e audit.Event) { last = e }
-					c.Users[1].TOTPSecret, c.Lockout.Failures = totpSecret, 1
+					c.Users[1].TOTPSecret, c.Lockout.Failures = servertest.TOTPSecret, 1
 				})
 				tt.do(servertest.NewBrowser(t, s))
 				if last.Kind != audit.SignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
@@ -77,7 +77,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 			func(_ *authorizetest.Provider, b *servertest.Browser) { b.Federate(nil) }, ""},
 		{"a wrong second factor", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
-			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
+			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", servertest.TOTPSecret
 		}, func(_ *authorizetest.Provider, b *servertest.Browser) {
 			page := servertest.Body(b.T, b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital")))))
 			b.SendOTP(servertest.Field(b.T, page, "factor"), "000000")
@@ -124,7 +124,9 @@ func TestAuditOfEndedSessions(t *testing.T) {
 		{"an administrator", func(s *authorize.Server, _ *servertest.Browser) {
 			s.EndSessions(t.Context(), sessions(t, s, "")[0].User)
 		}, "ended by an administrator"},
-		{"at the provider", func(s *authorize.Server, _ *servertest.Browser) { signedOutThere(t, s, p.LogoutToken()) }, "signed out at the identity provider"},
+		{"at the provider", func(s *authorize.Server, _ *servertest.Browser) {
+			servertest.NotifyBackchannelLogout(t, s, p.LogoutToken())
+		}, "signed out at the identity provider"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var reasons []string

@@ -23,7 +23,7 @@ func TestBackToTheApp(t *testing.T) {
 			return page, deny(b, "/oauth2/login", "request", sealed)
 		},
 		"second factor": func(b *servertest.Browser) (string, *http.Response) {
-			b.Server = servertest.New(t, withTOTP)
+			b.Server = servertest.New(t, servertest.WithTOTP)
 			shown := b.SignIn(servertest.Request(state), "alice", "right")
 			page, factor := servertest.Body(t, b.Get(shown.Header.Get("Location"))), b.OpenSecondFactor(shown)
 			back := deny(b, "/oauth2/login", "factor", factor)

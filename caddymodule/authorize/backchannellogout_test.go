@@ -17,12 +17,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
-// signedOutThere has the provider say that somebody signed out.
-func signedOutThere(t *testing.T, s http.Handler, token string) *http.Response {
-	t.Helper()
-	return servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
-}
-
 func saying(name string, value any) func(*authorizetest.IDToken) {
 	return func(t *authorizetest.IDToken) {
 		if t.Claims[name] = value; value == nil {
@@ -69,7 +63,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := begin()
-			r := signedOutThere(t, s, p.LogoutToken(tt.says...))
+			r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken(tt.says...))
 			if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%d %v: %s", r.StatusCode, r.Header, servertest.Body(t, r))
 			}
@@ -96,7 +90,7 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 	})
 	b := servertest.NewBrowser(t, s)
 	b.Federate(servertest.ByProvider("clinic"))
-	if r := signedOutThere(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
+	if r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
 		t.Errorf("%d", r.StatusCode)
 	}
 	if r := servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.SignedIn() {
@@ -109,11 +103,11 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
-	var trail auditTrail
-	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
+	var trail servertest.AuditTrail
+	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.Record })
 	b := servertest.NewBrowser(t, s)
 	used := p.LogoutToken()
-	signedOutThere(t, s, used)
+	servertest.NotifyBackchannelLogout(t, s, used)
 	b.Federate(nil)
 	for name, token := range map[string]string{
 		"nothing": "", "no token": "x", "used before": used,
@@ -123,12 +117,12 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 		"another's key":       p.LogoutToken(authorizetest.ForeignKey),
 		"with a nonce":        p.LogoutToken(saying("nonce", "n")),
 	} {
-		trail.take()
-		r := signedOutThere(t, s, token)
+		trail.Take()
+		r := servertest.NotifyBackchannelLogout(t, s, token)
 		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
-		if got := trail.take(); got != "sign-out invalid_request hospital user= client= scope=" {
+		if got := trail.Take(); got != "sign-out invalid_request hospital user= client= scope=" {
 			t.Errorf("%s: events %q", name, got)
 		}
 	}
@@ -148,7 +142,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Keys, authorizetest.Status(http.StatusServiceUnavailable))
-	if r := signedOutThere(t, servertest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" {
+	if r := servertest.NotifyBackchannelLogout(t, servertest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
 	p.Fail(authorizetest.Keys, nil)
@@ -163,11 +157,11 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	b, token := servertest.NewBrowser(t, s), p.LogoutToken()
 	b.Federate(nil)
 	fails = true
-	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
+	if r := servertest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
 		t.Errorf("while the store is away: %d", r.StatusCode)
 	}
 	fails = false
-	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
+	if r := servertest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("when it is back: %d", r.StatusCode)
 	}
 }
@@ -189,9 +183,9 @@ func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 		b, token := servertest.NewBrowser(t, s), p.LogoutToken()
 		b.Federate(nil)
 		calls, alive = 0, false
-		signedOutThere(t, s, token)
+		servertest.NotifyBackchannelLogout(t, s, token)
 		died, alive = calls >= at, true
-		r := signedOutThere(t, s, token)
+		r := servertest.NotifyBackchannelLogout(t, s, token)
 		if used := r.StatusCode == http.StatusBadRequest; b.SignedIn() || used == died {
 			t.Errorf("dead at call %d, and sent again: %d, signed in %v", at, r.StatusCode, b.SignedIn())
 		}
@@ -208,7 +202,7 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	b.Federate(nil)
 	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
 	}
-	if r := signedOutThere(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
+	if r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
 		t.Errorf("%d: %s", r.StatusCode, servertest.Body(t, r))
 	}
 	if sessions, err := s.Sessions(t.Context(), ""); err != nil || len(sessions) != 0 {
@@ -219,14 +213,14 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 // Our own clients are told in turn.
 func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
 	t.Parallel()
-	p, client := authorizetest.Start(t), newParty(t)
+	p, client := authorizetest.Start(t), servertest.NewParty(t)
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		c.Clients[0].BackchannelLogoutURI = client.uri
+		c.Clients[0].BackchannelLogoutURI = client.URI
 	})
 	b := servertest.NewBrowser(t, s)
 	sid := b.Claims(b.FederatedTokens(nil).IDToken)["sid"]
-	signedOutThere(t, s, p.LogoutToken())
-	if got := b.Claims(<-client.tokens); got["sid"] != sid || sid == nil {
+	servertest.NotifyBackchannelLogout(t, s, p.LogoutToken())
+	if got := b.Claims(<-client.Tokens); got["sid"] != sid || sid == nil {
 		t.Errorf("told of %v, not of %v", got["sid"], sid)
 	}
 }

@@ -50,7 +50,7 @@ func BenchmarkUserinfo(b *testing.B) {
 
 // What the guard asks of each request whose token it remembers.
 func BenchmarkRevokedAndHolder(b *testing.B) {
-	server := servertest.New(b, func(c *authorize.Config) { refreshing(c); c.Durable = inFile(b) })
+	server := servertest.New(b, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = inFile(b) })
 	browser := servertest.NewBrowser(b, server)
 	claims := browser.Claims(browser.Tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
@@ -68,7 +68,7 @@ func BenchmarkRevokedAndHolder(b *testing.B) {
 }
 
 func BenchmarkIntrospection(b *testing.B) {
-	server := servertest.NewBrowser(b, servertest.New(b, resourceServer))
+	server := servertest.NewBrowser(b, servertest.New(b, servertest.ResourceServer))
 	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
 		r := servertest.Secure(servertest.PostRequest("/oauth2/introspect", url.Values{"token": {token}}))
@@ -121,7 +121,7 @@ func BenchmarkRefresh(b *testing.B) {
 		"an RS256 ID token, in a file": {"openid offline_access", inFile},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := servertest.NewBrowser(b, servertest.New(b, func(c *authorize.Config) { refreshing(c); c.Durable = test.durable(b) }))
+			server := servertest.NewBrowser(b, servertest.New(b, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = test.durable(b) }))
 			token := server.Tokens(url.Values{"scope": {test.scope}}).Refresh
 			for b.Loop() {
 				w := serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.RefreshForm(token, nil))), http.StatusOK)

@@ -29,7 +29,7 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *servertest
 func TestTabsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
-	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret })
+	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = servertest.TOTPSecret })
 	t.Run("password", func(t *testing.T) {
 		b, answers := tabs(t, server, 3, servertest.Request(nil))
 		for i, r := range answers {

@@ -142,16 +142,16 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 func TestSilentSignInWithSecondFactor(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
-	var trail auditTrail
+	var trail servertest.AuditTrail
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-		idp.LinkEmail, c.Audit = true, trail.record
-		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
+		idp.LinkEmail, c.Audit = true, trail.Record
+		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", servertest.TOTPSecret
 	}))
 	got := b.Federate(url.Values{"prompt": {"none"}}).Query()
 	if got.Get("error") != "login_required" || got.Get("state") != "s" || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("sent with %v", got)
 	}
-	if want := "sign-in login_required hospital user=alice client=app scope="; trail.take() != want {
+	if want := "sign-in login_required hospital user=alice client=app scope="; trail.Take() != want {
 		t.Errorf("events, want %s", want)
 	}
 }
@@ -191,8 +191,8 @@ func TestBrowserLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			var trail auditTrail
-			server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record })
+			var trail servertest.AuditTrail
+			server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record })
 			b := servertest.NewBrowser(t, server)
 			next := servertest.Location(t, b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
 			if endpoint == authorizetest.Token {
@@ -204,7 +204,7 @@ func TestBrowserLeaves(t *testing.T) {
 				authorizetest.Silent(w, r)
 			})
 			b.Send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
-			if events := trail.take(); events != "" {
+			if events := trail.Take(); events != "" {
 				t.Errorf("events %s", events)
 			}
 			if endpoint != authorizetest.Token {

@@ -29,7 +29,7 @@ type capable struct {
 func (c capable) browser(t *testing.T) *servertest.Browser {
 	t.Helper()
 	return servertest.NewBrowser(t, servertest.New(t, func(config *authorize.Config) {
-		config.AuthorizePOST, config.Records, config.Users[0].FHIRUser = c.authorizePOST, new(hospital), "Patient/ada"
+		config.AuthorizePOST, config.Records, config.Users[0].FHIRUser = c.authorizePOST, new(servertest.FHIRServer), "Patient/ada"
 		app := config.Clients[0]
 		app.Scopes = c.scopes
 		app.ResponseTypes, app.LaunchURI, config.LaunchPage = []string{"code"}, "https://app.example.org/launch", c.launchPage
@@ -75,18 +75,18 @@ func choosesEncounter(b *servertest.Browser) bool {
 	_, sealed := b.OpenForm(b.SignIn(request, "alice", "right"))
 	answer := servertest.Location(b.T, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
 	tokens := b.Post("/oauth2/token", servertest.CodeForm(answer.Query().Get("code"), nil))
-	return servertest.Decode[launchResponse](b.T, tokens).Encounter == "v1"
+	return servertest.Decode[servertest.LaunchResponse](b.T, tokens).Encounter == "v1"
 }
 
 // launchedTokens are those of an app that an EHR or the launch page launches, or nil if
 // neither can.
 func launchedTokens(b *servertest.Browser) map[string]any {
 	var launch string
-	switch r := b.Post("/oauth2/launch", launchForm(nil)); {
+	switch r := b.Post("/oauth2/launch", servertest.LaunchForm(nil)); {
 	case r.StatusCode == http.StatusCreated:
 		launch, _ = servertest.Decode[map[string]any](b.T, r)["launch"].(string)
 	case served("/oauth2/launch_page")(b):
-		launch = launchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}}).Query().Get("launch")
+		launch = b.LaunchByPage(url.Values{"app": {"app"}, "encounter": {"latest"}}).Query().Get("launch")
 		b = servertest.NewBrowser(b.T, b.Server)
 	default:
 		return nil

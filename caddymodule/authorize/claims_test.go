@@ -17,17 +17,6 @@ func digest(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// wholePerson gives alice all claims of OpenID Connect Core §5.1.
-func wholePerson(c *authorize.Config) {
-	everyFlow(c)
-	c.Users[0].Claims = map[string]string{
-		"family_name": "Adams", "given_name": "Alice", "middle_name": "B", "nickname": "Al", "profile": "https://alice.example/",
-		"picture": "https://alice.example/p.png", "website": "https://alice.example/w", "gender": "female", "birthdate": "1980-02-29",
-		"zoneinfo": "Europe/London", "locale": "en-GB", "updated_at": "1700000000", "phone_number_verified": "true",
-		"address.formatted": "1 High St", "address.locality": "London",
-	}
-}
-
 // The claims of each scope (OpenID Connect Core §5.4), as userinfo tells them.
 func TestScopeClaims(t *testing.T) {
 	t.Parallel()
@@ -49,7 +38,7 @@ func TestScopeClaims(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, wholePerson))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson))
 			tt.want["sub"] = "alice"
 			token := b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken
 			if got := servertest.Decode[map[string]any](t, b.Userinfo(token)); !reflect.DeepEqual(got, tt.want) {
@@ -87,7 +76,7 @@ func TestClaimsParameter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, wholePerson))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson))
 			answer := b.Tokens(url.Values{"claims": {tt.claims}})
 			for at, check := range map[string]struct {
 				got  map[string]any
@@ -144,7 +133,7 @@ func TestClaimsParameterRefused(t *testing.T) {
 func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		wholePerson(c)
+		servertest.WholePerson(c)
 		c.Clients[0].Scopes = nil
 	}))
 	answer := b.Tokens(url.Values{"claims": {`{"userinfo":{"address":null,"fhirUser":null},"id_token":{"fhirUser":null}}`}})
@@ -158,12 +147,12 @@ func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 
 func TestClaimsParameterDiscovered(t *testing.T) {
 	t.Parallel()
-	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, wholePerson)).Get("/.well-known/openid-configuration"))
-	if m["claims_parameter_supported"] != true || !strings.Contains(list(m["scopes_supported"]), "address") {
+	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson)).Get("/.well-known/openid-configuration"))
+	if m["claims_parameter_supported"] != true || !strings.Contains(servertest.Words(m["scopes_supported"]), "address") {
 		t.Errorf("%v", m)
 	}
 	for _, claim := range []string{"birthdate", "phone_number_verified", "address", "fhirUser"} {
-		if !strings.Contains(list(m["claims_supported"]), claim) {
+		if !strings.Contains(servertest.Words(m["claims_supported"]), claim) {
 			t.Errorf("claims_supported lacks %s", claim)
 		}
 	}

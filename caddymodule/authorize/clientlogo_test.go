@@ -48,11 +48,11 @@ func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 func TestRegisteredLinksAreShown(t *testing.T) {
 	t.Parallel()
 	app, asked := linkServer(t)
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *client.Registration) {
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) {
 		r.PKCE, r.Transport, r.MaxClients = client.PKCEOptional, app.Client().Transport, 10
 	})))
 	register := func(logo string) string {
-		metadata := servertest.ClientMetadata(withSecret)
+		metadata := servertest.ClientMetadata(servertest.WithSecret)
 		metadata["logo_uri"], metadata["policy_uri"], metadata["tos_uri"] = app.URL+logo, app.URL+"/policy?a=b&c", app.URL+"/terms#new"
 		_, c := b.Register(metadata, servertest.InitialAccessToken)
 		return c.ID
@@ -105,8 +105,8 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 func TestRegisteredLogoIsNotFetchedFromInside(t *testing.T) {
 	t.Parallel()
 	inside, asked := linkServer(t)
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(*client.Registration) {})))
-	metadata := servertest.ClientMetadata(withSecret)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(*client.Registration) {})))
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["logo_uri"] = inside.URL + "/logo.png"
 	_, c := b.Register(metadata, servertest.InitialAccessToken)
 	if r := b.Get("/oauth2/client_logo?client_id=" + c.ID); r.StatusCode != http.StatusNotFound || asked.Load() != 0 {

@@ -105,7 +105,7 @@ func TestCodeValidity(t *testing.T) {
 // A code that is used twice ends what it gave, the refresh token too.
 func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	code := b.Code(servertest.OfflineAccess(nil))
 	first := b.RequestTokens(servertest.CodeForm(code, nil))
 	second := b.Refresh(first.Refresh, nil)
@@ -120,7 +120,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
 	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0)}
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
 	code := b.Code(servertest.OfflineAccess(nil))
 	durable.Before = func(method, key string) error {
 		if method == "Put" && strings.HasPrefix(key, "refresh:") {
@@ -140,7 +140,7 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		server := servertest.New(t, refreshing)
+		server := servertest.New(t, servertest.Refreshing)
 		b := servertest.NewBrowser(t, server)
 		code := b.Code(servertest.OfflineAccess(nil))
 		answers := make([]servertest.TokenResponse, 8)

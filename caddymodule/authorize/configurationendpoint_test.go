@@ -20,13 +20,13 @@ import (
 // there; §3: the answer is that of a registration. The secret stays.
 func TestRegistrationIsChanged(t *testing.T) {
 	t.Parallel()
-	var trail auditTrail
+	var trail servertest.AuditTrail
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		servertest.Registering(new(servertest.ClientStorage))(c)
-		c.Audit = trail.record
+		c.Audit = trail.Record
 	}))
 	_, c := b.Register(servertest.ClientMetadata(map[string]any{"post_logout_redirect_uris": []string{servertest.Callback}, "require_pushed_authorization_requests": true}), servertest.InitialAccessToken)
-	trail.take()
+	trail.Take()
 	const elsewhere = "https://app.example.org/elsewhere"
 	r, got := b.UpdateClient(c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
 	if r.StatusCode != http.StatusOK || got.ID != c.ID || got.URI != c.URI || got.AccessToken != c.AccessToken || got.IssuedAt != c.IssuedAt ||
@@ -34,7 +34,7 @@ func TestRegistrationIsChanged(t *testing.T) {
 		got.Method != "client_secret_basic" || len(got.Redirects) != 1 || got.Redirects[0] != elsewhere || r.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
-	if want := "registration success user= client=" + c.ID + " scope="; trail.take() != want {
+	if want := "registration success user= client=" + c.ID + " scope="; trail.Take() != want {
 		t.Errorf("events %q", trail)
 	}
 	read := b.ManageClient(http.MethodGet, c.URI, c.AccessToken)

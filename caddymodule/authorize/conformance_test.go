@@ -22,7 +22,7 @@ func TestOIDF(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { codeReuse(t, 30*time.Second) })
 		},
 		"oidcc-refresh-token": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 			first := confidentialTokens(b)
 			secret := url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}
 			second := b.Refresh(first.Refresh, secret)
@@ -69,7 +69,7 @@ func TestInferno(t *testing.T) {
 		return servertest.NewBrowser(t, servertest.NewBackend(t, nil)).Post("/oauth2/token", form)
 	}
 	refresh := func(t *testing.T, change url.Values) *http.Response {
-		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 		return b.Post("/oauth2/token", servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, change))
 	}
 	tests := map[string]func(*testing.T){
@@ -99,7 +99,7 @@ func TestInferno(t *testing.T) {
 			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)))
 		},
 		"token_introspection of an invalid token": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 			if got := servertest.Body(t, b.AskAboutToken("/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
 				t.Error(got)
 			}

@@ -19,7 +19,7 @@ import (
 )
 
 func consentRequired(c *authorize.Config) {
-	everyFlow(c)
+	servertest.EveryFlow(c)
 	c.Clients[0].Consent = client.ConsentRequired
 }
 
@@ -89,7 +89,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 // What a person takes out is not granted, then or later (SMART's limited access).
 func TestConsentLimits(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); wholePerson(c) }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); servertest.WholePerson(c) }))
 	q := servertest.Request(url.Values{
 		"scope":  {"openid email user/Observation.rs user/Condition.rs"},
 		"claims": {`{"userinfo":{"given_name":null,"nickname":null},"id_token":{"email":null}}`},
@@ -250,7 +250,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := failing(&broken)
+	durable := servertest.Failing(&broken)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
 	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
 	broken = true
@@ -356,7 +356,7 @@ func TestConsentAfterProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
 	_, answer := b.Push(servertest.Request(servertest.ByProvider("hospital")))
-	page := servertest.Body(t, b.Follow(b.Authorize(pushed(answer.RequestURI))))
+	page := servertest.Body(t, b.Follow(b.Authorize(servertest.Pushed(answer.RequestURI))))
 	sealed := servertest.Field(t, page, "request")
 	if !strings.Contains(page, "Allow The App?") {
 		t.Fatalf("page %s", page)

@@ -36,21 +36,9 @@ func choosing(t *testing.T, change func(*authorize.Config)) *servertest.Browser 
 func giving(b *servertest.Browser, r *http.Response, change func(form url.Values)) *url.URL {
 	b.T.Helper()
 	page, _ := b.OpenForm(r)
-	form := tickedForm(page)
+	form := servertest.TickedForm(page)
 	change(form)
 	return servertest.Location(b.T, b.Post("/oauth2/consent", form))
-}
-
-// tickedForm is what a page's form sends if nothing is changed.
-func tickedForm(page string) url.Values {
-	form := servertest.ReadForm(page).Fields
-	for name := range form {
-		if strings.HasPrefix(name, "may ") && !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), `name="`+name+`" value="yes" checked>`) {
-			form.Del(name)
-		}
-	}
-	form.Set("decision", "allow")
-	return form
 }
 
 // untick takes these boxes out.
@@ -153,7 +141,7 @@ func TestConsentLessAgain(t *testing.T) {
 	wide := b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick("user/Condition.rs health-concern")))
 	again := asking(scope, url.Values{"prompt": {"consent"}})
 	page, _ := b.OpenForm(b.Authorize(again))
-	if form := tickedForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
+	if form := servertest.TickedForm(page); form.Has("may user/Condition.rs health-concern") || !form.Has("may user/Condition.rs problem-list-item") || !strings.Contains(page, "<details open>") {
 		t.Errorf("offered: %v", form)
 	}
 	narrow := b.Redeem(giving(b, b.Authorize(again), untick("user/Condition.rs encounter-diagnosis")))
@@ -214,7 +202,7 @@ func TestConsentSaysWhose(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := launchServer(t, &hospital{}, tt.fhirUser, consentRequired)
+			b := servertest.NewLaunching(t, &servertest.FHIRServer{}, tt.fhirUser, consentRequired)
 			r := b.SignIn(asking("openid launch/patient patient/*.rs user/*.rs", nil), "alice", "right")
 			if servertest.Location(t, r).Path == "/oauth2/select_patient" {
 				r = b.Get(servertest.Location(t, r).String())

@@ -40,7 +40,7 @@ func asksConsent(r *http.Response) bool {
 // What a person allows is for the patient whom the page named, and says nothing of others.
 func TestConsentIsForOnePatient(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Practitioner/alice", consentRequired)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", consentRequired)
 	q := asking(ofPatient, nil)
 	ada := b.Redeem(giving(b, opening(b, "ada", q), untick()))
 	r := opening(b, "bob", q)
@@ -87,15 +87,15 @@ func TestConsentPageNamesThePatientOfALaunch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, config := &hospital{}, new(authorize.Config)
-			b := launchServer(t, h, "Practitioner/alice", func(c *authorize.Config) {
+			h, config := &servertest.FHIRServer{}, new(authorize.Config)
+			b := servertest.NewLaunching(t, h, "Practitioner/alice", func(c *authorize.Config) {
 				consentRequired(c)
-				c.Clients[0].Scopes = launchScopes
+				c.Clients[0].Scopes = servertest.LaunchScopes
 				config = c
 			})
-			h.down = tt.down
+			h.Down = tt.down
 			launched := func(patient string) *http.Response {
-				handle := registeredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Patient: patient} })
+				handle := servertest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Patient: patient} })
 				return opening(b, "", asking("openid launch patient/*.rs", url.Values{"launch": {handle}}))
 			}
 			r := launched(tt.patient)
@@ -135,9 +135,9 @@ func TestConsentOfBeforePatients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			durable := store.NewMemory(0, 0)
-			b := launchServer(t, new(hospital), tt.fhirUser, func(c *authorize.Config) {
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), tt.fhirUser, func(c *authorize.Config) {
 				consentRequired(c)
-				c.Clients[0].Scopes, c.Durable, c.Users[0].Patients = launchScopes, durable, tt.patients
+				c.Clients[0].Scopes, c.Durable, c.Users[0].Patients = servertest.LaunchScopes, durable, tt.patients
 			})
 			at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 			earlier := `{"v":1,"user":"alice","client_id":"app","seen":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],` +
@@ -156,9 +156,9 @@ func TestConsentOfBeforePatients(t *testing.T) {
 func TestAccountSaysWhoseRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
+		b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 			consentRequired(c)
-			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = launchScopes, []string{servertest.Callback}
+			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = servertest.LaunchScopes, []string{servertest.Callback}
 		})
 		giving(b, opening(b, "ada", asking("openid launch/patient patient/*.rs", nil)), untick())
 		time.Sleep(72 * time.Hour)
@@ -181,9 +181,9 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 func TestAccountSaysUntilChosenDay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
+		b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 			consentRequired(c)
-			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = launchScopes, []string{servertest.Callback}
+			c.Clients[0].Scopes, c.Clients[0].RedirectURIs = servertest.LaunchScopes, []string{servertest.Callback}
 		})
 		q := asking("openid launch/patient patient/*.rs offline_access", nil)
 		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
@@ -201,7 +201,7 @@ func TestRefusalLasts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				everyFlow(c)
+				servertest.EveryFlow(c)
 				c.Clients[0].Consent, c.Clients[0].Scopes = consent, []string{"user/*.rs", "offline_access"}
 			}))
 			const scope = "openid user/*.rs offline_access"
@@ -254,7 +254,7 @@ func TestContinuePage(t *testing.T) {
 		t.Run("consent "+consent, func(t *testing.T) {
 			t.Parallel()
 			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				everyFlow(c)
+				servertest.EveryFlow(c)
 				c.Clients[0].Consent, c.Clients[0].RedirectURIs, c.Clients[0].Scopes = consent, []string{local}, []string{"user/*.rs"}
 			}))
 			q := asking("openid user/*.rs", url.Values{"redirect_uri": {local}})

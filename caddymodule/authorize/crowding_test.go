@@ -42,7 +42,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 			}
 		}},
 		"launch an app": {100, func(t *testing.T, b *servertest.Browser) {
-			r := b.Post(launchPage, choice(t, servertest.Body(t, b.Get(launchPage)), junk))
+			r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, servertest.Body(t, b.Get(servertest.LaunchPage)), junk))
 			if opened, err := r.Location(); err != nil || !opened.Query().Has("launch") {
 				t.Fatalf("no launch: %d to %v", r.StatusCode, opened)
 			}
@@ -52,7 +52,7 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			memory := store.NewMemory(0, 0)
-			b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 				c.LaunchPage, c.Store, c.Durable = true, memory, memory
 			})
 			b.SignInToAccount("alice", "right")
@@ -126,11 +126,11 @@ func TestEndingsInAFullStore(t *testing.T) {
 // is not enough.
 func TestCompletedSecondFactorIsOver(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
 	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
-	b.SendOTP(factor, totpAt(totpSecret, time.Now()))
+	b.SendOTP(factor, servertest.OTP(servertest.TOTPSecret, time.Now()))
 	delete(b.Cookies, "__Host-fhir-session")
-	r := b.SendOTP(factor, totpAt(totpSecret, time.Now().Add(totp.Step)))
+	r := b.SendOTP(factor, servertest.OTP(servertest.TOTPSecret, time.Now().Add(totp.Step)))
 	if r.StatusCode != http.StatusBadRequest || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("%d, cookies %v", r.StatusCode, b.Cookies)
 	}

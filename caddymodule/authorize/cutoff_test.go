@@ -35,7 +35,7 @@ func TestEndingWithinOneSecond(t *testing.T) {
 		for _, into := range []time.Duration{0, 300 * time.Millisecond, time.Second - 1} {
 			t.Run(name+" after "+into.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := servertest.New(t, refreshing)
+					s := servertest.New(t, servertest.Refreshing)
 					b := servertest.NewBrowser(t, s)
 					before := b.Tokens(nil).AccessToken
 					time.Sleep(into)
@@ -60,7 +60,7 @@ func TestEndingWithinOneSecond(t *testing.T) {
 func TestEndedGrantsStayEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, refreshing)
+		s := servertest.New(t, servertest.Refreshing)
 		b := servertest.NewBrowser(t, s)
 		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 		if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil {
@@ -73,7 +73,7 @@ func TestEndedGrantsStayEnded(t *testing.T) {
 
 func TestClientCredentialsEnd(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 	s := b.Server.(*authorize.Server)
 	get := func() string {
 		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
@@ -96,7 +96,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 func TestEndGrantsOfOthersStay(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) {
-		refreshing(c)
+		servertest.Refreshing(c)
 		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
 		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Scopes: c.Clients[0].Scopes})
 	})
@@ -134,14 +134,14 @@ func TestEndGrantsOfNobody(t *testing.T) {
 // session is over.
 func TestClientIsToldOfEndedGrants(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
-	s, _ := toldServer(t, p)
+	p := servertest.NewParty(t)
+	s, _ := servertest.NewNotifying(t, p)
 	b := servertest.NewBrowser(t, s)
 	id := b.Claims(b.Tokens(nil).IDToken)
 	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.SignedIn() {
 		t.Fatalf("%v", err)
 	}
-	if told := b.Claims(<-p.tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
+	if told := b.Claims(<-p.Tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
 		t.Errorf("told %v", told)
 	}
 }
@@ -150,14 +150,14 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 func TestEndingThatFails(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := failing(&broken)
-	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+	durable := servertest.Failing(&broken)
+	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable })
 	b := servertest.NewBrowser(t, s)
 	tokens := b.Tokens(servertest.OfflineAccess(nil))
 	broken = true
 	_, err := s.RevokeGrants(t.Context(), "alice", "")
 	_, err2 := s.EndSessions(t.Context(), "alice")
-	if !errors.Is(err, errBroken) || !errors.Is(err2, errBroken) {
+	if !errors.Is(err, servertest.ErrBroken) || !errors.Is(err2, servertest.ErrBroken) {
 		t.Errorf("%v, %v", err, err2)
 	}
 	if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {

@@ -37,7 +37,7 @@ func TestDiscovery(t *testing.T) {
 			"id_token_signing_alg_values_supported": "RS256",
 			"subject_types_supported":               "public",
 		} {
-			if got := list(m[name]); got != want {
+			if got := servertest.Words(m[name]); got != want {
 				t.Errorf("%s: %s = %q, want %q", path, name, got, want)
 			}
 		}
@@ -64,10 +64,10 @@ func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
 	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
-	if got := list(m["response_types_supported"]); got != "code" {
+	if got := servertest.Words(m["response_types_supported"]); got != "code" {
 		t.Errorf("response types %q", got)
 	}
-	if got := list(m["grant_types_supported"]); got != "authorization_code" {
+	if got := servertest.Words(m["grant_types_supported"]); got != "authorization_code" {
 		t.Errorf("grant types %q", got)
 	}
 }
@@ -80,10 +80,10 @@ func TestSMARTConfiguration(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	// SMART App Launch 2.2, Conformance: "grant types supported at the token endpoint"
-	if got := list(m["grant_types_supported"]); got != "authorization_code client_credentials" {
+	if got := servertest.Words(m["grant_types_supported"]); got != "authorization_code client_credentials" {
 		t.Errorf("grant types %q", got)
 	}
-	if got := list(m["capabilities"]); !strings.Contains(got, "sso-openid-connect") {
+	if got := servertest.Words(m["capabilities"]); !strings.Contains(got, "sso-openid-connect") {
 		t.Errorf("capabilities %q", got)
 	}
 }
@@ -116,13 +116,4 @@ func TestUnknownPath(t *testing.T) {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}
 	}
-}
-
-func list(v any) string {
-	var words []string
-	values, _ := v.([]any)
-	for _, w := range values {
-		words = append(words, w.(string))
-	}
-	return strings.Join(words, " ")
 }

@@ -54,7 +54,7 @@ func (m *meanwhile) List(ctx context.Context, prefix string) ([]string, error) {
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
 	b := servertest.NewBrowser(t, s)
 	b.Tokens(servertest.OfflineAccess(nil))
 	var got servertest.TokenResponse
@@ -75,7 +75,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 func TestSessionBeginsDuringAnEnding(t *testing.T) {
 	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	s := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
 	b, code := servertest.NewBrowser(t, s), ""
 	store.happens = func() { code = b.Code(nil) }
 	store.after = "List session:"

@@ -50,8 +50,8 @@ func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.
 	e := &endings{t: t, provider: p, store: store.NewMemory(0, 0), change: before}
 	durable := store.NewMemory(0, 0)
 	e.config = func(c *authorize.Config) {
-		refreshing(c)
-		resourceServer(c)
+		servertest.Refreshing(c)
+		servertest.ResourceServer(c)
 		c.Store, c.Durable = e.store, durable
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
@@ -177,7 +177,7 @@ var events = []struct {
 		e.Cookies["__Host-fhir-session"] = alices
 	}},
 	{"they sign out at their identity provider (back-channel logout)", true, false, nil, func(e *endings) {
-		if r := signedOutThere(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
+		if r := servertest.NotifyBackchannelLogout(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
 			e.t.Fatal(r.StatusCode)
 		}
 	}},

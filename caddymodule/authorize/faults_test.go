@@ -25,15 +25,15 @@ import (
 // faultConfig is that of a server with everything on that keeps state.
 func faultConfig(p *authorizetest.Provider, kept *stores) func(*authorize.Config) {
 	return func(c *authorize.Config) {
-		everyFlow(c)
-		refreshing(c)
-		resourceServer(c)
+		servertest.EveryFlow(c)
+		servertest.Refreshing(c)
+		servertest.ResourceServer(c)
 		c.Store, c.Durable = kept.store, kept.durable
 		c.Registration = &client.Registration{
 			InitialAccessToken: servertest.InitialAccessToken, Scopes: []string{"user/*.rs", "demo.read"}, Storage: kept.clients, Folder: "clients",
 		}
-		c.Users = append(c.Users, people.User{ID: "carol", PasswordHash: "third", TOTPSecret: totpSecret})
-		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
+		c.Users = append(c.Users, people.User{ID: "carol", PasswordHash: "third", TOTPSecret: servertest.TOTPSecret})
+		c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout}
 		c.Clients = append(c.Clients, client.Client{
 			ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Consent: client.ConsentRequired,
 		}, client.Client{
@@ -146,20 +146,20 @@ func TestFailureChangesNothing(t *testing.T) {
 		{"authorize: pushed by a public client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
 			_, answer := b.Push(servertest.Request(nil))
-			return authorizing(pushed(answer.RequestURI))
+			return authorizing(servertest.Pushed(answer.RequestURI))
 		}, toApp, "session-client apps"},
 		{"authorize: pushed by a confidential client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, answer := b.Push(known(nil))
+			_, answer := b.Push(servertest.KnownPush(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("code="), "session-client apps"},
 		{"authorize: pushed, to the sign-in page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			_, answer := b.Push(known(nil))
+			_, answer := b.Push(servertest.KnownPush(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/login?request="), "session-client apps"},
 		{"authorize: pushed, to the account page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, answer := b.Push(known(selectAccount))
+			_, answer := b.Push(servertest.KnownPush(selectAccount))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/select_account?request="), "session-client apps"},
 
@@ -183,12 +183,12 @@ func TestFailureChangesNothing(t *testing.T) {
 		}, leadsTo("/oauth2/login?factor="), "session sessions session-client apps"},
 		{"login: the second factor", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
-			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
+			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
 		}, toApp, "session sessions session-client apps"},
 		{"login: the second factor, after an earlier code", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third")), totpAt(totpSecret, time.Now().Add(-30*time.Second)))
+			b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third")), servertest.OTP(servertest.TOTPSecret, time.Now().Add(-30*time.Second)))
 			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "carol", "third"))
-			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
+			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
 		}, toApp, "session sessions session-client apps"},
 		{"login: away to a provider", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			return getting(servertest.Location(b.T, b.Authorize(servertest.Request(servertest.ByProvider("hospital")))).String())
@@ -214,7 +214,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			return posting("/oauth2/par", servertest.Request(nil))
 		}, hasStatus(http.StatusCreated), ""},
 		{"pushed request of a confidential client", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/par", known(nil))
+			return posting("/oauth2/par", servertest.KnownPush(nil))
 		}, hasStatus(http.StatusCreated), ""},
 		{"pushed request, by an assertion", func(t *testing.T, _ *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			form := asserted(t, servertest.Request(nil))
@@ -233,9 +233,9 @@ func TestFailureChangesNothing(t *testing.T) {
 		}, ok, ""},
 
 		{"logout, by a hint", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {afterLogout}}
+			q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {servertest.AfterLogout}}
 			return getting("/oauth2/logout?" + q.Encode())
-		}, leadsTo(afterLogout), "cutoff"},
+		}, leadsTo(servertest.AfterLogout), "cutoff"},
 		{"logout, by a hint without a cookie", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			hint := b.Tokens(nil).IDToken
 			clear(b.Cookies)

@@ -80,7 +80,7 @@ func (f *faults) next(call string) error {
 		return nil
 	}
 	f.hit = call
-	return errBroken
+	return servertest.ErrBroken
 }
 
 // faultyStore is a store of which a call fails.

@@ -205,7 +205,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	durable := store.NewMemory(0, 0)
 	allowing := func(ways ...string) *authorize.Server {
 		return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			refreshing(c)
+			servertest.Refreshing(c)
 			c.Durable, c.Clients[0].IdentityProviders = durable, ways
 		})
 	}

@@ -189,7 +189,7 @@ func (w *forgedWorld) refreshSomething() {
 }
 
 // check compares a token response with who may have whom.
-func (w *forgedWorld) check(r launchResponse, user, as string, byCode bool) {
+func (w *forgedWorld) check(r servertest.LaunchResponse, user, as string, byCode bool) {
 	if r.Access == "" {
 		return
 	}

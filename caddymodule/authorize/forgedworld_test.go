@@ -111,7 +111,7 @@ func newForgedWorld(t *testing.T) *forgedWorld {
 			}
 		}
 		for _, id := range forgedClients {
-			c.Clients = append(c.Clients, client.Client{ID: id, RedirectURIs: []string{servertest.Callback}, Scopes: launchScopes, PKCE: client.PKCEOptional})
+			c.Clients = append(c.Clients, client.Client{ID: id, RedirectURIs: []string{servertest.Callback}, Scopes: servertest.LaunchScopes, PKCE: client.PKCEOptional})
 		}
 		c.Clients[2].Secret = "clinic-secret-0123456789"
 		w.store = c.Store
@@ -193,13 +193,13 @@ func (w *forgedWorld) land(user string, b *servertest.Browser, r *http.Response)
 }
 
 // redeem sends a token request as a client.
-func (w *forgedWorld) redeem(as string, form url.Values) launchResponse {
+func (w *forgedWorld) redeem(as string, form url.Values) servertest.LaunchResponse {
 	form.Set("client_id", as)
 	if as == "clinic" {
 		form.Set("client_secret", "clinic-secret-0123456789")
 	}
 	r := servertest.NewBrowser(w.t, w.browsers["alice"].Server).Post("/oauth2/token", form)
-	var response launchResponse
+	var response servertest.LaunchResponse
 	if err := json.Unmarshal([]byte(servertest.Body(w.t, r)), &response); err != nil {
 		w.t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ func FuzzAuthorize(f *testing.F) {
 	f.Add(implicit(url.Values{"response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
 	f.Add(servertest.Request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
 	f.Add(servertest.Request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
-	f.Add(pushed("urn:ietf:params:oauth:request_uri:x").Encode())
-	server := servertest.New(f, everyFlow)
+	f.Add(servertest.Pushed("urn:ietf:params:oauth:request_uri:x").Encode())
+	server := servertest.New(f, servertest.EveryFlow)
 	allowed := []string{"/oauth2/login?request=", servertest.Callback + "?", "http://localhost:3000/callback?", servertest.Callback + "#", "http://localhost:3000/callback#"}
 	posts := []string{`action="` + servertest.Callback + `"`, `action="http://localhost:3000/callback"`}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -92,7 +92,7 @@ func FuzzRegister(f *testing.F) {
 // FuzzRefreshToken tries texts that are not the token: none gives anything, none
 // fails here, and none of them ends the family that it may resemble.
 func FuzzRefreshToken(f *testing.F) {
-	server := servertest.New(f, refreshing)
+	server := servertest.New(f, servertest.Refreshing)
 	b := servertest.NewBrowser(f, server)
 	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	for _, seed := range []string{"", token[:63], token + "A", token + "\n", token[:16], token[:22] + token[20:], "....", "é"} {

@@ -36,17 +36,19 @@ var gatewayRaces = map[string]func(*testing.T, *servertest.Browser, *gateways) f
 	"a pushed request of a public client": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
 		b.Answer(servertest.Request(nil))
 		_, answer := b.Push(servertest.Request(nil))
-		return func(b *servertest.Browser) bool { return leadsTo("code=")(b.Authorize(pushed(answer.RequestURI))) }
+		return func(b *servertest.Browser) bool {
+			return leadsTo("code=")(b.Authorize(servertest.Pushed(answer.RequestURI)))
+		}
 	},
 	"a pushed request of a confidential client": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
 		b.Answer(servertest.Request(nil))
-		_, answer := b.Push(known(nil))
+		_, answer := b.Push(servertest.KnownPush(nil))
 		q := url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}}
 		return func(b *servertest.Browser) bool { return leadsTo("code=")(b.Authorize(q)) }
 	},
 	"a launch": func(t *testing.T, b *servertest.Browser, g *gateways) func(*servertest.Browser) bool {
 		b.Answer(servertest.Request(nil))
-		handle := registeredLaunch(t, &authorize.Config{Store: g.handles[0]}, func(l *launch.Registered) { l.ClientID = "launched" })
+		handle := servertest.RegisteredLaunch(t, &authorize.Config{Store: g.handles[0]}, func(l *launch.Registered) { l.ClientID = "launched" })
 		q := servertest.Request(url.Values{"client_id": {"launched"}, "scope": {"launch openid patient/*.rs"}, "launch": {handle}})
 		return func(b *servertest.Browser) bool { return leadsTo("code=")(b.Authorize(q)) }
 	},
@@ -55,7 +57,7 @@ var gatewayRaces = map[string]func(*testing.T, *servertest.Browser, *gateways) f
 func raceConfig(c *authorize.Config) {
 	roundTripConfig(c)
 	c.RefreshTokenGrace = -1
-	c.Records = new(hospital)
+	c.Records = new(servertest.FHIRServer)
 	c.Clients = append(c.Clients, client.Client{
 		ID: "launched", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Scopes: []string{"launch", "patient/*.rs"},
 	})

@@ -52,7 +52,7 @@ func startGateway(t *testing.T, s store.Shared, change func(*authorize.Config)) 
 	go func() { defer close(done); copied.Run(ctx) }()
 	t.Cleanup(func() { end(); <-done })
 	return servertest.New(t, func(c *authorize.Config) {
-		refreshing(c)
+		servertest.Refreshing(c)
 		if change != nil {
 			change(c)
 		}

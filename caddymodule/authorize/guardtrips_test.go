@@ -48,7 +48,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 	p := authorizetest.Start(t)
 	r, gateway := replicated(t)
 	server := servertest.New(t, func(c *authorize.Config) {
-		refreshing(c)
+		servertest.Refreshing(c)
 		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})
 		c.Store, c.Durable = r, r
 		c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}

@@ -73,7 +73,7 @@ func TestHashTurns(t *testing.T) {
 				}
 				var group sync.WaitGroup
 				for try := range 14 * runtime.GOMAXPROCS(0) {
-					group.Go(func() { guess(t, came(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong") })
+					group.Go(func() { servertest.Guess(t, came(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong") })
 				}
 				synctest.Wait()
 				group.Go(func() {
@@ -119,7 +119,7 @@ func TestNoHashTurn(t *testing.T) {
 				})
 				var group sync.WaitGroup
 				for range tt.flood {
-					group.Go(func() { guess(t, s, "nobody", "wrong") })
+					group.Go(func() { servertest.Guess(t, s, "nobody", "wrong") })
 				}
 				synctest.Wait()
 				start := time.Now()
@@ -139,7 +139,7 @@ func TestNoHashTurn(t *testing.T) {
 				}
 				close(compare.release)
 				group.Wait()
-				if status := guess(t, s, "alice", "right"); status != http.StatusFound {
+				if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 					t.Errorf("afterwards: %d", status)
 				}
 			})
@@ -156,7 +156,7 @@ func TestTriesForOneAccount(t *testing.T) {
 		statuses := make(chan int, 150)
 		var group sync.WaitGroup
 		for range cap(statuses) {
-			group.Go(func() { statuses <- guess(t, s, "alice", "wrong") })
+			group.Go(func() { statuses <- servertest.Guess(t, s, "alice", "wrong") })
 		}
 		synctest.Wait()
 		if len(statuses) != 49 {

@@ -9,17 +9,12 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-func resourceServer(c *authorize.Config) {
-	c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
-}
-
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 	tokens := b.Tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
 	tests := []struct {
 		name, token, client, secret string
@@ -64,7 +59,7 @@ func TestIntrospectionOfOwnToken(t *testing.T) {
 
 func TestIntrospectionRefused(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 	for name, tt := range map[string]struct {
 		client, secret, token string
 		status                int
@@ -84,7 +79,7 @@ func TestIntrospectionRefused(t *testing.T) {
 func TestExpiredTokenIsInactive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour + time.Second)
 		if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
@@ -96,7 +91,7 @@ func TestExpiredTokenIsInactive(t *testing.T) {
 // A refresh token is active as long as a request with it would succeed.
 func TestIntrospectionOfRefreshToken(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { refreshing(c); resourceServer(c) })
+	server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); servertest.ResourceServer(c) })
 	b := servertest.NewBrowser(t, server)
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	ask := func(token, client, secret string) map[string]any {
@@ -148,7 +143,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 func TestIntrospectionByBearer(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		resourceServer(c)
+		servertest.ResourceServer(c)
 		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
 	}))
 	clientToken := func(id, secret string) string {
@@ -198,7 +193,7 @@ func TestIntrospectionByBearer(t *testing.T) {
 // refresh token, nobody else takes from parameters that mean nothing there.
 func TestNamelessClient(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	refresh := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {
 		for name, form := range map[string]url.Values{

@@ -21,7 +21,7 @@ import (
 // RFC 9068 §2.2: what an access token says.
 func TestAccessTokenClaims(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
 		claims := b.Claims(token)
@@ -42,7 +42,7 @@ func TestAccessTokenClaims(t *testing.T) {
 // that do not percent-encode leave as they are.
 func TestEntropy(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, refreshing)
+	server := servertest.New(t, servertest.Refreshing)
 	seen := map[string]bool{}
 	for range 20 {
 		b := servertest.NewBrowser(t, server)
@@ -88,7 +88,7 @@ func TestNonceInIDToken(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	answer := b.Tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
-	checkIDToken(t, b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
+	b.CheckIDToken(answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
 }
 
 // "An ID token is issued only when the openid scope is requested."

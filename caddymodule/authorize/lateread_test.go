@@ -43,7 +43,7 @@ func (s *lateReads) Do(ctx context.Context, calls ...*store.Call) error {
 func TestCodeReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
 	late := &lateReads{Store: store.NewMemory(0, 0)}
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = late }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = late }))
 	form := servertest.CodeForm(b.Code(servertest.OfflineAccess(nil)), nil)
 	replayed := 0
 	late.between = func() { replayed = b.Post("/oauth2/token", form).StatusCode }
@@ -57,7 +57,7 @@ func TestRefreshTokenReplayedBeforeTheReads(t *testing.T) {
 	t.Parallel()
 	late := &lateReads{Store: store.NewMemory(0, 0)}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		refreshing(c)
+		servertest.Refreshing(c)
 		c.Store, c.RefreshTokenGrace = late, -1
 	}))
 	form := servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil)

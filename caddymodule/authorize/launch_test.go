@@ -3,8 +3,6 @@ package authorize_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -13,89 +11,9 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-// hospital is a FHIR server with the patients ada and bob, of whom ada has two visits.
-type hospital struct {
-	answer string // to everything, if not empty
-	down   bool
-	last   launch.Reader
-}
-
-var errDown = errors.New("connection refused")
-
-var hospitalRecords = map[string]string{
-	"Patient/ada": `{"resourceType":"Patient","id":"ada","name":[{"family":"Lovelace","given":["Ada"]}],"birthDate":"1815-12-10"}`,
-	"Patient/bob": `{"resourceType":"Patient","id":"bob","name":[{"text":"Bob Brown"}]}`,
-
-	"Encounter/v1": `{"resourceType":"Encounter","id":"v1","status":"finished","subject":{"reference":"Patient/ada"}}`,
-	"Encounter/v2": `{"resourceType":"Encounter","id":"v2","status":"finished","subject":{"reference":"Patient/bob"}}`,
-
-	"RelatedPerson/mum": `{"resourceType":"RelatedPerson","id":"mum","patient":{"reference":"Patient/bob"}}`,
-	"Person/carer":      `{"resourceType":"Person","id":"carer","link":[{"target":{"reference":"Patient/ada"}},{"target":{"reference":"Patient/bob"}}]}`,
-}
-
-func (h *hospital) Get(_ context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
-	h.last = by
-	if h.down {
-		return nil, errDown
-	}
-	if h.answer != "" {
-		return []byte(h.answer), nil
-	}
-	if record := hospitalRecords[path]; record != "" {
-		return []byte(record), nil
-	}
-	var entries []string
-	for _, key := range []string{"Patient/ada", "Patient/bob", "Encounter/v1"} {
-		if strings.HasPrefix(key, path+"/") && strings.Contains(strings.ToLower(hospitalRecords[key]), strings.ToLower(query.Get("name"))) {
-			entries = append(entries, `{"resource":`+hospitalRecords[key]+`}`)
-		}
-	}
-	if path != "Patient" && path != "Encounter" {
-		return nil, launch.ErrNoRecord
-	}
-	return []byte(`{"resourceType":"Bundle","entry":[` + strings.Join(entries, ",") + `]}`), nil
-}
-
-var launchScopes = []string{"launch", "launch/patient", "launch/encounter", "launch/imagingstudy", "patient/*.rs", "user/*.rs", "fhirUser", "offline_access"}
-
-// launchServer has one user, alice, who is fhirUser.
-func launchServer(t *testing.T, records launch.Records, fhirUser string, change func(*authorize.Config)) *servertest.Browser {
-	t.Helper()
-	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		c.Users[0].FHIRUser, c.Records = fhirUser, records
-		c.Clients[0].Scopes = launchScopes
-		if change != nil {
-			change(c)
-		}
-	}))
-}
-
-type launchResponse struct {
-	launch.Context
-	Access  string `json:"access_token"`
-	Refresh string `json:"refresh_token"`
-	Scope   string `json:"scope"`
-}
-
-// exchanged are the tokens of the code that an answer has.
-func exchanged(t *testing.T, b *servertest.Browser, answer *url.URL) (r launchResponse) {
-	t.Helper()
-	if answer.Query().Get("code") == "" {
-		t.Fatalf("no code: %s", answer)
-	}
-	response := b.Post("/oauth2/token", url.Values{
-		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"},
-	})
-	if err := json.Unmarshal([]byte(servertest.Body(t, response)), &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
 
 // follow follows redirects to our pages, as a browser does.
 func follow(t *testing.T, b *servertest.Browser, r *http.Response) *http.Response {
@@ -134,13 +52,13 @@ func TestPatientOfPerson(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			records := launch.Records(new(hospital))
+			records := launch.Records(new(servertest.FHIRServer))
 			if c.patient == "bob" && strings.Contains(c.scope, "encounter") {
-				records = emptyEncounters{new(hospital)}
+				records = emptyEncounters{new(servertest.FHIRServer)}
 			}
-			b := launchServer(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
+			b := servertest.NewLaunching(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
 			answer := servertest.Location(t, follow(t, b, b.SignIn(servertest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
-			if got := exchanged(t, b, answer); got.Patient != c.patient || got.Scope != c.granted {
+			if got := b.RedeemLaunch(answer); got.Patient != c.patient || got.Scope != c.granted {
 				t.Errorf("patient %q, scope %q", got.Patient, got.Scope)
 			}
 		})
@@ -148,18 +66,18 @@ func TestPatientOfPerson(t *testing.T) {
 }
 
 // emptyEncounters is a hospital without visits.
-type emptyEncounters struct{ *hospital }
+type emptyEncounters struct{ *servertest.FHIRServer }
 
 func (e emptyEncounters) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	if path == "Encounter" {
 		return []byte(`{"resourceType":"Bundle"}`), nil
 	}
-	return e.hospital.Get(ctx, by, path, query)
+	return e.FHIRServer.Get(ctx, by, path, query)
 }
 
 func TestNobodyToChoose(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "", nil)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "", nil)
 	answer := b.Answer(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}))
 	if answer.Query().Get("error") != "invalid_scope" || answer.Query().Has("error_description") {
 		t.Errorf("%s", answer)
@@ -171,7 +89,7 @@ func TestNobodyToChoose(t *testing.T) {
 func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 	t.Parallel()
 	for fhirUser, want := range map[string]string{"Practitioner/alice": "openid fhirUser", "": "openid"} {
-		b := launchServer(t, new(hospital), fhirUser, nil)
+		b := servertest.NewLaunching(t, new(servertest.FHIRServer), fhirUser, nil)
 		got := b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid fhirUser"}})))
 		if got.Scope != want || (b.Claims(got.IDToken)["fhirUser"] != nil) != (fhirUser != "") {
 			t.Errorf("for %q: scope %q, ID token %v", fhirUser, got.Scope, b.Claims(got.IDToken))
@@ -186,11 +104,11 @@ func TestFHIRUserIsGrantedToWhoHasOne(t *testing.T) {
 // What no record can hold is not asked for: a database may fail on it.
 func TestPickByControlCharacters(t *testing.T) {
 	t.Parallel()
-	h := &hospital{}
-	b := launchServer(t, h, "Practitioner/alice", nil)
+	h := &servertest.FHIRServer{}
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
 	form := b.Get(servertest.Location(t, b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")).String())
 	sealed := servertest.Field(t, servertest.Body(t, form), "request")
-	h.down = true // it fails whatever it is asked
+	h.Down = true // it fails whatever it is asked
 	for _, change := range []url.Values{{"name": {"a\x00b"}}, {"identifier": {"\x00"}}, {"identifier": {"\xff"}}, {"birthdate": {"2000-01-01\x00"}}} {
 		change.Set("request", sealed)
 		if r := b.Get("/oauth2/select_patient?" + change.Encode()); r.StatusCode != http.StatusOK || strings.Contains(servertest.Body(t, r), "Lovelace") {
@@ -202,14 +120,14 @@ func TestPickByControlCharacters(t *testing.T) {
 // A date that is none finds nobody, and an answer that is no Bundle is no answer.
 func TestPickByNoDate(t *testing.T) {
 	t.Parallel()
-	h := new(hospital)
-	b := launchServer(t, h, "Practitioner/alice", nil)
+	h := new(servertest.FHIRServer)
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}, "birthdate": {"abc"}}.Encode())
 	if text := servertest.Body(t, r); r.StatusCode != http.StatusOK || strings.Contains(text, "Ada Lovelace") {
 		t.Errorf("%d %s", r.StatusCode, text)
 	}
-	h.answer = "null"
+	h.Answer = "null"
 	if r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}}.Encode()); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
 	}
@@ -217,15 +135,15 @@ func TestPickByNoDate(t *testing.T) {
 
 func TestPickPatient(t *testing.T) {
 	t.Parallel()
-	h := new(hospital)
-	b := launchServer(t, h, "Practitioner/alice", nil)
+	h := new(servertest.FHIRServer)
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
 	q := servertest.Request(url.Values{"scope": {"openid launch/patient launch/encounter patient/*.rs offline_access"}})
 	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	if !strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || !strings.Contains(page, "1815-12-10") {
 		t.Errorf("%s", page)
 	}
-	if h.last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.last.Scope != "user/Patient.rs user/Encounter.rs" {
-		t.Errorf("asked as %+v", h.last)
+	if h.Last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.Last)
 	}
 	found := servertest.Body(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}, "name": {"love"}}.Encode()))
 	if strings.Contains(found, "Bob Brown") || !strings.Contains(found, "Ada Lovelace") {
@@ -239,7 +157,7 @@ func TestPickPatient(t *testing.T) {
 		t.Errorf("another patient's visit: %d", r.StatusCode)
 	}
 	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
-	got := exchanged(t, b, answer)
+	got := b.RedeemLaunch(answer)
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Scope != "openid launch/patient launch/encounter patient/*.rs offline_access" {
 		t.Errorf("%+v", got)
 	}
@@ -259,10 +177,10 @@ func TestPickPatient(t *testing.T) {
 
 func TestPickEncounterNone(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Patient/ada", nil)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", nil)
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
 	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", servertest.Decision(sealed, "none")))
-	if got := exchanged(t, b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
+	if got := b.RedeemLaunch(answer); got.Encounter != "" || got.Scope != "launch/patient" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -282,7 +200,7 @@ func TestPickRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := launchServer(t, new(hospital), c.fhirUser, nil)
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), c.fhirUser, nil)
 			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
 			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
 			if r.StatusCode != c.status {
@@ -294,7 +212,7 @@ func TestPickRefuses(t *testing.T) {
 
 func TestPickCancelled(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Practitioner/alice", nil)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	answer := servertest.Location(t, b.Post("/oauth2/select_patient", servertest.Decision(sealed, "deny")))
 	if answer.Query().Get("error") != "access_denied" {
@@ -304,7 +222,7 @@ func TestPickCancelled(t *testing.T) {
 
 func TestPickWithoutPrompt(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Practitioner/alice", nil)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
 	b.SignIn(servertest.Request(nil), "alice", "right")
 	r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
 	if got := servertest.Location(t, r).Query().Get("error"); got != "interaction_required" {
@@ -314,32 +232,18 @@ func TestPickWithoutPrompt(t *testing.T) {
 
 func TestPickWhileDown(t *testing.T) {
 	t.Parallel()
-	h := &hospital{down: true}
-	b := launchServer(t, h, "Practitioner/alice", nil)
+	h := &servertest.FHIRServer{Down: true}
+	b := servertest.NewLaunching(t, h, "Practitioner/alice", nil)
 	r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
 	page := b.Get(servertest.Location(t, r).String())
 	if text := servertest.Body(t, page); page.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
 		t.Errorf("%d %s", page.StatusCode, text)
 	}
-	h.down = false
+	h.Down = false
 	_, sealed := b.OpenForm(r) // the same page again
 	if got := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}); got.StatusCode != http.StatusFound {
 		t.Errorf("status %d", got.StatusCode)
 	}
-}
-
-// registeredLaunch is a launch of the app for ada's record, as an EHR registers it.
-func registeredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Registered)) string {
-	t.Helper()
-	l := &launch.Registered{Launcher: "ehr", ClientID: "app", Context: launch.Context{Patient: "ada", Encounter: "v1", Intent: "reconcile", Tenant: "north"}}
-	if change != nil {
-		change(l)
-	}
-	handle, err := launch.NewLaunches(c.Store).Register(t.Context(), l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return handle
 }
 
 func TestEHRLaunch(t *testing.T) {
@@ -359,8 +263,8 @@ func TestEHRLaunch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var config *authorize.Config
-			b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) { config = c })
-			handle := registeredLaunch(t, config, c.change)
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) { config = c })
+			handle := servertest.RegisteredLaunch(t, config, c.change)
 			q := servertest.Request(url.Values{"scope": {"launch openid patient/*.rs"}, "launch": {handle}})
 			r := b.Authorize(q)
 			if r.Header.Get("Location") != "" && strings.HasPrefix(r.Header.Get("Location"), "/oauth2/") {
@@ -374,7 +278,7 @@ func TestEHRLaunch(t *testing.T) {
 				}
 				return
 			}
-			got := exchanged(t, b, answer)
+			got := b.RedeemLaunch(answer)
 			if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.Tenant != "north" ||
 				!slices.Contains(strings.Fields(got.Scope), "launch") {
 				t.Errorf("%+v", got)
@@ -387,28 +291,10 @@ func TestEHRLaunch(t *testing.T) {
 	}
 }
 
-// launchForm is a form that an EHR sends; change alters it as [servertest.Request] does.
-func launchForm(change url.Values) url.Values {
-	form := url.Values{
-		"client_id": {"ehr"}, "client_secret": {"ehr-secret-0123456789"}, "app": {"app"}, "user": {"alice"}, "patient": {"ada"}, "encounter": {"v1"},
-		"intent": {"reconcile"}, "need_patient_banner": {"false"}, "smart_style_url": {"https://ehr.example/style.json"}, "tenant": {"north"},
-		"fhirContext": {`[{"reference":"ImagingStudy/7"},{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}]`},
-	}
-	maps.Copy(form, change)
-	return form
-}
-
-func withEHR(c *authorize.Config) {
-	c.Clients[0].LaunchURI = "https://app.example.org/launch?x=1"
-	c.Clients = append(c.Clients, client.Client{
-		ID: "ehr", Secret: "ehr-secret-0123456789", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}, LaunchContext: true,
-	})
-}
-
 func TestLaunchEndpoint(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Practitioner/alice", withEHR)
-	r := b.Post("/oauth2/launch", launchForm(nil))
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", servertest.WithEHR)
+	r := b.Post("/oauth2/launch", servertest.LaunchForm(nil))
 	var response struct {
 		Launch    string
 		ExpiresIn int    `json:"expires_in"`
@@ -423,7 +309,7 @@ func TestLaunchEndpoint(t *testing.T) {
 		t.Errorf("%s, %v", response.LaunchURL, err)
 	}
 	q := servertest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
-	got := exchanged(t, b, servertest.Location(t, b.SignIn(q, "alice", "right")))
+	got := b.RedeemLaunch(servertest.Location(t, b.SignIn(q, "alice", "right")))
 	text, err := json.Marshal(got.Context)
 	if err != nil {
 		t.Fatal(err)
@@ -439,8 +325,8 @@ func TestLaunchEndpoint(t *testing.T) {
 // What cannot be checked is left to the app, as its own requests will fail.
 func TestLaunchEndpointWhileDown(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, &hospital{down: true}, "Practitioner/alice", withEHR)
-	if r := b.Post("/oauth2/launch", launchForm(nil)); r.StatusCode != http.StatusCreated {
+	b := servertest.NewLaunching(t, &servertest.FHIRServer{Down: true}, "Practitioner/alice", servertest.WithEHR)
+	if r := b.Post("/oauth2/launch", servertest.LaunchForm(nil)); r.StatusCode != http.StatusCreated {
 		t.Errorf("%d", r.StatusCode)
 	}
 }
@@ -481,8 +367,8 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := launchServer(t, new(hospital), "Practitioner/alice", withEHR)
-			if text := servertest.Body(t, b.Post("/oauth2/launch", launchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", servertest.WithEHR)
+			if text := servertest.Body(t, b.Post("/oauth2/launch", servertest.LaunchForm(c.change))); !strings.Contains(text, `"error":"`+c.err+`"`) || goWords.MatchString(text) {
 				t.Errorf("%s", text)
 			}
 		})
@@ -492,13 +378,13 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 // An EHR that names no style has the site's, which scripts of any origin can read.
 func TestSMARTStyle(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Practitioner/alice", func(c *authorize.Config) {
-		withEHR(c)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
+		servertest.WithEHR(c)
 		c.Branding.Color = "#7a1fa2"
 	})
-	launched := servertest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", launchForm(url.Values{"smart_style_url": nil})))
+	launched := servertest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", servertest.LaunchForm(url.Values{"smart_style_url": nil})))
 	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {launched.Launch}})
-	address, err := url.Parse(exchanged(t, b, servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
+	address, err := url.Parse(b.RedeemLaunch(servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
 	if err != nil || address.Host != "fhir.example.org" {
 		t.Fatalf("%s, %v", address, err)
 	}
@@ -511,7 +397,7 @@ func TestSMARTStyle(t *testing.T) {
 
 func TestUnknownLaunch(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(hospital), "Practitioner/alice", nil)
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
 	answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"launch": {"guessed"}})))
 	if answer.Query().Get("error") != "invalid_request" {
 		t.Errorf("%s", answer)
@@ -521,8 +407,8 @@ func TestUnknownLaunch(t *testing.T) {
 func TestRefreshAsAnotherPatient(t *testing.T) {
 	t.Parallel()
 	var config authorize.Config
-	b := launchServer(t, new(hospital), "Patient/ada", func(c *authorize.Config) { config = *c })
-	got := exchanged(t, b, b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
+	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
+	got := b.RedeemLaunch(b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
 	config.Users = slices.Clone(config.Users)
 	config.Users[0].FHIRUser = "Patient/bob"
 	s, err := authorize.New(config)

@@ -13,7 +13,7 @@ import (
 // localServer is a sandbox on the person's own computer.
 func localServer(t *testing.T) *servertest.Browser {
 	t.Helper()
-	return sandboxServer(t, new(hospital), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
+	return sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
 }
 
 // An app that is registered nowhere is launched on the person's own computer, where it may have any
@@ -21,15 +21,15 @@ func localServer(t *testing.T) *servertest.Browser {
 func TestLocalApp(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
-	page := b.Get(launchPage)
+	page := b.Get(servertest.LaunchPage)
 	if page.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d", page.StatusCode)
 	}
-	opened := launchByPage(b, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
+	opened := b.LaunchByPage(url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
 	if opened.Host != "localhost:4711" || opened.Path != "/start" || opened.Query().Get("x") != "1" || opened.Query().Get("launch") == "" {
 		t.Fatalf("opened at %s", opened)
 	}
-	if policy := b.Get(launchPage).Header.Get("Content-Security-Policy"); !strings.Contains(policy, " http://localhost:*") {
+	if policy := b.Get(servertest.LaunchPage).Header.Get("Content-Security-Policy"); !strings.Contains(policy, " http://localhost:*") {
 		t.Errorf("policy %s", policy)
 	}
 	q := url.Values{
@@ -41,7 +41,7 @@ func TestLocalApp(t *testing.T) {
 		t.Errorf("not asked: %s", form)
 	}
 	answer := servertest.Location(t, b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}}))
-	tokens := servertest.Decode[launchResponse](t, b.Post("/oauth2/token", url.Values{
+	tokens := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": q["redirect_uri"], "client_id": {"sandbox-local-app"}, "code_verifier": {servertest.Verifier},
 	}))
 	if answer.Host != "localhost:4711" || tokens.Patient != "ada" {
@@ -64,12 +64,12 @@ func TestLocalApp(t *testing.T) {
 func TestLocalAppIsLocal(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
-	shown := openLaunchPage(b, "alice", "right")
+	shown := b.OpenLaunchPage("alice", "right")
 	for _, uri := range []string{
 		"", "https://app.example.org/launch", "http://localhost.evil.example/", "http://localhost@evil.example/", "//localhost/", "javascript:alert(1)",
 		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
 	} {
-		r := b.Post(launchPage, choice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
+		r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
 			t.Errorf("launched at %q: %d", uri, r.StatusCode)
 		}
@@ -77,9 +77,9 @@ func TestLocalAppIsLocal(t *testing.T) {
 			t.Errorf("redirected to %q: %d", uri, r.StatusCode)
 		}
 	}
-	elsewhere := sandboxServer(t, new(hospital), nil)
-	shown = openLaunchPage(elsewhere, "alice", "right")
-	r := elsewhere.Post(launchPage, choice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
+	elsewhere := sandboxServer(t, new(servertest.FHIRServer), nil)
+	shown = elsewhere.OpenLaunchPage("alice", "right")
+	r := elsewhere.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
 	if strings.Contains(shown, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
 		t.Errorf("elsewhere: %d", r.StatusCode)
 	}

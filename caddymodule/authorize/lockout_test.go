@@ -29,11 +29,6 @@ import (
 // challenge is what differs from page to page.
 var challenge = regexp.MustCompile(`data-options="[^"]*"|name="passkey" value="[^"]*"`)
 
-func guess(t *testing.T, server http.Handler, user, password string) int {
-	t.Helper()
-	return servertest.NewBrowser(t, server).SignIn(servertest.Request(nil), user, password).StatusCode
-}
-
 // counting is a comparer that counts, and whose comparisons take a moment.
 type counting struct {
 	compared atomic.Int32
@@ -61,7 +56,7 @@ func TestLockout(t *testing.T) {
 				compare := new(counting)
 				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
 				for range 10 {
-					if status := guess(t, s, user, "wrong"); status != http.StatusForbidden {
+					if status := servertest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("a free failure: %d", status)
 					}
 				}
@@ -75,13 +70,13 @@ func TestLockout(t *testing.T) {
 						t.Error("the password was compared")
 					}
 					time.Sleep(time.Duration(wait) * time.Second)
-					if status := guess(t, s, user, "wrong"); status != http.StatusForbidden {
+					if status := servertest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("after %d s: %d", wait, status)
 					}
 				}
 				time.Sleep(time.Minute)
 				want := map[string]int{"alice": http.StatusFound, "nobody": http.StatusForbidden}[user]
-				if status := guess(t, s, user, "right"); status != want {
+				if status := servertest.Guess(t, s, user, "right"); status != want {
 					t.Errorf("after the wait: %d", status)
 				}
 			})
@@ -97,7 +92,7 @@ func TestLockoutPage(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
 		texts := map[string]string{}
 		for _, user := range []string{"alice", "nobody"} {
-			guess(t, s, user, "wrong")
+			servertest.Guess(t, s, user, "wrong")
 			b := servertest.NewBrowser(t, s)
 			text := servertest.Body(t, b.SignIn(servertest.Request(nil), user, "right"))
 			sealed := servertest.Field(t, text, "request")
@@ -121,11 +116,11 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
 	for _, name := range spellings {
-		if status := guess(t, s, name, "wrong"); status != http.StatusForbidden {
+		if status := servertest.Guess(t, s, name, "wrong"); status != http.StatusForbidden {
 			t.Errorf("%q: %d", name, status)
 		}
 	}
-	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -170,7 +165,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
 				tt.before(t, b)
 				for range 3 {
-					guess(t, b.Server, "alice", "wrong")
+					servertest.Guess(t, b.Server, "alice", "wrong")
 				}
 				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
 					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
@@ -186,11 +181,11 @@ func TestLockoutCountsInARow(t *testing.T) {
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
 	for range 4 {
 		for range 2 {
-			if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+			if status := servertest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
 				t.Errorf("wrong: %d", status)
 			}
 		}
-		if status := guess(t, s, "alice", "right"); status != http.StatusFound {
+		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 			t.Errorf("right: %d", status)
 		}
 	}
@@ -205,13 +200,13 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 	})
 	for range 2 {
 		for range 2 {
-			guess(t, s, "alice", "wrong")
+			servertest.Guess(t, s, "alice", "wrong")
 		}
-		if status := guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
+		if status := servertest.Guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
 			t.Errorf("the guesser's own: %d", status)
 		}
 	}
-	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -223,9 +218,9 @@ func TestLockoutForgivesSpellings(t *testing.T) {
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
 	for range 4 {
 		for range 2 {
-			guess(t, s, "Alice.Adams", "right")
+			servertest.Guess(t, s, "Alice.Adams", "right")
 		}
-		if status := guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
+		if status := servertest.Guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
 			t.Errorf("status %d", status)
 		}
 	}
@@ -257,12 +252,12 @@ func TestLockoutOfAddresses(t *testing.T) {
 				})
 			}
 			for i := range 5 {
-				guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
+				servertest.Guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
 				if i < 4 {
-					guess(t, from(tt.from), "bob", "other")
+					servertest.Guess(t, from(tt.from), "bob", "other")
 				}
 			}
-			if status := guess(t, from(tt.to), "alice", "right"); status != tt.want {
+			if status := servertest.Guess(t, from(tt.to), "alice", "right"); status != tt.want {
 				t.Errorf("status %d, want %d", status, tt.want)
 			}
 		})
@@ -277,9 +272,9 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 		return servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
 	}
 	s := start()
-	guess(t, s, "alice", "wrong")
-	guess(t, s, "alice", "wrong")
-	if status := guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
+	servertest.Guess(t, s, "alice", "wrong")
+	servertest.Guess(t, s, "alice", "wrong")
+	if status := servertest.Guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
 }
@@ -306,7 +301,7 @@ func TestLockoutAtOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 50 {
 					wg.Go(func() {
-						if guess(t, s, "alice", tt.password) == tt.status {
+						if servertest.Guess(t, s, "alice", tt.password) == tt.status {
 							reached.Add(1)
 						}
 					})
@@ -333,13 +328,13 @@ func TestLockoutWithFullStore(t *testing.T) {
 				return nil
 			}}
 		})
-		guess(t, s, "alice", "wrong") // counts for the account, and for the address
-		guess(t, s, "bob", "wrong")
-		if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		servertest.Guess(t, s, "alice", "wrong") // counts for the account, and for the address
+		servertest.Guess(t, s, "bob", "wrong")
+		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 			t.Errorf("status %d", status)
 		}
 		time.Sleep(2 * time.Second)
-		if status := guess(t, s, "alice", "right"); status != http.StatusFound {
+		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 			t.Errorf("after the wait: %d", status)
 		}
 	})
@@ -354,11 +349,11 @@ func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 		c.Lockout.Failures = 1
 		c.Durable = strict{c.Store}
 	})
-	guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
-	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+	servertest.Guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
-	if status := guess(t, s, "bob", "other"); status != http.StatusFound {
+	if status := servertest.Guess(t, s, "bob", "other"); status != http.StatusFound {
 		t.Errorf("another: %d", status) // it was not counted as one that could not be counted
 	}
 }
@@ -389,7 +384,7 @@ func TestLockoutOff(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
 	for range 120 {
-		if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+		if status := servertest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
 			t.Fatalf("status %d", status)
 		}
 	}
@@ -419,7 +414,7 @@ func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
 		for i := range 200 {
-			guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
+			servertest.Guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
 		}
 	})
 	if !slices.Equal(compare.hashes[:100], compare.hashes[100:]) {
@@ -476,14 +471,14 @@ func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 				b := servertest.NewBrowser(t, before)
 				b.Answer(servertest.Request(nil))
 				config.Users = slices.Clone(config.Users)
-				tt.change(&config, atAccount(t, before))
+				tt.change(&config, servertest.AtAccount(t, before))
 				s, err := authorize.New(config)
 				if err != nil {
 					t.Fatal(err)
 				}
 				b.Server = s
 				for range 3 {
-					guess(t, s, "alice", "wrong")
+					servertest.Guess(t, s, "alice", "wrong")
 				}
 				password := map[bool]string{true: "other", false: "right"}[name == "another password"]
 				r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", password)

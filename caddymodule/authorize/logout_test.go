@@ -15,10 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const afterLogout = "https://app.example.org/bye"
-
 func logoutServer(t *testing.T) *authorize.Server {
-	return servertest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout} })
+	return servertest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{servertest.AfterLogout} })
 }
 
 func TestLogout(t *testing.T) {
@@ -30,13 +28,13 @@ func TestLogout(t *testing.T) {
 	}{
 		{"with a hint", func(id string) url.Values { return url.Values{"id_token_hint": {id}} }, "signed out"},
 		{"with a hint and an address", func(id string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {afterLogout}, "state": {"a b"}}
-		}, afterLogout + "?state=a%20b"},
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"a b"}}
+		}, servertest.AfterLogout + "?state=a%20b"},
 		{"with an address and no state", func(id string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {afterLogout}}
-		}, afterLogout},
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.AfterLogout}}
+		}, servertest.AfterLogout},
 		{"without a hint", func(string) url.Values {
-			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {afterLogout}}
+			return url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}}
 		}, ""},
 		{"with nothing", func(string) url.Values { return nil }, ""},
 	}
@@ -85,7 +83,7 @@ func TestLogoutRefused(t *testing.T) {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.Callback}}
 		}},
 		{"an address without a client", func(_, _ string) url.Values {
-			return url.Values{"post_logout_redirect_uri": {afterLogout}}
+			return url.Values{"post_logout_redirect_uri": {servertest.AfterLogout}}
 		}},
 		{"a hint that was changed", func(id, _ string) url.Values {
 			return url.Values{"id_token_hint": {id[:len(id)-4] + "AAAA"}}
@@ -192,8 +190,8 @@ func TestLogoutByHintAlone(t *testing.T) {
 // Whom the hint's session is over for is told, as after each sign-out.
 func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
-	s, tr := toldServer(t, p)
+	p := servertest.NewParty(t)
+	s, tr := servertest.NewNotifying(t, p)
 	b := servertest.NewBrowser(t, s)
 	id := b.Tokens(nil).IDToken
 	servertest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
@@ -203,10 +201,10 @@ func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	if servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.SignedIn() {
 		t.Fatal("not signed out, so that nobody is told")
 	}
-	if told := b.Claims(<-p.tokens); told["sid"] != b.Claims(id)["sid"] {
+	if told := b.Claims(<-p.Tokens); told["sid"] != b.Claims(id)["sid"] {
 		t.Errorf("told of %v", told)
 	}
-	if e := tr.toldOf("app"); e.Err != nil || e.User != "alice" {
+	if e := tr.ToldOf("app"); e.Err != nil || e.User != "alice" {
 		t.Errorf("recorded %+v", e)
 	}
 }
@@ -252,8 +250,8 @@ func TestLogoutPosted(t *testing.T) {
 func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, logoutServer(t))
-	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {afterLogout}, "state": {"s"}}.Encode())
-	if got := r.Header.Get("Location"); got != afterLogout+"?state=s" {
+	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"s"}}.Encode())
+	if got := r.Header.Get("Location"); got != servertest.AfterLogout+"?state=s" {
 		t.Errorf("sent to %q", got)
 	}
 }

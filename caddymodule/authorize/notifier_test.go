@@ -1,82 +1,21 @@
 package authorize_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-// party is a client's back-channel endpoint.
-type party struct {
-	uri    string
-	tokens chan string
-	answer atomic.Int32 // the status
-
-	transport roundTripper // in place of the network
-}
-
-func newParty(t *testing.T) *party {
-	p := &party{tokens: make(chan string, 10)}
-	p.answer.Store(http.StatusOK)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.URL.RawQuery != "" {
-			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
-		}
-		w.Header().Set("Location", "/elsewhere")
-		w.WriteHeader(int(p.answer.Load()))
-		p.tokens <- r.PostFormValue("logout_token")
-	}))
-	t.Cleanup(server.Close)
-	p.uri = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/backchannel"
-	return p
-}
-
-// trail collects events.
-type trail chan audit.Event
-
-func (tr trail) record(_ context.Context, e audit.Event) {
-	select {
-	case tr <- e:
-	default:
-	}
-}
-
-// toldOf waits for what came of telling a client.
-func (tr trail) toldOf(clientID string) audit.Event {
-	for e := range tr {
-		if e.Kind == audit.SignOut && e.ClientID == clientID {
-			return e
-		}
-	}
-	return audit.Event{}
-}
-
-func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
-	tr := make(trail, 100)
-	return servertest.New(t, func(c *authorize.Config) {
-		c.Audit = tr.record
-		c.Clients[0].BackchannelLogoutURI = p.uri
-		if p.transport != nil {
-			c.Clients[0].Transport = p.transport
-		}
-		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
-		c.Clients[2].BackchannelLogoutURI = p.uri + "/never" // takes no part
-	}), tr
-}
 
 // A client's server may have a certificate of an authority of its own.
 func TestClientWithItsAuthorityIsTold(t *testing.T) {
@@ -84,9 +23,9 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	tokens := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
 	t.Cleanup(server.Close)
-	tr := make(trail, 100)
+	tr := make(servertest.Trail, 100)
 	s := servertest.New(t, func(c *authorize.Config) {
-		c.Audit = tr.record
+		c.Audit = tr.Record
 		c.Clients[0].BackchannelLogoutURI = server.URL
 		c.Clients[0].Transport = server.Client().Transport
 	})
@@ -94,7 +33,7 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
-	if e := tr.toldOf("app"); e.Err != nil || <-tokens == "" {
+	if e := tr.ToldOf("app"); e.Err != nil || <-tokens == "" {
 		t.Errorf("%v", e.Err)
 	}
 }
@@ -133,8 +72,8 @@ func TestClientsAreTold(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newParty(t)
-			s, tr := toldServer(t, p)
+			p := servertest.NewParty(t)
+			s, tr := servertest.NewNotifying(t, p)
 			b := servertest.NewBrowser(t, s)
 			b.Answer(servertest.Request(tt.q))
 			tt.end(t, s, b)
@@ -142,17 +81,17 @@ func TestClientsAreTold(t *testing.T) {
 			bob := servertest.NewBrowser(t, s)
 			bob.SignIn(servertest.Request(nil), "bob", "other")
 			if tt.told {
-				if sub := b.Claims(<-p.tokens)["sub"]; sub != "alice" {
+				if sub := b.Claims(<-p.Tokens)["sub"]; sub != "alice" {
 					t.Errorf("told of %v", sub)
 				}
 			}
 			if _, err := s.EndSessions(t.Context(), "bob"); err != nil {
 				t.Error(err)
 			}
-			if sub := b.Claims(<-p.tokens)["sub"]; sub != "bob" {
+			if sub := b.Claims(<-p.Tokens)["sub"]; sub != "bob" {
 				t.Errorf("told of %v", sub)
 			}
-			tr.toldOf("app")
+			tr.ToldOf("app")
 		})
 	}
 }
@@ -160,11 +99,11 @@ func TestClientsAreTold(t *testing.T) {
 // Each client of a session is told, also those that came at the same moment.
 func TestAllClientsAreTold(t *testing.T) {
 	t.Parallel()
-	p := newParty(t)
+	p := servertest.NewParty(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	s := servertest.New(t, func(c *authorize.Config) {
 		for _, name := range names {
-			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, BackchannelLogoutURI: p.uri})
+			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, BackchannelLogoutURI: p.URI})
 		}
 	})
 	b := servertest.NewBrowser(t, s)
@@ -181,7 +120,7 @@ func TestAllClientsAreTold(t *testing.T) {
 	}
 	told := map[any]bool{}
 	for range names {
-		told[b.Claims(<-p.tokens)["aud"]] = true
+		told[b.Claims(<-p.Tokens)["aud"]] = true
 	}
 	if len(told) != len(names) {
 		t.Errorf("told %v", told)
@@ -192,18 +131,18 @@ func TestAllClientsAreTold(t *testing.T) {
 func TestClientRefusesLogoutToken(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
-		p := newParty(t)
-		p.answer.Store(int32(status))
-		s, tr := toldServer(t, p)
+		p := servertest.NewParty(t)
+		p.Status.Store(int32(status))
+		s, tr := servertest.NewNotifying(t, p)
 		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
 		var refusal *oauth2.Error
-		if e := tr.toldOf("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
+		if e := tr.ToldOf("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
 			t.Errorf("%d: recorded %+v", status, e)
 		}
-		if got := len(p.tokens); got != 1 {
+		if got := len(p.Tokens); got != 1 {
 			t.Errorf("%d: told %d times", status, got)
 		}
 	}
@@ -214,21 +153,21 @@ func TestClientIsToldAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string
-		s, tr := toldServer(t, &party{uri: "https://app.example/backchannel", transport: func(r *http.Request) (*http.Response, error) {
+		s, tr := servertest.NewNotifying(t, &servertest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			tokens = append(tokens, r.PostFormValue("logout_token"))
 			status := http.StatusServiceUnavailable
 			if len(tokens) > 1 {
 				status = http.StatusNoContent
 			}
 			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
-		}})
+		})})
 		b := servertest.NewBrowser(t, s)
 		b.Answer(servertest.Request(nil))
 		before := time.Now()
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.SignedIn() {
 			t.Errorf("error %v", err)
 		}
-		if e := tr.toldOf("app"); e.Err != nil {
+		if e := tr.ToldOf("app"); e.Err != nil {
 			t.Errorf("recorded %+v", e)
 		}
 		if len(tokens) != 2 || tokens[1] != tokens[0] || time.Since(before) < time.Second {
@@ -260,9 +199,9 @@ func TestTellingAClientIsApart(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		synctest.Test(t, func(t *testing.T) {
 			answer := make(chan int)
-			s, tr := toldServer(t, &party{uri: "https://app.example/backchannel", transport: func(*http.Request) (*http.Response, error) {
+			s, tr := servertest.NewNotifying(t, &servertest.Party{URI: "https://app.example/backchannel", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
-			}})
+			})})
 			b := servertest.NewBrowser(t, s)
 			b.Tokens(nil)
 			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
@@ -270,7 +209,7 @@ func TestTellingAClientIsApart(t *testing.T) {
 				<-tr
 			}
 			answer <- status
-			if e := tr.toldOf("app"); e.User != "alice" || e.Scope != "" {
+			if e := tr.ToldOf("app"); e.User != "alice" || e.Scope != "" {
 				t.Errorf("%d: %+v", status, e)
 			}
 		})

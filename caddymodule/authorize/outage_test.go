@@ -43,7 +43,7 @@ var outageRequests = []struct {
 		return authorizing(servertest.Request(nil))
 	}, goesOn},
 	{"authorize, pushed", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, answer := b.Push(known(nil))
+		_, answer := b.Push(servertest.KnownPush(nil))
 		return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	}, unavailable},
 	{"login, the page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
@@ -55,7 +55,7 @@ var outageRequests = []struct {
 	}, temporarilyUnavailable},
 	{"login, the second factor", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
-		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
+		return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {servertest.CodeNow()}})
 	}, unavailable},
 	{"callback", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
@@ -79,7 +79,7 @@ var outageRequests = []struct {
 		return posting("/oauth2/token", asserted(t, url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}}))
 	}, unavailable},
 	{"par", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
-		return posting("/oauth2/par", known(nil))
+		return posting("/oauth2/par", servertest.KnownPush(nil))
 	}, unavailable},
 	{"revoke", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.Tokens(nil).AccessToken}})
@@ -96,7 +96,7 @@ var outageRequests = []struct {
 		}
 	}, unavailable},
 	{"logout", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {afterLogout}}
+		q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {servertest.AfterLogout}}
 		return getting("/oauth2/logout?" + q.Encode())
 	}, unavailable},
 	{"logout, by the provider", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
@@ -138,7 +138,7 @@ func TestStoreIsAway(t *testing.T) {
 			var events []audit.Event
 			server := servertest.New(t, func(c *authorize.Config) {
 				faultConfig(p, &stores{clients: &faultyClients{faults: new(faults)}})(c)
-				withEHR(c)
+				servertest.WithEHR(c)
 				c.Store = shared.Gateway()
 				c.Durable = c.Store
 				c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }

@@ -128,7 +128,7 @@ func TestOversizedForm(t *testing.T) {
 // kept by a cache, refusals included.
 func TestFormsAlone(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 	token := b.Tokens(nil).AccessToken
 	for _, path := range []string{"/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
 		query := url.Values{"token": {token}, "client_id": {"app"}, "grant_type": {"refresh_token"}}.Encode()

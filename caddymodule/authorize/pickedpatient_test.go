@@ -16,7 +16,7 @@ import (
 )
 
 // grantedFor signs alice in, and returns the tokens for bob, whom she chooses if she is asked.
-func grantedFor(t *testing.T, b *servertest.Browser, q url.Values) launchResponse {
+func grantedFor(t *testing.T, b *servertest.Browser, q url.Values) servertest.LaunchResponse {
 	t.Helper()
 	r := b.SignIn(q, "alice", "right")
 	if at := r.Header.Get("Location"); strings.HasPrefix(at, "/oauth2/select_patient") {
@@ -26,7 +26,7 @@ func grantedFor(t *testing.T, b *servertest.Browser, q url.Values) launchRespons
 			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"bob"}})
 		}
 	}
-	return exchanged(t, b, servertest.Location(t, r))
+	return b.RedeemLaunch(servertest.Location(t, r))
 }
 
 // A grant ends when its person may no longer choose the patient.
@@ -52,12 +52,12 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var config *authorize.Config
-			b := launchServer(t, new(hospital), c.before.FHIRUser, func(into *authorize.Config) {
+			b := servertest.NewLaunching(t, new(servertest.FHIRServer), c.before.FHIRUser, func(into *authorize.Config) {
 				into.Users[0].Patients, config = c.before.Patients, into
 			})
 			q := servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})
 			if c.launched {
-				q.Set("launch", registeredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Intent: "order"} }))
+				q.Set("launch", servertest.RegisteredLaunch(t, config, func(l *launch.Registered) { l.Context = launch.Context{Intent: "order"} }))
 			}
 			got := grantedFor(t, b, q)
 			if got.Patient != "bob" {
@@ -84,7 +84,7 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := launchServer(t, new(hospital), fhirUser, nil)
+				b := servertest.NewLaunching(t, new(servertest.FHIRServer), fhirUser, nil)
 				page := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}, "max_age": {"60"}}), "alice", "right").Header.Get("Location")
 				time.Sleep(20 * time.Minute)
 				if r := b.Get(page); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
@@ -99,8 +99,8 @@ func TestMaxAgeOfPickerLeftOpen(t *testing.T) {
 func TestStepUpBeforePicker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := atAccount(t, servertest.New(t, func(c *authorize.Config) {
-			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(hospital), launchScopes
+		b := servertest.AtAccount(t, servertest.New(t, func(c *authorize.Config) {
+			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(servertest.FHIRServer), servertest.LaunchScopes
 		}))
 		secret, _ := b.EnrolApp()
 		time.Sleep(time.Minute)

@@ -19,13 +19,13 @@ func TestSearchWhileTyping(t *testing.T) {
 		records    launch.Records
 		searchable bool
 	}{
-		"a clinician":                 {"Practitioner/alice", new(hospital), true},
-		"who chooses among their own": {"Person/carer", new(hospital), false},
-		"while the records are down":  {"Practitioner/alice", &hospital{down: true}, false},
+		"a clinician":                 {"Practitioner/alice", new(servertest.FHIRServer), true},
+		"who chooses among their own": {"Person/carer", new(servertest.FHIRServer), false},
+		"while the records are down":  {"Practitioner/alice", &servertest.FHIRServer{Down: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := launchServer(t, c.records, c.fhirUser, nil)
+			b := servertest.NewLaunching(t, c.records, c.fhirUser, nil)
 			r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right")
 			page := b.Get(servertest.Location(t, r).String())
 			policy := page.Header.Get("Content-Security-Policy")

@@ -14,14 +14,14 @@ import (
 )
 
 // slowHospital takes ten seconds for each answer.
-type slowHospital struct{ hospital }
+type slowHospital struct{ servertest.FHIRServer }
 
 func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(10 * time.Second):
-		return h.hospital.Get(ctx, by, path, query)
+		return h.FHIRServer.Get(ctx, by, path, query)
 	}
 }
 
@@ -29,7 +29,7 @@ func (h *slowHospital) Get(ctx context.Context, by launch.Reader, path string, q
 func TestPickWhileSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := launchServer(t, new(slowHospital), "Person/carer", nil)
+		b := servertest.NewLaunching(t, new(slowHospital), "Person/carer", nil)
 		r := b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right")
 		start := time.Now()
 		page := b.Get(r.Header.Get("Location"))
@@ -40,10 +40,10 @@ func TestPickWhileSlow(t *testing.T) {
 }
 
 // malformedHospital has a patient whose record is no FHIR, before others.
-type malformedHospital struct{ hospital }
+type malformedHospital struct{ servertest.FHIRServer }
 
 func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path string, query url.Values) ([]byte, error) {
-	body, err := h.hospital.Get(ctx, by, path, query)
+	body, err := h.FHIRServer.Get(ctx, by, path, query)
 	const wrong = `"entry":[null,{"resource":null},{"resource":{"resourceType":"Patient","id":"eve","birthDate":1990,"name":{}}},`
 	return []byte(strings.Replace(string(body), `"entry":[`, wrong, 1)), err
 }
@@ -51,7 +51,7 @@ func (h *malformedHospital) Get(ctx context.Context, by launch.Reader, path stri
 // One record that cannot be read keeps nobody from the others.
 func TestPickBesideMalformedRecord(t *testing.T) {
 	t.Parallel()
-	b := launchServer(t, new(malformedHospital), "Practitioner/alice", nil)
+	b := servertest.NewLaunching(t, new(malformedHospital), "Practitioner/alice", nil)
 	page, _ := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	if !strings.Contains(page, "Ada Lovelace") || strings.Contains(page, `value="eve"`) {
 		t.Errorf("%s", page)

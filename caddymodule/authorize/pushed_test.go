@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-func pushed(uri string) url.Values { return url.Values{"client_id": {"app"}, "request_uri": {uri}} }
-
 // RFC 9126 §2.2, §4: the client gets a reference, and the browser is answered as by
 // the request that was pushed.
 func TestPushedRequest(t *testing.T) {
@@ -28,7 +25,7 @@ func TestPushedRequest(t *testing.T) {
 		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || strings.Contains(answer.RequestURI, "app.example") {
 		t.Fatalf("%d %+v", status, answer)
 	}
-	q := b.Answer(pushed(answer.RequestURI)).Query()
+	q := b.Answer(servertest.Pushed(answer.RequestURI)).Query()
 	form := servertest.CodeForm(q.Get("code"), url.Values{"code_verifier": {servertest.Verifier}})
 	if got := b.RequestTokens(form); got.AccessToken == "" || q.Get("state") != "s" {
 		t.Errorf("%v, %+v", q, got)
@@ -110,13 +107,6 @@ func TestPushedRequestRefused(t *testing.T) {
 	}
 }
 
-// known is a request of a client that proves who it is.
-func known(change url.Values) url.Values {
-	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
-	maps.Copy(q, change)
-	return q
-}
-
 // A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
 func TestPushedRequestIsSpent(t *testing.T) {
 	t.Parallel()
@@ -146,7 +136,7 @@ func TestPushedRequestIsSpent(t *testing.T) {
 		{"cut short", func(_ *servertest.Browser, q url.Values) { set(q, func(uri string) string { return uri[:60] }) }, http.StatusBadRequest},
 	}
 	for _, tt := range tests {
-		for kind, form := range map[string]url.Values{"public": servertest.Request(nil), "confidential": known(nil)} {
+		for kind, form := range map[string]url.Values{"public": servertest.Request(nil), "confidential": servertest.KnownPush(nil)} {
 			t.Run(tt.name+"/"+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := servertest.NewBrowser(t, servertest.New(t, nil))
@@ -170,7 +160,7 @@ func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	_, answer := b.Push(servertest.Request(nil))
 	b.Answer(servertest.Request(nil)) // signed in
-	r := b.Get("/oauth2/authorize?" + pushed(answer.RequestURI).Encode() + "&state=x;y")
+	r := b.Get("/oauth2/authorize?" + servertest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
 	if u := servertest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%d to %s", r.StatusCode, u)
 	}
@@ -186,7 +176,7 @@ func TestPushedRequestUsedOnce(t *testing.T) {
 	for range 50 {
 		b := servertest.NewBrowser(t, server)
 		tries.Go(func() {
-			if b.Authorize(pushed(answer.RequestURI)).StatusCode == http.StatusFound {
+			if b.Authorize(servertest.Pushed(answer.RequestURI)).StatusCode == http.StatusFound {
 				used.Add(1)
 			}
 		})
@@ -203,7 +193,7 @@ func TestLongPushedRequest(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	long := servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
 	_, answer := b.Push(long)
-	reference := pushed(answer.RequestURI)
+	reference := servertest.Pushed(answer.RequestURI)
 	posted := b.Post("/oauth2/authorize", reference)
 	if posted.StatusCode != http.StatusSeeOther || posted.Header.Get("Location") != "/oauth2/authorize?"+reference.Encode() {
 		t.Errorf("%d to %q", posted.StatusCode, posted.Header.Get("Location"))
@@ -219,7 +209,7 @@ func TestPushedRequestCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	_, answer := b.Push(servertest.Request(nil))
-	q := pushed(answer.RequestURI)
+	q := servertest.Pushed(answer.RequestURI)
 	q.Set("redirect_uri", "http://localhost:3000/callback")
 	q.Set("scope", "openid user/*.rs")
 	q.Set("state", "evil")
@@ -237,7 +227,7 @@ func TestPushedRequestRequired(t *testing.T) {
 		t.Errorf("%s", u)
 	}
 	_, answer := b.Push(servertest.Request(nil))
-	if u := b.Answer(pushed(answer.RequestURI)); u.Query().Get("code") == "" {
+	if u := b.Answer(servertest.Pushed(answer.RequestURI)); u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
 	}
 }
@@ -258,7 +248,7 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 	}
 	strict := servertest.Request(servertest.PKCE())
 	strict.Set("client_id", "strict")
-	for _, form := range []url.Values{strict, known(nil)} {
+	for _, form := range []url.Values{strict, servertest.KnownPush(nil)} {
 		if status, answer := b.Push(form); status != http.StatusCreated {
 			t.Errorf("%s: %d %+v", form.Get("client_id"), status, answer)
 		}
@@ -270,11 +260,11 @@ func TestPushedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 10_000 {
-		if status, answer := b.Push(known(nil)); status != http.StatusCreated {
+		if status, answer := b.Push(servertest.KnownPush(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
-	if status, answer := b.Push(known(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+	if status, answer := b.Push(servertest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", status, answer)
 	}
 	if status, answer := b.Push(servertest.Request(nil)); status != http.StatusCreated {

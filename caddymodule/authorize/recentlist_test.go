@@ -51,7 +51,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	durable := store.NewMemory(400, 0)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	first := b.Tokens(offline).Refresh
 	var last string
@@ -70,7 +70,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 // Grants that ended do not count, or those of each day would end one that lasts.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	lasting := b.Tokens(offline).Refresh
 	for range 250 {
@@ -106,7 +106,7 @@ func (c *contended) Do(ctx context.Context, calls ...*store.Call) error {
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	t.Parallel()
 	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
-	server := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Store = store })
 	for range 2 { // the list is new, and not
 		b := servertest.NewBrowser(t, server)
 		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
@@ -183,7 +183,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 			t.Parallel()
 			store, durable := store.NewMemory(0, 0), store.NewMemory(0, 0)
 			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				refreshing(c)
+				servertest.Refreshing(c)
 				c.Store, c.Durable = store, durable
 				c.Clients[0].IDTokenAlgorithm = "ES256" // quick to sign
 			}))

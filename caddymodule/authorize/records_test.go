@@ -56,7 +56,7 @@ func readRecords(t *testing.T, name string) *earlierRecords {
 func (r *earlierRecords) browser(t *testing.T) *servertest.Browser {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		raceConfig(c)
-		refreshing(c)
+		servertest.Refreshing(c)
 		c.Store, c.Durable = r.inFlight, r.durable
 	}))
 	b.Cookies[browser.SessionCookie] = r.Session

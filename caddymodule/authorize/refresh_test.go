@@ -19,20 +19,11 @@ import (
 
 const month = 30 * 24 * time.Hour
 
-// refreshing lets the clients of [testConfig] have refresh tokens.
-func refreshing(c *authorize.Config) {
-	for i := range c.Clients {
-		if len(c.Clients[i].RedirectURIs) > 0 {
-			c.Clients[i].Scopes = append(c.Clients[i].Scopes, "offline_access", "online_access")
-		}
-	}
-}
-
 var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
 
 func TestRefresh(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	if !opaque.MatchString(first.Refresh) {
 		t.Fatalf("refresh token %q", first.Refresh)
@@ -70,10 +61,10 @@ func TestRefreshTokenGiven(t *testing.T) {
 		change      func(*authorize.Config)
 		want        bool
 	}{
-		{"offline_access", "openid offline_access", refreshing, true},
-		{"online_access", "openid online_access", refreshing, true},
-		{"neither", "openid", refreshing, false},
-		{"without openid", "demo.read offline_access", refreshing, true},
+		{"offline_access", "openid offline_access", servertest.Refreshing, true},
+		{"online_access", "openid online_access", servertest.Refreshing, true},
+		{"neither", "openid", servertest.Refreshing, false},
+		{"without openid", "demo.read offline_access", servertest.Refreshing, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,7 +81,7 @@ func TestRefreshTokenGiven(t *testing.T) {
 		}
 	})
 	t.Run("the token flow", func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 		fragment := b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
@@ -115,7 +106,7 @@ func TestRefreshTokenGiven(t *testing.T) {
 
 func TestRefreshErrors(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	altered := func(i int) string {
 		c := byte('A')
@@ -162,7 +153,7 @@ func TestRefreshErrors(t *testing.T) {
 // A public client may leave out its client_id; one with a secret may not.
 func TestRefreshWithoutClientID(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
 		t.Errorf("a public client: %+v", got)
@@ -193,7 +184,7 @@ func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
 // (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	narrow := b.Refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
 	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.Refresh == "" {
@@ -242,7 +233,7 @@ func TestRefreshTokenReuse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+				b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 				first := b.Tokens(servertest.OfflineAccess(nil))
 				second := b.Refresh(first.Refresh, nil)
 				got := tt.reuse(b, first, second)
@@ -265,7 +256,7 @@ func TestRefreshTokenReuse(t *testing.T) {
 
 func TestNoRefreshGrace(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = -1 }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.RefreshTokenGrace = -1 }))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	second := b.Refresh(first.Refresh, nil)
 	if got := b.Refresh(first.Refresh, nil); got.Error != "invalid_grant" {
@@ -278,7 +269,7 @@ func TestNoRefreshGrace(t *testing.T) {
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 		first := b.Tokens(servertest.OfflineAccess(nil))
 		second := b.Refresh(first.Refresh, nil)
 		time.Sleep(time.Hour / 2)
@@ -297,7 +288,7 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 func TestRefreshAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {
-		server := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = grace })
+		server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.RefreshTokenGrace = grace })
 		b := servertest.NewBrowser(t, server)
 		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 		successors := map[string]int{}
@@ -351,7 +342,11 @@ func TestRefreshEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
-				return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store, c.RefreshTokenGrace = store, -1; change(c) })
+				return servertest.New(t, func(c *authorize.Config) {
+					servertest.Refreshing(c)
+					c.Store, c.RefreshTokenGrace = store, -1
+					change(c)
+				})
 			}
 			b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
 			token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
@@ -375,7 +370,7 @@ func TestRefreshAndSession(t *testing.T) {
 		lives bool
 	}{{"openid online_access", false}, {"openid offline_access", true}, {"openid online_access offline_access", true}} {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 			got := b.Tokens(url.Values{"scope": {tt.scope}})
 			got = b.Refresh(got.Refresh, nil)
 			if got.Refresh == "" {
@@ -411,7 +406,7 @@ func TestRefreshLifetimes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-					refreshing(c)
+					servertest.Refreshing(c)
 					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
 				}))
 				token := b.Tokens(url.Values{"scope": {tt.scope}}).Refresh
@@ -434,7 +429,7 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	durable := store.NewMemory(0, 0)
 	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
 		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-			refreshing(c)
+			servertest.Refreshing(c)
 			c.Durable = durable
 			change(idp)
 		})

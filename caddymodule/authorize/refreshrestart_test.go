@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"errors"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -10,27 +9,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
-
-var errBroken = errors.New("broken")
-
-// failing is a store in memory that fails while broken says so.
-func failing(broken *bool) store.Store {
-	return &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(string, string) error {
-		if *broken {
-			return errBroken
-		}
-		return nil
-	}}
-}
 
 // While the durable store fails, nothing is given, and nothing is called done.
 func TestDurableStoreFails(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := failing(&broken)
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	durable := servertest.Failing(&broken)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
 	tokens := b.Tokens(servertest.OfflineAccess(nil))
 	broken = true
 	for name, send := range map[string]func() *http.Response{
@@ -55,9 +41,9 @@ func TestDurableStoreFails(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	broken := false
-	durable := failing(&broken)
+	durable := servertest.Failing(&broken)
 	restart := func() *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+		return servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable })
 	}
 	b := servertest.NewBrowser(t, restart())
 	signedIn := func() servertest.TokenResponse {
@@ -111,7 +97,7 @@ func TestGraceAfterOutage(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var outage store.Outage
 				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-					refreshing(c)
+					servertest.Refreshing(c)
 					c.RefreshTokenGrace = tt.grace
 					c.Outages = func() []store.Outage { return []store.Outage{outage} }
 				}))

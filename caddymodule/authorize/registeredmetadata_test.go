@@ -7,18 +7,9 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-// registeringWith lets apps register themselves; change alters how.
-func registeringWith(change func(*client.Registration)) func(*authorize.Config) {
-	return func(c *authorize.Config) {
-		servertest.Registering(new(servertest.ClientStorage))(c)
-		change(c.Registration)
-	}
-}
 
 // registeredTokens signs alice in to an app with a secret that registered itself.
 func registeredTokens(b *servertest.Browser, c servertest.RegistrationResponse, change url.Values) servertest.TokenResponse {
@@ -31,8 +22,6 @@ func registeredTokens(b *servertest.Browser, c servertest.RegistrationResponse, 
 	return b.RequestTokens(servertest.CodeForm(answer.Query().Get("code"), url.Values{"client_id": {c.ID}, "client_secret": {c.Secret}}))
 }
 
-var withSecret = map[string]any{"token_endpoint_auth_method": "client_secret_post"}
-
 // RFC 9700 §2.1.1: a confidential app may check the nonce instead of PKCE, where the operator
 // lets it. A public one always needs PKCE.
 func TestRegisteredClientsWithoutPKCE(t *testing.T) {
@@ -44,15 +33,15 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 		{"", "client_secret_post", true}, {client.PKCERequired, "client_secret_post", true},
 		{client.PKCEOptional, "client_secret_post", false}, {client.PKCEOptional, "none", true},
 	} {
-		b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *client.Registration) { r.PKCE = tt.pkce })))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = tt.pkce })))
 		_, c := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": tt.method}), servertest.InitialAccessToken)
 		q := servertest.Request(url.Values{"client_id": {c.ID}})
 		if u := servertest.Location(t, b.Authorize(q)); (u.Query().Get("error") == "invalid_request") != tt.asked {
 			t.Errorf("%+v: %s", tt, u)
 		}
 	}
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
-	_, c := b.Register(servertest.ClientMetadata(withSecret), servertest.InitialAccessToken)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
+	_, c := b.Register(servertest.ClientMetadata(servertest.WithSecret), servertest.InitialAccessToken)
 	if got := registeredTokens(b, c, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
@@ -62,8 +51,8 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 // no other token.
 func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
-	metadata := servertest.ClientMetadata(withSecret)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["userinfo_signed_response_alg"] = "RS256"
 	_, c := b.Register(metadata, servertest.InitialAccessToken)
 	tokens := registeredTokens(b, c, nil)
@@ -91,11 +80,11 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 	told := make(chan string, 1)
 	party := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
-	s := servertest.New(t, registeringWith(func(r *client.Registration) {
+	s := servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) {
 		r.PKCE, r.Transport = client.PKCEOptional, party.Client().Transport
 	}))
 	b := servertest.NewBrowser(t, s)
-	metadata := servertest.ClientMetadata(withSecret)
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["backchannel_logout_uri"], metadata["backchannel_logout_session_required"] = party.URL, true
 	_, c := b.Register(metadata, servertest.InitialAccessToken)
 	read := servertest.Decode[map[string]any](t, b.ManageClient(http.MethodGet, c.URI, c.AccessToken))

@@ -36,7 +36,7 @@ func TestRegisteredClient(t *testing.T) {
 	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
 		t.Errorf("page %s", page)
 	}
-	code := servertest.Location(t, b.Post("/oauth2/consent", tickedForm(page))).Query().Get("code")
+	code := servertest.Location(t, b.Post("/oauth2/consent", servertest.TickedForm(page))).Query().Get("code")
 	exchange := servertest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {servertest.Verifier}})
 	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
 		t.Errorf("with a wrong secret: %+v", got)

@@ -154,10 +154,10 @@ func TestRequestObjectByReference(t *testing.T) {
 	t.Parallel()
 	var object string
 	app, asked := objectServer(t, func() string { return object + "\n" })
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *client.Registration) {
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) {
 		r.PKCE, r.RequestObjects, r.Transport = client.PKCEOptional, true, app.Client().Transport
 	})))
-	metadata := servertest.ClientMetadata(withSecret)
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	maps.Copy(metadata, map[string]any{
 		"request_uris": []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, "request_object_signing_alg": "RS256",
 		"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256)),
@@ -186,8 +186,8 @@ func TestRequestObjectByReference(t *testing.T) {
 func TestRequestObjectIsNotFetchedFromInside(t *testing.T) {
 	t.Parallel()
 	inside, asked := objectServer(t, func() string { return unsigned(t, objectClaims(nil), "") })
-	b := servertest.NewBrowser(t, servertest.New(t, registeringWith(func(r *client.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, true })))
-	metadata := servertest.ClientMetadata(withSecret)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, true })))
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["request_uris"] = []string{inside.URL}
 	_, c := b.Register(metadata, servertest.InitialAccessToken)
 	q := servertest.Request(url.Values{"client_id": {c.ID}, "request_uri": {inside.URL}})

@@ -13,12 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// everyFlow lets the client app use all response types, and have addresses.
-func everyFlow(c *authorize.Config) {
-	c.Clients[0].ResponseTypes = client.ResponseTypes
-	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "address")
-}
-
 func implicit(change url.Values) url.Values {
 	q := servertest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
 	maps.Copy(q, change)
@@ -45,7 +39,7 @@ func TestImplicitFlow(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
 			u := b.Answer(implicit(url.Values{"response_type": {tt.responseType}}))
 			_, raw, _ := strings.Cut(u.String(), "#")
 			var names []string
@@ -60,7 +54,7 @@ func TestImplicitFlow(t *testing.T) {
 				t.Errorf("ID token %v", claims)
 			}
 			if access != "" {
-				checkIDToken(t, b, fragment(t, u).Get("id_token"), access, "n")
+				b.CheckIDToken(fragment(t, u).Get("id_token"), access, "n")
 			}
 		})
 	}
@@ -71,7 +65,7 @@ func TestImplicitFlow(t *testing.T) {
 func TestImplicitFlowClaims(t *testing.T) {
 	t.Parallel()
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
-		b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
 		u := b.Answer(implicit(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
 		claims := b.Claims(fragment(t, u).Get("id_token"))
 		if got := claims["name"] == "Alice Adams" && claims["email_verified"] == true; got != want || claims["phone_number"] != nil {
@@ -105,7 +99,7 @@ func TestErrorMode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, everyFlow)).Authorize(servertest.Request(tt.change)))
+			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow)).Authorize(servertest.Request(tt.change)))
 			q, other := u.Query(), fragment(t, u)
 			if tt.mode == "#" {
 				q, other = other, q
@@ -147,7 +141,7 @@ func TestFormPost(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
 			b.Answer(servertest.Request(nil))
 			q := servertest.Request(tt.change)
 			q.Set("response_mode", "form_post")
@@ -203,11 +197,11 @@ func TestResponseModesDiscovered(t *testing.T) {
 		change       func(*authorize.Config)
 		types, modes string
 	}{
-		"all":       {everyFlow, "code token id_token id_token token", "query form_post fragment"},
+		"all":       {servertest.EveryFlow, "code token id_token id_token token", "query form_post fragment"},
 		"code only": {func(c *authorize.Config) { c.Clients = c.Clients[1:3] }, "code", "query form_post"},
 	} {
 		m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, tt.change)).Get("/.well-known/openid-configuration"))
-		if list(m["response_types_supported"]) != tt.types || list(m["response_modes_supported"]) != tt.modes {
+		if servertest.Words(m["response_types_supported"]) != tt.types || servertest.Words(m["response_modes_supported"]) != tt.modes {
 			t.Errorf("%s: %v, %v", name, m["response_types_supported"], m["response_modes_supported"])
 		}
 	}
@@ -216,7 +210,7 @@ func TestResponseModesDiscovered(t *testing.T) {
 // RFC 9207 §2, §3: success and error say who answers, and discovery announces it.
 func TestIssuerInEveryAnswer(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.EveryFlow))
 	b.Answer(servertest.Request(nil))
 	for _, responseType := range append([]string{"", "magic"}, client.ResponseTypes...) {
 		for _, prompt := range []string{"", "none login"} {

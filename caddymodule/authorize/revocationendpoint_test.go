@@ -13,7 +13,7 @@ import (
 
 func TestRevocation(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, resourceServer)
+	server := servertest.New(t, servertest.ResourceServer)
 	b := servertest.NewBrowser(t, server)
 	token := b.Tokens(nil).AccessToken
 	if r := b.AskAboutToken("/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
@@ -59,7 +59,7 @@ func TestRevocationOfRefreshToken(t *testing.T) {
 		"one that was followed": func(first, _ servertest.TokenResponse) string { return first.Refresh },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 			first := b.Tokens(servertest.OfflineAccess(nil))
 			second := b.Refresh(first.Refresh, nil)
 			if r := b.AskAboutToken("/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {

@@ -40,8 +40,8 @@ func TestRoundTrips(t *testing.T) {
 }
 
 func roundTripConfig(c *authorize.Config) {
-	resourceServer(c)
-	everyFlow(c)
+	servertest.ResourceServer(c)
+	servertest.EveryFlow(c)
 	c.Clients = append(c.Clients, client.Client{
 		ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Consent: client.ConsentRequired,
 		Scopes: []string{"offline_access"},
@@ -136,7 +136,7 @@ var roundTrips = []struct {
 	{"a code in a session, of a pushed request", func(_ *testing.T, b *servertest.Browser, _ *gateways) func() {
 		b.Answer(servertest.Request(nil))
 		_, answer := b.Push(servertest.Request(nil))
-		return func() { b.Authorize(pushed(answer.RequestURI)) }
+		return func() { b.Authorize(servertest.Pushed(answer.RequestURI)) }
 	}},
 	{"signing out by `id_token_hint`", func(_ *testing.T, b *servertest.Browser, _ *gateways) func() {
 		hint := b.Tokens(nil).IDToken

@@ -2,7 +2,6 @@ package authorize_test
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,14 +15,13 @@ import (
 )
 
 const (
-	launchPage = "/oauth2/launch_page"
 	sandboxApp = servertest.Issuer + "/oauth2/sandbox_app"
 )
 
 // sandboxServer has a launch page, on which alice, a practitioner, can launch app too.
 func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.Config)) *servertest.Browser {
 	t.Helper()
-	return launchServer(t, records, "Practitioner/alice", func(c *authorize.Config) {
+	return servertest.NewLaunching(t, records, "Practitioner/alice", func(c *authorize.Config) {
 		c.LaunchPage, c.Clients[0].LaunchURI = true, "https://app.example.org/launch?x=1"
 		if change != nil {
 			change(c)
@@ -31,45 +29,10 @@ func sandboxServer(t *testing.T, records launch.Records, change func(*authorize.
 	})
 }
 
-// openLaunchPage signs in for the launch page, and returns it.
-func openLaunchPage(b *servertest.Browser, user, password string) string {
-	b.T.Helper()
-	signIn := servertest.Body(b.T, b.Follow(b.Get(launchPage)))
-	if !strings.Contains(signIn, "SMART Sandbox") {
-		b.T.Errorf("sign-in page: %s", signIn)
-	}
-	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(b.T, signIn, "request")}, "username": {user}, "password": {password}})
-	if r.Header.Get("Location") != launchPage {
-		b.T.Fatalf("signed in: %d to %q", r.StatusCode, r.Header.Get("Location"))
-	}
-	return servertest.Body(b.T, b.Get(launchPage))
-}
-
-// choice is what the form of a launch page sends for ada; change alters it as
-// [servertest.Request] does.
-func choice(t testing.TB, page string, change url.Values) url.Values {
-	t.Helper()
-	form := url.Values{"request": {servertest.Field(t, page, "request")}, "patient": {"ada"}, "app": {"sandbox-app"}, "need_patient_banner": {"true"}}
-	maps.Copy(form, change)
-	return form
-}
-
-// launchByPage signs alice in, launches an app for ada, and returns where it is opened.
-func launchByPage(b *servertest.Browser, change url.Values) *url.URL {
-	b.T.Helper()
-	page := openLaunchPage(b, "alice", "right")
-	r := b.Post(launchPage, choice(b.T, page, change))
-	opened, err := r.Location()
-	if r.StatusCode != http.StatusSeeOther || err != nil {
-		b.T.Fatalf("%d: %s", r.StatusCode, servertest.Body(b.T, r))
-	}
-	return opened
-}
-
 func TestSandboxIsOff(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	for _, path := range []string{launchPage, "/oauth2/sandbox_app"} {
+	for _, path := range []string{servertest.LaunchPage, "/oauth2/sandbox_app"} {
 		if r := b.Get(path); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}
@@ -100,9 +63,9 @@ func TestSandboxAppIsTaken(t *testing.T) {
 
 func TestLaunchPage(t *testing.T) {
 	t.Parallel()
-	h := new(hospital)
+	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
-	page := openLaunchPage(b, "alice", "right")
+	page := b.OpenLaunchPage("alice", "right")
 	for _, want := range []string{"Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s: %s", want, page)
@@ -111,10 +74,10 @@ func TestLaunchPage(t *testing.T) {
 	if strings.Contains(page, `value="strict"`) {
 		t.Error("an app without a launch URI is offered")
 	}
-	if h.last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.last.Scope != "user/Patient.rs user/Encounter.rs" {
-		t.Errorf("asked as %+v", h.last)
+	if h.Last.FHIRUser != servertest.FHIRBase+"/Practitioner/alice" || h.Last.Scope != "user/Patient.rs user/Encounter.rs" {
+		t.Errorf("asked as %+v", h.Last)
 	}
-	if found := servertest.Body(t, b.Get(launchPage+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
+	if found := servertest.Body(t, b.Get(servertest.LaunchPage+"?name=love&app=app")); strings.Contains(found, "Bob Brown") || !strings.Contains(found, `value="app" required checked`) {
 		t.Errorf("searched: %s", found)
 	}
 }
@@ -122,20 +85,20 @@ func TestLaunchPage(t *testing.T) {
 func TestLaunchByPage(t *testing.T) {
 	t.Parallel()
 	var events []audit.Event
-	b := sandboxServer(t, new(hospital), func(c *authorize.Config) {
+	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) {
 			if e.Kind == audit.Launch {
 				events = append(events, e)
 			}
 		}
 	})
-	opened := launchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
+	opened := b.LaunchByPage(url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
 	q := opened.Query()
 	if opened.Host != "app.example.org" || q.Get("x") != "1" || q.Get("iss") != servertest.FHIRBase || q.Has("other") {
 		t.Errorf("opened at %s", opened)
 	}
 	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {q.Get("launch")}})
-	got := exchanged(t, b, servertest.Location(t, b.Authorize(request)))
+	got := b.RedeemLaunch(servertest.Location(t, b.Authorize(request)))
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.NeedPatientBanner == nil || !*got.NeedPatientBanner {
 		t.Errorf("%+v", got)
 	}
@@ -150,8 +113,8 @@ func TestLaunchByPage(t *testing.T) {
 // A launch is for whoever was signed in, and for the app that was chosen.
 func TestLaunchByPageIsBound(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(hospital), nil)
-	handle := launchByPage(b, url.Values{"app": {"app"}}).Query().Get("launch")
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	handle := b.LaunchByPage(url.Values{"app": {"app"}}).Query().Get("launch")
 	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}})
 	other := servertest.NewBrowser(t, b.Server)
 	if answer := servertest.Location(t, other.SignIn(q, "bob", "other")); answer.Query().Get("code") != "" {
@@ -183,9 +146,9 @@ func TestLaunchPageRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := sandboxServer(t, new(hospital), nil)
-			page := openLaunchPage(b, "alice", "right")
-			if r := b.Post(launchPage, choice(t, page, c.change)); r.StatusCode != c.status || r.Header.Get("Location") != "" {
+			b := sandboxServer(t, new(servertest.FHIRServer), nil)
+			page := b.OpenLaunchPage("alice", "right")
+			if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, c.change)); r.StatusCode != c.status || r.Header.Get("Location") != "" {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
 		})
@@ -195,15 +158,15 @@ func TestLaunchPageRefuses(t *testing.T) {
 // A parent may launch an app for their child, and for nobody else.
 func TestLaunchPageOfParent(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(hospital), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
-	page := openLaunchPage(b, "alice", "right")
+	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
+	page := b.OpenLaunchPage("alice", "right")
 	if strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || strings.Contains(page, `role="search"`) {
 		t.Errorf("%s", page)
 	}
-	if r := b.Post(launchPage, choice(t, page, nil)); r.StatusCode != http.StatusForbidden {
+	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, nil)); r.StatusCode != http.StatusForbidden {
 		t.Errorf("for another child: %d", r.StatusCode)
 	}
-	if r := b.Post(launchPage, choice(t, page, url.Values{"patient": {"bob"}})); r.StatusCode != http.StatusSeeOther {
+	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}})); r.StatusCode != http.StatusSeeOther {
 		t.Errorf("for the child: %d", r.StatusCode)
 	}
 }
@@ -211,16 +174,16 @@ func TestLaunchPageOfParent(t *testing.T) {
 // A launch by the page counts as the person's own choice: it ends with the relationship, in whatever step that is.
 func TestLaunchPageOfFormerParent(t *testing.T) {
 	t.Parallel()
-	h := new(hospital)
+	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
-	page := openLaunchPage(b, "alice", "right")
-	opened, err := b.Post(launchPage, choice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
+	page := b.OpenLaunchPage("alice", "right")
+	opened, err := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
 	if err != nil {
 		t.Fatal(err)
 	}
 	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {opened.Query().Get("launch")}})
 	answer := servertest.Location(t, b.Authorize(request))
-	h.answer = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`
+	h.Answer = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`
 	got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"},
 	}))
@@ -232,36 +195,36 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 // The form is for the session and the browser that it was shown in.
 func TestLaunchPageIsSealed(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(hospital), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
-	form := choice(t, openLaunchPage(b, "alice", "right"), nil)
+	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
+	form := servertest.LaunchChoice(t, b.OpenLaunchPage("alice", "right"), nil)
 	anybody := servertest.NewBrowser(t, b.Server)
-	if r := anybody.Post(launchPage, form); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
+	if r := anybody.Post(servertest.LaunchPage, form); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
 		t.Errorf("without a session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
-	openLaunchPage(anybody, "bob", "other")
-	if r := anybody.Post(launchPage, form); r.StatusCode != http.StatusBadRequest {
+	anybody.OpenLaunchPage("bob", "other")
+	if r := anybody.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("by another person: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	b.Cookies["__Host-fhir-session"] = ""
-	openLaunchPage(b, "bob", "other")
-	if r := b.Post(launchPage, form); r.StatusCode != http.StatusBadRequest {
+	b.OpenLaunchPage("bob", "other")
+	if r := b.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("in another session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
 
 func TestLaunchPageWhileDown(t *testing.T) {
 	t.Parallel()
-	h := new(hospital)
+	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
-	form := choice(t, openLaunchPage(b, "alice", "right"), nil)
-	h.down = true
-	for name, r := range map[string]*http.Response{"the page": b.Get(launchPage), "the form": b.Post(launchPage, form)} {
+	form := servertest.LaunchChoice(t, b.OpenLaunchPage("alice", "right"), nil)
+	h.Down = true
+	for name, r := range map[string]*http.Response{"the page": b.Get(servertest.LaunchPage), "the form": b.Post(servertest.LaunchPage, form)} {
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
 			t.Errorf("%s: %d %s", name, r.StatusCode, text)
 		}
 	}
-	h.down = false
-	if r := b.Post(launchPage, form); r.StatusCode != http.StatusSeeOther {
+	h.Down = false
+	if r := b.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusSeeOther {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
 }
@@ -269,8 +232,8 @@ func TestLaunchPageWhileDown(t *testing.T) {
 // The app is told of somebody whom it may not see, and signs in as any other.
 func TestSandboxApp(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(hospital), nil)
-	opened := launchByPage(b, nil)
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	opened := b.LaunchByPage(nil)
 	if got := opened.Query(); opened.Scheme+"://"+opened.Host+opened.Path != sandboxApp || got.Get("other") != "bob" || got.Get("iss") != servertest.FHIRBase {
 		t.Fatalf("opened at %s", opened)
 	}
@@ -287,13 +250,13 @@ func TestSandboxApp(t *testing.T) {
 		"response_type": {"code"}, "client_id": {"sandbox-app"}, "redirect_uri": {sandboxApp}, "launch": {opened.Query().Get("launch")}, "scope": {scope},
 		"state": {"s"}, "code_challenge": {servertest.S256(servertest.Verifier)}, "code_challenge_method": {"S256"}, "aud": {servertest.FHIRBase},
 	}))
-	tokens := servertest.Decode[launchResponse](t, b.Post("/oauth2/token", url.Values{
+	tokens := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {sandboxApp}, "client_id": {"sandbox-app"}, "code_verifier": {servertest.Verifier},
 	}))
 	if tokens.Patient != "ada" || tokens.Scope != scope {
 		t.Errorf("%+v", tokens)
 	}
-	fewer := servertest.Decode[launchResponse](t, b.Post("/oauth2/token", url.Values{
+	fewer := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {tokens.Refresh}, "client_id": {"sandbox-app"}, "scope": {"launch patient/Patient.rs"},
 	}))
 	if fewer.Patient != "ada" || fewer.Scope != "launch patient/Patient.rs" {
@@ -304,7 +267,7 @@ func TestSandboxApp(t *testing.T) {
 // The app's own scopes leave something out that it can show it may not see.
 func TestSandboxAppMayNotAll(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(hospital), nil)
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
 	page := servertest.Body(t, b.Get("/oauth2/sandbox_app"))
 	_, rest, _ := strings.Cut(page, `data-scope="`)
 	asked, _, _ := strings.Cut(rest, `"`)
@@ -316,15 +279,15 @@ func TestSandboxAppMayNotAll(t *testing.T) {
 // The app that a link to the page names stays ticked, after the sign-in and after a search.
 func TestLaunchPageKeepsTheApp(t *testing.T) {
 	t.Parallel()
-	b := sandboxServer(t, new(hospital), nil)
-	signIn := servertest.Body(t, b.Follow(b.Get(launchPage+"?app=app")))
+	b := sandboxServer(t, new(servertest.FHIRServer), nil)
+	signIn := servertest.Body(t, b.Follow(b.Get(servertest.LaunchPage+"?app=app")))
 	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
 	page := servertest.Body(t, b.Get(r.Header.Get("Location")))
 	if !strings.Contains(page, `name="app" value="app" required checked`) {
 		t.Errorf("after the sign-in, at %s: %s", r.Header.Get("Location"), page)
 	}
 	search := page[:strings.Index(page, `<form method="post"`)]
-	page = servertest.Body(t, b.Get(launchPage+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
+	page = servertest.Body(t, b.Get(servertest.LaunchPage+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
 	if !strings.Contains(page, `name="app" value="app" required checked`) {
 		t.Errorf("after a search: %s", page)
 	}

@@ -15,15 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
-
-const totpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
-
-func codeNow() string { return totpAt(totpSecret, time.Now()) }
-
-// withTOTP gives alice a second factor.
-func withTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret }
 
 func TestSecondFactor(t *testing.T) {
 	t.Parallel()
@@ -32,10 +24,10 @@ func TestSecondFactor(t *testing.T) {
 		code func() string
 		want int
 	}{
-		{"right", codeNow, http.StatusFound},
-		{"right, in two groups", func() string { return codeNow()[:3] + " " + codeNow()[3:] }, http.StatusFound},
-		{"of the step before", func() string { return totpAt(totpSecret, time.Now().Add(-30*time.Second)) }, http.StatusFound},
-		{"of two steps before", func() string { return totpAt(totpSecret, time.Now().Add(-60*time.Second)) }, http.StatusForbidden},
+		{"right", servertest.CodeNow, http.StatusFound},
+		{"right, in two groups", func() string { return servertest.CodeNow()[:3] + " " + servertest.CodeNow()[3:] }, http.StatusFound},
+		{"of the step before", func() string { return servertest.OTP(servertest.TOTPSecret, time.Now().Add(-30*time.Second)) }, http.StatusFound},
+		{"of two steps before", func() string { return servertest.OTP(servertest.TOTPSecret, time.Now().Add(-60*time.Second)) }, http.StatusForbidden},
 		{"wrong", func() string { return "not it" }, http.StatusForbidden},
 		{"none", func() string { return "" }, http.StatusForbidden},
 		{"the password", func() string { return "right" }, http.StatusForbidden},
@@ -43,7 +35,7 @@ func TestSecondFactor(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+				b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
 				factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 				r := b.SendOTP(factor, tt.code())
 				if r.StatusCode != tt.want || (b.Cookies["__Host-fhir-session"] != "") != (tt.want == http.StatusFound) {
@@ -54,7 +46,7 @@ func TestSecondFactor(t *testing.T) {
 					if !strings.Contains(text, "The code is wrong, too old, or was used already.") {
 						t.Error(text)
 					}
-					r = b.SendOTP(servertest.Field(t, text, "factor"), codeNow())
+					r = b.SendOTP(servertest.Field(t, text, "factor"), servertest.CodeNow())
 				}
 				if servertest.Location(t, r).Query().Get("code") == "" {
 					t.Error("no code after a right one")
@@ -66,7 +58,7 @@ func TestSecondFactor(t *testing.T) {
 
 func TestSecondFactorPage(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
 	page := b.Get(b.SignIn(servertest.Request(nil), "alice", "right").Header.Get("Location"))
 	text := servertest.Body(t, page)
 	for _, want := range []string{`<label for="code">`, `inputmode="numeric"`, `autocomplete="one-time-code"`, "<strong>The App</strong>"} {
@@ -82,7 +74,7 @@ func TestSecondFactorPage(t *testing.T) {
 // Half a sign-in is none: no endpoint takes it for a session (CVE-2026-32246).
 func TestSecondFactorIsNotSkipped(t *testing.T) {
 	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
 	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 	if b.Cookies["__Host-fhir-session"] != "" || b.Cookies["__Host-fhir-device"] != "" {
 		t.Errorf("cookies %v", b.Cookies)
@@ -115,14 +107,18 @@ func TestSecondFactorIsBound(t *testing.T) {
 		{"after more than five minutes", func(*testing.T, *servertest.Browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
 		{"made up", func(_ *testing.T, _ *servertest.Browser, factor *string) { *factor = "x" }},
 		{"a second time", func(t *testing.T, b *servertest.Browser, factor *string) {
-			servertest.Location(t, b.SendOTP(*factor, codeNow()))
+			servertest.Location(t, b.SendOTP(*factor, servertest.CodeNow()))
 			time.Sleep(time.Minute)
 		}},
 		{"after the password changed", func(t *testing.T, b *servertest.Browser, _ *string) {
-			b.Server = servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].PasswordHash = "new"; c.Store = sameStore })
+			b.Server = servertest.New(t, func(c *authorize.Config) {
+				servertest.WithTOTP(c)
+				c.Users[0].PasswordHash = "new"
+				c.Store = sameStore
+			})
 		}},
 		{"after the user was disabled", func(t *testing.T, b *servertest.Browser, _ *string) {
-			b.Server = servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].Disabled = true; c.Store = sameStore })
+			b.Server = servertest.New(t, func(c *authorize.Config) { servertest.WithTOTP(c); c.Users[0].Disabled = true; c.Store = sameStore })
 		}},
 		{"after the second factor was taken away", func(t *testing.T, b *servertest.Browser, _ *string) {
 			b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = sameStore })
@@ -132,10 +128,10 @@ func TestSecondFactorIsBound(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sameStore = store.NewMemory(0, 0)
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Store = sameStore }))
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.WithTOTP(c); c.Store = sameStore }))
 				factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 				tt.do(t, b, &factor)
-				if r := b.SendOTP(factor, codeNow()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
+				if r := b.SendOTP(factor, servertest.CodeNow()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
 					t.Errorf("status %d", r.StatusCode)
 				}
 			})
@@ -150,12 +146,12 @@ func TestCodeCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		durable := store.NewMemory(0, 0)
 		start := func() *authorize.Server {
-			return servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
+			return servertest.New(t, func(c *authorize.Config) { servertest.WithTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
 		}
 		s := start()
 		var in atomic.Int32
 		var wg sync.WaitGroup
-		code := codeNow()
+		code := servertest.CodeNow()
 		for range 20 {
 			b := servertest.NewBrowser(t, s)
 			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
@@ -183,7 +179,7 @@ func TestCodeCountsOnce(t *testing.T) {
 func TestEarlierCodeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	steps := func(n time.Duration) string {
-		return totpAt(totpSecret, time.Now().Add(n*30*time.Second))
+		return servertest.OTP(servertest.TOTPSecret, time.Now().Add(n*30*time.Second))
 	}
 	tests := []struct {
 		name        string
@@ -199,7 +195,7 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := servertest.New(t, withTOTP)
+				s := servertest.New(t, servertest.WithTOTP)
 				for i, code := range []string{steps(tt.first), steps(tt.then)} {
 					b, want := servertest.NewBrowser(t, s), []int{http.StatusFound, tt.want}[i]
 					if r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), code); r.StatusCode != want {
@@ -216,7 +212,7 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 func TestCodesAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := servertest.New(t, withTOTP)
+		s := servertest.New(t, servertest.WithTOTP)
 		for range 10 {
 			b := servertest.NewBrowser(t, s)
 			if r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), "000000"); r.StatusCode != http.StatusForbidden {
@@ -224,7 +220,7 @@ func TestCodesAreCounted(t *testing.T) {
 			}
 		}
 		b := servertest.NewBrowser(t, s)
-		r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), codeNow())
+		r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), servertest.CodeNow())
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many wrong codes.") {
 			t.Errorf("status %d, %v: %s", r.StatusCode, r.Header, text)
 		}
@@ -246,7 +242,7 @@ func TestSecondFactorOfLinkedUser(t *testing.T) {
 	if u := without.Federate(nil); u.Query().Get("code") == "" {
 		t.Fatalf("not linked: %s", u)
 	}
-	b := linked(totpSecret)
+	b := linked(servertest.TOTPSecret)
 	r := b.Authorize(servertest.Request(servertest.ByProvider("hospital")))
 	for r.StatusCode != http.StatusOK {
 		r = b.FollowOnce(r)
@@ -255,7 +251,7 @@ func TestSecondFactorOfLinkedUser(t *testing.T) {
 	if b.Cookies["__Host-fhir-session"] != "" {
 		t.Fatalf("no second factor; cookies %v", b.Cookies)
 	}
-	code := servertest.Location(t, b.SendOTP(sealed, codeNow())).Query().Get("code")
+	code := servertest.Location(t, b.SendOTP(sealed, servertest.CodeNow())).Query().Get("code")
 	id := b.Claims(servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).IDToken)
 	if amr, _ := id["amr"].([]any); id["sub"] != "alice" || !slices.Contains(amr, any("mfa")) {
 		t.Errorf("ID token %v", id)
@@ -271,7 +267,7 @@ func TestAMR(t *testing.T) {
 		want   string
 	}{
 		{"password", nil, "pwd"},
-		{"password and code", withTOTP, "pwd otp mfa"},
+		{"password and code", servertest.WithTOTP, "pwd otp mfa"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,7 +275,7 @@ func TestAMR(t *testing.T) {
 				b := servertest.NewBrowser(t, servertest.New(t, tt.change))
 				r := b.SignIn(servertest.Request(nil), "alice", "right")
 				if r.StatusCode == http.StatusSeeOther {
-					r = b.SendOTP(b.OpenSecondFactor(r), codeNow())
+					r = b.SendOTP(b.OpenSecondFactor(r), servertest.CodeNow())
 				}
 				for range 2 {
 					answer := b.RequestTokens(servertest.CodeForm(servertest.Location(t, r).Query().Get("code"), nil))
@@ -303,7 +299,7 @@ func TestSecondFactorEndsSessionsWithout(t *testing.T) {
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	b.Answer(servertest.Request(nil))
-	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; withTOTP(c) })
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; servertest.WithTOTP(c) })
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("sent to %s", u)
 	}
@@ -316,13 +312,4 @@ func TestSecondFactorOfConfiguration(t *testing.T) {
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") || strings.Contains(err.Error(), "SHORT") {
 		t.Errorf("error %v", err)
 	}
-}
-
-// totpAt is the code that an authenticator app shows at a moment.
-func totpAt(secret string, at time.Time) string {
-	key, err := totp.DecodeSecret(secret)
-	if err != nil {
-		panic(err)
-	}
-	return totp.Code(key, at.Unix()/int64(totp.Step/time.Second))
 }

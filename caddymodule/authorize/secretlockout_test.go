@@ -109,7 +109,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 	if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("status %d", r.StatusCode)
 	}
-	if status := guess(t, s, "alice", "right"); status != http.StatusFound {
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
 		t.Errorf("a person: %d", status)
 	}
 }

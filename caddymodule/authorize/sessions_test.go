@@ -173,12 +173,12 @@ func TestSessionsOutliveRestart(t *testing.T) {
 		"by a provider": func(b *servertest.Browser) string { return b.Federate(online()).Query().Get("code") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, durable := newParty(t), store.NewMemory(0, 0)
+			client, durable := servertest.NewParty(t), store.NewMemory(0, 0)
 			start := func() *authorize.Server {
 				return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-					refreshing(c)
+					servertest.Refreshing(c)
 					c.Store, c.Durable = store.NewMemory(0, 0), durable
-					c.Clients[0].BackchannelLogoutURI = client.uri
+					c.Clients[0].BackchannelLogoutURI = client.URI
 				})
 			}
 			b := servertest.NewBrowser(t, start())
@@ -192,7 +192,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 				t.Fatalf("the app's tokens ended: %+v", after)
 			}
 			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
-			<-client.tokens
+			<-client.Tokens
 			if got := b.Refresh(after.Refresh, nil); got.Error != "invalid_grant" {
 				t.Errorf("after signing out: %+v", got)
 			}
@@ -232,7 +232,7 @@ func TestAccountsOutliveRestart(t *testing.T) {
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-			refreshing(c)
+			servertest.Refreshing(c)
 			c.Store, c.Durable = store.NewMemory(0, 0), durable
 		})
 	}

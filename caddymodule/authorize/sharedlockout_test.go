@@ -38,7 +38,7 @@ func TestLockoutAtSeveralGateways(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range 50 {
 					all.Go(func() {
-						if guess(t, gateways[i%3], "alice", tt.password) == tt.status {
+						if servertest.Guess(t, gateways[i%3], "alice", tt.password) == tt.status {
 							reached.Add(1)
 						}
 					})

@@ -63,7 +63,7 @@ func TestStepUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := atAccount(t, servertest.New(t, requiring(tt.required)))
+			b := servertest.AtAccount(t, servertest.New(t, requiring(tt.required)))
 			if tt.app {
 				b.EnrolApp()
 			}
@@ -77,7 +77,7 @@ func TestStepUp(t *testing.T) {
 func TestStepUpByCode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := atAccount(t, servertest.New(t, requiring("mfa")))
+		b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
 		secret, _ := b.EnrolApp()
 		before := b.Cookies["__Host-fhir-session"]
 		r := b.Authorize(servertest.Request(nil))
@@ -98,7 +98,7 @@ func TestStepUpByCode(t *testing.T) {
 func TestStepUpByPasskeyAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b, a := atAccount(t, servertest.New(t, requiring("phr"))), servertest.NewAuthenticator()
+		b, a := servertest.AtAccount(t, servertest.New(t, requiring("phr"))), servertest.NewAuthenticator()
 		b.EnrolPasskey(a)
 		r := b.Authorize(servertest.Request(nil))
 		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
@@ -128,7 +128,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 				b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 			},
 		} {
-			b := atAccount(t, servertest.New(t, requiring("mfa")))
+			b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
 			secret, _ := b.EnrolApp()
 			page := servertest.Body(t, b.Get(b.Authorize(servertest.Request(nil)).Header.Get("Location")))
 			end(b)
@@ -203,7 +203,7 @@ func TestFactorIsNotOutrun(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := servertest.New(t, nil)
-				owner, thief := atAccount(t, s), atAccount(t, s)
+				owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
 				form := tt.form(t, thief)
 				tt.enrol(owner)
 				before := factorsShown(owner)
@@ -256,10 +256,10 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := servertest.New(t, func(c *authorize.Config) {
-				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(hospital)
-				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = launchScopes, []string{"code", "token"}
+				c.Users[0].FHIRUser, c.Records = "Practitioner/alice", new(servertest.FHIRServer)
+				c.Clients[0].Scopes, c.Clients[0].ResponseTypes = servertest.LaunchScopes, []string{"code", "token"}
 			})
-			owner, thief := atAccount(t, s), atAccount(t, s)
+			owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
 			ask := give(t, thief)
 			owner.EnrolApp()
 			if r := ask(); !leadsToFactor(r) {

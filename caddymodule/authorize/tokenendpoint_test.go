@@ -15,7 +15,7 @@ import (
 func TestScopeInTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
-		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 		got := b.Tokens(url.Values{"scope": {scope}})
 		if got.Scope != scope {
 			t.Errorf("%s: %s", scope, got.Scope)
@@ -42,7 +42,7 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 	}{
 		{"no client may", nil, false, false, false, "RS256"},
 		{"one may, offline", offlineOnly, true, true, false, "RS256"},
-		{"some may, both", refreshing, true, true, true, "RS256"},
+		{"some may, both", servertest.Refreshing, true, true, true, "RS256"},
 		{"ES256", func(c *authorize.Config) { c.Clients[0].IDTokenAlgorithm = "ES256" }, false, false, false, "RS256 ES256"},
 		{"a client that has no flow for it", func(c *authorize.Config) {
 			c.Clients[3].Scopes = []string{"offline_access"}
@@ -52,23 +52,23 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			openid, smart := documents(tt.change)
 			for name, document := range map[string]map[string]any{"openid": openid, "smart": smart} {
-				if got := strings.Contains(list(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
+				if got := strings.Contains(servertest.Words(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
 					t.Errorf("%s: grant types %v", name, document["grant_types_supported"])
 				}
-				if !strings.Contains(list(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(list(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
+				if !strings.Contains(servertest.Words(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(servertest.Words(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
 					t.Errorf("%s: %v", name, document)
 				}
 				for scope, want := range map[string]bool{"offline_access": tt.offline, "online_access": tt.online} {
-					if got := strings.Contains(list(document["scopes_supported"]), scope); got != want {
+					if got := strings.Contains(servertest.Words(document["scopes_supported"]), scope); got != want {
 						t.Errorf("%s: scopes %v", name, document["scopes_supported"])
 					}
 				}
 			}
-			capabilities := list(smart["capabilities"])
+			capabilities := servertest.Words(smart["capabilities"])
 			if strings.Contains(capabilities, "permission-offline") != tt.offline || strings.Contains(capabilities, "permission-online") != tt.online || !strings.Contains(capabilities, "client-confidential-asymmetric") {
 				t.Errorf("capabilities %s", capabilities)
 			}
-			if got := list(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
+			if got := servertest.Words(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
 				t.Errorf("ID token algorithms %s", got)
 			}
 		})

@@ -20,7 +20,7 @@ const sessionCookie = "__Host-fhir-session"
 type damagedSession struct {
 	*servertest.Browser
 	server *authorize.Server
-	party  *party
+	party  *servertest.Party
 	sid    string
 	tokens servertest.TokenResponse
 	ends   []audit.Event // of the session
@@ -28,12 +28,12 @@ type damagedSession struct {
 
 func newDamagedSession(t *testing.T, record string) *damagedSession {
 	t.Helper()
-	d := &damagedSession{party: newParty(t)}
+	d := &damagedSession{party: servertest.NewParty(t)}
 	durable := store.NewMemory(0, 0)
 	d.server = servertest.New(t, func(c *authorize.Config) {
-		refreshing(c)
+		servertest.Refreshing(c)
 		c.Durable = durable
-		c.Clients[0].BackchannelLogoutURI = d.party.uri
+		c.Clients[0].BackchannelLogoutURI = d.party.URI
 		c.Audit = func(_ context.Context, e audit.Event) {
 			if e.Kind == audit.SignOut && e.Err == nil && e.Reason != "the client was told" {
 				d.ends = append(d.ends, e)
@@ -109,7 +109,7 @@ func TestUnreadableSessionEnds(t *testing.T) {
 				if len(d.ends) != 1 || d.ends[0].User != tt.user || d.ends[0].Reason != tt.reason+"; the record of the session cannot be read" {
 					t.Errorf("events %+v", d.ends)
 				}
-				if told := d.Claims(<-d.party.tokens); told["sid"] != d.sid || told["sub"] != nil && told["sub"] != tt.user {
+				if told := d.Claims(<-d.party.Tokens); told["sid"] != d.sid || told["sub"] != nil && told["sub"] != tt.user {
 					t.Errorf("the app was told %v", told)
 				}
 			})

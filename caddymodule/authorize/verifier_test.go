@@ -16,8 +16,8 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				refreshing(c)
-				resourceServer(c)
+				servertest.Refreshing(c)
+				servertest.ResourceServer(c)
 				c.Clients[0].IDTokenAlgorithm = alg
 			}))
 			tokens := b.Tokens(servertest.OfflineAccess(nil))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
@@ -122,4 +123,14 @@ func answered(t testing.TB, answer func(string) (string, error), page string) st
 		t.Fatal(err)
 	}
 	return text
+}
+
+// AtAccount is a browser in which alice has signed in for her account.
+func AtAccount(t *testing.T, s *authorize.Server) *Browser {
+	t.Helper()
+	b := NewBrowser(t, s)
+	if r := b.SignInToAccount("alice", "right"); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != accountPath {
+		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	return b
 }

@@ -10,7 +10,7 @@
 //
 // Its functions fail the test where something that is not under test goes wrong.
 //
-//	server.go         servers, with and without an identity provider
+//	server.go         servers, with and without an identity provider; settings.go alters them
 //	browser.go        requests, cookies and redirects: a [UserAgent], the [App], and the [Browser] of a person
 //	response.go       what is read from an answer
 //	signin.go         the authorization request, and a person's way through its pages
@@ -19,4 +19,7 @@
 //	clientassertion.go   clients that prove who they are by keys (RFC 7523)
 //	registration.go   apps that register themselves (RFC 7591, RFC 7592)
 //	form.go           [ReadForm]: the form of a page
+//	account.go        the account page, and the factors that people enrol there
+//	launch.go         what apps are launched with: a [FHIRServer], EHRs and the launch page
+//	party.go          who is told: a client's back-channel endpoint, and the audit trail
 package servertest

@@ -4,6 +4,7 @@ import (
 	"html"
 	"net/url"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -44,4 +45,16 @@ func Field(t testing.TB, page, name string) string {
 		t.Fatalf("no form with the field %s: %s", name, page)
 	}
 	return form.Fields.Get(name)
+}
+
+// TickedForm is what the form of a consent page sends if nothing is changed.
+func TickedForm(page string) url.Values {
+	form := ReadForm(page).Fields
+	for name := range form {
+		if strings.HasPrefix(name, "may ") && !strings.Contains(strings.ReplaceAll(page, "&#43;", "+"), `name="`+name+`" value="yes" checked>`) {
+			form.Del(name)
+		}
+	}
+	form.Set("decision", "allow")
+	return form
 }

@@ -134,3 +134,14 @@ func (a *App) ManageClient(method, uri, token string) *http.Response {
 	r.Header.Set("Authorization", "Bearer "+token)
 	return a.Send(r)
 }
+
+// RegisteringWith lets apps register themselves; change alters how.
+func RegisteringWith(change func(*client.Registration)) func(*authorize.Config) {
+	return func(c *authorize.Config) {
+		Registering(new(ClientStorage))(c)
+		change(c.Registration)
+	}
+}
+
+// WithSecret is metadata of an app that has a secret.
+var WithSecret = map[string]any{"token_endpoint_auth_method": "client_secret_post"}

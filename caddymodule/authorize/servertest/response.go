@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -35,4 +36,14 @@ func Decode[T any](t testing.TB, r *http.Response) (v T) {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// Words are the members of a list of texts, in JSON, with spaces between them.
+func Words(list any) string {
+	var words []string
+	values, _ := list.([]any)
+	for _, w := range values {
+		words = append(words, w.(string))
+	}
+	return strings.Join(words, " ")
 }

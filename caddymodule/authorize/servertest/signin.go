@@ -2,10 +2,12 @@ package servertest
 
 import (
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"testing"
 )
 
 // Request is an authorization request that works; change alters it: a value
@@ -132,4 +134,26 @@ func (a *App) Push(q url.Values) (int, PushResponse) {
 	a.T.Helper()
 	r := NewBrowser(a.T, a.Server).Post("/oauth2/par", q)
 	return r.StatusCode, Decode[PushResponse](a.T, r)
+}
+
+// KnownPush is a request to push by a client that proves who it is; change is as in [Request].
+func KnownPush(change url.Values) url.Values {
+	q := Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
+	maps.Copy(q, change)
+	return q
+}
+
+// Pushed is the authorization request by app for what it pushed.
+func Pushed(uri string) url.Values { return url.Values{"client_id": {"app"}, "request_uri": {uri}} }
+
+// Guess tries a password in a browser that nobody knows, and returns the status.
+func Guess(t *testing.T, server http.Handler, user, password string) int {
+	t.Helper()
+	return NewBrowser(t, server).SignIn(Request(nil), user, password).StatusCode
+}
+
+// NotifyBackchannelLogout has the provider say that somebody signed out.
+func NotifyBackchannelLogout(t *testing.T, s http.Handler, token string) *http.Response {
+	t.Helper()
+	return NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
 }

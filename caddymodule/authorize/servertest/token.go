@@ -175,3 +175,26 @@ func Altered(text string) string {
 	}
 	return string(b)
 }
+
+// CheckIDToken checks the tokens that app has for alice.
+func (a *App) CheckIDToken(idToken, accessToken, nonce string) {
+	a.T.Helper()
+	id, access := a.Claims(idToken), a.Claims(accessToken)
+	for name, want := range map[string]any{"iss": Issuer, "sub": "alice", "aud": "app"} {
+		if id[name] != want {
+			a.T.Errorf("ID token %s = %v, want %v", name, id[name], want)
+		}
+	}
+	if got, _ := id["nonce"].(string); got != nonce {
+		a.T.Errorf("ID token nonce = %q, want %q", got, nonce)
+	}
+	if id["exp"].(float64)-id["iat"].(float64) != 3600 {
+		a.T.Errorf("ID token from %v to %v", id["iat"], id["exp"])
+	}
+	if id["at_hash"] == nil || id["auth_time"] == nil || id["email"] != nil {
+		a.T.Errorf("ID token %v", id)
+	}
+	if access["aud"] != FHIRBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
+		a.T.Errorf("access token %v", access)
+	}
+}
