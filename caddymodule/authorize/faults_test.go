@@ -159,7 +159,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		}, leadsTo("/oauth2/login?request="), "session-client apps"},
 		{"authorize: pushed, to the account page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, answer := b.Push(servertest.KnownPush(selectAccount))
+			_, answer := b.Push(servertest.KnownPush(url.Values{"prompt": {"select_account"}}))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/select_account?request="), "session-client apps"},
 
@@ -206,7 +206,7 @@ func TestFailureChangesNothing(t *testing.T) {
 		}, toApp, "consent session-client apps"},
 		{"select account", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"select_account"}})))
 			return posting("/oauth2/select_account", servertest.Decision(sealed, "continue"))
 		}, toApp, "session-client apps"},
 

@@ -21,7 +21,7 @@ func FuzzAuthorize(f *testing.F) {
 	f.Add(servertest.Request(servertest.PKCE()).Encode())
 	f.Add("client_id=app&redirect_uri=" + url.QueryEscape(servertest.Callback) + "&response_type=token&scope=user/*.cruds&state=%7B%7D")
 	f.Add("client_id=app&redirect_uri=%00&&;=%zz")
-	f.Add(implicit(url.Values{"response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
+	f.Add(servertest.Request(url.Values{"nonce": {"n"}, "response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
 	f.Add(servertest.Request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
 	f.Add(servertest.Request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
 	f.Add(servertest.Pushed("urn:ietf:params:oauth:request_uri:x").Encode())

@@ -47,6 +47,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	r, gateway := replicated(t)
+	const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
 	server := servertest.New(t, func(c *authorize.Config) {
 		servertest.Refreshing(c)
 		c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: strongSecret, IntrospectAll: true})

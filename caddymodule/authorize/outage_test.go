@@ -66,7 +66,7 @@ var outageRequests = []struct {
 	}, unavailable},
 	{"select account", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.Answer(servertest.Request(nil))
-		_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
+		_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"select_account"}})))
 		return posting("/oauth2/select_account", servertest.Decision(sealed, "continue"))
 	}, unavailable},
 	{"token, a code", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {

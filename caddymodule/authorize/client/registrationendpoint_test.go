@@ -1,0 +1,265 @@
+package client_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// RFC 7591 §3.2.1: an app registers, a person signs in to it and is asked, and the
+// app gets its tokens by the secret it was told.
+func TestRegisteredClient(t *testing.T) {
+	t.Parallel()
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+	r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	if r.StatusCode != http.StatusCreated || !strings.HasPrefix(c.ID, "registered-") || len(c.Secret) != 43 || c.Expires == nil || *c.Expires != 0 ||
+		time.Since(time.Unix(c.IssuedAt, 0)) > time.Minute || c.Scope != "openid email phone profile user/*.rs" || r.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%d %+v", r.StatusCode, c)
+	}
+	for key, file := range storage.Files {
+		if strings.Contains(string(file), c.Secret) || strings.Contains(string(file), c.AccessToken) {
+			t.Errorf("%s holds a secret: %s", key, file)
+		}
+	}
+	q := servertest.Request(servertest.PKCE())
+	q.Set("client_id", c.ID)
+	q.Set("scope", "openid user/*.rs")
+	page, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
+	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
+		t.Errorf("page %s", page)
+	}
+	code := servertest.Location(t, b.Post("/oauth2/consent", servertest.TickedForm(page))).Query().Get("code")
+	exchange := servertest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {servertest.Verifier}})
+	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
+		t.Errorf("with a wrong secret: %+v", got)
+	}
+	exchange.Del("client_secret")
+	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
+		t.Errorf("without a secret: %+v", got)
+	}
+	exchange.Set("client_secret", c.Secret)
+	answer := b.RequestTokens(exchange)
+	if answer.Scope != "openid user/*.rs" {
+		t.Fatalf("%+v", answer)
+	}
+	if r := b.ManageClient(http.MethodDelete, c.URI, c.AccessToken); r.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %d", r.StatusCode)
+	}
+	if r := b.Userinfo(answer.AccessToken); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("its token still works: %d", r.StatusCode)
+	}
+	if r := b.Authorize(q); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("it is still known: %d", r.StatusCode)
+	}
+}
+
+func TestRegisteredPublicClient(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), servertest.InitialAccessToken)
+	if c.ID == "" || c.Secret != "" || c.Expires != nil || c.Scope != "openid email phone profile user/*.rs demo.read" {
+		t.Errorf("%+v", c)
+	}
+	q := servertest.Request(url.Values{"client_id": {c.ID}})
+	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
+		t.Errorf("without PKCE: %s", u)
+	}
+}
+
+func TestRegistrationRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change map[string]any
+		want   string
+	}{
+		{"no redirect URI", map[string]any{"redirect_uris": nil}, "invalid_redirect_uri"},
+		{"redirect URIs in another case", map[string]any{"REDIRECT_URIS": []string{servertest.Callback}}, "invalid_client_metadata"},
+		{"a redirect URI over http", map[string]any{"redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
+		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{servertest.Callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
+		{"our own address", map[string]any{"redirect_uris": []string{servertest.Issuer + "/oauth2/sandbox_app"}}, "invalid_redirect_uri"},
+		{"our own address, written otherwise", map[string]any{"redirect_uris": []string{"https://FHIR.example.org.:443/x"}}, "invalid_redirect_uri"},
+		{"our own address to sign out to", map[string]any{"post_logout_redirect_uris": []string{servertest.Issuer + "/"}}, "invalid_redirect_uri"},
+		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(servertest.Callback+" ", 20)+servertest.Callback, " ")}, "invalid_redirect_uri"},
+		{"an address after signing out over http", map[string]any{"post_logout_redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
+		{"a scope beyond the list", map[string]any{"scope": "openid user/*.cruds"}, "invalid_client_metadata"},
+		{"a system scope", map[string]any{"scope": "system/*.rs"}, "invalid_client_metadata"},
+		{"the token flow", map[string]any{"response_types": []string{"token"}}, "invalid_client_metadata"},
+		{"client_credentials", map[string]any{"grant_types": []string{"client_credentials"}}, "invalid_client_metadata"},
+		{"client_credentials too", map[string]any{"grant_types": []string{"authorization_code", "client_credentials"}}, "invalid_client_metadata"},
+		{"another way to authenticate", map[string]any{"token_endpoint_auth_method": "tls_client_auth"}, "invalid_client_metadata"},
+		{"pairwise subjects", map[string]any{"subject_type": "pairwise"}, "invalid_client_metadata"},
+		{"unsigned ID tokens", map[string]any{"id_token_signed_response_alg": "none"}, "invalid_client_metadata"},
+		{"unsigned userinfo by name", map[string]any{"userinfo_signed_response_alg": "none"}, "invalid_client_metadata"},
+		{"a logo over http", map[string]any{"logo_uri": "http://app.example.org/logo.png"}, "invalid_client_metadata"},
+		{"a policy that is a script", map[string]any{"policy_uri": "javascript:alert(1)"}, "invalid_client_metadata"},
+		{"terms that are data", map[string]any{"tos_uri": "data:text/html,x"}, "invalid_client_metadata"},
+		{"a back channel over http", map[string]any{"backchannel_logout_uri": "http://localhost/"}, "invalid_client_metadata"},
+		{"a name over two lines", map[string]any{"client_name": "Good\nBank"}, "invalid_client_metadata"},
+		{"a name that turns the page around", map[string]any{"client_name": "Good\u202eknaB"}, "invalid_client_metadata"},
+		{"a blank name", map[string]any{"client_name": "  "}, "invalid_client_metadata"},
+		{"a long name", map[string]any{"client_name": strings.Repeat("x", 101)}, "invalid_client_metadata"},
+		{"a name that is none", map[string]any{"client_name": 7}, "invalid_client_metadata"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			storage := new(servertest.ClientStorage)
+			r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))).Register(servertest.ClientMetadata(tt.change), servertest.InitialAccessToken)
+			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.Files) != 0 {
+				t.Errorf("%d %+v", r.StatusCode, c)
+			}
+		})
+	}
+}
+
+func TestLargeRegistration(t *testing.T) {
+	t.Parallel()
+	large := map[string]any{"client_uri": strings.Repeat("x", 64<<10)}
+	r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))).Register(servertest.ClientMetadata(large), servertest.InitialAccessToken)
+	if r.StatusCode != http.StatusRequestEntityTooLarge || c.Error != "invalid_request" {
+		t.Errorf("%d %+v", r.StatusCode, c)
+	}
+}
+
+func TestRegistrationNeedsToken(t *testing.T) {
+	t.Parallel()
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+	for _, token := range []string{"", "wrong", servertest.InitialAccessToken + "x"} {
+		r, c := b.Register(servertest.ClientMetadata(nil), token)
+		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
+			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
+		}
+		if told := strings.Contains(r.Header.Get("WWW-Authenticate"), "error="); told != (token != "") {
+			t.Errorf("%q: %s", token, r.Header.Get("WWW-Authenticate"))
+		}
+	}
+	if len(storage.Files) != 0 {
+		t.Errorf("stored %v", storage.Files)
+	}
+}
+
+// RFC 7592: a registration is its owner's to read, change and delete, by its own token,
+// which §3 wants in the answer.
+func TestRegistrationIsManaged(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, other := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	r := b.ManageClient(http.MethodGet, c.URI, c.AccessToken)
+	if got := servertest.Decode[servertest.RegistrationResponse](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != servertest.Callback {
+		t.Errorf("%d %+v", r.StatusCode, got)
+	}
+	for name, tt := range map[string][2]string{
+		"another's token":       {c.URI, other.AccessToken},
+		"the initial token":     {c.URI, servertest.InitialAccessToken},
+		"the secret":            {c.URI, c.Secret},
+		"no token":              {c.URI, ""},
+		"a client that is none": {servertest.Issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
+		"a configured client":   {servertest.Issuer + "/oauth2/register?client_id=app", c.AccessToken},
+		"a file elsewhere":      {servertest.Issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
+		"no client":             {servertest.Issuer + "/oauth2/register", c.AccessToken},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+			if r := b.ManageClient(method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s %s: %d", method, name, r.StatusCode)
+			}
+		}
+	}
+}
+
+// What a request calls a client is no way into other files.
+func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
+	t.Parallel()
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+	for _, id := range []string{"nobody", "../keys", "registered-", "registered-/../../keys", "registered-" + strings.Repeat("A", 32), "registered-" + strings.Repeat("0", 32) + "\n"} {
+		b.Authorize(servertest.Request(url.Values{"client_id": {id}}))
+		b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {id}}))
+		b.ManageClient(http.MethodGet, servertest.Issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
+	}
+	if len(storage.Loaded) != 0 {
+		t.Errorf("looked up %q", storage.Loaded)
+	}
+}
+
+func TestRegistrationIsBounded(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	for range 3 {
+		if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %+v", r.StatusCode, c)
+		}
+	}
+	if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusServiceUnavailable || c.Error != "temporarily_unavailable" {
+		t.Errorf("%d %+v", r.StatusCode, c)
+	}
+}
+
+// Another gateway with the same storage knows the client, and learns within a
+// minute that it is gone; what the operator takes from the list, it loses.
+func TestRegistrationIsShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(servertest.ClientStorage)
+		here, there := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))), servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+		_, c := here.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+		q := servertest.Request(servertest.PKCE())
+		q.Set("client_id", c.ID)
+		q.Set("scope", "user/*.rs")
+		if u := servertest.Location(t, there.Authorize(q)); u.Path != "/oauth2/login" {
+			t.Errorf("at another gateway: %s", u)
+		}
+		narrowed := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+			servertest.Registering(storage)(c)
+			c.Registration.Scopes = []string{"demo.read"}
+		}))
+		if u := servertest.Location(t, narrowed.Authorize(q)); u.Query().Get("error") != "invalid_scope" {
+			t.Errorf("after the list was narrowed: %s", u)
+		}
+		here.ManageClient(http.MethodDelete, c.URI, c.AccessToken)
+		time.Sleep(time.Minute + time.Second)
+		if r := there.Authorize(q); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("after it was deleted: %d", r.StatusCode)
+		}
+	})
+}
+
+func TestRegistrationIsOffByDefault(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	if m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, server).Get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
+		t.Error("anybody can register")
+	}
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	for _, path := range []string{"/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration"} {
+		if m := servertest.Decode[map[string]any](t, b.Get(path)); m["registration_endpoint"] != servertest.Issuer+"/oauth2/register" {
+			t.Errorf("%s: %v", path, m["registration_endpoint"])
+		}
+	}
+}
+
+func TestRegistrationConfig(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*client.Registration){
+		"without a token":   func(r *client.Registration) { r.InitialAccessToken = "" },
+		"without a storage": func(r *client.Registration) { r.Storage = nil },
+		"with no scope":     func(r *client.Registration) { r.Scopes = []string{"a b"} },
+		"a system scope":    func(r *client.Registration) { r.Scopes = []string{"system/*.rs"} },
+	} {
+		c := servertest.Config()
+		servertest.Registering(new(servertest.ClientStorage))(&c)
+		change(c.Registration)
+		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "registration") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package flow_test
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// "Authorization code | response_type=code | 302 to redirect_uri with query
+// parameters code and state."
+func TestCodeFlow(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	u := b.Answer(servertest.Request(nil))
+	q := u.Query()
+	if got, _, _ := strings.Cut(u.String(), "?"); got != servertest.Callback {
+		t.Errorf("sent to %s", got)
+	}
+	if u.Fragment != "" || strings.Contains(u.String(), "#") {
+		t.Errorf("code and state are returned in the query string, never in the fragment: %s", u)
+	}
+	if q.Get("state") != "s" || q.Get("iss") != servertest.Issuer || len(q) != 3 {
+		t.Errorf("parameters %v", q)
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(q.Get("code")) {
+		t.Errorf("code %q", q.Get("code"))
+	}
+	answer := b.RequestTokens(servertest.CodeForm(q.Get("code"), nil))
+	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
+		t.Errorf("%+v", answer)
+	}
+	b.CheckIDToken(answer.IDToken, answer.AccessToken, "")
+}
+
+// "Authorization code with PKCE | response_type=code plus
+// code_challenge_method=S256 and code_challenge | Same as above."
+func TestCodeFlowWithPKCE(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		asked    url.Values
+		verifier string
+		want     string
+	}{
+		{"the verifier", servertest.PKCE(), servertest.Verifier, ""},
+		{"no verifier", servertest.PKCE(), "", "invalid_grant"},
+		{"another verifier", servertest.PKCE(), strings.Repeat("x", 43), "invalid_grant"},
+		{"the challenge as verifier", servertest.PKCE(), servertest.S256(servertest.Verifier), "invalid_grant"},
+		{"a verifier too short", servertest.PKCE(), "short", "invalid_grant"},
+		{"a verifier of other characters", servertest.PKCE(), servertest.Verifier + "!", "invalid_grant"},
+		{"a verifier where no challenge was", nil, servertest.Verifier, "invalid_grant"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			form := servertest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
+			if got := b.RequestTokens(form); got.Error != tt.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// "Token, scope without openid | 302 to redirect_uri with fragment access_token,
+// token_type=bearer, expires_in, state. No ID token and no refresh token."
+// "Token, scope with openid | … id_token, access_token, …"
+func TestTokenFlow(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		scope string
+		want  []string
+	}{
+		{"scope without openid", "demo.read", []string{"access_token", "token_type", "expires_in", "state", "iss"}},
+		{"scope with openid", "openid demo.read", []string{"id_token", "access_token", "token_type", "expires_in", "state", "iss"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			u := b.Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {tt.scope}, "nonce": {"n"}}))
+			if u.RawQuery != "" {
+				t.Errorf("the values are returned in the fragment, never in the query string: %s", u)
+			}
+			_, raw, _ := strings.Cut(u.String(), "#")
+			var names []string
+			for pair := range strings.SplitSeq(raw, "&") {
+				names = append(names, strings.SplitN(pair, "=", 2)[0])
+			}
+			if strings.Join(names, " ") != strings.Join(tt.want, " ") {
+				t.Errorf("fragment has %v, want %v", names, tt.want)
+			}
+			f, err := url.ParseQuery(raw)
+			if err != nil || f.Get("token_type") != "bearer" || f.Get("expires_in") != "3600" || f.Get("state") != "s" {
+				t.Errorf("fragment %v, %v", f, err)
+			}
+			if f.Has("id_token") {
+				b.CheckIDToken(f.Get("id_token"), f.Get("access_token"), "n")
+			}
+		})
+	}
+}
+
+// "When no scope is requested, openid is used", and what is granted otherwise.
+func TestGrantedScope(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, asked, want string }{
+		{"no scope", "", "openid"},
+		{"system-reserved scopes", "openid email phone profile", "openid email phone profile"},
+		{"custom scopes associated with the client", "demo.read openid", "demo.read openid"},
+		{"a SMART scope covered by the list", "user/Observation.rs", "user/Observation.rs"},
+		{"a SMART wildcard that the list covers in part", "openid user/*.cruds", "openid user/*.rs"},
+		{"a scope twice", "openid openid", "openid"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			answer := b.Tokens(url.Values{"scope": {tt.asked}})
+			if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
+				t.Errorf("scope %q, want %q", answer.Scope, tt.want)
+			}
+		})
+	}
+}
+
+func TestTokenFlowTellsNarrowedScope(t *testing.T) {
+	t.Parallel()
+	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
+	if f, _ := url.ParseQuery(u.Fragment); f.Get("scope") != "user/*.rs" {
+		t.Errorf("fragment %v", f)
+	}
+}
+
+// "state | Returned unchanged on redirect."
+func TestStateUnchanged(t *testing.T) {
+	t.Parallel()
+	states := []string{
+		"simple", "a b+c&d=e#f?g/h", "ünïcödé ☃", "%7B%22a%22", "eyJhIjoxfQ==", "{not json", "\"json string\"", "123",
+		"line\nbreak", "\xff\xfe", "<script>", strings.Repeat("x", 8<<10),
+	}
+	for _, flow := range []string{"code", "token"} {
+		for _, state := range states {
+			u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {flow}, "state": {state}}))
+			values := u.Query()
+			if flow == "token" {
+				_, raw, _ := strings.Cut(u.String(), "#")
+				values, _ = url.ParseQuery(raw)
+			}
+			if values.Get("state") != state {
+				t.Errorf("%s: state %.40q came back as %.40q", flow, state, values.Get("state"))
+			}
+		}
+	}
+	if u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"state": {""}})); u.Query().Has("state") {
+		t.Errorf("state that was not sent: %s", u)
+	}
+}
+
+func TestRedirectURIKeepsItsQuery(t *testing.T) {
+	t.Parallel()
+	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
+	if q := u.Query(); q.Get("tenant") != "1" || q.Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+}
+
+func TestOmitIssuer(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.OmitIssuer = true }))
+	if u := b.Answer(servertest.Request(nil)); u.Query().Has("iss") {
+		t.Errorf("%s", u)
+	}
+}

@@ -1,0 +1,273 @@
+package flow_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// RFC 9126 §2.2, §4: the client gets a reference, and the browser is answered as by
+// the request that was pushed.
+func TestPushedRequest(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	status, answer := b.Push(servertest.Request(servertest.PKCE()))
+	if status != http.StatusCreated || answer.ExpiresIn != 90 ||
+		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || strings.Contains(answer.RequestURI, "app.example") {
+		t.Fatalf("%d %+v", status, answer)
+	}
+	q := b.Answer(servertest.Pushed(answer.RequestURI)).Query()
+	form := servertest.CodeForm(q.Get("code"), url.Values{"code_verifier": {servertest.Verifier}})
+	if got := b.RequestTokens(form); got.AccessToken == "" || q.Get("state") != "s" {
+		t.Errorf("%v, %+v", q, got)
+	}
+}
+
+// Confidential clients authenticate as at the token endpoint; the secret goes no
+// further.
+func TestPushedRequestOfConfidentialClient(t *testing.T) {
+	t.Parallel()
+	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	_, answer := b.Push(q)
+	u := b.Answer(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
+	if u.Query().Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+	for name, secret := range map[string]string{"a wrong secret": "wrong", "no secret": ""} {
+		q.Set("client_secret", secret)
+		if status, answer := b.Push(q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
+			t.Errorf("%s: %d %+v", name, status, answer)
+		}
+	}
+}
+
+// What waits in the store holds no secret.
+func TestPushedRequestKeepsNoSecret(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	b.Push(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
+	keys, err := store.List(t.Context(), "pushed:")
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%q, %v", keys, err)
+	}
+	if value, err := store.Get(t.Context(), keys[0]); err != nil || strings.Contains(string(value), "s3cret") {
+		t.Errorf("%s, %v", value, err)
+	}
+}
+
+func TestPushedRequestByBasic(t *testing.T) {
+	t.Parallel()
+	q := servertest.Request(url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
+	r := servertest.PostRequest("/oauth2/par", q)
+	r.SetBasicAuth("confidential", "s3cret/+ %")
+	if got := servertest.NewBrowser(t, servertest.New(t, nil)).Send(r); got.StatusCode != http.StatusCreated {
+		t.Errorf("status %d: %s", got.StatusCode, servertest.Body(t, got))
+	}
+}
+
+// What is wrong with a request is told at once, as JSON.
+func TestPushedRequestRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+	}{
+		{"an unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client"},
+		{"another redirect URI", url.Values{"redirect_uri": {"https://evil.example/"}}, "invalid_request"},
+		{"no redirect URI", url.Values{"redirect_uri": {""}}, "invalid_request"},
+		{"an unknown scope", url.Values{"scope": {"nonsense"}}, "invalid_scope"},
+		{"plain PKCE", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
+		{"a request object", url.Values{"request": {"eyJ"}}, "request_not_supported"},
+		{"a request_uri", url.Values{"request_uri": {"urn:ietf:params:oauth:request_uri:x"}}, "invalid_request"},
+		{"a parameter twice", url.Values{"scope": {"openid", "email"}}, "invalid_request"},
+		{"over 10 KiB", url.Values{"state": {strings.Repeat("s", 6<<10)}, "nonce": {strings.Repeat("n", 6<<10)}}, "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			status, answer := servertest.NewBrowser(t, servertest.New(t, nil)).Push(servertest.Request(tt.change))
+			if status < 400 || status > 401 || answer.Error != tt.want || answer.RequestURI != "" {
+				t.Errorf("%d %+v", status, answer)
+			}
+		})
+	}
+	if r := servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/par?" + servertest.Request(nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", r.StatusCode)
+	}
+}
+
+// A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
+func TestPushedRequestIsSpent(t *testing.T) {
+	t.Parallel()
+	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }
+	tests := []struct {
+		name string
+		do   func(b *servertest.Browser, q url.Values)
+		want int
+	}{
+		{"at once", func(*servertest.Browser, url.Values) {}, http.StatusFound},
+		{"within 90 seconds", func(*servertest.Browser, url.Values) { time.Sleep(89 * time.Second) }, http.StatusFound},
+		{"after 90 seconds", func(*servertest.Browser, url.Values) { time.Sleep(91 * time.Second) }, http.StatusBadRequest},
+		{"a second time", func(b *servertest.Browser, q url.Values) { b.Authorize(q) }, http.StatusBadRequest},
+		{"a second time, later", func(b *servertest.Browser, q url.Values) { b.Authorize(q); time.Sleep(89 * time.Second) }, http.StatusBadRequest},
+		{"a second time, with another end", func(b *servertest.Browser, q url.Values) {
+			b.Authorize(q)
+			set(q, func(uri string) string { return uri + "\n" })
+		}, http.StatusBadRequest},
+		{"by another client", func(_ *servertest.Browser, q url.Values) { q.Set("client_id", "strict") }, http.StatusBadRequest},
+		{"without client_id", func(_ *servertest.Browser, q url.Values) { q.Del("client_id") }, http.StatusBadRequest},
+		{"with two client_ids", func(_ *servertest.Browser, q url.Values) { q.Add("client_id", "strict") }, http.StatusBadRequest},
+		{"with two references", func(_ *servertest.Browser, q url.Values) { q.Add("request_uri", q.Get("request_uri")) }, http.StatusBadRequest},
+		{"another reference", func(_ *servertest.Browser, q url.Values) { set(q, func(uri string) string { return uri + "x" }) }, http.StatusBadRequest},
+		{"another beginning", func(_ *servertest.Browser, q url.Values) {
+			set(q, func(uri string) string { return strings.Replace(uri, "uri:", "uri:A", 1) })
+		}, http.StatusBadRequest},
+		{"cut short", func(_ *servertest.Browser, q url.Values) { set(q, func(uri string) string { return uri[:60] }) }, http.StatusBadRequest},
+	}
+	for _, tt := range tests {
+		for kind, form := range map[string]url.Values{"public": servertest.Request(nil), "confidential": servertest.KnownPush(nil)} {
+			t.Run(tt.name+"/"+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := servertest.NewBrowser(t, servertest.New(t, nil))
+					_, answer := b.Push(form)
+					q := url.Values{"client_id": form["client_id"], "request_uri": {answer.RequestURI}}
+					tt.do(b, q)
+					r := b.Authorize(q)
+					if r.StatusCode != tt.want || tt.want != http.StatusFound && r.Header.Get("Location") != "" {
+						t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// What else is in the browser's query does not count (RFC 9126 §4), in whatever
+// characters it is written: an & alone parts it (URL Standard §5.1).
+func TestPushedRequestBesideOtherParameters(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	_, answer := b.Push(servertest.Request(nil))
+	b.Answer(servertest.Request(nil)) // signed in
+	r := b.Get("/oauth2/authorize?" + servertest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
+	if u := servertest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+		t.Errorf("%d to %s", r.StatusCode, u)
+	}
+}
+
+// Of many who use a reference at once, one succeeds.
+func TestPushedRequestUsedOnce(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	_, answer := servertest.NewBrowser(t, server).Push(servertest.Request(nil))
+	var used atomic.Int64
+	var tries sync.WaitGroup
+	for range 50 {
+		b := servertest.NewBrowser(t, server)
+		tries.Go(func() {
+			if b.Authorize(servertest.Pushed(answer.RequestURI)).StatusCode == http.StatusFound {
+				used.Add(1)
+			}
+		})
+	}
+	if tries.Wait(); used.Load() != 1 {
+		t.Errorf("used %d times", used.Load())
+	}
+}
+
+// The longest request of a public client goes as far as an unpushed one: the sign-in
+// page's address holds it too. Posted, it is the same (SMART's authorize-post).
+func TestLongPushedRequest(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	long := servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
+	_, answer := b.Push(long)
+	reference := servertest.Pushed(answer.RequestURI)
+	posted := b.Post("/oauth2/authorize", reference)
+	if posted.StatusCode != http.StatusSeeOther || posted.Header.Get("Location") != "/oauth2/authorize?"+reference.Encode() {
+		t.Errorf("%d to %q", posted.StatusCode, posted.Header.Get("Location"))
+	}
+	page := servertest.Location(t, b.Authorize(reference))
+	if page.Path != "/oauth2/login" || len(reference.Encode()) > len(page.RawQuery)+200 {
+		t.Errorf("a reference of %d bytes leads to a page with %d: %.100s", len(reference.Encode()), len(page.RawQuery), page)
+	}
+}
+
+// What stands beside the reference was not pushed, and does not count (RFC 9126 §4).
+func TestPushedRequestCannotBeChanged(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	_, answer := b.Push(servertest.Request(nil))
+	q := servertest.Pushed(answer.RequestURI)
+	q.Set("redirect_uri", "http://localhost:3000/callback")
+	q.Set("scope", "openid user/*.rs")
+	q.Set("state", "evil")
+	u := b.Answer(q)
+	got := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
+	if u.Query().Get("state") != "s" || !strings.HasPrefix(u.String(), servertest.Callback) || got.Scope != "openid" {
+		t.Errorf("%s, %+v", u, got)
+	}
+}
+
+func TestPushedRequestRequired(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "invalid_request" {
+		t.Errorf("%s", u)
+	}
+	_, answer := b.Push(servertest.Request(nil))
+	if u := b.Answer(servertest.Pushed(answer.RequestURI)); u.Query().Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+}
+
+// However many requests are pushed as a public client, they fill nothing: they are in
+// nobody's way, and others push as before.
+func TestPushedRequestsFillNothing(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	for range 10_001 {
+		if status, answer := b.Push(servertest.Request(nil)); status != http.StatusCreated {
+			t.Fatalf("%d %+v", status, answer)
+		}
+	}
+	if n, _ := store.Size(); n != 0 {
+		t.Errorf("the store holds %d entries", n)
+	}
+	strict := servertest.Request(servertest.PKCE())
+	strict.Set("client_id", "strict")
+	for _, form := range []url.Values{strict, servertest.KnownPush(nil)} {
+		if status, answer := b.Push(form); status != http.StatusCreated {
+			t.Errorf("%s: %d %+v", form.Get("client_id"), status, answer)
+		}
+	}
+}
+
+// What clients that prove who they are push has its bound, and is in no one else's way.
+func TestPushedRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	for range 10_000 {
+		if status, answer := b.Push(servertest.KnownPush(nil)); status != http.StatusCreated {
+			t.Fatalf("%d %+v", status, answer)
+		}
+	}
+	if status, answer := b.Push(servertest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+		t.Errorf("%d %+v", status, answer)
+	}
+	if status, answer := b.Push(servertest.Request(nil)); status != http.StatusCreated {
+		t.Errorf("a public client: %d %+v", status, answer)
+	}
+}

@@ -1,0 +1,197 @@
+package flow_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// objectClaims are an authorization request by app, as a request object holds it.
+func objectClaims(change map[string]any) map[string]any {
+	claims := map[string]any{
+		"response_type": "code", "client_id": "app", "redirect_uri": servertest.Callback, "scope": "openid", "state": "inside", "nonce": "n",
+	}
+	maps.Copy(claims, change)
+	maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+	return claims
+}
+
+func unsigned(t *testing.T, claims map[string]any, signature string) string {
+	t.Helper()
+	text, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "." + signature
+}
+
+func signed(t *testing.T, alg jose.SignatureAlgorithm, claims map[string]any) string {
+	t.Helper()
+	all := map[string]any{"iss": nil, "sub": nil, "aud": nil, "exp": nil, "jti": nil}
+	maps.Copy(all, claims)
+	return servertest.Assertion(t, alg, all, nil)
+}
+
+func withRequestObjects(c *authorize.Config) {
+	c.Clients[0].RequestObjects.Allowed = true
+	c.Clients = append(c.Clients, client.Client{
+		ID: "signing", RedirectURIs: []string{servertest.Callback}, JWKS: servertest.PublicKeys(jose.RS256),
+		RequestObjects: client.RequestObjects{Allowed: true, Algorithm: "RS256"},
+	})
+}
+
+// OpenID Connect Core §6.1, RFC 9101: the parameters in a request object count, and those beside
+// it that it lacks.
+func TestRequestObjectByValue(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, withRequestObjects)
+	for name, object := range map[string]string{
+		"unsigned":       unsigned(t, objectClaims(nil), ""),
+		"with iss, aud":  unsigned(t, objectClaims(map[string]any{"iss": "app", "aud": []string{servertest.Issuer}, "exp": time.Now().Add(time.Minute).Unix()}), ""),
+		"in JSON":        unsigned(t, objectClaims(map[string]any{"max_age": 1000, "claims": map[string]any{"id_token": map[string]any{"acr": nil}}}), ""),
+		"by another key": unsigned(t, objectClaims(map[string]any{"unknown": []string{"x"}}), ""),
+	} {
+		q := servertest.Request(url.Values{"request": {object}, "redirect_uri": {servertest.Callback + "_invalid"}, "state": {""}})
+		if u := servertest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || !strings.HasPrefix(u.String(), servertest.Callback+"?") {
+			t.Errorf("%s: %s", name, u)
+		}
+	}
+	q := servertest.Request(url.Values{"client_id": {"signing"}, "request": {signed(t, jose.RS256, objectClaims(map[string]any{"client_id": "signing"}))}})
+	if u := servertest.NewBrowser(t, s).Answer(q); u.Query().Get("code") == "" || u.Query().Get("state") != "inside" {
+		t.Errorf("signed: %s", u)
+	}
+}
+
+// What is no request object of this client for this server is refused, by the response_mode and
+// with the state that it holds.
+func TestRequestObjectRefused(t *testing.T) {
+	t.Parallel()
+	plain := func(change map[string]any) string { return unsigned(t, objectClaims(change), "") }
+	mine := map[string]any{"client_id": "signing"}
+	b := servertest.NewBrowser(t, servertest.New(t, withRequestObjects))
+	for name, tt := range map[string]struct {
+		client, object, want string
+	}{
+		"not allowed":             {"implicit", plain(map[string]any{"client_id": "implicit"}), "request_not_supported"},
+		"no JWT":                  {"app", "eyJ", "invalid_request_object"},
+		"no JSON":                 {"app", "eyJhbGciOiJub25lIn0.e30x.", "invalid_request_object"},
+		"another issuer":          {"app", plain(map[string]any{"iss": "strict"}), "invalid_request_object"},
+		"a client assertion":      {"app", plain(map[string]any{"sub": "app"}), "invalid_request_object"},
+		"for another server":      {"app", plain(map[string]any{"aud": "https://other.example"}), "invalid_request_object"},
+		"expired":                 {"app", plain(map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), "invalid_request_object"},
+		"of tomorrow":             {"app", plain(map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "invalid_request_object"},
+		"another in it":           {"app", plain(map[string]any{"request": "x"}), "invalid_request_object"},
+		"an address in it":        {"app", plain(map[string]any{"request_uri": "https://app.example.org/r"}), "invalid_request_object"},
+		"of another client":       {"app", plain(map[string]any{"client_id": "strict"}), "invalid_request_object"},
+		"another response type":   {"app", plain(map[string]any{"response_type": "token"}), "invalid_request_object"},
+		"a list of states":        {"app", plain(map[string]any{"scope": []string{"openid"}}), "invalid_request_object"},
+		"a signature of nothing":  {"app", unsigned(t, objectClaims(nil), "eA"), "invalid_request_object"},
+		"signed without keys":     {"app", signed(t, jose.RS256, objectClaims(nil)), "invalid_request_object"},
+		"not signed":              {"signing", plain(mine), "invalid_request_object"},
+		"signed in another way":   {"signing", signed(t, jose.PS256, objectClaims(mine)), "invalid_request_object"},
+		"changed after signing":   {"signing", changedPayload(signed(t, jose.RS256, objectClaims(mine)), plain(map[string]any{"client_id": "signing", "scope": "openid email"})), "invalid_request_object"},
+		"a scope that nobody has": {"app", plain(map[string]any{"scope": "nonsense"}), "invalid_scope"},
+		"longer than a query":     {"app", plain(map[string]any{"state": strings.Repeat("x", 6000)}) + strings.Repeat(" ", 9000), "invalid_request"},
+	} {
+		q := servertest.Request(url.Values{"client_id": {tt.client}, "request": {tt.object}, "state": {""}})
+		if tt.client == "implicit" {
+			q.Set("response_type", "token")
+		}
+		u := servertest.Location(t, b.Authorize(q))
+		if got := u.Query(); got.Get("error") != tt.want || got.Has("code") || !strings.HasPrefix(u.String(), servertest.Callback) {
+			t.Errorf("%s: %s", name, u)
+		}
+	}
+	both := servertest.Request(url.Values{"request": {plain(nil)}, "request_uri": {"https://app.example.org/r"}})
+	if u := servertest.Location(t, b.Authorize(both)); u.Query().Get("error") != "invalid_request" {
+		t.Errorf("value and address: %s", u)
+	}
+	object := plain(map[string]any{"iss": "strict", "response_mode": "form_post"})
+	page := servertest.Body(t, b.Authorize(servertest.Request(url.Values{"request": {object}, "state": {""}})))
+	if form := servertest.ReadForm(page); form.Action != servertest.Callback || form.Fields.Get("error") != "invalid_request_object" || form.Fields.Get("state") != "inside" {
+		t.Errorf("by form_post: %s", page)
+	}
+}
+
+// changedPayload is a JWT with the claims of another.
+func changedPayload(object, other string) string {
+	parts, others := strings.Split(object, "."), strings.Split(other, ".")
+	return parts[0] + "." + others[1] + "." + parts[2]
+}
+
+// objectServer serves a request object by TLS, and counts who asks.
+func objectServer(t *testing.T, answer func() string) (*httptest.Server, *atomic.Int64) {
+	asked := new(atomic.Int64)
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.URL.Path == "/elsewhere" {
+			http.Redirect(w, r, "/object", http.StatusFound)
+			return
+		}
+		_, _ = w.Write([]byte(answer()))
+	}))
+	t.Cleanup(s.Close)
+	return s, asked
+}
+
+// OpenID Connect Core §6.2: what a registered request_uri leads to is fetched, once, and nothing
+// else is. Keys of a client with a secret sign request objects, and do not stand for the secret.
+func TestRequestObjectByReference(t *testing.T) {
+	t.Parallel()
+	var object string
+	app, asked := objectServer(t, func() string { return object + "\n" })
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) {
+		r.PKCE, r.RequestObjects, r.Transport = client.PKCEOptional, true, app.Client().Transport
+	})))
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
+	maps.Copy(metadata, map[string]any{
+		"request_uris": []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, "request_object_signing_alg": "RS256",
+		"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256)),
+	})
+	_, c := b.Register(metadata, servertest.InitialAccessToken)
+	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": c.ID, "iss": c.ID, "aud": servertest.Issuer}))
+	q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "request_uri": {app.URL + "/object"}}
+	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+	u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
+	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
+		t.Errorf("%s, asked %d times", u, asked.Load())
+	}
+	if got := b.TryAssertion(c.ID, jose.RS256); got != "invalid_client" {
+		t.Errorf("by its keys alone: %s", got)
+	}
+	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
+		asked.Store(0)
+		q.Set("request_uri", uri)
+		if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != fetched {
+			t.Errorf("%s: %s, asked %d times", uri, u, asked.Load())
+		}
+	}
+}
+
+// RFC 9700 §4.10: a registered request_uri is no way into the network of the server.
+func TestRequestObjectIsNotFetchedFromInside(t *testing.T) {
+	t.Parallel()
+	inside, asked := objectServer(t, func() string { return unsigned(t, objectClaims(nil), "") })
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, true })))
+	metadata := servertest.ClientMetadata(servertest.WithSecret)
+	metadata["request_uris"] = []string{inside.URL}
+	_, c := b.Register(metadata, servertest.InitialAccessToken)
+	q := servertest.Request(url.Values{"client_id": {c.ID}, "request_uri": {inside.URL}})
+	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != 0 {
+		t.Errorf("%s, asked %d times", u, asked.Load())
+	}
+}

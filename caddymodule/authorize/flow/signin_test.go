@@ -1,0 +1,199 @@
+package flow_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+func TestSignInPage(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).String())
+	text := servertest.Body(t, page)
+	for _, want := range []string{
+		"<html lang=\"en\">", "name=\"viewport\"", "<strong>The App</strong>", "method=\"post\"",
+		"<label for=\"username\">", "autocomplete=\"username\"", "<label for=\"password\">", "autocomplete=\"current-password\"",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(text, "<script") || strings.Contains(text, "http://") {
+		t.Error("the page has a script or a link")
+	}
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-",
+		"X-Frame-Options":         "DENY",
+		"X-Content-Type-Options":  "nosniff",
+		"Referrer-Policy":         "no-referrer",
+		"Cache-Control":           "no-store",
+	} {
+		if got := page.Header.Get(name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestSignInRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, user, password string }{
+		{"wrong password", "alice", "wrong"},
+		{"unknown user", "mallory", "right"},
+		{"another's password", "bob", "right"},
+		{"no password", "alice", ""},
+		{"nothing", "", ""},
+		{"markup", `"><script>alert(1)</script>`, "x"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			r := b.SignIn(servertest.Request(nil), tt.user, tt.password)
+			text := servertest.Body(t, r)
+			if r.StatusCode != http.StatusForbidden || r.Header.Get("Location") != "" || b.Cookies["__Host-fhir-session"] != "" {
+				t.Errorf("status %d, cookies %v", r.StatusCode, b.Cookies)
+			}
+			if !strings.Contains(text, "The user name or the password is wrong.") || strings.Contains(text, "<script>alert") {
+				t.Errorf("page: %s", text)
+			}
+			sealed := servertest.Field(t, text, "request")
+			again := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			if servertest.Location(t, again).Query().Get("code") == "" {
+				t.Error("no code after a second, right try")
+			}
+		})
+	}
+}
+
+func TestSessionCookie(t *testing.T) {
+	t.Parallel()
+	r := servertest.NewBrowser(t, servertest.New(t, nil)).SignIn(servertest.Request(nil), "alice", "right")
+	cookie := r.Header.Get("Set-Cookie")
+	for _, want := range []string{"__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("Set-Cookie lacks %s: %s", want, cookie)
+		}
+	}
+}
+
+func TestSessionAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {"2"}}))); u.Query().Get("code") == "" {
+		t.Errorf("signed in, yet sent to %s", u)
+	}
+}
+
+func TestSessionRotatesAtSignIn(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, server)
+	b.Answer(servertest.Request(nil))
+	old := b.Cookies["__Host-fhir-session"]
+	fresh := servertest.NewBrowser(t, server)
+	login := servertest.Location(t, fresh.Authorize(servertest.Request(nil))).String()
+	fresh.Cookies["__Host-fhir-session"] = old // fixed there by somebody
+	sealed := servertest.Field(t, servertest.Body(t, fresh.Get(login)), "request")
+	fresh.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
+	if fresh.Cookies["__Host-fhir-session"] == old {
+		t.Error("the session id stayed")
+	}
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the old session still leads to %s", u)
+	}
+}
+
+func TestSessionEnds(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		wait   time.Duration
+		change func(*authorize.Config)
+		ends   bool
+	}{
+		{"not by a reload", time.Minute, func(*authorize.Config) {}, false},
+		{"after its lifetime", 8*time.Hour + time.Second, func(*authorize.Config) {}, true},
+		{"when the user is removed", 0, func(c *authorize.Config) { c.Users = c.Users[1:] }, true},
+		{"when the password is changed", 0, func(c *authorize.Config) { c.Users[0].PasswordHash = "new" }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := store.NewMemory(0, 0)
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+				b.Answer(servertest.Request(nil))
+				time.Sleep(tt.wait)
+				b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
+				if ended := servertest.Location(t, b.Authorize(servertest.Request(nil))).Path == "/oauth2/login"; ended != tt.ends {
+					t.Errorf("ended: %t", ended)
+				}
+			})
+		})
+	}
+}
+
+// A pending request works in the browser it was begun in, for an hour, and
+// under the configuration of the moment it is used.
+func TestPendingRequest(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		do   func(t *testing.T, b *servertest.Browser, sealed *string)
+		want int
+	}{
+		{"as it was", func(*testing.T, *servertest.Browser, *string) {}, http.StatusFound},
+		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { b.BecomeAnother() }, http.StatusBadRequest},
+		{"without the cookie", func(_ *testing.T, b *servertest.Browser, _ *string) { clear(b.Cookies) }, http.StatusBadRequest},
+		{"changed", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = servertest.Altered(*s) }, http.StatusBadRequest},
+		{"cut short", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
+		{"not sealed by us", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
+		{"missing", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = "" }, http.StatusBadRequest},
+		{"within the hour", func(*testing.T, *servertest.Browser, *string) { time.Sleep(59 * time.Minute) }, http.StatusFound},
+		{"after more than an hour", func(*testing.T, *servertest.Browser, *string) { time.Sleep(61 * time.Minute) }, http.StatusBadRequest},
+		{"of a client that is gone", func(t *testing.T, b *servertest.Browser, _ *string) {
+			b.Server = servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
+		}, http.StatusBadRequest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
+				tt.do(t, b, &sealed)
+				r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+				if r.StatusCode != tt.want {
+					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestLongRequestCanBeSignedInTo(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	page := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
+	if length := len(page.String()); length > 15<<10 {
+		t.Errorf("the page's address has %d bytes; Caddy takes 16 KiB of header", length)
+	}
+	u := b.Answer(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
+	if u.Query().Get("code") == "" {
+		t.Errorf("%.200s", u)
+	}
+}
+
+func TestSignInWithoutUsers(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users = nil }))
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "access_denied" {
+		t.Errorf("sent to %s", u)
+	}
+}

@@ -1,0 +1,175 @@
+package lockout_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// slow is a comparer that compares a password when the test says so.
+type slow struct {
+	mu      sync.Mutex
+	begun   []string // passwords
+	release chan struct{}
+}
+
+func (s *slow) Compare(hash, password []byte) (bool, error) {
+	s.mu.Lock()
+	s.begun = append(s.begun, string(password))
+	s.mu.Unlock()
+	<-s.release
+	return string(hash) == string(password), nil
+}
+
+// came is a server's, for requests from an address.
+func came(server http.Handler, address string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = address + ":1"
+		server.ServeHTTP(w, r)
+	})
+}
+
+// However many passwords are tried for made-up names, a right one from another network
+// is the next to be compared; and from a browser that is known it is compared at once,
+// from however many networks the flood comes.
+func TestHashTurns(t *testing.T) {
+	t.Parallel()
+	one := func(int) string { return "192.0.2.1" }
+	for _, tt := range []struct {
+		name  string
+		flood func(try int) string // its address
+		known bool
+		most  int // tries of the flood that end before ours begins
+	}{
+		{"another network", one, false, 1},
+		{"another network, a flood of networks of one customer", func(try int) string { return fmt.Sprintf("2001:db8:0:%x::1", try) }, false, 1},
+		{"a known browser", one, true, 0},
+		{"a known browser, a flood of networks", func(try int) string { return fmt.Sprintf("2001:db8:%x::1", try) }, true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				compare := &slow{release: make(chan struct{}, 1)}
+				s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
+				ours := servertest.NewBrowser(t, came(s, "198.51.100.1"))
+				if tt.known {
+					compare.release <- struct{}{}
+					ours.Answer(servertest.Request(nil))
+					compare.begun = nil
+				}
+				var group sync.WaitGroup
+				for try := range 14 * runtime.GOMAXPROCS(0) {
+					group.Go(func() { servertest.Guess(t, came(s, tt.flood(try)), fmt.Sprint("nobody", try), "wrong") })
+				}
+				synctest.Wait()
+				group.Go(func() {
+					if r := ours.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != http.StatusFound {
+						t.Errorf("status %d", r.StatusCode)
+					}
+				})
+				synctest.Wait()
+				for range tt.most {
+					compare.release <- struct{}{}
+					synctest.Wait()
+				}
+				if !slices.Contains(compare.begun, "right") {
+					t.Errorf("compared are %q", compare.begun)
+				}
+				close(compare.release)
+				group.Wait()
+			})
+		})
+	}
+}
+
+// Who finds no turn is told when to come back, and has typed the name once. It is no
+// wrong try, and nothing was compared.
+func TestNoHashTurn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		flood int // tries by which every turn is taken
+		want  time.Duration
+	}{
+		{"too long a wait", runtime.GOMAXPROCS(0), 10 * time.Second},
+		{"too many wait", 1100, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var last atomic.Pointer[audit.Event]
+				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
+				s := servertest.New(t, func(c *authorize.Config) {
+					c.Passwords, c.Durable = compare, durable
+					c.Lockout = lockout.Policy{Failures: 1 << 20, AddressFailures: 1 << 20}
+					c.Audit = func(_ context.Context, e audit.Event) { last.Store(&e) }
+				})
+				var group sync.WaitGroup
+				for range tt.flood {
+					group.Go(func() { servertest.Guess(t, s, "nobody", "wrong") })
+				}
+				synctest.Wait()
+				start := time.Now()
+				r := servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), "alice", "mine")
+				page := servertest.Body(t, r)
+				if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(start) != tt.want {
+					t.Errorf("status %d, Retry-After %q, after %v", r.StatusCode, r.Header.Get("Retry-After"), time.Since(start))
+				}
+				if !strings.Contains(page, `value="alice"`) || strings.Contains(page, "mine") || !strings.Contains(page, "Try again in 5 seconds.") {
+					t.Errorf("page %s", page)
+				}
+				if e := last.Load(); e == nil || e.Kind != audit.SignIn || e.Outcome() != "temporarily_unavailable" || !e.Anonymous {
+					t.Errorf("event %+v", e)
+				}
+				if counted, err := durable.List(t.Context(), "lockout:"); slices.Contains(compare.begun, "mine") || err != nil || len(counted) > 0 {
+					t.Errorf("compared are %q; counted is %q, %v", compare.begun, counted, err)
+				}
+				close(compare.release)
+				group.Wait()
+				if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+					t.Errorf("afterwards: %d", status)
+				}
+			})
+		})
+	}
+}
+
+// Of many tries for one account, no more wait than are worth it.
+func TestTriesForOneAccount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		compare := &slow{release: make(chan struct{})}
+		s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })
+		statuses := make(chan int, 150)
+		var group sync.WaitGroup
+		for range cap(statuses) {
+			group.Go(func() { statuses <- servertest.Guess(t, s, "alice", "wrong") })
+		}
+		synctest.Wait()
+		if len(statuses) != 49 {
+			t.Errorf("%d of 150 are refused at once, beside one that is compared and 100 that wait", len(statuses))
+		}
+		close(compare.release)
+		group.Wait()
+		got := map[int]int{}
+		for range cap(statuses) {
+			got[<-statuses]++
+		}
+		if got[http.StatusForbidden] != 1 || got[http.StatusTooManyRequests] != 100 || got[http.StatusServiceUnavailable] != 49 {
+			t.Errorf("statuses %v", got)
+		}
+	})
+}

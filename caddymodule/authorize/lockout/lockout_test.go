@@ -1,0 +1,542 @@
+package lockout_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+)
+
+// guess tries a password in a browser that nobody knows, and returns the status.
+// challenge is what differs from page to page.
+var challenge = regexp.MustCompile(`data-options="[^"]*"|name="passkey" value="[^"]*"`)
+
+// counting is a comparer that counts, and whose comparisons take a moment.
+type counting struct {
+	compared atomic.Int32
+	mu       sync.Mutex
+	hashes   []string
+}
+
+func (c *counting) Compare(hash, password []byte) (bool, error) {
+	c.compared.Add(1)
+	c.mu.Lock()
+	c.hashes = append(c.hashes, string(hash))
+	c.mu.Unlock()
+	time.Sleep(10 * time.Millisecond)
+	return string(hash) == string(password), nil
+}
+
+// After ten failures in a row every other one costs a wait that doubles, up to
+// the longest one, and during which nothing is looked at, a right password
+// neither. Whether there is such a user makes no difference.
+func TestLockout(t *testing.T) {
+	t.Parallel()
+	for _, user := range []string{"alice", "nobody"} {
+		t.Run(user, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				compare := new(counting)
+				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
+				for range 10 {
+					if status := servertest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
+						t.Fatalf("a free failure: %d", status)
+					}
+				}
+				for _, wait := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+					before := compare.compared.Load()
+					r := servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), user, "right")
+					if got := r.Header.Get("Retry-After"); r.StatusCode != http.StatusTooManyRequests || got != strconv.Itoa(wait) {
+						t.Fatalf("status %d, Retry-After %q, want %d", r.StatusCode, got, wait)
+					}
+					if compare.compared.Load() != before {
+						t.Error("the password was compared")
+					}
+					time.Sleep(time.Duration(wait) * time.Second)
+					if status := servertest.Guess(t, s, user, "wrong"); status != http.StatusForbidden {
+						t.Fatalf("after %d s: %d", wait, status)
+					}
+				}
+				time.Sleep(time.Minute)
+				want := map[string]int{"alice": http.StatusFound, "nobody": http.StatusForbidden}[user]
+				if status := servertest.Guess(t, s, user, "right"); status != want {
+					t.Errorf("after the wait: %d", status)
+				}
+			})
+		})
+	}
+}
+
+// The page that asks to wait is the same for those who exist and those who do
+// not, and leads on after the wait.
+func TestLockoutPage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
+		texts := map[string]string{}
+		for _, user := range []string{"alice", "nobody"} {
+			servertest.Guess(t, s, user, "wrong")
+			b := servertest.NewBrowser(t, s)
+			text := servertest.Body(t, b.SignIn(servertest.Request(nil), user, "right"))
+			sealed := servertest.Field(t, text, "request")
+			time.Sleep(time.Second)
+			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			if servertest.Location(t, r).Query().Get("code") == "" {
+				t.Error("no code after the wait")
+			}
+			text = challenge.ReplaceAllString(text, "")
+			texts[user] = strings.NewReplacer(sealed, "", user, "").Replace(text)
+		}
+		if texts["alice"] != texts["nobody"] || !strings.Contains(texts["alice"], `role="alert">Too many wrong tries. Try again in a second.`) {
+			t.Errorf("%s\n%s", texts["alice"], texts["nobody"])
+		}
+	})
+}
+
+// What is the same name to a person is one count (CVE-2025-24806).
+func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
+	t.Parallel()
+	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
+	for _, name := range spellings {
+		if status := servertest.Guess(t, s, name, "wrong"); status != http.StatusForbidden {
+			t.Errorf("%q: %d", name, status)
+		}
+	}
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Nobody can lock out the owner of an account who signed in in this browser
+// before; nor gain tries by a browser that others signed in in.
+func TestLockoutSparesKnownBrowsers(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		before func(t *testing.T, b *servertest.Browser)
+		want   int
+	}{
+		{"the owner's browser", func(_ *testing.T, b *servertest.Browser) { b.Answer(servertest.Request(nil)) }, http.StatusFound},
+		{"the owner's browser, signed out", func(_ *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			delete(b.Cookies, "__Host-fhir-session")
+		}, http.StatusFound},
+		{"one shared with another, who signed in last", func(_ *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		}, http.StatusFound},
+		{"an unknown browser", func(*testing.T, *servertest.Browser) {}, http.StatusTooManyRequests},
+		{"another user's browser", func(_ *testing.T, b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }, http.StatusTooManyRequests},
+		{"a cookie that was made up", func(_ *testing.T, b *servertest.Browser) { b.Cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
+		{"a cookie that was changed", func(_ *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			b.Cookies["__Host-fhir-device"] += "AA"
+		}, http.StatusTooManyRequests},
+		{"the owner's browser, after failures of its own", func(t *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			for range 3 {
+				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
+					t.Errorf("status %d", r.StatusCode)
+				}
+			}
+		}, http.StatusTooManyRequests},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
+				tt.before(t, b)
+				for range 3 {
+					servertest.Guess(t, b.Server, "alice", "wrong")
+				}
+				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
+					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A right password starts the count anew.
+func TestLockoutCountsInARow(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
+	for range 4 {
+		for range 2 {
+			if status := servertest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+				t.Errorf("wrong: %d", status)
+			}
+		}
+		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+			t.Errorf("right: %d", status)
+		}
+	}
+}
+
+// Who has an account of nearly the same name cannot start the count of another anew.
+func TestLockoutIsNotResetByOthers(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(c *authorize.Config) {
+		c.Lockout.Failures = 4
+		c.Users = append(c.Users, people.User{ID: "Alice", PasswordHash: "mine"})
+	})
+	for range 2 {
+		for range 2 {
+			servertest.Guess(t, s, "alice", "wrong")
+		}
+		if status := servertest.Guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
+			t.Errorf("the guesser's own: %d", status)
+		}
+	}
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Failures by another spelling of one's name are taken back too, where it is nobody
+// else's: telephones write names with a capital.
+func TestLockoutForgivesSpellings(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
+	for range 4 {
+		for range 2 {
+			servertest.Guess(t, s, "Alice.Adams", "right")
+		}
+		if status := servertest.Guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
+			t.Errorf("status %d", status)
+		}
+	}
+}
+
+// An address has a count for all names together, which a right password of its
+// own does not reset.
+func TestLockoutOfAddresses(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, from, to string
+		want           int
+	}{
+		{"the same", "192.0.2.1:1", "192.0.2.1:2", http.StatusTooManyRequests},
+		{"another", "192.0.2.1:1", "192.0.2.2:1", http.StatusFound},
+		{"the same written as IPv6", "192.0.2.1:1", "[::ffff:192.0.2.1]:1", http.StatusTooManyRequests},
+		{"another of the same /64", "[2001:db8::1]:1", "[2001:db8::ffff:1]:1", http.StatusTooManyRequests},
+		{"another /64", "[2001:db8::1]:1", "[2001:db8:0:1::1]:1", http.StatusFound},
+		{"one with a zone", "[fe80::1%eth0]:1", "[fe80::2%eth1]:1", http.StatusTooManyRequests},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := servertest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 5 })
+			from := func(address string) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					r.RemoteAddr = address
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", time.Now().Nanosecond()%255)) // is not believed
+					s.ServeHTTP(w, r)
+				})
+			}
+			for i := range 5 {
+				servertest.Guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
+				if i < 4 {
+					servertest.Guess(t, from(tt.from), "bob", "other")
+				}
+			}
+			if status := servertest.Guess(t, from(tt.to), "alice", "right"); status != tt.want {
+				t.Errorf("status %d, want %d", status, tt.want)
+			}
+		})
+	}
+}
+
+// Counts outlive a restart, by the durable store alone.
+func TestLockoutSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	durable := store.NewMemory(0, 0)
+	start := func() *authorize.Server {
+		return servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
+	}
+	s := start()
+	servertest.Guess(t, s, "alice", "wrong")
+	servertest.Guess(t, s, "alice", "wrong")
+	if status := servertest.Guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Of fifty at one moment, no more wrong passwords are compared than are free,
+// and no right one is refused.
+func TestLockoutAtOnce(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		password string
+		compared int32
+		status   int
+		many     int
+	}{
+		{"wrong", 10, http.StatusForbidden, 10},
+		{"right", 50, http.StatusFound, 50},
+	}
+	for _, tt := range tests {
+		t.Run(tt.password, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				compare := new(counting)
+				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare })
+				var reached atomic.Int32
+				var wg sync.WaitGroup
+				for range 50 {
+					wg.Go(func() {
+						if servertest.Guess(t, s, "alice", tt.password) == tt.status {
+							reached.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				if got := compare.compared.Load(); got != tt.compared || int(reached.Load()) != tt.many {
+					t.Errorf("%d compared, %d answered %d", got, reached.Load(), tt.status)
+				}
+			})
+		})
+	}
+}
+
+// Failures that cannot be stored slow down everybody, rather than nobody.
+func TestLockoutWithFullStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *authorize.Config) {
+			c.Lockout.Failures = 4
+			c.Durable = &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+				if method == "Put" {
+					return store.ErrFull // takes nothing new
+				}
+				return nil
+			}}
+		})
+		servertest.Guess(t, s, "alice", "wrong") // counts for the account, and for the address
+		servertest.Guess(t, s, "bob", "wrong")
+		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+			t.Errorf("status %d", status)
+		}
+		time.Sleep(2 * time.Second)
+		if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusFound {
+			t.Errorf("after the wait: %d", status)
+		}
+	})
+}
+
+// Hanging up does not undo a failure.
+func TestLockoutCountsThoseWhoLeave(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	s := servertest.New(t, func(c *authorize.Config) {
+		c.Passwords = leaving{leave}
+		c.Lockout.Failures = 1
+		c.Durable = strict{c.Store}
+	})
+	servertest.Guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
+	if status := servertest.Guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+	if status := servertest.Guess(t, s, "bob", "other"); status != http.StatusFound {
+		t.Errorf("another: %d", status) // it was not counted as one that could not be counted
+	}
+}
+
+// leaving is a comparison during which the client hangs up.
+type leaving struct{ leave func() }
+
+func (l leaving) Compare(hash, password []byte) (bool, error) {
+	l.leave()
+	return string(hash) == string(password), nil
+}
+
+// strict refuses to work for those who are gone, as databases do.
+type strict struct{ store.Store }
+
+func (s strict) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return errors.Join(ctx.Err(), s.Store.Put(context.WithoutCancel(ctx), key, value, ttl))
+}
+
+func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func TestLockoutOff(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
+	for range 120 {
+		if status := servertest.Guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+			t.Fatalf("status %d", status)
+		}
+	}
+}
+
+// A flood of names takes a bounded number of entries.
+func TestLockoutIsBounded(t *testing.T) {
+	t.Parallel()
+	durable := store.NewMemory(0, 0)
+	s := servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.AddressFailures = 1 << 30 })
+	b := servertest.NewBrowser(t, s)
+	sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
+	for i := range 20_000 {
+		b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {strconv.Itoa(i)}, "password": {"x"}})
+	}
+	keys, err := durable.List(t.Context(), "lockout:")
+	if err != nil || len(keys) > 1<<14+1 {
+		t.Errorf("%d entries, %v", len(keys), err)
+	}
+}
+
+// Every hash serves as the decoy of as many unknown names, and always of the
+// same ones: so neither a slow answer nor a quick one tells who exists.
+func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
+	t.Parallel()
+	compare := new(counting)
+	synctest.Test(t, func(t *testing.T) {
+		s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
+		for i := range 200 {
+			servertest.Guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
+		}
+	})
+	if !slices.Equal(compare.hashes[:100], compare.hashes[100:]) {
+		t.Error("the same names were compared with other hashes")
+	}
+	quick := 0
+	for _, hash := range compare.hashes[:100] {
+		if hash == "right" {
+			quick++
+		}
+	}
+	if quick < 30 || quick > 70 {
+		t.Errorf("%d of 100 names cost what alice does", quick)
+	}
+}
+
+func TestLockoutSettings(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]lockout.Policy{
+		"negative": {Failures: -1}, "negative of addresses": {AddressFailures: -1},
+		"short": {MaxWait: time.Millisecond}, "long": {MaxWait: 25 * time.Hour},
+	} {
+		c := servertest.Config()
+		c.Lockout = l
+		if _, err := authorize.New(c); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// A browser is known for the password and the factors with which its person signed in there: with others, it is a stranger's.
+func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(c *authorize.Config, other *servertest.Browser)
+		want   int
+	}{
+		"nothing":          {func(*authorize.Config, *servertest.Browser) {}, http.StatusFound},
+		"another password": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].PasswordHash = c.Users[1].PasswordHash }, http.StatusTooManyRequests},
+		"a configured app": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].TOTPSecret = totp.NewSecret() }, http.StatusTooManyRequests},
+		"an app enrolled":  {func(_ *authorize.Config, other *servertest.Browser) { other.EnrolApp() }, http.StatusTooManyRequests},
+		"a passkey enrolled": {func(_ *authorize.Config, other *servertest.Browser) {
+			other.EnrolPasskey(servertest.NewAuthenticator())
+		}, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var config authorize.Config
+				before := servertest.New(t, func(c *authorize.Config) {
+					c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3}
+					config = *c
+				})
+				b := servertest.NewBrowser(t, before)
+				b.Answer(servertest.Request(nil))
+				config.Users = slices.Clone(config.Users)
+				tt.change(&config, servertest.AtAccount(t, before))
+				s, err := authorize.New(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.Server = s
+				for range 3 {
+					servertest.Guess(t, s, "alice", "wrong")
+				}
+				password := map[bool]string{true: "other", false: "right"}[name == "another password"]
+				r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", password)
+				if r.StatusCode != tt.want {
+					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// However many browsers somebody has signed in in, they give few guesses at an account together.
+func TestKnownBrowsersHaveACeiling(t *testing.T) {
+	t.Parallel()
+	for kind, tt := range map[string]struct {
+		secret string
+		guess  func(t *testing.T, b *servertest.Browser) *http.Response
+	}{
+		"passwords": {"", func(_ *testing.T, b *servertest.Browser) *http.Response {
+			return b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong")
+		}},
+		"codes": {totp.NewSecret(), func(t *testing.T, b *servertest.Browser) *http.Response {
+			t.Helper()
+			r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+			return b.SendOTP(servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor"), "000000")
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := servertest.New(t, func(c *authorize.Config) {
+					c.Users[0].TOTPSecret, c.Lockout = tt.secret, lockout.Policy{Failures: 5, AddressFailures: 1000}
+				})
+				var cookies []string
+				for range 20 {
+					b := servertest.NewBrowser(t, s)
+					r := b.SignIn(servertest.Request(nil), "alice", "right")
+					if tt.secret != "" {
+						factor := servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
+						b.SendOTP(factor, servertest.OTP(tt.secret, time.Now()))
+						time.Sleep(time.Minute) // to another code
+					}
+					cookies = append(cookies, b.Cookies["__Host-fhir-device"])
+				}
+				tried := 0
+				for _, cookie := range cookies {
+					b := servertest.NewBrowser(t, s)
+					for range 5 {
+						b.Cookies["__Host-fhir-device"] = cookie
+						if r := tt.guess(t, b); r.StatusCode == http.StatusForbidden {
+							tried++
+						}
+					}
+				}
+				if tried != 10 {
+					t.Errorf("%d guesses by 20 browsers, want 10: twice what one has", tried)
+				}
+			})
+		})
+	}
+}

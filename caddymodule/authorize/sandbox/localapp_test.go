@@ -1,0 +1,92 @@
+package sandbox_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// localServer is a sandbox on the person's own computer.
+func localServer(t *testing.T) *servertest.Browser {
+	t.Helper()
+	return sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Issuer = "https://localhost:8443" })
+}
+
+// An app that is registered nowhere is launched on the person's own computer, where it may have any
+// redirect URI.
+func TestLocalApp(t *testing.T) {
+	t.Parallel()
+	b := localServer(t)
+	page := b.Get(servertest.LaunchPage)
+	if page.StatusCode != http.StatusSeeOther {
+		t.Fatalf("%d", page.StatusCode)
+	}
+	opened := b.LaunchByPage(url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
+	if opened.Host != "localhost:4711" || opened.Path != "/start" || opened.Query().Get("x") != "1" || opened.Query().Get("launch") == "" {
+		t.Fatalf("opened at %s", opened)
+	}
+	if policy := b.Get(servertest.LaunchPage).Header.Get("Content-Security-Policy"); !strings.Contains(policy, " http://localhost:*") {
+		t.Errorf("policy %s", policy)
+	}
+	q := url.Values{
+		"response_type": {"code"}, "client_id": {"sandbox-local-app"}, "redirect_uri": {"http://localhost:4711/back"}, "launch": {opened.Query().Get("launch")},
+		"scope": {"launch patient/Patient.rs"}, "state": {"s"}, "code_challenge": {servertest.S256(servertest.Verifier)}, "code_challenge_method": {"S256"},
+	}
+	form, sealed := b.OpenForm(b.Authorize(q))
+	if !strings.Contains(form, "An app on this computer") {
+		t.Errorf("not asked: %s", form)
+	}
+	answer := servertest.Location(t, b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}}))
+	tokens := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
+		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": q["redirect_uri"], "client_id": {"sandbox-local-app"}, "code_verifier": {servertest.Verifier},
+	}))
+	if answer.Host != "localhost:4711" || tokens.Patient != "ada" {
+		t.Errorf("%s: %+v", answer, tokens)
+	}
+	q.Del("code_challenge")
+	q.Del("code_challenge_method")
+	if answer := servertest.Location(t, b.Authorize(q)); answer.Query().Get("error") != "invalid_request" {
+		t.Errorf("without PKCE: %s", answer)
+	}
+	for origin, want := range map[string]bool{"http://localhost:4711": true, "http://127.0.0.1:1": true, "https://evil.example": false, "http://localhost.evil.example": false} {
+		if allowsOrigin(b, origin) != want {
+			t.Errorf("origin %s: %t", origin, !want)
+		}
+	}
+}
+
+// It goes nowhere else, neither to be launched nor with its code; and there is no such app for an
+// issuer elsewhere.
+func TestLocalAppIsLocal(t *testing.T) {
+	t.Parallel()
+	b := localServer(t)
+	shown := b.OpenLaunchPage("alice", "right")
+	for _, uri := range []string{
+		"", "https://app.example.org/launch", "http://localhost.evil.example/", "http://localhost@evil.example/", "//localhost/", "javascript:alert(1)",
+		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
+	} {
+		r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {uri}}))
+		if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
+			t.Errorf("launched at %q: %d", uri, r.StatusCode)
+		}
+		if r := b.Authorize(servertest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("redirected to %q: %d", uri, r.StatusCode)
+		}
+	}
+	elsewhere := sandboxServer(t, new(servertest.FHIRServer), nil)
+	shown = elsewhere.OpenLaunchPage("alice", "right")
+	r := elsewhere.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
+	if strings.Contains(shown, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
+		t.Errorf("elsewhere: %d", r.StatusCode)
+	}
+}
+
+// allowsOrigin reports whether scripts of an origin may read answers.
+func allowsOrigin(b *servertest.Browser, origin string) bool {
+	server, ok := b.Server.(interface{ AllowsOrigin(string) bool })
+	return ok && server.AllowsOrigin(origin)
+}

@@ -1,0 +1,170 @@
+package token_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// A code is used once, and of many tries at once exactly one succeeds. What it
+// gave is revoked, because one of those who had the code was a thief.
+func TestCodeUsedOnce(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, server)
+	code := b.Code(nil)
+	answers := make([]servertest.TokenResponse, 50)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
+		})
+	}
+	all.Wait()
+	var won []servertest.TokenResponse
+	for _, a := range answers {
+		if a.AccessToken != "" {
+			won = append(won, a)
+		} else if a.Error != "invalid_grant" {
+			t.Errorf("%+v", a)
+		}
+	}
+	if len(won) != 1 {
+		t.Fatalf("%d of 50 got a token", len(won))
+	}
+	if r := b.Userinfo(won[0].AccessToken); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token still works: %d", r.StatusCode)
+	}
+	jti, _ := b.Claims(won[0].AccessToken)["jti"].(string)
+	if revoked, err := server.Revoked(context.Background(), jti); !revoked || err != nil {
+		t.Errorf("Revoked = %t, %v", revoked, err)
+	}
+}
+
+func TestCodeOfRemovedUser(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	code := b.Code(nil)
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// That a code was used twice ends its token even when the store is full: there
+// is an entry for it already.
+func TestCodeUsedTwiceWithFullStore(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	code := b.Code(nil)
+	token := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken
+	store.SetMaxEntries(1)
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token still works: %d", r.StatusCode)
+	}
+}
+
+// "Authorization code validity | 5 minutes, single use"
+func TestCodeValidity(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		wait time.Duration
+		want string
+	}{
+		{"within five minutes", 5*time.Minute - time.Second, ""},
+		{"after five minutes", 5*time.Minute + time.Second, "invalid_grant"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				code := b.Code(nil)
+				time.Sleep(tt.wait)
+				if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != tt.want {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A code that is used twice ends what it gave, the refresh token too.
+func TestCodeReuseEndsRefreshTokens(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	code := b.Code(servertest.OfflineAccess(nil))
+	first := b.RequestTokens(servertest.CodeForm(code, nil))
+	second := b.Refresh(first.Refresh, nil)
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
+}
+
+// A code that is used again while its refresh token is being made leaves none
+// behind.
+func TestCodeReuseWhileItIsExchanged(t *testing.T) {
+	t.Parallel()
+	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0)}
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
+	code := b.Code(servertest.OfflineAccess(nil))
+	durable.Before = func(method, key string) error {
+		if method == "Put" && strings.HasPrefix(key, "refresh:") {
+			durable.Before = nil // once
+			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
+		}
+		return nil
+	}
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || got.AccessToken != "" {
+		t.Errorf("%+v", got)
+	}
+	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		server := servertest.New(t, servertest.Refreshing)
+		b := servertest.NewBrowser(t, server)
+		code := b.Code(servertest.OfflineAccess(nil))
+		answers := make([]servertest.TokenResponse, 8)
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() {
+				answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
+			})
+		}
+		all.Wait()
+		for _, got := range answers {
+			if got.Refresh != "" {
+				b.CheckDead(got.Refresh, got.AccessToken)
+			}
+		}
+	}
+}
+
+func codeReuse(t *testing.T, after time.Duration) {
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
+	first := b.RequestTokens(servertest.CodeForm(code, nil))
+	time.Sleep(after)
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
+		t.Errorf("%+v; the first token works: %t", got, b.TokenWorks(first.AccessToken))
+	}
+}

@@ -1,0 +1,212 @@
+package token_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+func TestIntrospection(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	tokens := b.Tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
+	tests := []struct {
+		name, token, client, secret string
+		active                      bool
+	}{
+		{"a resource server asks", tokens.AccessToken, "fhir-server", "rs", true},
+		{"a client asks of another's", tokens.AccessToken, "service", "hush", false},
+		{"an ID token", tokens.IDToken, "fhir-server", "rs", false},
+		{"cut short", tokens.AccessToken[:len(tokens.AccessToken)-1], "fhir-server", "rs", false},
+		{"no token of ours", "invalid_token_value", "fhir-server", "rs", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := b.AskAboutToken("/oauth2/introspect", tt.token, tt.client, tt.secret)
+			got := servertest.Decode[map[string]any](t, r)
+			if r.StatusCode != http.StatusOK || got["active"] != tt.active || !tt.active && len(got) != 1 {
+				t.Fatalf("status %d: %v", r.StatusCode, got)
+			}
+			if !tt.active {
+				return
+			}
+			claims := b.Claims(tt.token)
+			for _, name := range []string{"iss", "sub", "aud", "exp", "iat", "jti", "client_id", "scope", "fhirUser", "auth_time"} {
+				if got[name] != claims[name] || got[name] == nil {
+					t.Errorf("%s = %v, in the token %v", name, got[name], claims[name])
+				}
+			}
+		})
+	}
+}
+
+func TestIntrospectionOfOwnToken(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	r.SetBasicAuth("service", "hush")
+	token := servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+	if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "service", "hush")); got["active"] != true {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestIntrospectionRefused(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+	for name, tt := range map[string]struct {
+		client, secret, token string
+		status                int
+	}{
+		"a public client":   {"app", "", "x", 401},
+		"a wrong secret":    {"fhir-server", "wrong", "x", 401},
+		"an unknown client": {"nobody", "x", "x", 401},
+		"no token":          {"fhir-server", "rs", "", 400},
+		"no client":         {"", "", "x", 401},
+	} {
+		if r := b.AskAboutToken("/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
+			t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.status)
+		}
+	}
+}
+
+func TestExpiredTokenIsInactive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
+		token := b.Tokens(nil).AccessToken
+		time.Sleep(time.Hour + time.Second)
+		if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A refresh token is active as long as a request with it would succeed.
+func TestIntrospectionOfRefreshToken(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); servertest.ResourceServer(c) })
+	b := servertest.NewBrowser(t, server)
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	ask := func(token, client, secret string) map[string]any {
+		r := b.AskAboutToken("/oauth2/introspect", token, client, secret)
+		got := servertest.Decode[map[string]any](t, r)
+		if r.StatusCode != http.StatusOK || got["active"] != true && len(got) != 1 {
+			t.Fatalf("%d %v", r.StatusCode, got)
+		}
+		return got
+	}
+	got := ask(first.Refresh, "fhir-server", "rs")
+	want := map[string]any{"active": true, "iss": servertest.Issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s = %v, want %v", name, got[name], value)
+		}
+	}
+	if _, typed := got["token_type"]; typed || got["exp"].(float64)-got["iat"].(float64) != (90*24*time.Hour).Seconds() {
+		t.Errorf("%v", got)
+	}
+	second := b.Refresh(first.Refresh, nil)
+	for name, inactive := range map[string]map[string]any{
+		"a client asks of another's": ask(second.Refresh, "service", "hush"),
+		"one that was followed":      ask(first.Refresh, "fhir-server", "rs"),
+		"cut short":                  ask(second.Refresh[:60], "fhir-server", "rs"),
+	} {
+		if inactive["active"] != false {
+			t.Errorf("%s: %v", name, inactive)
+		}
+	}
+	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != true {
+		t.Errorf("after being asked about: %v", got)
+	}
+	b.AskAboutToken("/oauth2/revoke", second.Refresh, "app", "")
+	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
+		t.Errorf("revoked: %v", got)
+	}
+	online := servertest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}})
+	if _, err := server.EndSessions(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(online.Refresh, "fhir-server", "rs"); got["active"] != false {
+		t.Errorf("of a session that is over: %v", got)
+	}
+}
+
+// SMART App Launch 2.2 requirements 282 and 283: an access token authorizes the
+// one who asks, too.
+func TestIntrospectionByBearer(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		servertest.ResourceServer(c)
+		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
+	}))
+	clientToken := func(id, secret string) string {
+		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r.SetBasicAuth(id, secret)
+		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+	}
+	person := b.Tokens(nil).AccessToken
+	all, other := clientToken("fhir-server", "rs"), clientToken("service", "hush")
+	tests := []struct {
+		name, bearer, token string
+		status              int
+		active              bool
+	}{
+		{"a client that may ask of all", all, person, 200, true},
+		{"the token's own client", person, person, 200, true},
+		{"another client", other, person, 200, false},
+		{"of no token of ours", all, "invalid_token_value", 200, false},
+		{"with no token of ours", "invalid_token_value", person, 401, false},
+		{"with nothing", "", person, 401, false},
+		{"of nothing", all, "", 400, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {tt.token}})
+			r.Header.Set("Authorization", "Bearer "+tt.bearer)
+			response := b.Send(r)
+			got := servertest.Decode[map[string]any](t, response)
+			if response.StatusCode != tt.status || tt.status == 200 && (got["active"] != tt.active || !tt.active && len(got) != 1) {
+				t.Errorf("%d %v", response.StatusCode, got)
+			}
+			if challenge := response.Header.Get("WWW-Authenticate"); tt.status == 401 && !strings.HasPrefix(challenge, "Bearer ") {
+				t.Errorf("WWW-Authenticate %q", challenge)
+			}
+		})
+	}
+	b.AskAboutToken("/oauth2/revoke", other, "service", "hush")
+	r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {other}})
+	r.Header.Set("Authorization", "Bearer "+other)
+	if response := b.Send(r); response.StatusCode != 401 {
+		t.Errorf("with a revoked token: %d", response.StatusCode)
+	}
+}
+
+// A client that does not say who it is, is refused as such (RFC 7009 §2.2.1, RFC 7662
+// §2.3, RFC 9126 §2.3, all after RFC 6749 §5.2): what the token endpoint can tell by a
+// refresh token, nobody else takes from parameters that mean nothing there.
+func TestNamelessClient(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+	refresh := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {
+		for name, form := range map[string]url.Values{
+			"nothing":                   {},
+			"a token":                   {"token": {refresh}},
+			"a made-up refresh token":   {"token": {refresh}, "grant_type": {"refresh_token"}, "refresh_token": {"x"}},
+			"a good refresh token":      {"token": {refresh}, "grant_type": {"refresh_token"}, "refresh_token": {refresh}},
+			"grant_type and no refresh": {"token": {refresh}, "grant_type": {"refresh_token"}},
+		} {
+			r := b.Post(path, form)
+			if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_client" {
+				t.Errorf("%s with %s: %d %+v", path, name, r.StatusCode, got)
+			}
+		}
+	}
+}

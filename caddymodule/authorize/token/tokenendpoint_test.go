@@ -1,0 +1,234 @@
+package token_test
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// The words of a request are the words of the answer, those of SMART 1 too.
+func TestScopeInTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
+		b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
+		got := b.Tokens(url.Values{"scope": {scope}})
+		if got.Scope != scope {
+			t.Errorf("%s: %s", scope, got.Scope)
+		}
+		if got.Refresh != "" && b.Refresh(got.Refresh, nil).Scope != scope {
+			t.Errorf("%s: refreshed %s", scope, got.Scope)
+		}
+	}
+}
+
+func TestDiscoveryOfRefreshTokens(t *testing.T) {
+	t.Parallel()
+	documents := func(change func(*authorize.Config)) (openid, smart map[string]any) {
+		b := servertest.NewBrowser(t, servertest.New(t, change))
+		return servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration")), servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+	}
+	offlineOnly := func(c *authorize.Config) { c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access") }
+	tests := []struct {
+		name            string
+		change          func(*authorize.Config)
+		refresh         bool
+		offline, online bool
+		algorithms      string
+	}{
+		{"no client may", nil, false, false, false, "RS256"},
+		{"one may, offline", offlineOnly, true, true, false, "RS256"},
+		{"some may, both", servertest.Refreshing, true, true, true, "RS256"},
+		{"ES256", func(c *authorize.Config) { c.Clients[0].IDTokenAlgorithm = "ES256" }, false, false, false, "RS256 ES256"},
+		{"a client that has no flow for it", func(c *authorize.Config) {
+			c.Clients[3].Scopes = []string{"offline_access"}
+		}, false, false, false, "RS256"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			openid, smart := documents(tt.change)
+			for name, document := range map[string]map[string]any{"openid": openid, "smart": smart} {
+				if got := strings.Contains(servertest.Words(document["grant_types_supported"]), "refresh_token"); got != tt.refresh {
+					t.Errorf("%s: grant types %v", name, document["grant_types_supported"])
+				}
+				if !strings.Contains(servertest.Words(document["token_endpoint_auth_methods_supported"]), "private_key_jwt") || !strings.Contains(servertest.Words(document["token_endpoint_auth_signing_alg_values_supported"]), "ES384") {
+					t.Errorf("%s: %v", name, document)
+				}
+				for scope, want := range map[string]bool{"offline_access": tt.offline, "online_access": tt.online} {
+					if got := strings.Contains(servertest.Words(document["scopes_supported"]), scope); got != want {
+						t.Errorf("%s: scopes %v", name, document["scopes_supported"])
+					}
+				}
+			}
+			capabilities := servertest.Words(smart["capabilities"])
+			if strings.Contains(capabilities, "permission-offline") != tt.offline || strings.Contains(capabilities, "permission-online") != tt.online || !strings.Contains(capabilities, "client-confidential-asymmetric") {
+				t.Errorf("capabilities %s", capabilities)
+			}
+			if got := servertest.Words(openid["id_token_signing_alg_values_supported"]); got != tt.algorithms {
+				t.Errorf("ID token algorithms %s", got)
+			}
+		})
+	}
+}
+
+func TestTokenErrors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+		status int
+	}{
+		{"unknown code", url.Values{"code": {"unknown"}}, "invalid_grant", 400},
+		{"no code", url.Values{"code": {""}}, "invalid_request", 400},
+		{"no grant_type", url.Values{"grant_type": {""}}, "invalid_request", 400},
+		{"unknown grant_type", url.Values{"grant_type": {"password"}}, "unsupported_grant_type", 400},
+		{"a grant the client may not use", url.Values{"grant_type": {"client_credentials"}}, "unauthorized_client", 400},
+		{"another redirect_uri", url.Values{"redirect_uri": {"http://localhost:3000/callback"}}, "invalid_grant", 400},
+		{"no redirect_uri", url.Values{"redirect_uri": {""}}, "invalid_request", 400},
+		{"another client", url.Values{"client_id": {"strict"}}, "invalid_grant", 400},
+		{"unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client", 401},
+		{"no client", url.Values{"client_id": {""}}, "invalid_client", 401},
+		{"a secret of a public client", url.Values{"client_secret": {"x"}}, "invalid_client", 401},
+		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target", 400}, // RFC 8707 §2.2
+		{"a parameter twice", url.Values{"code": {"a", "b"}}, "invalid_request", 400},
+		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
+		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 413},
+	}
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := b.Post("/oauth2/token", servertest.CodeForm(code, tt.change))
+			if got := servertest.Decode[servertest.TokenResponse](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
+				t.Errorf("%d %+v", r.StatusCode, got)
+			}
+			if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+				t.Errorf("header %v", r.Header)
+			}
+		})
+	}
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.AccessToken == "" {
+		t.Errorf("the code was used up by others' mistakes: %+v", got)
+	}
+}
+
+func TestTokenTakesFormsAlone(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
+	inQuery := servertest.PostRequest("/oauth2/token?"+servertest.CodeForm(code, nil).Encode(), nil)
+	json := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, nil))
+	json.Header.Set("Content-Type", "application/json")
+	for name, r := range map[string]*http.Request{"query": inQuery, "JSON": json} {
+		if got := b.Send(r); got.StatusCode < 400 {
+			t.Errorf("parameters in %s: %d", name, got.StatusCode)
+		}
+	}
+	if r := b.Get("/oauth2/token?" + servertest.CodeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
+		t.Errorf("GET: %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
+	}
+}
+
+func TestClientAuthentication(t *testing.T) {
+	t.Parallel()
+	const id, secret = "confidential", "s3cret/+ %"
+	redirect := url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}}
+	with := func(change url.Values) url.Values {
+		form := url.Values{"client_id": {""}, "redirect_uri": redirect["redirect_uri"]}
+		maps.Copy(form, change)
+		return form
+	}
+	tests := []struct {
+		name   string
+		basic  []string
+		change url.Values
+		want   string
+	}{
+		{"basic, form-encoded", []string{url.QueryEscape(id), url.QueryEscape(secret)}, with(nil), ""},
+		{"basic, raw", []string{id, secret}, with(nil), ""},
+		{"basic with client_id", []string{id, secret}, with(url.Values{"client_id": {id}}), ""},
+		{"post", nil, with(url.Values{"client_id": {id}, "client_secret": {secret}}), ""},
+		{"basic, wrong secret", []string{id, "wrong"}, with(nil), "invalid_client"},
+		{"basic, empty secret", []string{id, ""}, with(nil), "invalid_client"},
+		{"basic of a public client", []string{"app", ""}, with(nil), "invalid_client"},
+		{"post, wrong secret", nil, with(url.Values{"client_id": {id}, "client_secret": {"wrong"}}), "invalid_client"},
+		{"no secret", nil, with(url.Values{"client_id": {id}}), "invalid_client"},
+		{"basic and post", []string{id, secret}, with(url.Values{"client_secret": {secret}}), "invalid_request"},
+		{"basic with another client_id", []string{id, secret}, with(url.Values{"client_id": {"app"}}), "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			code := b.Code(url.Values{"client_id": {id}, "redirect_uri": redirect["redirect_uri"]})
+			r := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, tt.change))
+			if tt.basic != nil {
+				r.SetBasicAuth(tt.basic[0], tt.basic[1])
+			}
+			response := b.Send(r)
+			if got := servertest.Decode[servertest.TokenResponse](t, response); got.Error != tt.want {
+				t.Errorf("%d %+v", response.StatusCode, got)
+			}
+			challenged := strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Basic ")
+			if wanted := tt.want == "invalid_client" && tt.basic != nil; challenged != wanted {
+				t.Errorf("WWW-Authenticate %q", response.Header.Get("WWW-Authenticate"))
+			}
+		})
+	}
+}
+
+func TestClientCredentials(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, scope, want, error string }{
+		{"a listed scope", "system/*.rs", "system/*.rs", ""},
+		{"a part of it", "system/Patient.r", "system/Patient.r", ""},
+		{"no scope", "", "system/*.rs", ""},
+		{"more than is listed", "system/Patient.cruds user/*.rs", "system/Patient.rs", ""},
+		{"nothing that is listed", "system/Patient.cud", "", "invalid_scope"},
+		{"a scope that is not of the system", "demo.read", "", "invalid_scope"},
+		{"openid", "openid", "", "invalid_scope"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
+			r.SetBasicAuth("service", "hush")
+			got := servertest.Decode[servertest.TokenResponse](t, b.Send(r))
+			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.Refresh != "" {
+				t.Fatalf("%+v", got)
+			}
+			if tt.error != "" {
+				return
+			}
+			if c := b.Claims(got.AccessToken); c["sub"] != "service" || c["client_id"] != "service" || got.ExpiresIn != 300 {
+				t.Errorf("expires_in %d, claims %v", got.ExpiresIn, c)
+			}
+		})
+	}
+}
+
+func TestClientCredentialsWithoutSystemScope(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	r.SetBasicAuth("service", "hush")
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Error != "invalid_scope" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// RFC 6749 §5.2 keeps quotes and backslashes out of error_description, and we
+// keep the client's words out of it.
+func TestErrorDescription(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
+	r.SetBasicAuth("service", "hush")
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
+		t.Errorf("%+v", got)
+	}
+}
