@@ -17,4 +17,9 @@
 //	openfile.go      turns what happens to a file in use into errors, where bbolt would panic
 //
 // There is no goroutine: each write removes some expired entries.
+//
+// Why image.go reads bbolt's file format itself: bbolt's own check (bbolt.Tx.Check, and a walk with its cursors) trusts
+// the pages that it follows. Where one byte has a branch page lead back to itself, Check recurses until the stack
+// overflows, which ends the process, and a cursor takes memory without end; a fault in Check's own goroutine cannot be
+// recovered from here. bbolt's tools for repairs are in internal packages.
 package boltstore
