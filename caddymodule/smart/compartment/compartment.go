@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-//go:generate go run ../generate -compartments r4.tsv ../generate/org.hl7.fhir.r4-6.7.9.jar
+//go:generate go run ../generate -compartments r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
 
 // r4 has a line for each type in each compartment: compartment, type, and the names of search parameters.
 //

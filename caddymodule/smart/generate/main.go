@@ -16,7 +16,6 @@ const (
 	typesFile      = "org/hl7/fhir/r4/model/profile/profiles-types.xml"
 	resourcesFile  = "org/hl7/fhir/r4/model/profile/profiles-resources.xml"
 	valueSetsFile  = "org/hl7/fhir/r4/model/valueset/valuesets.xml"
-	modelFolder    = "org/hl7/fhir/r4/model/"
 )
 
 func main() {
@@ -26,8 +25,7 @@ func main() {
 	compartments := flag.String("compartments", "", "file to write the compartments to")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		log.Fatal("usage: generate -elements file -parameters file hapi-fhir-validation-resources-r4.jar\n" +
-			"       generate -compartments file org.hl7.fhir.r4.jar")
+		log.Fatal("usage: generate [-elements file] [-parameters file] [-compartments file] hapi-fhir-validation-resources-r4.jar")
 	}
 	if err := run(flag.Arg(0), *elements, *parameters, *compartments); err != nil {
 		log.Fatal(err)

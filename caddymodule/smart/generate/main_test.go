@@ -75,27 +75,24 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestCompartments reads a class file that has, as HL7's have, one field with an annotation that holds others.
+// A type without parameters has no members; the resource that a compartment is for is one.
 func TestCompartments(t *testing.T) {
 	t.Parallel()
-	jar := archive(t, map[string]string{
-		modelFolder + "ListResource.class":   class("subject", "Patient"),
-		modelFolder + "Task.class":           class("focus", "Unknown"),
-		modelFolder + "Media.class":          class("operator", "Base FHIR compartment definition for Practitioner"),
-		modelFolder + "Media$Inner.class":    "",
-		modelFolder + "sub/Inner.class":      "",
-		modelFolder + "compartment.txt":      "",
-		modelFolder + "MedicationBase.class": class("device", "Device"),
-	})
+	jar := archive(t, map[string]string{resourcesFile: `<Bundle xmlns="http://hl7.org/fhir">
+		<entry><resource><StructureDefinition><url value="http://hl7.org/fhir/StructureDefinition/Task"/></StructureDefinition></resource></entry>
+		<entry><resource><CompartmentDefinition><code value="Patient"/>
+			<resource><code value="Patient"/><param value="link"/></resource>
+			<resource><code value="Task"/></resource>
+			<resource><code value="List"/><param value="subject"/><param value="source"/></resource>
+		</CompartmentDefinition></resource></entry>
+		<entry><resource><CompartmentDefinition><code value="Device"/>
+			<resource><code value="Device"/><param value="{def}"/></resource>
+		</CompartmentDefinition></resource></entry></Bundle>`})
 	out := filepath.Join(t.TempDir(), "out.tsv")
 	if err := run(jar, "", "", out); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
-		"Device\tDevice\t{def}", "Device\tMedicationBase\tdevice", "Encounter\tEncounter\t{def}", "Patient\tList\tsubject",
-		"Patient\tPatient\t{def}", "Practitioner\tMedia\toperator", "Practitioner\tPractitioner\t{def}",
-		"RelatedPerson\tRelatedPerson\t{def}",
-	}
+	want := []string{"Device\tDevice\t{def}", "Patient\tList\tsource subject", "Patient\tPatient\tlink {def}"}
 	got, _ := os.ReadFile(out)
 	if lines := strings.Split(strings.TrimSpace(string(got)), "\n"); !slices.Equal(lines, want) {
 		t.Errorf("got\n%s", got)
@@ -105,23 +102,16 @@ func TestCompartments(t *testing.T) {
 func TestFails(t *testing.T) {
 	t.Parallel()
 	out := filepath.Join(t.TempDir(), "out.tsv")
-	whole := class("subject", "Patient")
-	tests := []struct {
-		name, jar                string
-		parameters, compartments bool // fail
-	}{
-		{"no archive", filepath.Join(t.TempDir(), "none.jar"), true, true},
-		{"nothing in it", archive(t, nil), true, false},
-		{"no XML", archive(t, map[string]string{typesFile: "<"}), true, false},
-		{"no class", archive(t, map[string]string{modelFolder + "A.class": "nothing"}), true, true},
-		{"class cut off", archive(t, map[string]string{modelFolder + "A.class": whole[:len(whole)-3]}), true, true},
-	}
-	for _, tt := range tests {
-		if err := run(tt.jar, "", out, ""); (err != nil) != tt.parameters {
-			t.Errorf("%s: parameters: %v", tt.name, err)
+	for name, jar := range map[string]string{
+		"no archive":    filepath.Join(t.TempDir(), "none.jar"),
+		"nothing in it": archive(t, nil),
+		"no XML":        archive(t, map[string]string{typesFile: "<", resourcesFile: "<"}),
+	} {
+		if err := run(jar, "", out, ""); err == nil {
+			t.Errorf("%s: parameters were made", name)
 		}
-		if err := run(tt.jar, "", "", out); (err != nil) != tt.compartments {
-			t.Errorf("%s: compartments: %v", tt.name, err)
+		if err := run(jar, "", "", out); err == nil {
+			t.Errorf("%s: compartments were made", name)
 		}
 	}
 }
@@ -148,24 +138,4 @@ func archive(t *testing.T, files map[string]string) string {
 		t.Fatal(err)
 	}
 	return file.Name()
-}
-
-// class returns a class file with a field that has the annotation of a search parameter in a compartment.
-func class(parameter, compartment string) string {
-	constants := []string{
-		"RuntimeVisibleAnnotations", parameterAnnotation, "name", parameter, membership, "Lcompartment;", compartment,
-	}
-	text := "\xCA\xFE\xBA\xBE\x00\x00\x00\x34\x00\x0B"
-	for _, constant := range constants {
-		text += "\x01\x00" + string(rune(len(constant))) + constant
-	}
-	text += "\x05\x00\x00\x00\x00\x00\x00\x00\x00"               // a Long, numbers 8 and 9
-	text += "\x07\x00\x01"                                       // a Class, number 10
-	text += "\x00\x21\x00\x0A\x00\x0A\x00\x01\x00\x0A"           // flags, this, super, one interface
-	text += "\x00\x01" + "\x00\x19\x00\x03\x00\x03" + "\x00\x02" // one field, with two attributes
-	text += "\x00\x03\x00\x00\x00\x02\x00\x00"                   // one that is skipped
-	annotation := "\x00\x02" + "\x00\x03s\x00\x04" +             // name = parameter
-		"\x00\x05[\x00\x01@\x00\x06\x00\x01" + "\x00\x03s\x00\x07" // membership = [compartment(name = …)]
-	body := "\x00\x01\x00\x02" + annotation
-	return text + "\x00\x01\x00\x00\x00" + string(rune(len(body))) + body
 }
