@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -15,7 +14,7 @@ func (e *Enforcement) ownShared() (access.Shared, error) {
 		if err := checkShared(resourceType, rule); err != nil {
 			return nil, err
 		}
-		own[resourceType] = access.Rule(rule)
+		own[resourceType] = access.RuleNamed(rule)
 	}
 	return own, nil
 }
@@ -25,10 +24,10 @@ func checkShared(resourceType, rule string) error {
 	if !interaction.IsType(resourceType) {
 		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
 	}
-	if !slices.Contains(access.Rules, access.Rule(rule)) {
-		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.Rules)
-	}
-	if !access.Rule(rule).Takes(resourceType) {
+	switch r := access.RuleNamed(rule); {
+	case r == nil:
+		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.RuleNames())
+	case !r.Fits(resourceType):
 		return fmt.Errorf("%s has no search parameter patient in FHIR R4, by which the rule %s goes", resourceType, rule)
 	}
 	return nil

@@ -10,7 +10,10 @@
 //	   ▼
 //	[Grant.Covers]             covers.go: is this resource among those that the grant is about?
 //	                           document.go: a document is, if each of its entries is
-//	                           shared.go: types that are in no patient's compartment
+//	                           rule.go: the rules, as one table: what each says to all that is asked
+//	                           shared.go: which types have which, and the questions
+//	                           verdicts.go: what rules say of a resource
+//	[Shared.Confine]           confinement.go: searches that find what a grant is about
 //	[EffectOf]                 effect.go: what a server may do because a resource of the type is stored
 //
 // Grants are never mixed: what one allows in its context, under its constraint, is allowed; the context of one with

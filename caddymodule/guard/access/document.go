@@ -65,7 +65,7 @@ func (d *document) add(entry []byte, first bool) bool {
 	if first && d.kind() == "document" && res.Type != "Composition" {
 		return false
 	}
-	return d.rules[res.Type] == Everyone || d.addOwn(entry, res)
+	return d.rules.IsEveryones(res.Type) || d.addOwn(entry, res)
 }
 
 // addOwn judges an entry that must be the patient's.

@@ -57,9 +57,9 @@ func checkInside(t *testing.T, scope, text string, res resource.Resource) {
 		inside = res.ID == "a"
 	}
 	switch rule := defaultShared[res.Type]; {
-	case rule == Unassigned && len(named) > 0 && !inside,
-		rule == Alone && slices.ContainsFunc(named, isAnother),
-		rule == "" && !inside:
+	case rule == unassigned && len(named) > 0 && !inside,
+		rule == alone && slices.ContainsFunc(named, isAnother),
+		rule == nil && !inside:
 		t.Fatalf("%s covers %s", scope, text)
 	}
 }

@@ -110,7 +110,7 @@ func (r *Rights) Allow(resourceType string, p smart.Permission) bool {
 }
 
 func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool {
-	return g.allows(resourceType, p) && (g.Patient == "" || r.Shared.bound(resourceType, p))
+	return g.allows(resourceType, p) && (g.Patient == "" || r.Shared.rule(resourceType).allows(resourceType, p))
 }
 
 // OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot be about it:

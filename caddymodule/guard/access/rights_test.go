@@ -112,7 +112,7 @@ func TestPermissions(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	r := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewShared(Shared{"Device": Closed, "Observation": Closed}))
+	r := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, NewShared(Shared{"Device": closed, "Observation": closed}))
 	if len(r.For("Device", smart.Read))+len(r.For("Observation", smart.Read)) != 0 || len(r.For("Condition", smart.Read)) != 1 {
 		t.Error("a closed type is granted")
 	}

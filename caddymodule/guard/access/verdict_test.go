@@ -153,22 +153,22 @@ func TestSharedRules(t *testing.T) {
 		want     bool
 	}{
 		{"as ever", nil, device, true},
-		{"closed", Shared{"Device": Closed}, mine, false},
-		{"by the compartment, which it is not in", Shared{"Device": ""}, mine, false},
-		{"everyone", Shared{"Basic": Everyone}, `{"resourceType":"Basic","id":"b"}`, true},
-		{"closed though it is in the compartment", Shared{"Observation": Closed}, observationOf("a", ""), false},
-		{"unassigned, without a parameter that says whose it is", Shared{"Organization": Unassigned}, organization, false},
-		{"another type's rule", Shared{"Device": Closed}, organization, true},
-		{"a Task for the patient", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
-		{"a Contract of the patient", Shared{"Contract": OwnPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"}]}`, true},
-		{"a Contract of the patient and another", Shared{"Contract": OwnPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, false},
-		{"a Task for another", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
-		{"a Task for a group", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
-		{"a Task for nobody", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t"}`, false},
-		{"a Task for a patient elsewhere", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"https://other.example/Patient/a"}}`, false},
-		{"a Task for a contained patient", Shared{"Task": OwnPatient}, `{"resourceType":"Task","id":"t","contained":[{"resourceType":"Patient","id":"a"}],"for":{"reference":"#a"}}`, false},
+		{"closed", Shared{"Device": closed}, mine, false},
+		{"by the compartment, which it is not in", Shared{"Device": nil}, mine, false},
+		{"everyone", Shared{"Basic": everyone}, `{"resourceType":"Basic","id":"b"}`, true},
+		{"closed though it is in the compartment", Shared{"Observation": closed}, observationOf("a", ""), false},
+		{"unassigned, without a parameter that says whose it is", Shared{"Organization": unassigned}, organization, false},
+		{"another type's rule", Shared{"Device": closed}, organization, true},
+		{"a Task for the patient", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"},"owner":{"reference":"Patient/b"}}`, true},
+		{"a Contract of the patient", Shared{"Contract": ownPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"}]}`, true},
+		{"a Contract of the patient and another", Shared{"Contract": ownPatient}, `{"resourceType":"Contract","id":"c","subject":[{"reference":"Patient/a"},{"reference":"Patient/b"}]}`, false},
+		{"a Task for another", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/b"},"owner":{"reference":"Patient/a"}}`, false},
+		{"a Task for a group", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"Group/a"}}`, false},
+		{"a Task for nobody", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t"}`, false},
+		{"a Task for a patient elsewhere", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","for":{"reference":"https://other.example/Patient/a"}}`, false},
+		{"a Task for a contained patient", Shared{"Task": ownPatient}, `{"resourceType":"Task","id":"t","contained":[{"resourceType":"Patient","id":"a"}],"for":{"reference":"#a"}}`, false},
 		{"a Task, without the rule", nil, `{"resourceType":"Task","id":"t","for":{"reference":"Patient/a"}}`, false},
-		{"alone", Shared{"Observation": Alone}, observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
+		{"alone", Shared{"Observation": alone}, observationOf("a", `,"performer":[{"reference":"Patient/b"}]`), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -178,7 +178,7 @@ func TestSharedRules(t *testing.T) {
 			}
 		})
 	}
-	if got := NewShared(nil); got["Device"] != Unassigned || defaultShared["Basic"] != "" {
+	if got := NewShared(nil); got["Device"] != unassigned || defaultShared["Basic"] != nil {
 		t.Error("a site's rules have changed the defaults")
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -63,7 +62,7 @@ func (j *judgedCall) beside(ctx context.Context, out *bundle, had []string) ([]s
 
 // isBeside reports whether resources of a type are everybody's, and the client asks for them.
 func (j *judgedCall) isBeside(resourceType string) bool {
-	wanted := j.x.Shared[resourceType] == access.Everyone && len(j.x.operations().answerGrants(j.op, resourceType)) > 0
+	wanted := j.x.Shared.IsEveryones(resourceType) && len(j.x.operations().answerGrants(j.op, resourceType)) > 0
 	for _, p := range j.parameters {
 		wanted = wanted && p.Name != "_since" && (p.Name != "_type" || slices.Contains(strings.Split(p.Value, ","), resourceType))
 	}

@@ -2,14 +2,12 @@ package enforce
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 // branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
@@ -65,63 +63,20 @@ func (x searches) confined(resourceType string, g access.Grant, asked []smart.Pa
 	if g.Patient == "" {
 		return []branch{plain}
 	}
-	own := smart.Parameter{Name: "patient", Value: "Patient/" + g.Patient}
-	switch x.Shared[resourceType] {
-	case access.Everyone:
-		return []branch{plain}
-	case access.Unassigned:
-		if slices.ContainsFunc(asked, func(p smart.Parameter) bool {
-			return p == own || p == smart.Parameter{Name: "patient", Value: g.Patient}
-		}) {
-			return []branch{plain}
-		}
-		return []branch{plain.with(own), plain.with(smart.Parameter{Name: missingPatient, Value: "true"})}
-	}
-	plain.member = g.Patient
-	if x.Shared[resourceType] == access.OwnPatient {
-		return []branch{plain.with(own)}
-	}
-	if resourceType == "Patient" {
-		return []branch{plain.with(smart.Parameter{Name: "_id", Value: g.Patient})}
-	}
-	names, ok := compartment.Patient(resourceType)
-	switch {
-	case !ok:
-		return nil
-	case slices.ContainsFunc(asked, func(p smart.Parameter) bool { return isOf(g.Patient, resourceType, p) }):
-		return []branch{plain}
-	case x.CompartmentSearch:
-		plain.patient = g.Patient
-		return []branch{plain}
+	if x.Shared.IsOwn(resourceType) {
+		plain.member = g.Patient
 	}
 	var all []branch
-	for _, name := range names {
-		all = append(all, plain.with(smart.Parameter{Name: name, Value: own.Value}))
+	for _, c := range x.Shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Asked: asked, InCompartment: x.CompartmentSearch}) {
+		b := plain
+		b.confining = c.Parameters
+		if c.InCompartment {
+			b.patient = g.Patient
+		}
+		all = append(all, b)
 	}
 	return all
 }
-
-// isOf reports whether all that a parameter of the client's finds is in the compartment of a patient, such as
-// patient=Patient/a, so that nothing more need confine the search.
-func isOf(patient, resourceType string, p smart.Parameter) bool {
-	name, modifier, _ := strings.Cut(p.Name, ":")
-	by, ok := searchparam.Lookup(resourceType, name)
-	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(resourceType, by) {
-		return false
-	}
-	return p.Value == "Patient/"+patient || p.Value == patient && (modifier != "" || isToPatients(by))
-}
-
-// isToPatients reports whether a parameter is about patients alone, so that an id is that of one. R4's elements with the
-// name patient are, whatever the parameter's targets.
-func isToPatients(by searchparam.Parameter) bool {
-	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
-		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
-	})
-}
-
-// missingPatient finds what is of no patient.
-const missingPatient = "patient:missing"
 
 // with is the branch with another parameter.
 func (b branch) with(p smart.Parameter) branch {
@@ -201,10 +156,5 @@ func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
 	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
 		return false
 	}
-	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool {
-		if p.Name == missingPatient {
-			return access.OfPatients(res)
-		}
-		return !rights.Matches(p, res)
-	})
+	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.FoundBy(p, res) })
 }

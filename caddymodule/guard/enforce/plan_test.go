@@ -19,7 +19,7 @@ func TestOwnPatient(t *testing.T) {
 	if got := g.foundOrStatus(patientA, "Task"); got != "403" {
 		t.Errorf("without the rule: %s", got)
 	}
-	g.Shared = access.NewShared(access.Shared{"Task": access.OwnPatient})
+	g.Shared = access.NewShared(access.Shared{"Task": access.RuleNamed("patient")})
 	for target, want := range map[string]string{
 		"Task": "Task/ta", "Task?_id=tb": "", "Task?patient=Patient/b": "", "Patient/a/Task": "Task/ta", "Patient/b/Task": "", "Task?_summary=count": "403",
 	} {

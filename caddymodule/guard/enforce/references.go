@@ -12,7 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -170,12 +169,10 @@ func (w *write) mayRefer(ctx context.Context, g access.Grant, from resource.Reso
 		return true, nil
 	}
 	to, ok := from.ParseReference(literal)
-	_, member := compartment.Patient(to.Type)
-	rule := w.Shared[to.Type]
 	switch {
 	case !ok:
 		return false, nil
-	case rule == access.Everyone, rule == "" && !member:
+	case w.Shared.IsNamed(to.Type):
 		return true, nil
 	case to.Base != "": // perhaps another name of the server's own
 		return false, nil

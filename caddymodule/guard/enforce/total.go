@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -61,10 +60,7 @@ func (s *search) countAlone(ctx context.Context, self string) (*answer, error) {
 // isCountable reports whether the FHIR server finds just what may be seen. Of some types it finds more: the rest is
 // dropped from answers, but it would be in a number.
 func (s *search) isCountable() bool {
-	return !slices.ContainsFunc(s.branches, func(b branch) bool {
-		rule := s.x.Shared[b.resourceType]
-		return !b.isWhole() && (rule == access.About || rule == access.Alone || rule == access.OwnPatient || rule == access.SecurityContext)
-	})
+	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.isWhole() && !s.x.Shared.IsCounted(b.resourceType) })
 }
 
 // counted is the number of matches, of which those that several branches find count once.

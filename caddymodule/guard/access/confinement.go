@@ -1,0 +1,104 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+// Search is a search of a client's for a type, under a grant that is bound to a patient.
+type Search struct {
+	// Type is the resource type.
+	Type string
+	// Patient is the id of the grant's patient.
+	Patient string
+	// Asked are the client's parameters.
+	Asked []smart.Parameter
+	// InCompartment says that the FHIR server can search in the compartment of a patient.
+	InCompartment bool
+}
+
+// Confinement is what comes on top of the client's parameters, so that a search finds what a grant covers.
+type Confinement struct {
+	// InCompartment says that it is a search in the patient's compartment.
+	InCompartment bool
+	// Parameters are further parameters.
+	Parameters []smart.Parameter
+}
+
+// missingPatient finds what is of no patient.
+const missingPatient = "patient:missing"
+
+// by is a confinement by one parameter.
+func by(name, value string) Confinement {
+	return Confinement{Parameters: []smart.Parameter{{Name: name, Value: value}}}
+}
+
+// unconfined are searches that need no confinement.
+func unconfined(Search) []Confinement { return []Confinement{{}} }
+
+// byPatient confines by the search parameter patient.
+func byPatient(q Search) []Confinement { return []Confinement{by("patient", "Patient/"+q.Patient)} }
+
+// byPatientOrNone confines to what is the patient's or nobody's.
+func byPatientOrNone(q Search) []Confinement {
+	if slices.ContainsFunc(q.Asked, func(p smart.Parameter) bool {
+		return p.Name == "patient" && (p.Value == "Patient/"+q.Patient || p.Value == q.Patient)
+	}) {
+		return unconfined(q)
+	}
+	return append(byPatient(q), by(missingPatient, "true"))
+}
+
+// byCompartment confines to the patient's compartment: by the FHIR server's own search of it where there is one, else by
+// one search for each parameter of membership.
+func byCompartment(q Search) []Confinement {
+	if q.Type == "Patient" {
+		return []Confinement{by("_id", q.Patient)}
+	}
+	names, ok := compartment.Patient(q.Type)
+	switch {
+	case !ok:
+		return nil
+	case slices.ContainsFunc(q.Asked, q.isOf):
+		return unconfined(q)
+	case q.InCompartment:
+		return []Confinement{{InCompartment: true}}
+	}
+	var all []Confinement
+	for _, name := range names {
+		all = append(all, by(name, "Patient/"+q.Patient))
+	}
+	return all
+}
+
+// isOf reports whether all that a parameter of the client's finds is in the compartment of the patient, such as
+// patient=Patient/a, so that nothing more need confine the search.
+func (q Search) isOf(p smart.Parameter) bool {
+	name, modifier, _ := strings.Cut(p.Name, ":")
+	by, ok := searchparam.Lookup(q.Type, name)
+	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(q.Type, by) {
+		return false
+	}
+	return p.Value == "Patient/"+q.Patient || p.Value == q.Patient && (modifier != "" || isToPatients(by))
+}
+
+// isToPatients reports whether a parameter is about patients alone, so that an id is that of one. R4's elements with the
+// name patient are, whatever the parameter's targets.
+func isToPatients(by searchparam.Parameter) bool {
+	return !slices.ContainsFunc(by.Paths, func(path resource.Path) bool {
+		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
+	})
+}
+
+// FoundBy reports whether a search with a parameter of a [Confinement], or of a grant's constraint, finds a resource.
+func (r *Rights) FoundBy(p smart.Parameter, res resource.Resource) bool {
+	if p.Name == missingPatient {
+		return !OfPatients(res)
+	}
+	return r.Matches(p, res)
+}

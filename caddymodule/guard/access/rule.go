@@ -1,0 +1,134 @@
+package access
+
+import (
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+// Rule says which resources of a type a grant that is bound to a patient is about, where the Patient compartment of
+// FHIR R4 does not say so, or says more than a patient may see. It has a field for each question that the guard asks.
+// What a rule leaves out is refused: an empty one allows nothing.
+type Rule struct {
+	name string
+	// fits reports whether a type can have the rule. Nil: none can.
+	fits func(resourceType string) bool
+	// permits are the permissions that a bound grant may have on the type.
+	permits smart.Permission
+	// covers judges a resource that is read or found. Nil: none is covered.
+	covers func(s Shared, res resource.Resource, patient string) Verdict
+	// writes judges a covered resource that a client writes, before and after; read is what covers has said of it. Nil:
+	// none is written.
+	writes func(s Shared, res resource.Resource, patient string, read Verdict) Verdict
+	// confine are searches that together find what is covered, and as little else as the FHIR server can. Nil: none is
+	// made.
+	confine func(q Search) []Confinement
+	// counted says that these searches find nothing but what is covered, so that the FHIR server's total is right.
+	counted bool
+	// own says that what is covered is the patient's own, and nobody else's.
+	own bool
+	// everyones says that all resources of the type are covered for every patient, so that they may come along with a
+	// record that names them.
+	everyones bool
+	// named reports whether records may refer to a resource of the type that nobody has looked at. Nil: none may.
+	named func(resourceType string) bool
+	// byItself reports whether a resource tells by itself whether it is covered. Nil: others have to be asked for.
+	byItself func(resourceType string) bool
+}
+
+// The rules. A new one is a row here, and rows in the test of them.
+var (
+	// everyone: all may be read and searched, and none changed: they describe the world that records refer to.
+	everyone = &Rule{
+		name: "everyone", fits: anyType, permits: smart.Read | smart.Search, covers: Shared.all,
+		confine: unconfined, counted: true, everyones: true, named: anyType, byItself: anyType,
+	}
+	// unassigned: the patient's own, and those of no patient. Only the patient's own may be changed.
+	unassigned = &Rule{
+		name: "unassigned", fits: anyType, permits: allPermissions, covers: Shared.ownOrUnassigned, writes: Shared.assigned,
+		confine: byPatientOrNone, counted: true, byItself: anyType,
+	}
+	// securityContext: by Binary.securityContext: the patient, or a resource that the grant covers.
+	securityContext = &Rule{
+		name: "security_context", fits: anyType, permits: allPermissions, covers: Shared.inContext, writes: Shared.ofOwn,
+		confine: byCompartment, own: true,
+	}
+	// about: all that the resource is about is the patient or is covered: each Provenance.target, or each entry of a
+	// document or collection. Of other types: the patient's compartment.
+	about = &Rule{
+		name: "about", fits: anyType, permits: allPermissions, covers: Shared.about, writes: Shared.aboutOwn,
+		confine: byCompartment, own: true, byItself: isAboutItself,
+	}
+	// alone: in the compartment, and of no other patient: a Group of several names the others.
+	alone = &Rule{
+		name: "alone", fits: anyType, permits: allPermissions, covers: Shared.aloneIn, writes: Shared.asRead,
+		confine: byCompartment, own: true, byItself: anyType,
+	}
+	// ownPatient: by the type's search parameter patient: it names the patient, and no other.
+	ownPatient = &Rule{
+		name: "patient", fits: hasPatient, permits: allPermissions, covers: Shared.ofPatient, writes: Shared.asRead,
+		confine: byPatient, own: true, byItself: anyType,
+	}
+	// closed: nothing.
+	closed = &Rule{name: "closed", fits: anyType}
+	// compartmental is the rule of types without one: R4's Patient compartment. What is in no compartment is nobody's: a
+	// definition, to which records may refer.
+	compartmental = &Rule{
+		fits: isMember, permits: allPermissions, covers: Shared.inCompartment, writes: Shared.namingNoOther,
+		confine: byCompartment, counted: true, own: true, named: isNoMember, byItself: anyType,
+	}
+)
+
+// rules are those that a site can give to types.
+var rules = []*Rule{everyone, unassigned, securityContext, about, alone, ownPatient, closed}
+
+const allPermissions = smart.Create | smart.Read | smart.Update | smart.Delete | smart.Search
+
+func anyType(string) bool { return true }
+
+// isMember reports whether resources of a type are in compartments of patients.
+func isMember(resourceType string) bool {
+	_, ok := compartment.Patient(resourceType)
+	return ok
+}
+
+func isNoMember(resourceType string) bool { return !isMember(resourceType) }
+
+// hasPatient reports whether a type has the search parameter patient.
+func hasPatient(resourceType string) bool {
+	p, ok := searchparam.Lookup(resourceType, "patient")
+	return ok && p.Kind == searchparam.Reference && len(p.Paths) > 0
+}
+
+// isAboutItself reports whether resources of a type are judged by their own compartment under the rule about.
+func isAboutItself(resourceType string) bool {
+	return resourceType != "Provenance" && resourceType != "Bundle"
+}
+
+// RuleNames are the names of the rules that a site can give to types.
+func RuleNames() []string {
+	names := make([]string, 0, len(rules))
+	for _, r := range rules {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// RuleNamed returns the rule with a name; nil if there is none.
+func RuleNamed(name string) *Rule {
+	if i := slices.IndexFunc(rules, func(r *Rule) bool { return r.name == name }); i >= 0 {
+		return rules[i]
+	}
+	return nil
+}
+
+// Fits reports whether a type can have the rule.
+func (r *Rule) Fits(resourceType string) bool { return r.fits != nil && r.fits(resourceType) }
+
+// allows reports whether a bound grant may have permissions on the type.
+func (r *Rule) allows(resourceType string, p smart.Permission) bool {
+	return r.covers != nil && r.Fits(resourceType) && p&^r.permits == 0
+}

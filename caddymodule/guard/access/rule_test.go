@@ -1,0 +1,121 @@
+package access
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// samples are what rules are asked about: resources of a patient, of another, of both, of nobody and of what everyone
+// sees. %s is the type.
+var samples = []struct{ name, text string }{
+	{"own", `{"resourceType":%q,"id":"x",` + refersTo("Patient/a") + `}`},
+	{"another's", `{"resourceType":%q,"id":"x",` + refersTo("Patient/b") + `}`},
+	{"of both", `{"resourceType":%q,"id":"x",` + refersTo("Patient/a") + `,"performer":[{"reference":"Patient/b"}]}`},
+	{"nobody's", `{"resourceType":%q,"id":"x"}`},
+	{"of everyone's", `{"resourceType":%q,"id":"x",` + refersTo("Organization/o") + `}`},
+	{"of a record", `{"resourceType":%q,"id":"x",` + refersTo("Observation/o") + `}`},
+}
+
+// refersTo are members that refer to the same, one for each type that is asked about.
+func refersTo(to string) string {
+	return fmt.Sprintf(`"subject":{"reference":%[1]q},"patient":{"reference":%[1]q},"securityContext":{"reference":%[1]q},"target":[{"reference":%[1]q}]`, to)
+}
+
+// answers are those of a rule to each question that the guard asks of a type with it. What is refused is left out.
+func answers(t *testing.T, r *Rule, resourceType string) string {
+	t.Helper()
+	s := NewShared(Shared{resourceType: r})
+	var said []string
+	say := func(ok bool, text string) {
+		if ok {
+			said = append(said, text)
+		}
+	}
+	rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, s)
+	var permits smart.Permission
+	for _, p := range []smart.Permission{smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search} {
+		if rights.Allow(resourceType, p) {
+			permits |= p
+		}
+	}
+	say(r != nil && r.Fits(resourceType), "fits")
+	say(permits != 0, permits.String())
+	for _, sample := range samples {
+		res := parse(t, fmt.Sprintf(sample.text, resourceType))
+		g := rights.Grants[0]
+		v := rights.Covers(g, res)
+		say(v.Covered, "reads "+strings.TrimSpace(sample.name+" "+needs(v)))
+		v = rights.CoversNew(g, res)
+		say(v.Covered, "writes "+strings.TrimSpace(sample.name+" "+needs(v)))
+	}
+	for _, c := range s.Confine(Search{Type: resourceType, Patient: "a"}) {
+		said = append(said, "searches "+smart.EncodeParameters(c.Parameters))
+	}
+	say(s.IsCounted(resourceType), "counted")
+	say(s.IsOwn(resourceType), "own")
+	say(s.IsEveryones(resourceType), "everyone's")
+	say(s.IsNamed(resourceType), "named")
+	say(!s.Depends(resourceType), "by itself")
+	return strings.Join(said, "; ")
+}
+
+// TestRules is over all rules and all questions.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	const observations = "searches performer=Patient%2Fa; searches subject=Patient%2Fa; "
+	for _, tt := range []struct {
+		rule               *Rule
+		resourceType, want string
+	}{
+		{everyone, "Observation", "fits; rs; reads own; reads another's; reads of both; reads nobody's; reads of everyone's; reads of a record; " +
+			"searches ; counted; everyone's; named; by itself"},
+		{unassigned, "Device", "fits; cruds; reads own; writes own; reads of both; writes of both; reads nobody's; " +
+			"searches patient=Patient%2Fa; searches patient%3Amissing=true; counted; by itself"},
+		{unassigned, "Observation", "fits; cruds; reads own; writes own; reads of both; reads nobody's; " +
+			"searches patient=Patient%2Fa; searches patient%3Amissing=true; counted; by itself"},
+		{securityContext, "Binary", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
+			"reads of everyone's Organization/o; reads of a record Observation/o; writes of a record Observation/o; own"},
+		{about, "Provenance", "fits; cruds; reads own; writes own; reads another's Patient/b; writes another's Patient/b; reads of both; writes of both; " +
+			"reads of everyone's Organization/o; reads of a record Observation/o; writes of a record Observation/o; searches patient=Patient%2Fa; own"},
+		{about, "Bundle", "fits; cruds; own"},
+		{about, "Observation", "fits; cruds; reads own; writes own; reads of both; writes of both; " + observations + "own; by itself"},
+		{alone, "Observation", "fits; cruds; reads own; writes own; " + observations + "own; by itself"},
+		{ownPatient, "Observation", "fits; cruds; reads own; writes own; reads of both; writes of both; searches patient=Patient%2Fa; own; by itself"},
+		{ownPatient, "Organization", "searches patient=Patient%2Fa; own; by itself"},
+		{closed, "Observation", "fits"},
+		{compartmental, "Observation", "fits; cruds; reads own; writes own; reads of both; " + observations + "counted; own; by itself"},
+		{compartmental, "ValueSet", "counted; own; named; by itself"},
+	} {
+		t.Run(tt.rule.name+" "+tt.resourceType, func(t *testing.T) {
+			t.Parallel()
+			if got := answers(t, tt.rule, tt.resourceType); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+	for _, r := range rules {
+		if RuleNamed(r.name) != r {
+			t.Errorf("%q is the name of two rules", r.name)
+		}
+	}
+}
+
+// TestEmptyRule checks that a rule whose author has decided nothing refuses everything, of every type.
+func TestEmptyRule(t *testing.T) {
+	t.Parallel()
+	for _, resourceType := range interaction.Types() {
+		for name, r := range map[string]*Rule{"an empty rule": {}, "no rule of that name": RuleNamed("none")} {
+			if got := answers(t, r, resourceType); got != "" {
+				t.Errorf("%s, %s: %s", name, resourceType, got)
+			}
+		}
+	}
+	if n := reflect.TypeFor[Rule]().NumField(); n != 11 {
+		t.Errorf("a rule has %d fields: let answers ask each question", n)
+	}
+}
