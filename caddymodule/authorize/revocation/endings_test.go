@@ -157,7 +157,7 @@ func (e *endings) must(err error) {
 	}
 }
 
-// events are the rows of the table in docs/tokens.md.
+// events are the rows of the table in docs/authorization.md.
 var events = []struct {
 	name      string
 	federated bool
@@ -258,11 +258,11 @@ func (e *endings) ended(want token.RevokedGrants, user, clientID string) {
 	}
 }
 
-// What each event ends is what docs/tokens.md says, cell by cell: at once, for all who
+// What each event ends is what docs/authorization.md says, cell by cell: at once, for all who
 // ask whether a token is good, and over a restart.
 func TestWhatEnds(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/tokens.md")
+	page, err := os.ReadFile("../../../docs/authorization.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestWhatEnds(t *testing.T) {
 				event.happen(e)
 				got := e.state()
 				if row := "| " + event.name + " | " + strings.Join(got, " | ") + " |\n"; !strings.Contains(string(page), row) {
-					t.Errorf("not in docs/tokens.md:\n%s", row)
+					t.Errorf("not in docs/authorization.md:\n%s", row)
 				}
 				e.restart()
 				for i, after := range e.state() {
