@@ -70,7 +70,11 @@ func (s Shared) aboutAll(res resource.Resource, patient string, writing bool) Ve
 	case "Bundle":
 		return s.inDocument(res, patient, writing)
 	}
-	return s.inCompartment(res, patient)
+	v := s.inCompartment(res, patient)
+	if writing {
+		return s.namingNoOther(res, patient, v)
+	}
+	return v
 }
 
 // namesOnly reports whether a resource's membership parameters name the patient and no other.
