@@ -33,7 +33,7 @@ type given struct {
 	Cookies        map[string]string `json:"cookies"`
 }
 
-// Each earlier format of what gateways store is opened, and what was given goes on as docs/upgrade.md says. The archives are the
+// Each earlier format of what gateways store is opened, and what was given goes on as docs/operation.md says. The archives are the
 // storage folders of gateways that were built of those commits; their dates are moved to now.
 func TestEarlierFormats(t *testing.T) {
 	t.Parallel()

@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// docs/metrics.md lists every value of the labels that have a list, and no other.
+// docs/operation.md lists every value of the labels that have a list, and no other.
 func TestMetricsDocumentLabels(t *testing.T) {
-	text, err := os.ReadFile("../docs/metrics.md")
+	text, err := os.ReadFile("../docs/operation.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ https://%s {
 `
 
 // The broken connections that wrk sees in [TestReloadUnderLoad] are Caddy's: it
-// sees as many where Caddy does nothing but respond. docs/operation.md has both
+// sees as many where Caddy does nothing but respond. docs/evidence/performance.md has both
 // numbers.
 func TestReloadOfRespond(t *testing.T) {
 	address, err := freeAddress()
