@@ -128,7 +128,7 @@ func (v *candidateFinder) rank(c *Coding, o *candidate) (n int, err error) {
 	if n += 2; !o.member.excluded {
 		n += 4
 	}
-	texts := v.library.shownTexts(nil, o.member.entry, v.valueSet.language, nil)
+	texts := v.library.shownTexts(nil, o.member.locatedEntry, v.valueSet.language, nil)
 	if slices.ContainsFunc(texts, func(t codesystem.Text) bool { return equalDisplay(t.Value, c.Display) }) {
 		n++
 	}

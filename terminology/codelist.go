@@ -7,9 +7,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
 )
 
-// entry is one code of an expansion. concept is none if the code system does not have the code or is not loaded; listed is
-// the row of rowTable in which a value set lists it, or 0.
+// entry is one code of an expansion. codeSystem is none if the code system does not have the code or is not loaded, and
+// concept if it does not number its concepts; listed is the row of rowTable in which a value set lists it, or 0.
 type entry struct{ codeSystem, concept, listed uint32 }
+
+// unknownEntry is no entry.
+var unknownEntry = entry{codeSystem: none, concept: none}
+
+// isKnown reports whether the code system is here and has the code.
+func (e entry) isKnown() bool { return e.codeSystem != none }
+
+// locatedEntry is an entry with its concept, if its code system has it.
+type locatedEntry struct {
+	entry
+	at codesystem.Concept
+}
+
+func (d *definitions) locate(e entry) locatedEntry { return locatedEntry{entry: e, at: d.conceptOf(e)} }
+
+// conceptOf returns the concept of an entry whose code system has it.
+func (d *definitions) conceptOf(e entry) codesystem.Concept {
+	if e.concept == none {
+		return d.written(e)
+	}
+	return codesystem.At(e.concept)
+}
+
+// written returns the concept of an entry by the code that the value set lists.
+func (d *definitions) written(e entry) (c codesystem.Concept) {
+	if e.isKnown() && e.listed != 0 {
+		c, _ = d.codeSystems[e.codeSystem].concepts.Locate(d.code(e))
+	}
+	return c
+}
 
 // codeList holds the codes of a value set in order, each once. It is cached and shared, and must not change.
 type codeList struct {
@@ -51,7 +81,7 @@ func (u *used) apply(name, value string) { addTo(&u.applied, applied{name: name,
 
 func (d *definitions) code(e entry) []byte {
 	if e.concept != none {
-		return d.codeSystems[e.codeSystem].Code(e.concept)
+		return d.codeSystems[e.codeSystem].concepts.Code(codesystem.At(e.concept))
 	}
 	table, row := d.row(e.listed)
 	return table.texts.At(table.code[row])
@@ -62,15 +92,16 @@ func (d *definitions) coded(e entry) (code, display []byte, flags codesystem.Fla
 	if e.concept == none || e.listed != 0 {
 		return d.code(e), d.display(e), d.flags(e)
 	}
-	return d.codeSystems[e.codeSystem].Concept(e.concept)
+	return d.codeSystems[e.codeSystem].concepts.Concept(codesystem.At(e.concept))
 }
 
 // display returns the value set's own display, else the code system's, else nil.
 func (d *definitions) display(e entry) []byte {
-	if own := d.ownDisplay(e); len(own) > 0 || e.concept == none {
+	if own := d.ownDisplay(e); len(own) > 0 || !e.isKnown() {
 		return own
 	}
-	return d.codeSystems[e.codeSystem].Display(e.concept)
+	_, display, _ := d.codeSystems[e.codeSystem].concepts.Concept(d.conceptOf(e))
+	return display
 }
 
 // ownDisplay returns the display that the value set itself has for an entry, or nil.
@@ -82,11 +113,14 @@ func (d *definitions) ownDisplay(e entry) []byte {
 	return table.texts.At(table.display[row])
 }
 
-func (d *definitions) flags(e entry) codesystem.Flags {
-	if e.concept == none {
+func (d *definitions) flags(e entry) codesystem.Flags { return d.flagsOf(d.locate(e)) }
+
+func (d *definitions) flagsOf(e locatedEntry) codesystem.Flags {
+	if !e.isKnown() {
 		return 0
 	}
-	return d.codeSystems[e.codeSystem].Flags(e.concept)
+	_, _, flags := d.codeSystems[e.codeSystem].concepts.Concept(e.at)
+	return flags
 }
 
 // systemOf returns the index of an entry's code system in systemTable.systems.

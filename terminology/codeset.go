@@ -39,7 +39,7 @@ func (s *codeSet) add(e entry) {
 	}
 	concepts, ok := s.concepts[e.codeSystem]
 	if !ok {
-		concepts = bitset.New(s.library.codeSystems[e.codeSystem].Len())
+		concepts = bitset.New(s.library.codeSystems[e.codeSystem].concepts.Len())
 		s.concepts[e.codeSystem] = concepts
 	}
 	concepts.Add(e.concept)
@@ -68,7 +68,7 @@ func (s *codeSet) hasInOtherVersion(e entry) bool {
 		if !ok || e.concept != none && version == e.codeSystem {
 			continue
 		}
-		if concept, ok := s.library.codeSystems[version].Locate(s.library.code(e)); ok && concepts.Has(concept) {
+		if c, ok := s.library.codeSystems[version].concepts.Locate(s.library.code(e)); ok && concepts.Has(c.Number) {
 			return true
 		}
 	}

@@ -1,14 +1,18 @@
 package terminology
 
 import (
+	"bytes"
+	"fmt"
+	"net/http"
+
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // codeSystem is a CodeSystem. It does not change once it is in a library.
 type codeSystem struct {
-	codesystem.System
 	definition
+	concepts       codesystem.Concepts
 	content        contentMode
 	caseSensitive  bool
 	compositional  bool
@@ -20,6 +24,30 @@ type codeSystem struct {
 	entireValueSet string            // CodeSystem.valueSet
 	system         uint32            // index of url in systemTable.systems
 	rest           []fhirjson.Member // all other members but concept, unchanged
+}
+
+// number returns the number of a concept, or none if the code system does not number its concepts.
+func (cs *codeSystem) number(c codesystem.Concept) uint32 {
+	if cs.concepts.List == nil {
+		return none
+	}
+	return c.Number
+}
+
+// isSame reports whether two concepts are one.
+func (cs *codeSystem) isSame(a, b codesystem.Concept) bool {
+	if cs.concepts.List == nil {
+		return bytes.Equal(a.Code, b.Code)
+	}
+	return a.Number == b.Number
+}
+
+// notListed is the error for a code system whose codes are those of a grammar, where all of them are wanted.
+func (cs *codeSystem) notListed() error {
+	e := issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
+		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed", cs.canonical()))
+	e.Err = ErrUnsupported
+	return e
 }
 
 // definition holds the members that code systems and value sets have in common.

@@ -2,30 +2,31 @@ package terminology
 
 import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/table"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // codeSystemBuilder reads a CodeSystem.
 type codeSystemBuilder struct {
 	codeSystem
-	concepts codesystem.Builder
-	usage    *usage
+	table table.Builder
+	usage *usage
 }
 
 func (b *codeSystemBuilder) reset() {
 	b.codeSystem = codeSystem{caseSensitive: true}
-	b.concepts.Modifiers = b.modifiers
-	b.concepts.Reset()
+	b.table.Modifiers = b.modifiers
+	b.table.Reset()
 }
 
 func (b *codeSystemBuilder) build() (*codeSystem, error) {
-	table, err := b.concepts.Build(b.language, b.caseSensitive)
+	concepts, err := b.table.Build(b.language, b.caseSensitive)
 	if err != nil {
 		return nil, err
 	}
-	b.usage.weigh(b.url, table)
+	b.usage.weigh(b.url, concepts)
 	cs := b.codeSystem
-	cs.System = table
+	cs.concepts = codesystem.Of(concepts)
 	return &cs, nil
 }
 
@@ -35,7 +36,7 @@ func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	}
 	switch {
 	case name == "concept":
-		return r.Array(func() error { return b.concepts.Concept(r) })
+		return r.Array(func() error { return b.table.Concept(r) })
 	case isLeftOut(name):
 		return r.Skip()
 	}
@@ -70,7 +71,7 @@ func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	case "modifierExtension", "implicitRules":
 		return b.modifiers(r)
 	case "property":
-		return r.Array(func() error { return b.concepts.PropertyDefinition(r) })
+		return r.Array(func() error { return b.table.PropertyDefinition(r) })
 	}
 	return nil
 }

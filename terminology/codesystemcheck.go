@@ -8,11 +8,11 @@ import (
 // inCodeSystem looks for a code in its code system, which has the given index.
 func (v *codingValidator) inCodeSystem(c *Coding, d *codingResult, index uint32) {
 	cs := d.codeSystem
-	concept, ok := cs.Locate([]byte(c.Code))
+	at, ok := cs.concepts.Locate([]byte(c.Code))
 	switch {
 	case ok:
-		if d.entry.concept == none {
-			d.entry.codeSystem, d.entry.concept = index, concept
+		if !d.entry.isKnown() {
+			d.entry.codeSystem, d.entry.concept, d.entry.at = index, cs.number(at), at
 		}
 		d.member = d.member || v.valueSet == nil
 		v.checkVersion(c, cs)

@@ -20,7 +20,7 @@ type codingResult struct {
 	coding     *Coding
 	member     bool // in the value set, or without one in the code system
 	codeSystem *codeSystem
-	entry      entry
+	entry      locatedEntry
 	display    []byte
 	normalized []byte // the code as the code system has it, if that differs by case
 	status     string
@@ -30,7 +30,7 @@ type codingResult struct {
 
 // validate validates a coding. An error means that the value set is at fault.
 func (v *codingValidator) validate(c *Coding) (codingResult, error) {
-	d := codingResult{coding: c, entry: entry{codeSystem: none, concept: none}}
+	d := codingResult{coding: c, entry: locatedEntry{entry: unknownEntry}}
 	if err := v.budget.spend(codingSteps + v.validation.Versions.cost() + len(v.library.versions(c.System))); err != nil {
 		return d, err
 	}
@@ -56,7 +56,7 @@ func (v *codingValidator) validate(c *Coding) (codingResult, error) {
 		d.codeSystem = v.library.codeSystems[choice.index]
 	}
 	if member != nil {
-		d.member, d.entry = !choice.unsure, member.entry
+		d.member, d.entry = !choice.unsure, member.locatedEntry
 	}
 	if err = v.judge(c, &d, choice, member); err == nil && v.size > maxNoted {
 		err = tooLong()
@@ -103,10 +103,10 @@ func (v *codingValidator) judge(c *Coding, d *codingResult, choice versionChoice
 		v.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
 	}
 	// Without the code system or version that the value set means, there is no saying whether it has the code.
-	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && !choice.open && v.valueSet != nil {
+	if unsure := choice.unknown != "" && choice.index != none && d.entry.isKnown(); !d.member && !unsure && !choice.open && v.valueSet != nil {
 		v.notInValueSet(c)
 	}
-	if d.codeSystem != nil && d.entry.concept != none || d.entry.listed != 0 {
+	if d.codeSystem != nil && d.entry.isKnown() || d.entry.listed != 0 {
 		return v.describe(c, d)
 	}
 	return nil

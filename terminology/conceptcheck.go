@@ -10,7 +10,7 @@ import (
 
 // describe checks the display of a concept that was found, and its status in the code system and the value set.
 func (v *codingValidator) describe(c *Coding, d *codingResult) error {
-	known := d.codeSystem != nil && d.entry.concept != none
+	known := d.codeSystem != nil && d.entry.isKnown()
 	texts, err := v.texts(d, known)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (v *codingValidator) describe(c *Coding, d *codingResult) error {
 	if known {
 		v.standing(c, d)
 	}
-	if v.valueSet != nil && d.member && v.library.deprecatedIn(d.entry) {
+	if v.valueSet != nil && d.member && v.library.deprecatedIn(d.entry.entry) {
 		v.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
 			c.Code, c.System, v.valueSet.canonical()))
@@ -59,7 +59,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 
 // checkCase notes that a code differs by case from the one of the code system.
 func (v *codingValidator) checkCase(c *Coding, d *codingResult) {
-	code := v.library.code(d.entry)
+	code := d.codeSystem.concepts.Code(d.entry.at)
 	if bytes.Equal(code, []byte(c.Code)) {
 		return
 	}
@@ -71,7 +71,7 @@ func (v *codingValidator) checkCase(c *Coding, d *codingResult) {
 
 // checkAbstract notes that a concept is abstract if the request does not allow that.
 func (v *codingValidator) checkAbstract(c *Coding, d *codingResult) {
-	if !v.validation.NotAbstract || !d.member || v.library.flags(d.entry)&codesystem.FlagAbstract == 0 {
+	if !v.validation.NotAbstract || !d.member || v.library.flagsOf(d.entry)&codesystem.FlagAbstract == 0 {
 		return
 	}
 	d.member = false
@@ -84,9 +84,9 @@ func (v *codingValidator) checkAbstract(c *Coding, d *codingResult) {
 
 // standing notes that a concept is inactive or deprecated.
 func (v *codingValidator) standing(c *Coding, d *codingResult) {
-	flags := v.library.flags(d.entry)
+	flags := v.library.flagsOf(d.entry)
 	if flags&codesystem.FlagStatus != 0 {
-		d.status = v.library.codeSystems[d.entry.codeSystem].Status(d.entry.concept)
+		d.status = v.library.codeSystems[d.entry.codeSystem].concepts.Notes.Status(d.entry.at)
 	}
 	switch {
 	case flags&codesystem.FlagInactive != 0:

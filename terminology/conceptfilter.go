@@ -6,11 +6,15 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // filtered evaluates compose.include.filter: the concepts that meet all filters, in the order of the code system.
 func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	cs := c.library.codeSystems[index]
+	if cs.concepts.List == nil {
+		return nil, cs.notListed()
+	}
 	var selected bitset.Set
 	for i, f := range set.filters {
 		matching, err := c.matching(cs, f)
@@ -39,15 +43,15 @@ func (c *composer) matching(cs *codeSystem, f filter) (bitset.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.byHierarchy(cs, f.op, other)
+		return c.byHierarchy(cs, f.op, other.Number)
 	}
 	test, err := c.condition(cs, f)
 	if err != nil {
 		return nil, err
 	}
-	matching := bitset.New(cs.Len())
-	for concept := range uint32(cs.Len()) {
-		holds, err := test.holds(concept)
+	matching := bitset.New(cs.concepts.Len())
+	for concept := range uint32(cs.concepts.Len()) {
+		holds, err := test.holds(codesystem.At(concept))
 		if err != nil {
 			return nil, err
 		}
@@ -71,33 +75,33 @@ func (cs *codeSystem) noValue(f filter) error {
 }
 
 // related returns the concept that a hierarchical filter names.
-func (cs *codeSystem) related(f filter) (uint32, error) {
+func (cs *codeSystem) related(f filter) (c codesystem.Concept, err error) {
 	if f.value == "" {
-		return none, cs.noValue(f)
+		return c, cs.noValue(f)
 	}
 	if f.property != "concept" && f.property != "code" {
-		return none, cs.unknownProperty(f)
+		return c, cs.unknownProperty(f)
 	}
-	concept, ok := cs.Locate([]byte(f.value))
+	c, ok := cs.concepts.Locate([]byte(f.value))
 	if !ok {
-		return none, incomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.canonical(), f.value, f.op)
+		return c, incomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.canonical(), f.value, f.op)
 	}
-	return concept, nil
+	return c, nil
 }
 
 // byHierarchy returns the concepts that are related to one in the hierarchy as an operator says.
 func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
 	switch op {
 	case "child-of":
-		matching = bitset.New(cs.Len())
-		for _, child := range cs.Children(concept) {
+		matching = bitset.New(cs.concepts.Len())
+		for _, child := range cs.concepts.Hierarchy.Children(concept) {
 			matching.Add(child)
 		}
-		return matching, c.spend(cs.Len()/64 + len(cs.Children(concept)))
+		return matching, c.spend(cs.concepts.Len()/64 + len(cs.concepts.Hierarchy.Children(concept)))
 	case "generalizes":
-		matching, err = cs.Above(concept, c.spend)
+		matching, err = cs.concepts.Hierarchy.Above(concept, c.spend)
 	default:
-		matching, err = cs.Below(concept, c.spend)
+		matching, err = cs.concepts.Hierarchy.Below(concept, c.spend)
 	}
 	if err != nil {
 		return nil, err
@@ -106,7 +110,7 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 		matching.Remove(concept) // in case the hierarchy has a cycle
 		if op == "descendent-leaf" {
 			matching.Each(func(below uint32) {
-				if len(cs.Children(below)) > 0 {
+				if len(cs.concepts.Hierarchy.Children(below)) > 0 {
 					matching.Remove(below)
 				}
 			})
@@ -117,11 +121,11 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 	if op != "is-not-a" {
 		return matching, nil
 	}
-	rest := bitset.New(cs.Len())
-	for concept := range uint32(cs.Len()) {
+	rest := bitset.New(cs.concepts.Len())
+	for concept := range uint32(cs.concepts.Len()) {
 		if !matching.Has(concept) {
 			rest.Add(concept)
 		}
 	}
-	return rest, c.spend(cs.Len())
+	return rest, c.spend(cs.concepts.Len())
 }

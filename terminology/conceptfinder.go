@@ -5,27 +5,28 @@ import (
 	"net/http"
 )
 
-// concept returns the code system of a coding, by its index, and the concept in it.
-func (t *systemTable) concept(c *Coding) (index, concept uint32, err error) {
+// concept finds the concept of a coding.
+func (t *systemTable) concept(c *Coding) (e locatedEntry, err error) {
 	if c.System == "" || c.Code == "" {
-		return none, none, badRequest("required", "there must be the parameters code and system, or a coding with both")
+		return e, badRequest("required", "there must be the parameters code and system, or a coding with both")
 	}
-	if index = t.codeSystem(c.System, c.Version); index == none || !t.codeSystems[index].content.hasConcepts() {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
+	index := t.codeSystem(c.System, c.Version)
+	if index == none || !t.codeSystems[index].content.hasConcepts() {
+		missed := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
 			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.System, c.Version)))
-		e.Err, e.Missing = ErrUnknown, missing("CodeSystem", c.System, c.Version)
-		return none, none, e
+		missed.Err, missed.Missing = ErrUnknown, missing("CodeSystem", c.System, c.Version)
+		return e, missed
 	}
 	cs := t.codeSystems[index]
 	if err := cs.usable("code system"); err != nil {
-		return none, none, err
+		return e, err
 	}
-	concept, ok := cs.Locate([]byte(c.Code))
+	at, ok := cs.concepts.Locate([]byte(c.Code))
 	if !ok {
-		return none, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
+		return e, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
 			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.url, cs.version))
 	}
-	return index, concept, nil
+	return locatedEntry{entry: entry{codeSystem: index, concept: cs.number(at)}, at: at}, nil
 }
 
 // asOf gives a coding without a version the version that was the latest on a date, if there is a date.

@@ -30,7 +30,7 @@ const (
 	classSteps = 2000 // the cost of a Unicode class such as \pL, which has hundreds of ranges to compile
 )
 
-func (t *condition) holds(concept uint32) (bool, error) {
+func (t *condition) holds(concept codesystem.Concept) (bool, error) {
 	if err := t.spend(1); err != nil {
 		return false, err
 	}
@@ -158,36 +158,38 @@ func statesOf(part *syntax.Regexp) int {
 }
 
 // valueVisitor calls visit with a concept's values of some property until it returns false.
-type valueVisitor func(concept uint32, visit func(value []byte) bool)
+type valueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 
 // valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
 // code system.
 func (cs *codeSystem) valuesOf(f filter) (valueVisitor, error) {
 	switch f.property {
 	case "concept", "code":
-		return func(concept uint32, visit func([]byte) bool) { visit(cs.Code(concept)) }, nil
+		return func(concept codesystem.Concept, visit func([]byte) bool) { visit(cs.concepts.Code(concept)) }, nil
 	case "display":
-		return func(concept uint32, visit func([]byte) bool) {
-			if display := cs.Display(concept); display != nil {
+		return func(concept codesystem.Concept, visit func([]byte) bool) {
+			if _, display, _ := cs.concepts.Concept(concept); display != nil {
 				visit(display)
 			}
 		}, nil
 	case "parent":
-		return cs.relatedCodes(cs.Parents), nil
+		return cs.relatedCodes(cs.concepts.Hierarchy.Parents), nil
 	case "child":
-		return cs.relatedCodes(cs.Children), nil
+		return cs.relatedCodes(cs.concepts.Hierarchy.Children), nil
 	}
-	property := slices.IndexFunc(cs.Properties(), func(p codesystem.Property) bool { return p.Code == f.property })
+	property := slices.IndexFunc(cs.concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Code == f.property })
 	if property < 0 {
 		return nil, cs.unknownProperty(f)
 	}
-	return func(concept uint32, visit func([]byte) bool) { cs.Values(concept, property, visit) }, nil
+	return func(concept codesystem.Concept, visit func([]byte) bool) {
+		cs.concepts.Filters.Values(concept, property, visit)
+	}, nil
 }
 
 func (cs *codeSystem) relatedCodes(of func(concept uint32) []uint32) valueVisitor {
-	return func(concept uint32, visit func([]byte) bool) {
-		for _, other := range of(concept) {
-			if !visit(cs.Code(other)) {
+	return func(concept codesystem.Concept, visit func([]byte) bool) {
+		for _, other := range of(concept.Number) {
+			if !visit(cs.concepts.Code(codesystem.At(other))) {
 				return
 			}
 		}

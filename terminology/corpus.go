@@ -18,8 +18,8 @@ import (
 func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range l.codeSystems {
-		if cs.Len() >= textindex.Large && ctx.Err() == nil {
-			x := cs.SearchIndex("")
+		if cs.concepts.Search != nil && cs.concepts.Len() >= textindex.Large && ctx.Err() == nil {
+			x := cs.concepts.Search.SearchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.canonical()),
 				slog.Int("words", x.Words()), slog.Int("bytes", x.Bytes()), slog.Int64("off_heap", offheap.InUse()))
@@ -54,14 +54,15 @@ func newEntryCorpus(l *Library, x *codeList, rows []uint32, languages codesystem
 	}
 	c.best = make(map[uint32]string)
 	for _, index := range x.codeSystems {
-		systems := []codesystem.System{l.codeSystems[index]}
+		cs := l.codeSystems[index]
+		systems := []codesystem.Dialects{cs.concepts.Dialects}
 		for _, s := range x.supplements {
 			if s.of == index {
-				systems = append(systems, l.codeSystems[s.by])
+				systems = append(systems, l.codeSystems[s.by].concepts.Dialects)
 			}
 		}
 		c.best[index] = languages.Best(systems...)
-		c.mixed = c.mixed || codesystem.MayBeForeign(systems[0], c.best[index])
+		c.mixed = c.mixed || codesystem.MayBeForeign(cs.concepts, c.best[index])
 	}
 	return c
 }
@@ -78,7 +79,7 @@ func (c *entryCorpus) Code(doc uint32) []byte { return c.library.code(c.entry(do
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.display(c.entry(doc))
 	if !c.languages.None() {
-		display = c.languages.DisplayOf(c.library.shownTexts(nil, c.entry(doc), "", c.codes.supplements))
+		display = c.languages.DisplayOf(c.library.shownTexts(nil, c.library.locate(c.entry(doc)), "", c.codes.supplements))
 	}
 	if len(display) == 0 {
 		return c.Code(doc)
@@ -89,12 +90,12 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 // AppendOthers appends the other texts of an entry that are searched.
 func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	e := c.entry(doc)
-	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, e, "", c.codes.supplements), c.language(e))
+	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.library.locate(e), "", c.codes.supplements), c.language(e))
 }
 
 // language returns the language that an entry is shown in, if it can be; "" if any will do.
 func (c *entryCorpus) language(e entry) string {
-	if e.concept == none {
+	if !e.isKnown() {
 		return ""
 	}
 	return c.best[e.codeSystem]
@@ -115,10 +116,10 @@ func (c *entryCorpus) findForeign() {
 	for doc := range uint32(c.Len()) {
 		e := c.entry(doc)
 		language := c.language(e)
-		if e.concept == none || !codesystem.MayBeForeign(c.library.codeSystems[e.codeSystem], language) {
+		if !e.isKnown() || !codesystem.MayBeForeign(c.library.codeSystems[e.codeSystem].concepts, language) {
 			continue
 		}
-		texts = c.library.shownTexts(texts[:0], e, "", c.codes.supplements)
+		texts = c.library.shownTexts(texts[:0], c.library.locate(e), "", c.codes.supplements)
 		if shown := c.languages.Preferred(texts); shown >= 0 && c.languages.Foreign(&texts[shown], language) {
 			c.foreign.Add(doc)
 		}
@@ -129,11 +130,11 @@ func (c *entryCorpus) findForeign() {
 // value set's own weight, if it has one.
 func (c *entryCorpus) Rank(doc uint32) uint32 {
 	e := c.entry(doc)
-	if e.concept == none {
+	if !e.isKnown() || c.library.codeSystems[e.codeSystem].concepts.Search == nil {
 		c.once.Do(func() { c.ranks = textindex.Ranks(entryTerms{c}) })
 		return c.ranks[doc]
 	}
-	rank := c.library.codeSystems[e.codeSystem].SearchRank(e.concept)
+	rank := c.library.codeSystems[e.codeSystem].concepts.Search.SearchRank(e.concept)
 	if weight, ok := (listing{c.library, c.codes}).weight(e); ok {
 		rank = textindex.Weighed(rank, weight)
 	}
@@ -146,8 +147,8 @@ func (c *entryCorpus) Rank(doc uint32) uint32 {
 // Language returns the language of the first entry whose code system is known.
 func (c *entryCorpus) Language() string {
 	for doc := range uint32(c.Len()) {
-		if e := c.entry(doc); e.concept != none {
-			return cmp.Or(c.language(e), c.library.codeSystems[e.codeSystem].Language())
+		if e := c.entry(doc); e.isKnown() {
+			return cmp.Or(c.language(e), c.library.codeSystems[e.codeSystem].concepts.Language())
 		}
 	}
 	return c.languages.First()

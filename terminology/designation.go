@@ -12,36 +12,37 @@ import (
 
 // shownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
 // and its supplements, and the value set's own designations.
-func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string, supplements []supplement) []codesystem.Text {
-	if e.concept == none {
-		return d.ownDesignations(d.ownDisplayText(dst, e, language), e)
+func (d *definitions) shownTexts(dst []codesystem.Text, e locatedEntry, language string, supplements []supplement) []codesystem.Text {
+	if !e.isKnown() {
+		return d.ownDesignations(d.ownDisplayText(dst, e.entry, language), e.entry)
 	}
 	own := d.codeSystems[e.codeSystem]
-	dst = d.ownDisplayText(dst, e, cmp.Or(language, own.language))
+	dst = d.ownDisplayText(dst, e.entry, cmp.Or(language, own.language))
 	for cs, concept := range d.described(e, supplements) {
 		from := len(dst)
-		dst = cs.AppendTexts(dst, concept)
+		dst = cs.concepts.AppendTexts(dst, concept)
 		for i := range dst[from:] {
 			if cs != own {
 				dst[from+i].Source = cs.canonical()
 			}
 		}
 	}
-	return d.ownDesignations(dst, e)
+	return d.ownDesignations(dst, e.entry)
 }
 
 // described yields the code system of an entry and the supplements that have its concept, with the concept in each.
-func (d *definitions) described(e entry, supplements []supplement) iter.Seq2[*codeSystem, uint32] {
-	return func(yield func(*codeSystem, uint32) bool) {
-		if e.concept == none || !yield(d.codeSystems[e.codeSystem], e.concept) {
+func (d *definitions) described(e locatedEntry, supplements []supplement) iter.Seq2[*codeSystem, codesystem.Concept] {
+	return func(yield func(*codeSystem, codesystem.Concept) bool) {
+		if !e.isKnown() || !yield(d.codeSystems[e.codeSystem], e.at) {
 			return
 		}
+		code := d.codeSystems[e.codeSystem].concepts.Code(e.at)
 		for _, s := range supplements {
 			if s.of != e.codeSystem {
 				continue
 			}
 			by := d.codeSystems[s.by]
-			if concept, ok := by.Locate(d.code(e)); ok && !yield(by, concept) {
+			if concept, ok := by.concepts.Locate(code); ok && !yield(by, concept) {
 				return
 			}
 		}

@@ -8,7 +8,7 @@
 //
 //	load.go, source.go, core.go      files, folders, packages and the built-in definitions become streams of tokens
 //	resource.go                      which reads resources and hands each to its builder:
-//	  codesystembuilder.go             CodeSystem: concepts in package codesystem, the rest in codesystem.go
+//	  codesystembuilder.go             CodeSystem: concepts in codesystem/table, the rest in codesystem.go
 //	  valuesetreader.go                ValueSet: valueset.go
 //	  conceptmap.go, profile.go        ConceptMap; the bindings of a StructureDefinition
 //	library.go                       Library: systemtable.go, valuesettable.go find definitions by url, version and id

@@ -10,9 +10,9 @@ import (
 
 // appendProperties appends the properties of an entry: a status other than active, extensions that R5 has as properties,
 // and the requested ones.
-func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags codesystem.Flags, system, own extensionValues) []byte {
+func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e locatedEntry, flags codesystem.Flags, system, own extensionValues) []byte {
 	if flags&codesystem.FlagStatus != 0 {
-		if status := w.library.codeSystems[e.codeSystem].Status(e.concept); status != "" {
+		if status := w.library.codeSystems[e.codeSystem].concepts.Notes.Status(e.at); status != "" {
 			dst = w.beginProperty(dst, list, codesystem.Property{Code: "status", URI: codesystem.PropertyBase + "status"}, "valueCode")
 			dst = append(fhirjson.AppendString(dst, status), propertyEnd...)
 		}
@@ -27,16 +27,16 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 			dst = append(append(dst, fhirjson.ValueText(value)...), propertyEnd...)
 		}
 	}
-	if len(w.query.Properties) == 0 || e.concept == none {
+	if len(w.query.Properties) == 0 || !e.isKnown() {
 		return dst
 	}
 	cs := w.library.codeSystems[e.codeSystem]
-	if meaning := cs.Definition(e.concept); meaning != nil && slices.Contains(w.query.Properties, "definition") {
+	if meaning := cs.concepts.Notes.Definition(e.at); meaning != nil && slices.Contains(w.query.Properties, "definition") {
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: "definition", URI: codesystem.PropertyBase + "definition"}, "valueString")
 		dst = append(fhirjson.AppendString(dst, meaning), propertyEnd...)
 	}
-	dst = w.appendRelated(dst, list, "parent", cs, cs.Parents(e.concept))
-	dst = w.appendRelated(dst, list, "child", cs, cs.Children(e.concept))
+	dst = w.appendRelated(dst, list, "parent", cs, cs.concepts.Hierarchy.Parents(e.at.Number))
+	dst = w.appendRelated(dst, list, "child", cs, cs.concepts.Hierarchy.Children(e.at.Number))
 	for cs, concept := range w.library.described(e, w.list.supplements) {
 		dst = w.appendAsked(dst, list, cs, concept)
 	}
@@ -62,15 +62,15 @@ func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 	}
 	for _, other := range related {
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: name, URI: codesystem.PropertyBase + name}, "valueCode")
-		dst = append(fhirjson.AppendString(dst, cs.Code(other)), propertyEnd...)
+		dst = append(fhirjson.AppendString(dst, cs.concepts.Code(codesystem.At(other))), propertyEnd...)
 	}
 	return dst
 }
 
 // appendAsked appends the properties of a concept that were requested, by name or by * for all.
-func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
+func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, c codesystem.Concept) []byte {
 	all := slices.Contains(w.query.Properties, "*")
-	w.values = cs.AppendValues(w.values[:0], concept)
+	w.values = cs.concepts.AppendValues(w.values[:0], c)
 	for i := range w.values {
 		v := &w.values[i]
 		p := v.Property
@@ -79,7 +79,7 @@ func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *code
 		if told || !all && !slices.Contains(w.query.Properties, p.Code) {
 			continue
 		}
-		dst = w.beginProperty(dst, list, codesystem.Property{Code: p.Code, URI: p.URI}, v.Member())
+		dst = w.beginProperty(dst, list, codesystem.Property{Code: p.Code, URI: p.URI}, v.Member)
 		dst = append(v.AppendJSON(dst), propertyEnd...)
 	}
 	return dst

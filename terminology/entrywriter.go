@@ -29,7 +29,7 @@ func (w *expansionWriter) fetch() {
 	var sum byte
 	for _, e := range w.page {
 		if e.concept != none {
-			code, display, flags := w.library.codeSystems[e.codeSystem].Concept(e.concept)
+			code, display, flags := w.library.codeSystems[e.codeSystem].concepts.Concept(codesystem.At(e.concept))
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
@@ -55,7 +55,7 @@ func (w *expansionWriter) appendEntry(dst []byte, i int) []byte {
 		w.extensions.explanation = &w.explained.entries[i]
 	}
 	if w.detailed || w.explained != nil || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.listed != 0 {
-		dst = w.extensions.append(dst, e, flags)
+		dst = w.extensions.append(dst, l.locate(e), flags)
 	}
 	dst = w.appendSystem(dst, l.systemOf(e))
 	if flags&codesystem.FlagAbstract != 0 {

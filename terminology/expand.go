@@ -155,7 +155,7 @@ func (x *Expansion) code(e entry) Code {
 }
 
 // isVersioned reports whether an entry is shown with its version.
-func (x *Expansion) isVersioned(e entry) bool { return x.list.versioned && e.concept != none }
+func (x *Expansion) isVersioned(e entry) bool { return x.list.versioned && e.isKnown() }
 
 // hasOneText reports whether there is only one display to choose from.
 func (x *Expansion) hasOneText(e entry) bool {
@@ -165,7 +165,7 @@ func (x *Expansion) hasOneText(e entry) bool {
 
 // texts appends the displays and designations of an entry.
 func (x *Expansion) texts(dst []codesystem.Text, e entry) []codesystem.Text {
-	return x.library.shownTexts(dst, e, x.valueSet.language, x.list.supplements)
+	return x.library.shownTexts(dst, x.library.locate(e), x.valueSet.language, x.list.supplements)
 }
 
 // Parameter is one of ValueSet.expansion.parameter.

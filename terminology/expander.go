@@ -116,7 +116,7 @@ func (e *expander) digest(x *codeList) (sum [sha256.Size]byte, err error) {
 		field([]byte(l.systems[l.systemOf(code)].url))
 		field(l.code(code))
 		field(l.display(code))
-		if x.versioned && code.concept != none {
+		if x.versioned && code.isKnown() {
 			field([]byte(l.codeSystems[code.codeSystem].version))
 		}
 		line = append(line, byte(l.flags(code)&codesystem.ToldFlags))

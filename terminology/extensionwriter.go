@@ -21,7 +21,7 @@ type extensionWriter struct {
 type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
 
 // append appends the extensions of an entry, followed by a comma.
-func (w *extensionWriter) append(dst []byte, e entry, flags codesystem.Flags) []byte {
+func (w *extensionWriter) append(dst []byte, e locatedEntry, flags codesystem.Flags) []byte {
 	start := len(dst)
 	list := fhirjson.Array{Name: "extension"}
 	system, own := w.extensionsOf(e)
@@ -74,10 +74,10 @@ var shownNames = map[codesystem.ExtensionKind]string{
 
 // extensionsOf returns the extensions of the code system with its supplements, and those of the value set that lists the
 // entry.
-func (w *extensionWriter) extensionsOf(e entry) (system, own extensionValues) {
+func (w *extensionWriter) extensionsOf(e locatedEntry) (system, own extensionValues) {
 	w.alternates = w.alternates[:0]
 	for cs, concept := range w.library.described(e, w.list.supplements) {
-		w.extended = cs.AppendExtensions(w.extended[:0], concept)
+		w.extended = cs.concepts.Notes.AppendExtensions(w.extended[:0], concept)
 		for _, x := range w.extended {
 			system[x.Kind] = x.Value
 			if x.Kind == codesystem.ExtensionAlternate {

@@ -155,7 +155,10 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 	case len(set.filters) > 0:
 		return c.filtered(set, index)
 	}
-	entries := make([]entry, cs.Len())
+	if cs.concepts.List == nil {
+		return nil, cs.notListed()
+	}
+	entries := make([]entry, cs.concepts.Len())
 	for concept := range entries {
 		entries[concept] = entry{codeSystem: index, concept: uint32(concept)}
 	}
@@ -169,8 +172,8 @@ func (c *composer) listed(set *conceptSet, cs *codeSystem, index uint32) []entry
 		e := entry{codeSystem: none, concept: none, listed: row}
 		if cs != nil {
 			table, at := c.library.row(row)
-			if concept, ok := cs.Locate(table.texts.At(table.code[at])); ok {
-				e.codeSystem, e.concept = index, concept
+			if c, ok := cs.concepts.Locate(table.texts.At(table.code[at])); ok {
+				e.codeSystem, e.concept = index, cs.number(c)
 			} else if cs.content == contentComplete {
 				continue
 			}

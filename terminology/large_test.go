@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
@@ -43,17 +44,17 @@ func TestMemoryOfLarge(t *testing.T) {
 	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
-	a, b := large.codeSystems[0].System, small.codeSystems[0].System
-	if !sameArrays(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()) {
+	a, b := large.codeSystems[0].concepts, small.codeSystems[0].concepts
+	if !sameArrays(reflect.ValueOf(a.System).Elem(), reflect.ValueOf(b.System).Elem()) {
 		t.Error("not the same off the heap as on it")
 	}
 	for range 3 {
 		runtime.GC()
 	}
-	if got, _ := a.Locate([]byte("c5999")); got != 5999 {
-		t.Errorf("got concept %d, want 5999", got)
+	if got, _ := a.Locate([]byte("c5999")); got.Number != 5999 {
+		t.Errorf("got concept %d, want 5999", got.Number)
 	}
-	x, y := a.SearchIndex(""), b.SearchIndex("")
+	x, y := a.Search.SearchIndex(""), b.Search.SearchIndex("")
 	if !sameArrays(reflect.ValueOf(x).Elem(), reflect.ValueOf(y).Elem()) {
 		t.Error("not the same index")
 	}
@@ -90,7 +91,7 @@ func wantGivenBack(t *testing.T, before int64) {
 // Nothing but use holds the library here while a text of it is read.
 func TestUseHoldsLibrary(t *testing.T) {
 	read := func(l *Library, f func(code []byte)) {
-		l.use(func() { f(l.codeSystems[0].Code(5999)) })
+		l.use(func() { f(l.codeSystems[0].concepts.Code(codesystem.At(5999))) })
 	}
 	held := libraryOf(t, largeResource())
 	before := collect()
@@ -172,10 +173,10 @@ func TestBrokenLargeFile(t *testing.T) {
 	if err := l.file(t.Context(), file); err == nil {
 		t.Fatal("a broken file was read")
 	}
-	if n := l.codes.concepts.Memory.Regions(); n > 1 {
+	if n := l.codes.table.Memory.Regions(); n > 1 {
 		t.Errorf("%d regions, want one at most", n)
 	}
-	l.codes.concepts.Memory.Release()
+	l.codes.table.Memory.Release()
 }
 
 // leavesHeap reports whether large arrays can lie outside of the heap on this system.

@@ -68,7 +68,7 @@ func (l *Library) Counts() Counts {
 	for index, cs := range l.codeSystems {
 		if !l.isContained(uint32(index)) {
 			c.CodeSystems++
-			c.Concepts += cs.Len()
+			c.Concepts += cs.concepts.Len()
 		}
 	}
 	return c

@@ -88,7 +88,7 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 	l = newLibrary(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
-	defer loader.codes.concepts.Memory.Release() // of an incomplete code system
+	defer loader.codes.table.Memory.Release() // of an incomplete code system
 	if l.usage, err = loadWeights(ctx, o.Weights); err != nil {
 		return nil, err
 	}

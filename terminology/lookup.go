@@ -92,23 +92,23 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	if err := l.asOf(&q.Coding, q.Date); err != nil {
 		return nil, err
 	}
-	index, concept, err := l.concept(&q.Coding)
+	e, err := l.concept(&q.Coding)
 	if err != nil {
 		return nil, err
 	}
-	cs := l.codeSystems[index]
-	supplements, err := l.requiredSupplements(&used{codeSystems: []uint32{index}}, q.Supplements)
+	cs, at := l.codeSystems[e.codeSystem], e.at
+	supplements, err := l.requiredSupplements(&used{codeSystems: []uint32{e.codeSystem}}, q.Supplements)
 	if err != nil {
 		return nil, err
 	}
-	c := newConcept(cs, concept, l.shownTexts(nil, entry{codeSystem: index, concept: concept}, "", supplements), &q.Language)
-	c.relate(q.Properties, cs, "parent", cs.Parents(concept))
-	c.relate(q.Properties, cs, "child", cs.Children(concept))
-	c.take(q.Properties, cs, concept, "")
+	c := newConcept(cs, at, l.shownTexts(nil, e, "", supplements), &q.Language)
+	c.relate(q.Properties, cs, "parent", cs.concepts.Hierarchy.Parents(at.Number))
+	c.relate(q.Properties, cs, "child", cs.concepts.Hierarchy.Children(at.Number))
+	c.take(q.Properties, cs, at, "")
 	for _, s := range supplements {
 		by := l.codeSystems[s.by]
-		if concept, ok := by.Locate(cs.Code(concept)); ok {
-			c.take(q.Properties, by, concept, by.canonical())
+		if other, ok := by.concepts.Locate(cs.concepts.Code(at)); ok {
+			c.take(q.Properties, by, other, by.canonical())
 		}
 		c.Supplements = append(c.Supplements, by.canonical())
 	}
@@ -116,11 +116,11 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 }
 
 // newConcept returns a concept with its designations, the display chosen among them.
-func newConcept(cs *codeSystem, concept uint32, texts []codesystem.Text, language *Language) *Concept {
-	flags := cs.Flags(concept)
+func newConcept(cs *codeSystem, at codesystem.Concept, texts []codesystem.Text, language *Language) *Concept {
+	code, _, flags := cs.concepts.Concept(at)
 	c := &Concept{
-		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.Definition(concept)),
-		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(cs.Code(concept)), Display: string(cs.Code(concept))},
+		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.concepts.Notes.Definition(at)),
+		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(code), Display: string(code)},
 		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
 	}
 	languages := codesystem.ParseLanguages(language.preferred(&valueSet{}))
@@ -140,15 +140,14 @@ func (c *Concept) relate(wanted []string, cs *codeSystem, name string, related [
 		return
 	}
 	for _, other := range related {
-		c.Properties = append(c.Properties, ConceptProperty{
-			Code: name, Type: "valueCode", Value: string(cs.Code(other)), Description: string(cs.Display(other)),
-		})
+		code, display, _ := cs.concepts.Concept(codesystem.At(other))
+		c.Properties = append(c.Properties, ConceptProperty{Code: name, Type: "valueCode", Value: string(code), Description: string(display)})
 	}
 }
 
 // take adds the wanted properties of a code system or supplement, without those that are known otherwise.
-func (c *Concept) take(wanted []string, cs *codeSystem, concept uint32, source string) {
-	for _, v := range cs.AppendValues(nil, concept) {
+func (c *Concept) take(wanted []string, cs *codeSystem, at codesystem.Concept, source string) {
+	for _, v := range cs.concepts.AppendValues(nil, at) {
 		p := v.Property
 		if !wants(wanted, p.Code) || p.Is("inactive") || p.Is("parent") || p.Is("child") {
 			continue
@@ -157,7 +156,7 @@ func (c *Concept) take(wanted []string, cs *codeSystem, concept uint32, source s
 		if v.Coding != nil {
 			value = v.Coding
 		}
-		c.Properties = append(c.Properties, ConceptProperty{Code: p.Code, Type: v.Member(), Value: string(value), Source: source})
+		c.Properties = append(c.Properties, ConceptProperty{Code: p.Code, Type: v.Member, Value: string(value), Source: source})
 	}
 }
 

@@ -32,7 +32,7 @@ func (l *resourceLoader) mapSynonyms(ctx context.Context, canonical string) erro
 func (l *resourceLoader) mapSynonymsIn(ctx context.Context, file string) error {
 	own := newResourceLoader(emptyLibrary())
 	own.options = l.options
-	defer own.codes.concepts.Memory.Release()
+	defer own.codes.table.Memory.Release()
 	if err := own.file(ctx, file); err != nil {
 		return err
 	}
@@ -126,9 +126,9 @@ func (x *mapSynonyms) displays(own, system, version, code string) (all []string)
 		return all
 	}
 	cs := x.library.codeSystems[index]
-	if concept, ok := cs.Locate([]byte(code)); ok {
-		if display := string(cs.Display(concept)); display != "" && display != own {
-			all = append(all, display)
+	if concept, ok := cs.concepts.Locate([]byte(code)); ok {
+		if _, display, _ := cs.concepts.Concept(concept); len(display) > 0 && string(display) != own {
+			all = append(all, string(display))
 		}
 	}
 	return all

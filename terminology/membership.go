@@ -10,7 +10,7 @@ import (
 
 // found is where a value set has a code: the entry that an expansion would have for it.
 type found struct {
-	entry
+	locatedEntry
 	index    uint32 // the code system searched, or none
 	excluded bool   // inactive, while inactive codes are left out
 }
@@ -66,12 +66,12 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	}
 	in = slices.DeleteFunc(in, func(f found) bool {
 		return slices.ContainsFunc(out, func(x found) bool { // a code that is only listed matches any version
-			return !byVersion || x.index == f.index || x.concept == none && x.listed != 0
+			return !byVersion || x.index == f.index || !x.isKnown() && x.listed != 0
 		})
 	})
 	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.rules.ActiveOnly == Yes { // the parameter concerns the result as a whole
 		for i := range in {
-			in[i].excluded = m.library.flags(in[i].entry)&codesystem.FlagInactive != 0
+			in[i].excluded = m.library.flagsOf(in[i].locatedEntry)&codesystem.FlagInactive != 0
 		}
 	}
 	return in, nil
@@ -154,7 +154,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 			return f, false, err
 		}
 	}
-	f = found{entry: entry{codeSystem: none, concept: none}, index: index}
+	f = found{locatedEntry: locatedEntry{entry: unknownEntry}, index: index}
 	if !use {
 		return f, false, nil
 	}
@@ -165,20 +165,20 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 			return f, false, err
 		}
 		addTo(&m.used.codeSystems, index)
-		if concept, ok := cs.Locate(m.code); ok {
-			f.entry = entry{codeSystem: index, concept: concept}
+		if at, ok := cs.concepts.Locate(m.code); ok {
+			f.locatedEntry = locatedEntry{entry: entry{codeSystem: index, concept: cs.number(at)}, at: at}
 		}
 	}
 	switch {
 	case set.enumerated:
 		return m.inList(set, cs, f)
-	case cs != nil && f.concept == none && cs.content == contentFragment && len(set.filters) == 0:
+	case cs != nil && !f.isKnown() && cs.content == contentFragment && len(set.filters) == 0:
 		return f, true, nil // it may be in another fragment
-	case cs == nil || f.concept == none:
+	case cs == nil || !f.isKnown():
 		return f, false, m.checkFilters(set, cs)
 	}
 	for i, filter := range set.filters {
-		holds, err := m.holds(cs, f.concept, filter)
+		holds, err := m.holds(cs, f.at, filter)
 		if err != nil || !holds {
 			return f, false, located(err, "filter", i)
 		}
@@ -187,7 +187,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 }
 
 // holds reports whether a filter holds for the code's concept, without computing all concepts for which it does.
-func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, error) {
+func (m *membership) holds(cs *codeSystem, concept codesystem.Concept, f filter) (bool, error) {
 	if !f.isHierarchical() {
 		test, err := m.condition(cs, f)
 		if err != nil {
@@ -200,23 +200,23 @@ func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, erro
 		return false, err
 	}
 	if f.op == "child-of" {
-		parents := cs.Parents(concept)
-		return slices.Contains(parents, other), m.spend(len(parents))
+		parents := cs.concepts.Hierarchy.Parents(concept.Number)
+		return slices.Contains(parents, other.Number), m.spend(len(parents))
 	}
-	relatives, err := m.relativesOf(cs, concept, f.op == "generalizes")
+	relatives, err := m.relativesOf(cs, concept.Number, f.op == "generalizes")
 	if err != nil {
 		return false, err
 	}
-	related := relatives.Has(other)
+	related, same := relatives.Has(other.Number), cs.isSame(concept, other)
 	switch f.op {
 	case "descendent-of":
-		return related && concept != other, nil
+		return related && !same, nil
 	case "descendent-leaf":
-		return related && concept != other && len(cs.Children(concept)) == 0, nil
+		return related && !same && len(cs.concepts.Hierarchy.Children(concept.Number)) == 0, nil
 	case "is-not-a":
-		return !related && concept != other, nil
+		return !related && !same, nil
 	}
-	return related || concept == other, nil
+	return related || same, nil
 }
 
 // relatives are the ancestors or descendants of the code's concept.
@@ -231,9 +231,9 @@ func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bi
 	if found, ok := m.relatives[key]; ok {
 		return found, nil
 	}
-	closure := cs.Above
+	closure := cs.concepts.Hierarchy.Above
 	if below {
-		closure = cs.Below
+		closure = cs.concepts.Hierarchy.Below
 	}
 	found, err := closure(concept, m.spend)
 	if err == nil {
@@ -266,7 +266,7 @@ func (m *membership) inList(set *conceptSet, cs *codeSystem, f found) (found, bo
 			continue
 		}
 		f.listed = row
-		return f, f.concept != none || cs == nil || cs.content != contentComplete, nil
+		return f, f.isKnown() || cs == nil || cs.content != contentComplete, nil
 	}
 	return f, false, nil
 }

@@ -15,7 +15,7 @@ type published struct {
 	kind string
 	*definition
 	rest     []fhirjson.Member
-	concepts codesystem.System // with the concepts to show, or nil
+	concepts codesystem.List // to show, or nil
 }
 
 // Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
@@ -48,7 +48,7 @@ func (d *definitions) published(kind string) []published {
 	}
 	for index, cs := range d.codeSystems {
 		if !d.isContained(uint32(index)) {
-			list = append(list, published{kind: kind, definition: &cs.definition, rest: cs.rest, concepts: cs})
+			list = append(list, published{kind: kind, definition: &cs.definition, rest: cs.rest, concepts: cs.concepts.List})
 		}
 	}
 	return list

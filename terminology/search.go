@@ -150,9 +150,9 @@ func (d *divider) addRun(from, to int) {
 	run := d.codes.entries[from:to]
 	system := run[0].codeSystem
 	cs := d.library.codeSystems[system]
-	p := textindex.Part{Index: cs.SearchIndex(d.languages), Place: func(uint32) uint32 { return uint32(from) }}
-	if len(run) < cs.Len() {
-		members := bitset.New(cs.Len())
+	p := textindex.Part{Index: cs.concepts.Search.SearchIndex(d.languages), Place: func(uint32) uint32 { return uint32(from) }}
+	if len(run) < cs.concepts.Len() {
+		members := bitset.New(cs.concepts.Len())
 		for _, e := range run {
 			members.Add(e.concept)
 		}

@@ -95,7 +95,7 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 		p := newProgress(ctx, f, name, info.Size(), l.options)
 		defer p.end()
 		src = p
-		l.codes.concepts.Size = info.Size()
+		l.codes.table.Size = info.Size()
 	}
 	switch filepath.Ext(name) {
 	case ".json":
@@ -153,7 +153,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		if header.Size > l.options.MaxEntry {
 			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{What: "the file", Most: l.options.MaxEntry})
 		}
-		l.codes.concepts.Size = header.Size
+		l.codes.table.Size = header.Size
 		if err := l.resources(ctx, archive, short); err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}

@@ -1,6 +1,10 @@
 package terminology
 
-import "context"
+import (
+	"context"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
 
 // Subsumes answers CodeSystem/$subsumes: how concept a relates to b, as a code of
 // http://hl7.org/fhir/concept-subsumption-outcome. If b has no System, it has that of a. It fails as [Library.Expand]
@@ -14,37 +18,37 @@ func (l *Library) Subsumes(ctx context.Context, a, b Coding) (outcome string, er
 }
 
 func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
-	cs, first, err := l.concept(a)
+	first, err := l.concept(a)
 	if err != nil {
 		return "", err
 	}
-	other, second, err := l.concept(b)
+	second, err := l.concept(b)
 	if err != nil {
 		return "", err
 	}
-	if cs != other {
+	if first.codeSystem != second.codeSystem {
 		return "", badRequest("invalid", "the two codes must be of the same version of one code system")
 	}
-	return l.codeSystems[cs].subsumption(first, second, budget.spend)
+	return l.codeSystems[first.codeSystem].subsumption(first.at, second.at, budget.spend)
 }
 
 // subsumption returns how two concepts relate (http://hl7.org/fhir/concept-subsumption-outcome), given the code
 // system's hierarchyMeaning.
-func (cs *codeSystem) subsumption(a, b uint32, spend func(n int) error) (string, error) {
+func (cs *codeSystem) subsumption(a, b codesystem.Concept, spend func(n int) error) (string, error) {
 	switch {
-	case a == b:
+	case cs.isSame(a, b):
 		return "equivalent", nil
 	case cs.notSubsuming:
 		return "not-subsumed", nil
 	}
-	above, err := cs.Above(b, spend)
-	if err == nil && above.Has(a) {
+	above, err := cs.concepts.Hierarchy.Above(b.Number, spend)
+	if err == nil && above.Has(a.Number) {
 		return "subsumes", nil
 	}
 	if err == nil {
-		above, err = cs.Above(a, spend)
+		above, err = cs.concepts.Hierarchy.Above(a.Number, spend)
 	}
-	if err == nil && above.Has(b) {
+	if err == nil && above.Has(b.Number) {
 		return "subsumed-by", nil
 	}
 	return "not-subsumed", err

@@ -21,7 +21,7 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 			return nil
 		}
 		if places[e.codeSystem] == nil {
-			places[e.codeSystem] = make([]uint32, d.codeSystems[e.codeSystem].Len())
+			places[e.codeSystem] = make([]uint32, d.codeSystems[e.codeSystem].concepts.Len())
 		}
 		places[e.codeSystem][e.concept] = uint32(i) + 1
 	}
@@ -42,7 +42,7 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 // there are several ways up.
 func (cs *codeSystem) above(concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
-		parents := cs.Parents(concept)
+		parents := cs.concepts.Hierarchy.Parents(concept)
 		switch {
 		case len(parents) == 0:
 			return none, true

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/table"
 	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
 )
 
@@ -46,11 +47,11 @@ func readWeights(ctx context.Context, w *weights.Weights, name string) error {
 }
 
 // weigh says how much the concepts of a code system are used.
-func (u *usage) weigh(url string, table *codesystem.Table) {
+func (u *usage) weigh(url string, concepts *table.Table) {
 	if codes := u.files.Of(url); codes != nil {
-		table.Weigh(codes.All())
+		concepts.Weigh(codes.All())
 	} else if u.items {
-		table.WeighItems()
+		concepts.WeighItems()
 	}
 }
 
@@ -73,15 +74,15 @@ func (li listing) weight(e entry) (weight float64, ok bool) {
 	if weight = li.ownWeight(e); weight > 0 {
 		return weight, true
 	}
-	for cs, concept := range l.described(e, x.supplements) {
-		if cs == l.codeSystems[e.codeSystem] {
+	for cs, concept := range l.described(l.locate(e), x.supplements) {
+		if cs == l.codeSystems[e.codeSystem] || cs.concepts.Search == nil {
 			continue
 		}
-		if weight = cs.SearchWeight(concept); weight > 0 {
+		if weight = cs.concepts.Search.SearchWeight(concept.Number); weight > 0 {
 			return weight, true
 		}
 	}
-	if e.concept == none {
+	if !e.isKnown() || l.codeSystems[e.codeSystem].concepts.Search == nil {
 		return l.usage.files.Of(l.systems[l.systemOf(e)].url).Weight(l.code(e)), true
 	}
 	return 0, false
@@ -93,10 +94,10 @@ func (li listing) ownWeight(e entry) float64 {
 	if !l.usage.items || e.listed == 0 {
 		return 0
 	}
-	table, _ := l.row(e.listed)
-	for _, x := range table.extensionsOf(e.listed) {
+	rows, _ := l.row(e.listed)
+	for _, x := range rows.extensionsOf(e.listed) {
 		if x.Kind == codesystem.ExtensionWeight {
-			return codesystem.ItemWeight(table.texts.At(x.Value))
+			return table.ItemWeight(rows.texts.At(x.Value))
 		}
 	}
 	return 0
@@ -112,21 +113,21 @@ type weightCheck struct {
 // request waits for them.
 func (c weightCheck) check(ctx context.Context) {
 	log := c.log
-	for url, table := range c.library.usage.files.All() {
+	for url, codes := range c.library.usage.files.All() {
 		holds, ok := c.codesOf(ctx, url)
 		if !ok {
 			log.WarnContext(ctx, "weights are for no code system or value set that is loaded", slog.String("url", url))
 			continue
 		}
 		missing := 0
-		for code := range table.All() {
+		for code := range codes.All() {
 			if !holds(code) {
 				missing++
 			}
 		}
 		if missing > 0 {
 			log.WarnContext(ctx, "codes with weights are not there", slog.String("url", url),
-				slog.Int("codes", missing), slog.Int("weights", table.Len()))
+				slog.Int("codes", missing), slog.Int("weights", codes.Len()))
 		}
 	}
 }
@@ -135,7 +136,7 @@ func (c weightCheck) check(ctx context.Context) {
 func (c weightCheck) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
 	l := c.library
 	if index := l.codeSystem(url, ""); index != none {
-		return func(code string) bool { _, ok := l.codeSystems[index].Locate([]byte(code)); return ok }, true
+		return func(code string) bool { _, ok := l.codeSystems[index].concepts.Locate([]byte(code)); return ok }, true
 	}
 	x, err := l.Expand(ctx, Query{ValueSetRef: ValueSetRef{URL: url}, Page: Page{Filter: "a", Count: new(int)}})
 	if err != nil {

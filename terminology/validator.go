@@ -136,7 +136,7 @@ func (v *validator) infer(c *Coding) error {
 // isCode reports whether a code means an entry, ignoring case if its code system does.
 func (d *definitions) isCode(e entry, code []byte) bool {
 	return bytes.Equal(d.code(e), code) ||
-		e.concept != none && !d.codeSystems[e.codeSystem].caseSensitive && codesystem.EqualFold(d.code(e), code)
+		e.isKnown() && !d.codeSystems[e.codeSystem].caseSensitive && codesystem.EqualFold(d.code(e), code)
 }
 
 // missingValueSet turns the error for a missing imported value set into a note. It returns any other error.

@@ -1,58 +1,76 @@
 package codesystem
 
-import "bytes"
+import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 
-// noParent stands for no concept in concepts.nestedIn.
-const noParent = ^uint32(0)
+// Concepts is a [System] with its optional interfaces, found once: operations need them for each code. List and Search
+// are nil if the system has not got them; for the others, something that has nothing stands in.
+type Concepts struct {
+	System
 
-// concepts holds, by number, what each concept is called and where it stands in the definition.
-type concepts struct {
-	caseSensitive bool
+	// List is nil if the concepts cannot be listed, as those of a grammar.
+	List List
 
-	texts    Texts
-	code     []TextRef
-	display  []TextRef // 0 if a concept has none
-	meaning  []TextRef // concept.definition, 0 if a concept has none; nil if none has one
-	flags    []Flags
-	index    codeIndex
-	nestedIn []uint32 // the concept that each is nested in, or noParent; nil if none is nested
+	// Search is nil if the concepts have no index.
+	Search Search
+
+	// Hierarchy, Filters, Notes and Dialects are never nil.
+	Hierarchy Hierarchy
+	Filters   Filters
+	Notes     Notes
+	Dialects  Dialects
 }
 
-// Len returns the number of concepts.
-func (c *concepts) Len() int { return len(c.code) }
-
-// Concept returns a concept's code, display and flags.
-func (c *concepts) Concept(concept uint32) (code, display []byte, flags Flags) {
-	return c.Code(concept), c.Display(concept), c.flags[concept]
+// Of finds what a system can do.
+func Of(s System) Concepts {
+	c := Concepts{System: s}
+	c.List, _ = s.(List)
+	c.Search, _ = s.(Search)
+	c.Hierarchy = optional[Hierarchy](s, flat{max(1, c.Len())})
+	c.Filters = optional[Filters](s, plain{})
+	c.Notes = optional[Notes](s, plain{})
+	c.Dialects = optional[Dialects](s, monolingual{s})
+	return c
 }
 
-// Code returns a concept's code.
-func (c *concepts) Code(concept uint32) []byte { return c.texts.At(c.code[concept]) }
-
-// Display returns a concept's display, or nil.
-func (c *concepts) Display(concept uint32) []byte { return c.texts.At(c.display[concept]) }
-
-// Definition returns a concept's definition, or nil.
-func (c *concepts) Definition(concept uint32) []byte {
-	if c.meaning == nil {
-		return nil
+// optional returns an interface of a system, or what stands in for it.
+func optional[I any](s System, other I) I {
+	if i, ok := s.(I); ok {
+		return i
 	}
-	return c.texts.At(c.meaning[concept])
+	return other
 }
 
-// Flags returns a concept's flags.
-func (c *concepts) Flags(concept uint32) Flags { return c.flags[concept] }
-
-// Locate finds a concept by its code: exactly, or in any case if the code system ignores it.
-func (c *concepts) Locate(code []byte) (concept uint32, ok bool) {
-	concept, ok = c.exact(code)
-	if ok || c.caseSensitive {
-		return concept, ok
+// Len returns how many concepts can be listed.
+func (c *Concepts) Len() int {
+	if c.List == nil {
+		return 0
 	}
-	return c.index.find(code, func(other uint32) bool { return EqualFold(c.Code(other), code) })
+	return c.List.Len()
 }
 
-// exact finds a concept by its exact code.
-func (c *concepts) exact(code []byte) (uint32, bool) {
-	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.Code(other), code) })
+// flat is a hierarchy in which nothing is above or below anything.
+type flat struct{ n int }
+
+func (flat) Parents(uint32) []uint32                             { return nil }
+func (flat) Children(uint32) []uint32                            { return nil }
+func (f flat) Above(uint32, func(int) error) (bitset.Set, error) { return bitset.New(f.n), nil }
+func (f flat) Below(concept uint32, _ func(int) error) (bitset.Set, error) {
+	return f.Above(concept, nil)
+}
+
+// plain has no properties, and says nothing of concepts.
+type plain struct{}
+
+func (plain) Properties() []Property                                  { return nil }
+func (plain) Values(Concept, int, func([]byte) bool)                  {}
+func (plain) Definition(Concept) []byte                               { return nil }
+func (plain) Status(Concept) string                                   { return "" }
+func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
+
+// monolingual has texts in the language of its displays alone.
+type monolingual struct{ System }
+
+// HasLanguage implements [Dialects].
+func (m monolingual) HasLanguage(language string) bool {
+	return HasLanguage([]string{m.Language()}, language)
 }

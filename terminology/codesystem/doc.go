@@ -1,17 +1,13 @@
-// Package codesystem holds the concepts of code systems behind one interface, [System]: the operations of a terminology
-// service find codes in it, show them, follow its hierarchy and search it, however it keeps its concepts. The package
-// knows neither value sets nor requests, and of a CodeSystem resource only the concepts.
+// Package codesystem says what the concepts of a code system are to the operations of a terminology service, however a
+// source keeps them. The package knows neither value sets nor requests.
 //
-//	system.go         System: what operations ask
-//	text.go           displays and designations, and which of them to show (languages.go)
-//	property.go       properties and their values; flags.go, extension.go: what else there is of a concept
+//	system.go                       System, the six methods that a source must have, and the optional interfaces
+//	concepts.go                     Concepts: a System with those that it has
+//	text.go, languages.go           displays and designations, and which of them to show
+//	property.go, extension.go,      what else there is of a concept
+//	flags.go, code.go
+//	conceptreader.go, rows.go,      what concepts of code systems and value sets have in common as JSON
+//	texts.go
 //
-// The concepts of a CodeSystem resource are a [Table], flat arrays without pointers:
-//
-//	CodeSystem.concept ──► Builder ──► Table
-//	   tokens               builder.go                    table.go: concepts.go (codes by codeindex.go), rows.go, texts.go
-//	                        conceptreader.go, links.go    relation.go: the hierarchy
-//	                        propertybuilder.go            property.go, status.go, tablejson.go
-//
-// A search index is built for each list of languages asked for (searchindexes.go, corpus.go).
+// Each source is a package below this one. The concepts of a CodeSystem resource are in package table.
 package codesystem

@@ -7,11 +7,11 @@ type Flags uint8
 const (
 	FlagAbstract   Flags = 1 << iota // property notSelectable is true
 	FlagInactive                     // property inactive is true, or status is retired or inactive
-	flagDeprecated                   // status is deprecated, or deprecated is true or has a date
+	FlagDeprecated                   // status is deprecated, or deprecated is true or has a date
 	FlagStatus                       // has a status that is not active
 	FlagDesignated                   // has designations
 	FlagExtended                     // has extensions
 )
 
 // ToldFlags are those that say something about the concept itself.
-const ToldFlags = FlagAbstract | FlagInactive | flagDeprecated | FlagStatus
+const ToldFlags = FlagAbstract | FlagInactive | FlagDeprecated | FlagStatus

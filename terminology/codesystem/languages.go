@@ -170,16 +170,61 @@ func MayBeForeign(s System, language string) bool {
 
 // Best returns the most preferred language that one of some code systems has; "" if none has one, or before it any
 // language will do.
-func (l *Languages) Best(systems ...System) string {
+func (l *Languages) Best(systems ...Dialects) string {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
 			return ""
 		}
-		if slices.ContainsFunc(systems, func(s System) bool { return s.HasLanguage(r.tag) }) {
+		if slices.ContainsFunc(systems, func(s Dialects) bool { return s.HasLanguage(r.tag) }) {
 			return r.tag
 		}
 	}
 	return ""
+}
+
+// Key identifies what a list of languages means where there are texts in some languages: which of these each is like, and
+// which the most. If there is only de, then de, de-CH, de-AT, and fr before de all mean the same.
+func (l *Languages) Key(has []string) string {
+	if l.None() {
+		return ""
+	}
+	var key []byte
+	for _, r := range l.ranges {
+		if r.tag == "*" {
+			return string(append(key, '*'))
+		}
+		if HasLanguage(has, r.tag) {
+			key = append(key, rangeKey(has, r.tag)...)
+		}
+	}
+	if l.Only {
+		return string(append(key, '!'))
+	}
+	return string(append(key, '-'))
+}
+
+// HasLanguage reports whether one of some languages is like another.
+func HasLanguage(has []string, language string) bool {
+	return slices.ContainsFunc(has, func(tag string) bool { return likeness(tag, language) > languageDiffers })
+}
+
+// rangeKey is Key for one language.
+func rangeKey(has []string, language string) []byte {
+	key := make([]byte, len(has))
+	var found [languageSame + 1]bool
+	for i, tag := range has {
+		key[i] = byte(likeness(tag, language))
+		found[key[i]] = true
+	}
+	for i, like := range key {
+		key[i] = 0
+		for lower := languageBroader; lower <= int(like); lower++ {
+			if found[lower] {
+				key[i]++
+			}
+		}
+	}
+	return key
 }
 
 // Cover reports whether a language is acceptable: if it is among those asked for, or none is.

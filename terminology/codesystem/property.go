@@ -6,25 +6,6 @@ import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 type Property struct {
 	// Code is the code of the property, and URI what it means; empty where the code system does not say.
 	Code, URI string
-
-	description, kind string
-}
-
-type valueKind uint8
-
-const (
-	valueCode valueKind = iota
-	valueCoding
-	valueString
-	valueInteger
-	valueBoolean
-	valueDateTime
-	valueDecimal
-)
-
-// valueMembers are the names of value[x], by kind.
-var valueMembers = [...]string{
-	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
 }
 
 // Is reports whether a property is the one that FHIR defines under a name: by its uri or its code, since many code
@@ -47,28 +28,17 @@ type Value struct {
 	// Coding is all of a Coding, as JSON; nil for another value.
 	Coding []byte
 
-	kind valueKind
+	// Member is the name of value[x], such as valueCode.
+	Member string
 }
-
-// Member returns the name of value[x], such as valueCode.
-func (v *Value) Member() string { return valueMembers[v.kind] }
 
 // AppendJSON appends the value as JSON.
 func (v *Value) AppendJSON(dst []byte) []byte {
-	switch v.kind {
-	case valueCoding:
+	switch v.Member {
+	case "valueCoding":
 		return append(dst, v.Coding...)
-	case valueInteger, valueDecimal, valueBoolean:
+	case "valueInteger", "valueDecimal", "valueBoolean":
 		return append(dst, v.Text...)
 	}
 	return fhirjson.AppendString(dst, v.Text)
-}
-
-// propertyValues holds the properties of all concepts, as rows: those of concept i are from[i] up to from[i+1].
-type propertyValues struct {
-	offsets
-	property []uint16 // index in Table.properties
-	kind     []valueKind
-	value    []TextRef // as text; of a Coding, its code
-	coding   []TextRef // the JSON of a Coding, else 0; nil if there are none
 }

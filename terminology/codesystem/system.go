@@ -5,51 +5,53 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// System is the concepts of a code system. They are numbered from 0 in the order of the definition, parents before
-// children; the numbers mean nothing outside. A System is safe for concurrent use, and the bytes and lists it returns
-// must not be changed.
-//
-// spend, where a method takes it, pays for steps of some fifty nanoseconds; the method fails if it does.
+// Concept identifies a concept of a [System]: by its number if the system is a [List], else by its code.
+type Concept struct {
+	// Number counts from 0 in the order of the definition, parents before children. It means nothing outside.
+	Number uint32
+
+	// Code is as [System.Locate] returned it.
+	Code []byte
+}
+
+// At returns the concept of a [List] with a number.
+func At(number uint32) Concept { return Concept{Number: number} }
+
+// System is the concepts of a code system. What else it can do are the optional interfaces below, which [Of] finds. A
+// System is safe for concurrent use, and the bytes and lists it returns must not be changed.
 type System interface {
+	// Locate finds a concept by its code: exactly, or in any case if the code system ignores it.
+	Locate(code []byte) (c Concept, ok bool)
+
+	// Code returns a concept's code.
+	Code(c Concept) []byte
+
+	// Concept returns a concept's code, display, which may be nil, and flags at once.
+	Concept(c Concept) (code, display []byte, flags Flags)
+
+	// AppendTexts appends the display and the designations of a concept.
+	AppendTexts(dst []Text, c Concept) []Text
+
+	// AppendValues appends the values of all properties of a concept.
+	AppendValues(dst []Value, c Concept) []Value
+
+	// Language returns the language of the displays; "" if it is unknown.
+	Language() string
+}
+
+// List is a [System] that numbers its concepts, so that they can be listed.
+type List interface {
 	// Len returns the number of concepts.
 	Len() int
 
-	// Locate finds a concept by its code: exactly, or in any case if the code system ignores it.
-	Locate(code []byte) (concept uint32, ok bool)
+	// AppendConcepts appends the member concept of the CodeSystem.
+	AppendConcepts(dst []byte) []byte
+}
 
-	// Concept returns a concept's code, display and flags at once.
-	Concept(concept uint32) (code, display []byte, flags Flags)
-
-	// Code returns a concept's code.
-	Code(concept uint32) []byte
-
-	// Display returns a concept's display, or nil.
-	Display(concept uint32) []byte
-
-	// Definition returns a concept's definition, or nil.
-	Definition(concept uint32) []byte
-
-	// Flags returns a concept's flags.
-	Flags(concept uint32) Flags
-
-	// Status returns why a concept is not simply active, or "".
-	Status(concept uint32) string
-
-	// AppendTexts appends the display and the designations of a concept.
-	AppendTexts(dst []Text, concept uint32) []Text
-
-	// AppendExtensions appends the extensions of a concept.
-	AppendExtensions(dst []Extension, concept uint32) []Extension
-
-	// Properties returns the properties that concepts may have.
-	Properties() []Property
-
-	// AppendValues appends the values of all properties of a concept.
-	AppendValues(dst []Value, concept uint32) []Value
-
-	// Values calls visit with the values of one of Properties, as text, until visit returns false.
-	Values(concept uint32, property int, visit func(text []byte) bool)
-
+// Hierarchy is a [List] whose concepts are above or below others.
+//
+// spend pays for steps of some fifty nanoseconds; a method fails if it does.
+type Hierarchy interface {
 	// Parents returns the concepts directly above one.
 	Parents(concept uint32) []uint32
 
@@ -61,10 +63,37 @@ type System interface {
 
 	// Below returns all descendants of a concept, itself among them only if the hierarchy has a cycle.
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
+}
 
-	// AppendConcepts appends the member concept of the CodeSystem, or nothing if the concepts cannot be listed.
-	AppendConcepts(dst []byte) []byte
+// Filters is a [System] whose concepts have properties that filters can name.
+type Filters interface {
+	// Properties returns the properties that concepts may have.
+	Properties() []Property
 
+	// Values calls visit with the values of one of Properties, as text, until visit returns false.
+	Values(c Concept, property int, visit func(text []byte) bool)
+}
+
+// Notes is a [System] that says more of concepts than their names and properties.
+type Notes interface {
+	// Definition returns a concept's definition, or nil.
+	Definition(c Concept) []byte
+
+	// Status returns why a concept is not simply active, or "".
+	Status(c Concept) string
+
+	// AppendExtensions appends the extensions of a concept.
+	AppendExtensions(dst []Extension, c Concept) []Extension
+}
+
+// Dialects is a [System] with texts in several languages.
+type Dialects interface {
+	// HasLanguage reports whether there are texts in a language, or one that is like it.
+	HasLanguage(language string) bool
+}
+
+// Search is a [List] that can be searched by text.
+type Search interface {
 	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as [ParseLanguages] reads
 	// it, or in the code system's own if it is empty.
 	SearchIndex(languages string) *textindex.Index
@@ -74,10 +103,4 @@ type System interface {
 
 	// SearchWeight returns how much a concept is used, which is part of its rank; 0 if that is unknown.
 	SearchWeight(concept uint32) float64
-
-	// Language returns the language of the displays; "" if it is unknown.
-	Language() string
-
-	// HasLanguage reports whether there are texts in a language, or one that is like it.
-	HasLanguage(language string) bool
 }

@@ -92,14 +92,19 @@ func (l *Languages) PreferredOrFirst(texts []Text) int {
 	return FirstDisplay(texts)
 }
 
-// Append appends a designation as JSON.
-func (t *Text) Append(dst []byte) []byte {
+// Append appends a designation as JSON, as an answer shows it.
+func (t *Text) Append(dst []byte) []byte { return t.append(dst, t.Use.Code != "") }
+
+// AppendWhole appends a designation as it stands in the definition.
+func (t *Text) AppendWhole(dst []byte) []byte { return t.append(dst, t.Use != (Use{})) }
+
+func (t *Text) append(dst []byte, withUse bool) []byte {
 	start := len(dst)
 	if t.Extension != nil {
 		dst = append(append(dst, `,"extension":`...), t.Extension...)
 	}
 	dst = fhirjson.AppendMember(dst, "language", t.Language)
-	if t.Use.Code != "" {
+	if withUse {
 		dst = t.Use.append(append(dst, `,"use":`...))
 	}
 	dst = append(fhirjson.AppendMember(dst, "value", t.Value), '}')

@@ -1,6 +1,9 @@
-package codesystem
+package table
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+import (
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // AppendConcepts appends the member concept, nested as in the definition.
 func (t *Table) AppendConcepts(dst []byte) []byte {
@@ -35,35 +38,20 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 
 // appendConcept appends a concept without its closing brace.
 func (t *Table) appendConcept(dst []byte, concept uint32) []byte {
-	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.Code(concept))
-	dst = fhirjson.AppendMember(dst, "display", t.Display(concept))
-	dst = fhirjson.AppendMember(dst, "definition", t.Definition(concept))
+	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.codeOf(concept))
+	dst = fhirjson.AppendMember(dst, "display", t.displayOf(concept))
+	dst = fhirjson.AppendMember(dst, "definition", t.definitionOf(concept))
 	list := fhirjson.Array{Name: "designation"}
 	for row, end := t.designations.rows(concept); row < end; row++ {
 		d := t.designation(row)
-		dst = d.appendWhole(list.Next(dst))
+		dst = d.AppendWhole(list.Next(dst))
 	}
 	dst = list.End(dst)
 	list = fhirjson.Array{Name: "property"}
-	for _, v := range t.AppendValues(nil, concept) {
+	for _, v := range t.AppendValues(nil, codesystem.At(concept)) {
 		dst = fhirjson.AppendString(append(list.Next(dst), `{"code":`...), v.Property.Code)
-		dst = append(append(append(dst, ',', '"'), v.Member()...), '"', ':')
+		dst = append(append(append(dst, ',', '"'), v.Member...), '"', ':')
 		dst = append(v.AppendJSON(dst), '}')
 	}
 	return list.End(dst)
-}
-
-// appendWhole appends a designation as it stands in the definition.
-func (t *Text) appendWhole(dst []byte) []byte {
-	start := len(dst)
-	if t.Extension != nil {
-		dst = append(append(dst, `,"extension":`...), t.Extension...)
-	}
-	dst = fhirjson.AppendMember(dst, "language", t.Language)
-	if t.Use != (Use{}) {
-		dst = t.Use.append(append(dst, `,"use":`...))
-	}
-	dst = fhirjson.AppendString(append(dst, `,"value":`...), t.Value)
-	dst[start] = '{' // replaces the comma
-	return append(dst, '}')
 }

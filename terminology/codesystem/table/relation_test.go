@@ -1,4 +1,4 @@
-package codesystem
+package table
 
 import (
 	"slices"

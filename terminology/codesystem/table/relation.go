@@ -1,4 +1,4 @@
-package codesystem
+package table
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 

@@ -1,28 +1,29 @@
-package codesystem
+package table
 
 import (
 	"cmp"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // conceptCorpus makes the concepts of a code system searchable in a list of languages.
 type conceptCorpus struct {
 	table     *Table
-	languages Languages
+	languages codesystem.Languages
 	language  string     // the best of these; "" for none
 	foreign   bitset.Set // the concepts that are shown in another; nil if there are none
 }
 
-func newConceptCorpus(t *Table, l Languages) *conceptCorpus {
+func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
 	c := &conceptCorpus{table: t, languages: l, language: l.Best(t)}
-	if !MayBeForeign(t, c.language) {
+	if !codesystem.MayBeForeign(t, c.language) {
 		return c
 	}
-	var texts []Text
+	var texts []codesystem.Text
 	for concept := range uint32(t.Len()) {
-		texts = t.AppendTexts(texts[:0], concept)
+		texts = t.AppendTexts(texts[:0], codesystem.At(concept))
 		if shown := l.Preferred(texts); shown >= 0 && l.Foreign(&texts[shown], c.language) {
 			if c.foreign == nil {
 				c.foreign = bitset.New(t.Len())
@@ -35,7 +36,7 @@ func newConceptCorpus(t *Table, l Languages) *conceptCorpus {
 
 // Len implements [textindex.Corpus], as do the methods below.
 func (c *conceptCorpus) Len() int               { return c.table.Len() }
-func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.Code(doc) }
+func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.codeOf(doc) }
 func (c *conceptCorpus) Language() string       { return cmp.Or(c.language, c.table.language) }
 
 func (c *conceptCorpus) Rank(doc uint32) uint32 {
@@ -47,19 +48,19 @@ func (c *conceptCorpus) Rank(doc uint32) uint32 {
 }
 
 func (c *conceptCorpus) Display(doc uint32) []byte {
-	display := c.table.Display(doc)
+	display := c.table.displayOf(doc)
 	if !c.languages.None() {
-		display = c.languages.DisplayOf(c.table.AppendTexts(nil, doc))
+		display = c.languages.DisplayOf(c.table.AppendTexts(nil, codesystem.At(doc)))
 	}
 	if len(display) == 0 {
-		return c.table.Code(doc)
+		return c.table.codeOf(doc)
 	}
 	return display
 }
 
 func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	if !c.languages.None() {
-		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, doc), c.language)
+		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, codesystem.At(doc)), c.language)
 	}
 	for row, end := c.table.designations.rows(doc); row < end; row++ {
 		dst = append(dst, c.table.texts.At(c.table.designations.value[row]))
@@ -68,15 +69,21 @@ func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte,
 }
 
 // conceptTerms are the concepts of a code system, to be ranked by their own displays.
-type conceptTerms struct{ *Table }
+type conceptTerms struct{ table *Table }
 
-// Abstract implements [textindex.Terms], as do the methods below.
-func (t conceptTerms) Abstract(doc uint32) bool  { return t.flags[doc]&FlagAbstract != 0 }
-func (t conceptTerms) Inactive(doc uint32) bool  { return t.flags[doc]&FlagInactive != 0 }
-func (t conceptTerms) Weight(doc uint32) float64 { return t.SearchWeight(doc) }
+// Len implements [textindex.Terms], as do the methods below.
+func (t conceptTerms) Len() int                  { return t.table.Len() }
+func (t conceptTerms) Display(doc uint32) []byte { return t.table.displayOf(doc) }
+func (t conceptTerms) Abstract(doc uint32) bool {
+	return t.table.flags[doc]&codesystem.FlagAbstract != 0
+}
+func (t conceptTerms) Inactive(doc uint32) bool {
+	return t.table.flags[doc]&codesystem.FlagInactive != 0
+}
+func (t conceptTerms) Weight(doc uint32) float64 { return t.table.SearchWeight(doc) }
 
 func (t conceptTerms) Parent(doc uint32) (parent uint32, ok bool) {
-	if parents := t.Parents(doc); len(parents) > 0 {
+	if parents := t.table.Parents(doc); len(parents) > 0 {
 		return parents[0], true
 	}
 	return 0, false
@@ -93,6 +100,5 @@ func (t *Table) Language() string { return t.language }
 
 // HasLanguage reports whether there are texts in a language, or one that is like it.
 func (t *Table) HasLanguage(language string) bool {
-	_, ok := t.rangeKey(language)
-	return ok
+	return codesystem.HasLanguage(t.languages(), language)
 }

@@ -1,9 +1,10 @@
-package codesystem
+package table
 
 import (
 	"iter"
 	"strconv"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -11,7 +12,7 @@ import (
 func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 	t.weights = make([]float64, t.Len())
 	for code, weight := range weights {
-		if concept, ok := t.Locate([]byte(code)); ok {
+		if concept, ok := t.locate([]byte(code)); ok {
 			t.weights[concept] += weight
 		}
 	}
@@ -20,7 +21,7 @@ func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 // WeighItems is [Table.Weigh] by the extension itemWeight of the concepts.
 func (t *Table) WeighItems() {
 	for row, kind := range t.extensions.kind {
-		if kind != ExtensionWeight {
+		if kind != codesystem.ExtensionWeight {
 			continue
 		}
 		if t.weights == nil {

@@ -1,4 +1,4 @@
-package codesystem
+package table
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -14,28 +15,25 @@ type propertyRow struct {
 	concept  uint32
 	property uint16
 	kind     valueKind
-	value    TextRef
-	coding   TextRef
+	value    codesystem.TextRef
+	coding   codesystem.TextRef
 }
 
 // PropertyDefinition reads one of CodeSystem.property.
 func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error {
-	var p Property
-	err := r.Strings(
-		fhirjson.String{Name: "code", Into: &p.Code}, fhirjson.String{Name: "uri", Into: &p.URI},
-		fhirjson.String{Name: "description", Into: &p.description}, fhirjson.String{Name: "type", Into: &p.kind},
-	)
+	var p codesystem.Property
+	err := r.Strings(fhirjson.String{Name: "code", Into: &p.Code}, fhirjson.String{Name: "uri", Into: &p.URI})
 	if err != nil {
 		return err
 	}
-	if known := slices.IndexFunc(b.properties, func(k Property) bool { return k.Code == p.Code }); known >= 0 {
+	if known := slices.IndexFunc(b.properties, func(k codesystem.Property) bool { return k.Code == p.Code }); known >= 0 {
 		b.properties[known] = p
 		return nil
 	}
 	return b.addProperty(p)
 }
 
-func (b *Builder) addProperty(p Property) error {
+func (b *Builder) addProperty(p codesystem.Property) error {
 	if len(b.properties) == math.MaxUint16 {
 		return fmt.Errorf("more than %d properties", math.MaxUint16)
 	}
@@ -73,7 +71,7 @@ func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
 
 // valueText adds a property's value to the arena, unless it equals the previous one: siblings share a parent, and most
 // concepts their status.
-func (b *Builder) valueText(value []byte) TextRef {
+func (b *Builder) valueText(value []byte) codesystem.TextRef {
 	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.At(b.rows[last].value), value) {
 		return b.rows[last].value
 	}
@@ -93,7 +91,7 @@ func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
 		}
 	}
 	*index = uint16(len(b.properties))
-	return b.addProperty(Property{Code: string(code)})
+	return b.addProperty(codesystem.Property{Code: string(code)})
 }
 
 // coding reads a valueCoding: its code for filters, and all of it for answers.

@@ -1,4 +1,4 @@
-package codesystem
+package table
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
@@ -15,7 +16,7 @@ import (
 // Build copies what it has read into arrays of the exact size.
 type Builder struct {
 	Table
-	ConceptReader
+	reader codesystem.ConceptReader
 	pairs  []pair // parent, child
 	rows   []propertyRow
 	nested uint32 // the concept that the next one is nested in
@@ -45,7 +46,7 @@ func (b *Builder) reserve(r *fhirjson.Reader) {
 	b.texts = b.Memory.Grow(b.texts, room(len(b.texts), factor))
 	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
 	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
-	b.ConceptReader.Designations = reserved(b.ConceptReader.Designations, factor)
+	b.reader.Designations = reserved(b.reader.Designations, factor)
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
@@ -63,7 +64,7 @@ func (b *Builder) settle(t *Table) {
 	t.settle(m)
 	offheap.Own(t, m)
 	b.Table = Table{}
-	b.pairs, b.rows, b.ConceptReader.Designations = nil, nil, nil
+	b.pairs, b.rows, b.reader.Designations = nil, nil, nil
 	debug.FreeOSMemory()
 }
 
@@ -80,7 +81,7 @@ func (b *Builder) Reset() {
 	b.Table = Table{concepts: concepts{
 		texts: b.texts[:0], code: b.code[:0], display: b.display[:0], meaning: b.meaning[:0], nestedIn: b.nestedIn[:0], flags: b.flags[:0],
 	}}
-	b.ConceptReader.Reset()
+	b.reader.Reset()
 	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], noParent
 }
 
@@ -98,7 +99,7 @@ func (b *Builder) Concept(r *fhirjson.Reader) error {
 	b.nested = concept
 	err := r.Object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
 	b.nested = parent
-	if err == nil && len(b.Code(concept)) == 0 {
+	if err == nil && len(b.codeOf(concept)) == 0 {
 		err = fmt.Errorf("%s: concept without a code", r.Pointer())
 	}
 	return err
@@ -113,9 +114,9 @@ func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string)
 	case "definition":
 		return b.texts.Read(r, &b.meaning[concept])
 	case "designation":
-		return r.Array(func() error { return b.ConceptReader.Designation(r, &b.texts, concept) })
+		return r.Array(func() error { return b.reader.Designation(r, &b.texts, concept) })
 	case "extension":
-		return b.Extension(r, &b.texts, concept)
+		return b.reader.Extension(r, &b.texts, concept)
 	case "modifierExtension":
 		return b.Modifiers(r)
 	case "property":
@@ -139,9 +140,9 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	t.language, t.caseSensitive = language, caseSensitive
 	t.meaning = cloneUsed(b.meaning, 0)
 	t.nestedIn = cloneUsed(b.nestedIn, noParent)
-	t.designations = newDesignations(b.Len(), b.ConceptReader.Designations)
-	t.designations.languages, t.designations.uses = b.ConceptReader.Languages, b.ConceptReader.Uses
-	t.extensions = newConceptExtensions(b.ConceptReader.Extensions)
+	t.designations = newDesignations(b.Len(), b.reader.Designations)
+	t.designations.languages, t.designations.uses = b.reader.Languages, b.reader.Uses
+	t.extensions = newConceptExtensions(b.reader.Extensions)
 	t.flags = slices.Clone(b.flags)
 	t.values = b.sortedValues()
 	t.indexes = new(searchIndexes)

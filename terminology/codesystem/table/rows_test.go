@@ -1,10 +1,11 @@
-package codesystem
+package table
 
 import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -21,7 +22,7 @@ const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","
 
 func TestConceptRows(t *testing.T) {
 	cs := tableOf(t, storedCodeSystem)
-	if got := string(cs.Definition(0)) + "," + string(cs.Definition(1)) + "," + string(cs.Definition(2)); got != "the first,the second," {
+	if got := string(cs.definitionOf(0)) + "," + string(cs.definitionOf(1)) + "," + string(cs.definitionOf(2)); got != "the first,the second," {
 		t.Errorf("definitions: got %q", got)
 	}
 	var got string
@@ -29,7 +30,7 @@ func TestConceptRows(t *testing.T) {
 		from, to := cs.designations.rows(concept)
 		for row := from; row < to; row++ {
 			d := cs.designation(row)
-			got += string(cs.Code(concept)) + ":" + d.Language + ":" + d.Use.Code + ":" + string(d.Value) + string(d.Extension) + " "
+			got += string(cs.codeOf(concept)) + ":" + d.Language + ":" + d.Use.Code + ":" + string(d.Value) + string(d.Extension) + " "
 		}
 	}
 	want := `a:de::eins a:nl:u:een[{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid","valueId":"1"}] b:de::zwei `
@@ -38,8 +39,8 @@ func TestConceptRows(t *testing.T) {
 	}
 	var weights [3]string
 	for concept := range uint32(3) {
-		for _, x := range cs.AppendExtensions(nil, concept) {
-			if x.Kind == ExtensionWeight {
+		for _, x := range cs.AppendExtensions(nil, codesystem.At(concept)) {
+			if x.Kind == codesystem.ExtensionWeight {
 				weights[concept] += string(x.Value)
 			}
 		}

@@ -1,9 +1,11 @@
-package codesystem
+package table
 
 import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // indexCodes builds the table of codes. A concept that is nested under each of its parents occurs several times:
@@ -13,7 +15,7 @@ func (b *Builder) indexCodes() {
 	first := []uint32(nil) // the first occurrence of each concept, once one was dropped
 	kept := uint32(0)
 	for concept := range uint32(b.Len()) {
-		code := b.Code(concept)
+		code := b.codeOf(concept)
 		if same, found := b.exact(code); found {
 			if first == nil {
 				first = identity(b.Len())
@@ -52,12 +54,12 @@ func (b *Builder) rename(to []uint32) {
 	for i := range b.rows {
 		b.rows[i].concept = to[b.rows[i].concept]
 	}
-	for i := range b.ConceptReader.Designations {
-		row := &b.ConceptReader.Designations[i]
+	for i := range b.reader.Designations {
+		row := &b.reader.Designations[i]
 		row.Owner = to[row.Owner]
 	}
-	for i := range b.ConceptReader.Extensions {
-		row := &b.ConceptReader.Extensions[i]
+	for i := range b.reader.Extensions {
+		row := &b.reader.Extensions[i]
 		row.Owner = to[row.Owner]
 	}
 	for i, parent := range b.nestedIn {
@@ -97,33 +99,33 @@ func (b *Builder) flag() {
 	for _, row := range b.rows {
 		b.flags[row.concept] |= b.flagsOf(b.properties[row.property], string(b.texts.At(row.value)))
 	}
-	for _, d := range b.ConceptReader.Designations {
-		b.flags[d.Owner] |= FlagDesignated
+	for _, d := range b.reader.Designations {
+		b.flags[d.Owner] |= codesystem.FlagDesignated
 	}
-	for _, x := range b.ConceptReader.Extensions {
-		b.flags[x.Owner] |= FlagExtended
-		if x.Kind == ExtensionStandardsStatus {
-			b.flags[x.Owner] |= FlagStatus
+	for _, x := range b.reader.Extensions {
+		b.flags[x.Owner] |= codesystem.FlagExtended
+		if x.Kind == codesystem.ExtensionStandardsStatus {
+			b.flags[x.Owner] |= codesystem.FlagStatus
 			if bytes.Contains(b.texts.At(x.Value), []byte(`"withdrawn"`)) {
-				b.flags[x.Owner] |= FlagInactive
+				b.flags[x.Owner] |= codesystem.FlagInactive
 			}
 		}
 	}
 }
 
 // flagsOf returns the flags that a property sets.
-func (b *Builder) flagsOf(p Property, value string) (flags Flags) {
+func (b *Builder) flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
 	switch {
 	case p.Is("notSelectable") && value == "true":
-		return FlagAbstract
+		return codesystem.FlagAbstract
 	case p.Is("inactive") && value == "true":
-		return FlagInactive | FlagStatus
+		return codesystem.FlagInactive | codesystem.FlagStatus
 	case p.Is("status") && (value == "retired" || value == "inactive"):
-		return FlagInactive | FlagStatus
+		return codesystem.FlagInactive | codesystem.FlagStatus
 	case p.Is("status") && !strings.EqualFold(value, "active") && value != "":
-		return FlagStatus
+		return codesystem.FlagStatus
 	case p.Is("deprecated") && value != "false" && value != "", p.Is("deprecationDate") && value != "":
-		return flagDeprecated | FlagStatus
+		return codesystem.FlagDeprecated | codesystem.FlagStatus
 	}
 	return 0
 }
@@ -135,13 +137,13 @@ func (b *Builder) sortedValues() propertyValues {
 	}
 	from, order := sortByOwner(b.Len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
 	n := len(order)
-	values := propertyValues{offsets: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]TextRef, n)}
+	values := propertyValues{offsets: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]codesystem.TextRef, n)}
 	for i, row := range order {
 		r := b.rows[row]
 		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value
 		if r.coding != 0 {
 			if values.coding == nil {
-				values.coding = make([]TextRef, n)
+				values.coding = make([]codesystem.TextRef, n)
 			}
 			values.coding[i] = r.coding
 		}

@@ -1,24 +1,26 @@
-package codesystem
+package table
 
 import (
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // Status returns why a concept is not simply active, or "".
-func (t *Table) Status(concept uint32) string {
+func (t *Table) Status(c codesystem.Concept) string {
+	concept := c.Number
 	if status := t.statusProperty(concept); status != "" {
 		return status
 	}
-	value := t.texts.At(t.extensions.get(concept, ExtensionStandardsStatus))
+	value := t.texts.At(t.extensions.get(concept, codesystem.ExtensionStandardsStatus))
 	if status := strings.Trim(fhirjson.ValueText(value), `"`); status == "deprecated" || status == "withdrawn" {
 		return status
 	}
 	switch flags := t.flags[concept]; {
-	case flags&flagDeprecated != 0:
+	case flags&codesystem.FlagDeprecated != 0:
 		return "deprecated"
-	case flags&FlagInactive != 0:
+	case flags&codesystem.FlagInactive != 0:
 		return "inactive"
 	}
 	return ""
@@ -31,7 +33,7 @@ func (t *Table) statusProperty(concept uint32) string {
 			continue
 		}
 		var status string
-		t.Values(concept, i, func(value []byte) bool { status = string(value); return false })
+		t.Values(codesystem.At(concept), i, func(value []byte) bool { status = string(value); return false })
 		if status != "" && !strings.EqualFold(status, "active") {
 			return status
 		}

@@ -1,7 +1,8 @@
-package codesystem
+package table
 
 import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
@@ -14,27 +15,44 @@ type Table struct {
 	extensions   conceptExtensions
 
 	parents, children relation
-	properties        []Property
+	properties        []codesystem.Property
 	values            propertyValues
 
 	weights []float64      // by concept: how much it is used; nil if that is unknown
 	indexes *searchIndexes // filled on demand
 }
 
+// Locate finds a concept by its code.
+func (t *Table) Locate(code []byte) (codesystem.Concept, bool) {
+	concept, ok := t.locate(code)
+	return codesystem.At(concept), ok
+}
+
+// Code returns a concept's code.
+func (t *Table) Code(c codesystem.Concept) []byte { return t.codeOf(c.Number) }
+
+// Concept returns a concept's code, display and flags.
+func (t *Table) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
+	return t.codeOf(c.Number), t.displayOf(c.Number), t.flags[c.Number]
+}
+
+// Definition returns a concept's definition, or nil.
+func (t *Table) Definition(c codesystem.Concept) []byte { return t.definitionOf(c.Number) }
+
 // AppendTexts appends the display and the designations of a concept.
-func (t *Table) AppendTexts(dst []Text, concept uint32) []Text {
-	if display := t.Display(concept); len(display) > 0 {
-		dst = append(dst, Text{Language: t.language, Use: PreferredForLanguage, Value: display, Display: true})
+func (t *Table) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	if display := t.displayOf(c.Number); len(display) > 0 {
+		dst = append(dst, codesystem.Text{Language: t.language, Use: codesystem.PreferredForLanguage, Value: display, Display: true})
 	}
-	for row, end := t.designations.rows(concept); row < end; row++ {
+	for row, end := t.designations.rows(c.Number); row < end; row++ {
 		dst = append(dst, t.designation(row))
 	}
 	return dst
 }
 
-func (t *Table) designation(row uint32) Text {
+func (t *Table) designation(row uint32) codesystem.Text {
 	d := &t.designations
-	text := Text{Language: d.languages[d.language[row]], Use: d.uses[d.use[row]], Value: t.texts.At(d.value[row])}
+	text := codesystem.Text{Language: d.languages[d.language[row]], Use: d.uses[d.use[row]], Value: t.texts.At(d.value[row])}
 	if d.extension != nil {
 		text.Extension = t.texts.At(d.extension[row])
 	}
@@ -42,22 +60,24 @@ func (t *Table) designation(row uint32) Text {
 }
 
 // AppendExtensions appends the extensions of a concept.
-func (t *Table) AppendExtensions(dst []Extension, concept uint32) []Extension {
-	for row, end := t.extensions.rows(concept); row < end; row++ {
-		dst = append(dst, Extension{Kind: t.extensions.kind[row], Value: t.texts.At(t.extensions.value[row])})
+func (t *Table) AppendExtensions(dst []codesystem.Extension, c codesystem.Concept) []codesystem.Extension {
+	for row, end := t.extensions.rows(c.Number); row < end; row++ {
+		dst = append(dst, codesystem.Extension{Kind: t.extensions.kind[row], Value: t.texts.At(t.extensions.value[row])})
 	}
 	return dst
 }
 
 // Properties returns the properties that concepts may have.
-func (t *Table) Properties() []Property { return t.properties }
+func (t *Table) Properties() []codesystem.Property { return t.properties }
 
 // AppendValues appends the values of all properties of a concept.
-func (t *Table) AppendValues(dst []Value, concept uint32) []Value {
+func (t *Table) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
 	values := &t.values
-	for row, end := values.rows(concept); row < end; row++ {
-		v := Value{Property: &t.properties[values.property[row]], kind: values.kind[row], Text: t.texts.At(values.value[row])}
-		if v.kind == valueCoding {
+	for row, end := values.rows(c.Number); row < end; row++ {
+		v := codesystem.Value{
+			Property: &t.properties[values.property[row]], Member: valueMembers[values.kind[row]], Text: t.texts.At(values.value[row]),
+		}
+		if values.kind[row] == valueCoding {
 			v.Coding = t.texts.At(values.coding[row])
 		}
 		dst = append(dst, v)
@@ -66,8 +86,8 @@ func (t *Table) AppendValues(dst []Value, concept uint32) []Value {
 }
 
 // Values calls visit with the values of one property of a concept until visit returns false.
-func (t *Table) Values(concept uint32, property int, visit func(text []byte) bool) {
-	for row, end := t.values.rows(concept); row < end; row++ {
+func (t *Table) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	for row, end := t.values.rows(c.Number); row < end; row++ {
 		if int(t.values.property[row]) == property && !visit(t.texts.At(t.values.value[row])) {
 			return
 		}
@@ -99,3 +119,13 @@ func (t *Table) settle(m *offheap.Memory) {
 	offheap.Move(m, &t.flags)
 	offheap.Move(m, &v.kind)
 }
+
+var (
+	_ codesystem.System    = (*Table)(nil)
+	_ codesystem.List      = (*Table)(nil)
+	_ codesystem.Hierarchy = (*Table)(nil)
+	_ codesystem.Filters   = (*Table)(nil)
+	_ codesystem.Notes     = (*Table)(nil)
+	_ codesystem.Dialects  = (*Table)(nil)
+	_ codesystem.Search    = (*Table)(nil)
+)

@@ -1,9 +1,10 @@
-package codesystem
+package table
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
 )
@@ -12,8 +13,8 @@ import (
 func TestLanguageKey(t *testing.T) {
 	cs := &Table{designations: designations{languages: []string{"", "de", "fr", "fr-CA"}}, language: "en"}
 	key := func(list string) string {
-		wanted := ParseLanguages(list)
-		return cs.languageKey(&wanted)
+		wanted := codesystem.ParseLanguages(list)
+		return wanted.Key(cs.languages())
 	}
 	for _, same := range [][2]string{{"de", "de-ch"}, {"xx", "yy-zz"}, {"en", "en-us"}, {"de,fr", "xx,de-AT,fr;q=0.1"}, {"", "xx;q=0"}} {
 		if key(same[0]) != key(same[1]) {
