@@ -158,16 +158,16 @@ func TestSearchCommandRefused(t *testing.T) {
 	}
 }
 
-// The example in docs/search.md is what the command shows.
+// The example in docs/terminology.md is what the command shows.
 func TestSearchCommandInDocuments(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "search.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "terminology.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	example := regexp.MustCompile("(?s)```\n\\$ ./caddy fhir-search (\\S+) ([^\n]+)\n(.*?)```").FindStringSubmatch(string(page))
 	if example == nil {
-		t.Fatal("docs/search.md has no example")
+		t.Fatal("docs/terminology.md has no example")
 	}
 	var out strings.Builder
 	s := conceptSearch{out: &out, url: example[1], words: example[2], count: 10}

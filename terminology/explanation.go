@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Explanation says why an entry of a filtered expansion is where it is. docs/search.md has the rules that it names.
+// Explanation says why an entry of a filtered expansion is where it is. docs/terminology.md has the rules that it names.
 type Explanation struct {
 	// Tier is how well the entry matches: the row of the table of tiers, from 1.
 	Tier int

@@ -10,7 +10,7 @@ import (
 
 // Explanation says why a hit is where it is.
 type Explanation struct {
-	// Tier is how well the document matches: the row of the table of tiers in docs/search.md, from 1.
+	// Tier is how well the document matches: the row of the table of tiers in docs/terminology.md, from 1.
 	Tier int
 
 	// Rule is what the tier says of the document, in words.

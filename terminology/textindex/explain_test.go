@@ -185,9 +185,9 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The table of tiers and what decides within one are in docs/search.md word by word.
+// The table of tiers and what decides within one are in docs/terminology.md word by word.
 func TestExplanationsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/search.md")
+	page, err := os.ReadFile("../../docs/terminology.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestExplanationsAreDocumented(t *testing.T) {
 	}
 	for _, text := range append(want, "`"+afterRule(0, 0)+"`") {
 		if !strings.Contains(string(page), text) {
-			t.Errorf("docs/search.md has no %q", text)
+			t.Errorf("docs/terminology.md has no %q", text)
 		}
 	}
 }
