@@ -88,7 +88,7 @@ func checkFormat(header http.Header, parameters []smart.Parameter) error {
 
 // checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
 // one of FHIR's is asked for.
-func (x *backend) checkAnswerFormat(i interaction.Interaction) error {
+func (x client) checkAnswerFormat(i interaction.Interaction) error {
 	format := formatOf(i.Parameters)
 	isContent := format == "" && parseAccept(x.r.Header).fhir("") == 0 || format != "" && !isFHIRFormat(format)
 	if isBinary(i) && isContent {

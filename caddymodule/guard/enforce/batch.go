@@ -7,10 +7,50 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
+// bundleAsking asks the FHIR server, and holds its answers.
+type bundleAsking interface {
+	Ask(ctx context.Context, c call) (*answer, error)
+	Begin()
+	Held() int64
+	Keep(since int64, a *answer)
+}
+
+// bundleJudging remembers what was looked up for an entry, and what a transaction will write.
+type bundleJudging interface {
+	Forget()
+	Promise(res resource.Resource, certain bool)
+	Under(ctx context.Context, c call, i interaction.Interaction, answer func() (*answer, error)) (*answer, error)
+}
+
+// entries answers the entries of a bundle as requests of their own.
+type entries interface {
+	// Answer answers an entry.
+	Answer(ctx context.Context, c call, i interaction.Interaction) (*answer, error)
+	// Collect is Answer for a write that is not sent yet.
+	Collect(ctx context.Context, c call, i interaction.Interaction, to collector) (*answer, error)
+	// CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
+	CheckSearch(ctx context.Context, c call, i interaction.Interaction) error
+	// PassesSingle reports whether an entry about one resource needs no judging.
+	PassesSingle(c call, i interaction.Interaction) bool
+	// Begins and Decided tell of an entry before and after it was answered.
+	Begins(i interaction.Interaction)
+	Decided(i interaction.Interaction, err error)
+}
+
+// bundles are batches and transactions.
+type bundles struct {
+	server  bundleAsking
+	judge   bundleJudging
+	at      addresses
+	entries entries
+	limits  Limits
+}
+
 // bundle answers a batch or a transaction.
-func (x bundles) bundle(ctx context.Context, c call) (*answer, error) {
+func (x *bundles) bundle(ctx context.Context, c call) (*answer, error) {
 	s, err := parseSubmission(c.body, x.limits.Entries)
 	if err != nil {
 		return nil, err
@@ -37,7 +77,7 @@ func (s *submission) prefer(c call) {
 
 // batch answers each entry as a request of its own, in their order, which is as good as any (R4 http.html#brules). So
 // all that holds for requests holds for entries, whatever the FHIR server makes of batches.
-func (x bundles) batch(ctx context.Context, s *submission) (*answer, error) {
+func (x *bundles) batch(ctx context.Context, s *submission) (*answer, error) {
 	out := &bundle{kind: "batch-response", total: -1}
 	var size int64
 	for n := range s.entries {
@@ -53,38 +93,32 @@ func (x bundles) batch(ctx context.Context, s *submission) (*answer, error) {
 }
 
 // entryAnswer answers one entry, unless the answers before it are as long as an answer may be.
-func (x bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*answer, error) {
+func (x *bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*answer, error) {
 	if size > x.limits.Answer {
 		return nil, tooCostly("The answers to the entries before are longer than %d bytes: ask for less at once.", x.limits.Answer)
 	}
 	c, i, err := e.call()
 	if err != nil {
-		x.decided(i, err)
+		x.entries.Decided(i, err)
 		return nil, err
 	}
 	x.begin(i)
-	before := x.share.Held()
-	a, err := x.answer(ctx, c, i)
-	x.keep(before, a)
-	x.decided(i, err)
-	return x.unlessModified(c, a, err)
+	before := x.server.Held()
+	a, err := x.entries.Answer(ctx, c, i)
+	x.server.Keep(before, a)
+	x.entries.Decided(i, err)
+	return unlessModified(c, a, err)
 }
 
 // begin begins an entry. What was learned for the one before may have been changed by it.
-func (x bundles) begin(i interaction.Interaction) {
-	x.asked, x.known = 0, nil
-	x.tell(i)
-}
-
-// decided tells of the decision about an entry.
-func (x bundles) decided(i interaction.Interaction, err error) {
-	if x.Decided != nil {
-		x.Decided(x.r, x.bearer, x.decision(i, err))
-	}
+func (x *bundles) begin(i interaction.Interaction) {
+	x.server.Begin()
+	x.judge.Forget()
+	x.entries.Begins(i)
 }
 
 // unlessModified is an answer without what the client has already: see [answer.write].
-func (x bundles) unlessModified(c call, a *answer, err error) (*answer, error) {
+func unlessModified(c call, a *answer, err error) (*answer, error) {
 	if err == nil && c.method == http.MethodGet && a.status == http.StatusOK && isNotModified(c.header, a.header.Get("Etag")) {
 		return &answer{status: http.StatusNotModified, header: http.Header{"Etag": a.header["Etag"]}}, nil
 	}

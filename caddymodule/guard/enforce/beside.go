@@ -62,7 +62,7 @@ func (j *judgedCall) beside(ctx context.Context, out *bundle, had []string) ([]s
 
 // isBeside reports whether resources of a type are everybody's, and the client asks for them.
 func (j *judgedCall) isBeside(resourceType string) bool {
-	wanted := j.x.Shared.IsEveryones(resourceType) && len(j.x.operations().answerGrants(j.op, resourceType)) > 0
+	wanted := j.x.shared.IsEveryones(resourceType) && len(j.x.answerGrants(j.op, resourceType)) > 0
 	for _, p := range j.parameters {
 		wanted = wanted && p.Name != "_since" && (p.Name != "_type" || slices.Contains(strings.Split(p.Value, ","), resourceType))
 	}
@@ -71,13 +71,13 @@ func (j *judgedCall) isBeside(resourceType string) bool {
 
 // find adds resources of a type by their ids. Where the FHIR server knows no such search, there are none.
 func (j *judgedCall) find(ctx context.Context, out *bundle, resourceType string, ids []string) error {
-	a, err := j.x.ask(ctx, get(resourceType, smart.EncodeParameters([]smart.Parameter{
+	a, err := j.x.server.Ask(ctx, get(resourceType, smart.EncodeParameters([]smart.Parameter{
 		{Name: "_id", Value: strings.Join(ids, ",")}, {Name: "_count", Value: strconv.Itoa(len(ids))},
 	})))
 	if err != nil || a.status/100 == 4 {
 		return err
 	}
-	got, err := j.x.bundleOf(a, false, said{})
+	got, err := j.x.at.bundleOf(a, false, said{})
 	if err != nil {
 		return err
 	}
@@ -95,6 +95,6 @@ func (j *judgedCall) find(ctx context.Context, out *bundle, resourceType string,
 			out.entries = append(out.entries, e)
 		}
 	}
-	j.x.localizeEntries(out.entries)
+	j.x.at.localizeEntries(out.entries)
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 // wantsContent reports whether an answer is a Binary of which the client wants the content in its own type: it names no
 // format of FHIR's, or likes that type better (R4 binary.html#rest).
-func (x *backend) wantsContent(i interaction.Interaction, a *answer) bool {
+func (x client) wantsContent(i interaction.Interaction, a *answer) bool {
 	if !isBinary(i) || a.status != http.StatusOK {
 		return false
 	}
@@ -76,7 +76,7 @@ func content(a *answer) (*answer, error) {
 }
 
 // isContent reports whether a body is the content of a Binary: of any type but FHIR's.
-func (x *backend) isContent(i interaction.Interaction) bool {
+func (x client) isContent(i interaction.Interaction) bool {
 	media := mediaOf(x.r.Header.Get("Content-Type"))
 	return i.Type == "Binary" && strings.Contains(media, "/") && !fhirMedia[media] && slices.Contains(contentKinds, i.Kind)
 }
@@ -87,15 +87,15 @@ var errContext = errors.New("several security contexts")
 
 // binary makes the Binary that a content stands for, with the header X-Security-Context as its securityContext (R4
 // binary.html#rest). It is judged as if it had been sent so.
-func (x *backend) binary(c call, i interaction.Interaction) (call, error) {
+func (x client) binary(c call, i interaction.Interaction) (call, error) {
 	contexts := x.r.Header.Values("X-Security-Context")
 	switch {
 	case len(contexts) > 1:
 		return c, invalid(errContext, "The header X-Security-Context may be sent once.")
-	case int64(base64.StdEncoding.EncodedLen(len(c.body))) > x.limits.Body:
+	case int64(base64.StdEncoding.EncodedLen(len(c.body))) > x.limit:
 		return c, &guard.Error{
 			Status: http.StatusRequestEntityTooLarge, Err: errBody,
-			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", x.limits.Body),
+			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", x.limit),
 		}
 	}
 	var b bytes.Buffer

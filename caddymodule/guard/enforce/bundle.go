@@ -59,13 +59,37 @@ func parseBundle(text []byte) (*bundle, error) {
 }
 
 // parseJudged is parseBundle with all resources read, and no name twice in an object. The entries can be given back.
-func (x *judging) parseJudged(text []byte) (*bundle, error) {
+func (to addresses) parseJudged(text []byte) (*bundle, error) {
 	r := bundleReader{
 		bundle: &bundle{total: -1, entries: newEntries()},
 		c:      rawjson.NewCursor(text), judged: true,
 	}
-	r.resources = resource.NewReader(r.c, text, x.BaseURL)
+	r.resources = resource.NewReader(r.c, text, to.base)
 	return r.read()
+}
+
+// bundleOf reads the answer to a search to what the client has sent.
+func (to addresses) bundleOf(a *answer, judged bool, sent said) (*bundle, error) {
+	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
+		return nil, failed(a)
+	}
+	if !a.succeeded() {
+		refusal := invalid(errSearch, "The FHIR server refuses the search (%d).", a.status)
+		refusal.Description = explained(refusal.Description, a, sent)
+		return nil, refusal
+	}
+	if err := requireJSON(a); err != nil {
+		return nil, err
+	}
+	read := parseBundle
+	if judged {
+		read = to.parseJudged
+	}
+	b, err := read(a.body)
+	if err != nil {
+		return nil, withheld(err)
+	}
+	return b, nil
 }
 
 // bundleReader reads a Bundle in one pass.

@@ -30,7 +30,7 @@ type chain struct {
 }
 
 // readChain reads subject:Patient.name, subject.name or _has:Observation:subject:code.
-func (x *backend) readChain(resourceType string, p smart.Parameter) (chain, error) {
+func (x *searches) readChain(resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxLinks {
 		return chain{}, tooCostly("A chained search may have %d links at most under these scopes.", maxLinks)
 	}
@@ -41,7 +41,7 @@ func (x *backend) readChain(resourceType string, p smart.Parameter) (chain, erro
 	name, target, typed := strings.Cut(first, ":")
 	c := chain{rest: smart.Parameter{Name: rest, Value: p.Value}}
 	var ok bool
-	c.by, ok = x.Parameters.Lookup(resourceType, name)
+	c.by, ok = x.parameters.Lookup(resourceType, name)
 	if !ok || c.by.Kind != searchparam.Reference || rest == "" || typed && !interaction.IsType(target) {
 		return c, invalid(errSearch, "The chained search parameter is none of FHIR R4's for the type.")
 	}
@@ -56,12 +56,12 @@ func (x *backend) readChain(resourceType string, p smart.Parameter) (chain, erro
 	return c, nil
 }
 
-func (x *backend) readHas(resourceType, parts, value string) (chain, error) {
+func (x *searches) readHas(resourceType, parts, value string) (chain, error) {
 	of, parts, _ := strings.Cut(parts, ":")
 	by, rest, _ := strings.Cut(parts, ":")
 	c := chain{types: []string{of}, rest: smart.Parameter{Name: rest, Value: value}, reverse: true}
 	var ok bool
-	c.by, ok = x.Parameters.Lookup(of, by)
+	c.by, ok = x.parameters.Lookup(of, by)
 	if !ok || c.by.Kind != searchparam.Reference || !interaction.IsType(of) || !interaction.IsType(resourceType) || rest == "" {
 		return c, invalid(errSearch, "The parameter _has names a type, a reference and a parameter, as in _has:Observation:subject:code.")
 	}
@@ -81,13 +81,13 @@ func targets(p searchparam.Parameter) []string {
 }
 
 // isAsked reports whether resources of a type can be asked what a chain goes on with.
-func (x *backend) isAsked(resourceType, rest string) bool {
+func (x *searches) isAsked(resourceType, rest string) bool {
 	if strings.HasPrefix(rest, "_has:") {
 		return true
 	}
 	first, _, _ := strings.Cut(rest, ".")
 	name, _, _ := strings.Cut(first, ":")
-	_, ok := x.Parameters.Lookup(resourceType, name)
+	_, ok := x.parameters.Lookup(resourceType, name)
 	return ok || rest == "_type"
 }
 
@@ -118,7 +118,7 @@ func (r searchRules) chained(ctx context.Context, p smart.Parameter) ([]smart.Pa
 // goes by a reference that a site has defined, its own definition says.
 func (r searchRules) isOwn(c chain) bool {
 	return !c.by.Own && !slices.ContainsFunc(c.types, func(t string) bool {
-		if !r.x.rights.Whole(t, smart.Search) {
+		if !r.x.judge.Rights().Whole(t, smart.Search) {
 			return true
 		}
 		if strings.HasPrefix(c.rest.Name, "_has:") || strings.Contains(c.rest.Name, ".") {
@@ -132,7 +132,7 @@ func (r searchRules) isOwn(c chain) bool {
 
 // granted are the types for which there is a scope. Without any they are as they were, to be refused.
 func (r searchRules) granted(types []string) []string {
-	some := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return len(r.x.rights.For(t, smart.Search)) == 0 })
+	some := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return len(r.x.judge.Rights().For(t, smart.Search)) == 0 })
 	if len(some) == 0 {
 		return types
 	}
@@ -149,7 +149,7 @@ func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
 		if c.rest.Name == "_type" && !slices.Contains(strings.Split(c.rest.Value, ","), t) {
 			continue
 		}
-		err := r.x.searches().each(ctx, t, c.rest, func(e entry) error {
+		err := r.x.each(ctx, t, c.rest, func(e entry) error {
 			for _, id := range c.named(r.resourceType, e.parsed) {
 				if !slices.Contains(ids, id) {
 					ids = append(ids, id)
@@ -187,7 +187,7 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 const maxLookUps = 10
 
 // each calls a function with each resource that a search of the client's own would find.
-func (x searches) each(ctx context.Context, resourceType string, p smart.Parameter, do func(entry) error) error {
+func (x *searches) each(ctx context.Context, resourceType string, p smart.Parameter, do func(entry) error) error {
 	parameters := []smart.Parameter{{Name: "_count", Value: "200"}}
 	if p.Name != "_type" { // the type's name is in the path
 		parameters = append(parameters, p)

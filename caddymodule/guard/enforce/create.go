@@ -9,7 +9,7 @@ import (
 )
 
 // create answers a create, conditional or not. The id in the body means nothing (R4 http.html#create).
-func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *writes) create(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (
 	if err != nil {
 		return nil, err
 	}
-	if w.conditionals().isForwarded() {
+	if w.isForwarded() {
 		return w.forward(ctx)
 	}
 	body, err := rawjson.Without(after.text, "id")
@@ -31,11 +31,11 @@ func (x writes) create(ctx context.Context, c call, i interaction.Interaction) (
 	if after, err = w.newVersion(body); err != nil {
 		return nil, err
 	}
-	if err := w.permit(ctx, nil, after); err != nil {
+	if err := w.may.permit(ctx, nil, after); err != nil {
 		return nil, err
 	}
-	if w.conditionals().isConditional() {
-		id, err := w.conditionals().match(ctx)
+	if w.isConditional() {
+		id, err := w.criteria.one(ctx)
 		if err != nil || id != "" {
 			return w.found(ctx, id, err)
 		}
@@ -49,10 +49,10 @@ func (w *write) found(ctx context.Context, id string, err error) (*answer, error
 		return nil, err
 	}
 	of := interaction.Reference{Type: w.i.Type, ID: id}
-	a, err := w.read(ctx, get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
+	a, err := w.in.reads.read(ctx, get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
 	if err != nil {
 		a = newAnswer(http.StatusOK, nil)
 	}
-	a.header.Set("Location", w.url(of.String(), ""))
+	a.header.Set("Location", w.in.at.url(of.String(), ""))
 	return a, nil
 }

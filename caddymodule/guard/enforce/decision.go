@@ -31,14 +31,14 @@ func (d Decision) Refused() bool {
 }
 
 // decision is the decision about an interaction.
-func (x *judging) decision(i interaction.Interaction, err error) Decision {
-	return Decision{Interaction: i, rights: x.rights, Changes: x.changes(i), Err: err}
+func (x *exchange) decision(i interaction.Interaction, err error) Decision {
+	return Decision{Interaction: i, rights: x.judge.Rights(), Changes: x.changes(i), Err: err}
 }
 
 // changes reports whether an interaction may change something.
-func (x *judging) changes(i interaction.Interaction) bool {
+func (x *exchange) changes(i interaction.Interaction) bool {
 	if i.Kind == interaction.Operation {
-		op, ok := x.Operations.find(i)
+		op, ok := x.e.Operations.find(i)
 		return ok && op.changes()
 	}
 	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
@@ -57,13 +57,13 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 }
 
 // tell tells the next handler what was decided.
-func (x *judging) tell(i interaction.Interaction) {
-	if x.DecisionHeader == "" {
+func (x *exchange) tell(i interaction.Interaction) {
+	if x.e.DecisionHeader == "" {
 		return
 	}
 	told := "interaction=" + i.Kind.String()
-	if scope := allowing(x.rights, i); scope != "" {
+	if scope := allowing(x.judge.Rights(), i); scope != "" {
 		told += "; scope=" + scope
 	}
-	x.r.Header.Set(x.DecisionHeader, told)
+	x.client.r.Header.Set(x.e.DecisionHeader, told)
 }

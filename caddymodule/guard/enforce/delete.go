@@ -13,22 +13,22 @@ import (
 //
 // HAPI's server deletes whatever If-Match says. A resource that somebody moves to another patient after it was judged,
 // and before it is deleted, is deleted there.
-func (x writes) delete(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *writes) delete(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	switch {
 	case err != nil:
 		return nil, err
-	case w.conditionals().isForwarded():
+	case w.isForwarded():
 		return w.forward(ctx)
 	}
-	if err := w.conditionals().resolve(ctx); err != nil {
+	if err := w.resolve(ctx); err != nil {
 		return nil, err
 	}
 	before, err := w.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.permit(ctx, before, nil); err != nil {
+	if err := w.may.permit(ctx, before, nil); err != nil {
 		return nil, err
 	}
 	header := http.Header{"If-Match": {before.etag}}

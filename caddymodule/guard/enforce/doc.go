@@ -4,6 +4,8 @@
 // A request's way through:
 //
 //	exchange.go      the client's request: passed on as it is, or answered in parts
+//	interactions.go  by the one list of what is done for each interaction
+//	client.go        as the client sends it
 //	   ▼
 //	call.go          a request in parts: the client's, an entry of a bundle, or one of ours
 //	   ▼
@@ -28,9 +30,11 @@
 //	patch.go           a JSON Patch is applied here, and goes on as an update
 //	fhirpathpatch.go   a FHIRPath Patch goes on, if what it changes is plain
 //	delete.go
-//	conditional.go     criteria are a search as any other, which leads to a write by id
+//	conditional.go     criteria are a search as any other (selection.go), which leads to a write by id
 //	references.go      references that would be a search, or tell what is there
-//	written.go         what clients are told of what they have written
+//	permission.go    what the grants allow to be written
+//	send.go          the write itself
+//	result.go        what clients are told of what they have written
 //	issues.go          or of why the server has not written it
 //	reason.go          in its words, as far as they are about what the client has sent
 //	operation.go     operations, of which operations.go has the list:
@@ -52,13 +56,14 @@
 //	metadata.go      the CapabilityStatement, which needs no token:
 //	capabilities.go    what is different once the server is guarded
 //	   ▼
-//	backend.go       the server is asked, in JSON without compression
+//	server.go        the server is asked, in JSON without compression
 //	memory.go          and its answer is held, of which all requests share the memory
 //	   ▼
 //	judge.go         each resource of an answer is judged by the grants of package access
 //	bundle.go        and Bundles are written anew of what may be seen
 //	   ▼
 //	answer.go        the answer, held until it is judged
+//	address.go       names what it holds as clients know it
 //	refusal.go       or the error in its place
 //
 // References: FHIR R4, RESTful API and Search; SMART App Launch 2.2.0, "Scopes for requesting FHIR Resources".

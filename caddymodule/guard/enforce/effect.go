@@ -13,14 +13,25 @@ import (
 
 // mayAct reports whether a stored resource of the type could have the FHIR server send or ask more than the token may.
 // Who may read and search everything gains nothing by it.
-func (x *judging) mayAct(resourceType string) bool {
-	return x.rights.All()&readSearch != readSearch && access.EffectOf(resourceType) != access.Inert
+func mayAct(rights *access.Rights, resourceType string) bool {
+	return rights.All()&readSearch != readSearch && access.EffectOf(resourceType) != access.Inert
 }
 
-// checkEffect refuses a version that, once stored, would have the FHIR server send or ask what no scope allows, or of
+// effects judge what a stored resource would have the FHIR server do.
+type effects struct {
+	rights  *access.Rights
+	mayDeny bool // the site's rules must be asked about each resource
+	isPlain func(i interaction.Interaction) bool
+}
+
+func (x *writes) effects() effects {
+	return effects{x.judge.Rights(), x.judge.MayDeny(), x.searches.isPlain}
+}
+
+// check refuses a version that, once stored, would have the FHIR server send or ask what no scope allows, or of
 // which that cannot be told.
-func (x *judging) checkEffect(res resource.Resource, text []byte) error {
-	if !x.mayAct(res.Type) {
+func (x effects) check(res resource.Resource, text []byte) error {
+	if !mayAct(x.rights, res.Type) {
 		return nil
 	}
 	switch access.EffectOf(res.Type) {
@@ -31,15 +42,15 @@ func (x *judging) checkEffect(res resource.Resource, text []byte) error {
 	case access.Carries:
 		return x.checkCarrier(res, text)
 	}
-	return x.beyond(ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
+	return beyond(x.rights, ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
 }
 
 // maySearch reports whether the token may read all that a search of one type finds, which is not judged again: by the
 // type's own parameters, and under a scope about the whole type, or whose constraint is among the criteria word for word.
-func (x *judging) maySearch(criteria string) bool {
+func (x effects) maySearch(criteria string) bool {
 	path, query, _ := strings.Cut(criteria, "?")
 	i, err := interaction.Parse(http.MethodGet, path, query, nil)
-	if err != nil || i.Kind != interaction.TypeSearch || !x.isPlain(i) || x.judgement.MayDeny() {
+	if err != nil || i.Kind != interaction.TypeSearch || !x.isPlain(i) || x.mayDeny {
 		return false
 	}
 	return x.rights.Whole(i.Type, readSearch) || slices.ContainsFunc(x.rights.For(i.Type, readSearch), func(g access.Grant) bool {
@@ -58,7 +69,7 @@ var questions = []string{"input", "payload"}
 // checkTask refuses a search, read or operation for which the token has no scope in what is to be carried out.
 //
 // Under scopes that are bound to a patient, references are judged as those of any resource: see [write.checkReferences].
-func (x *judging) checkTask(res resource.Resource) error {
+func (x effects) checkTask(res resource.Resource) error {
 	writing := slices.Concat(x.rights.For(res.Type, smart.Create), x.rights.For(res.Type, smart.Update))
 	isBound := !slices.ContainsFunc(writing, func(g access.Grant) bool { return g.Patient == "" })
 	for _, element := range questions {
@@ -79,7 +90,7 @@ func (x *judging) checkTask(res resource.Resource) error {
 
 // checkQuestion refuses a text that is a request which the token may not make. A path is as good as a URL, a resource in
 // a compartment as good as any of its type.
-func (x *judging) checkQuestion(in, said string) error {
+func (x effects) checkQuestion(in, said string) error {
 	path, query, searches := strings.Cut(strings.TrimSpace(said), "?")
 	of := path[strings.LastIndexByte(path, '/')+1:]
 	i, err := interaction.Parse(http.MethodGet, path, "", nil)
@@ -104,17 +115,17 @@ var storedKinds = []string{"document", "collection", "searchset", "history", "ba
 
 // checkCarrier refuses a Bundle that a server may take for requests or a message, and a Basic that is R5's
 // SubscriptionTopic in R4 (Subscriptions R5 Backport, "Topic Discovery").
-func (x *judging) checkCarrier(res resource.Resource, text []byte) error {
+func (x effects) checkCarrier(res resource.Resource, text []byte) error {
 	if res.Type == "Bundle" {
 		kind, _ := res.Member("type")
 		if slices.Contains(storedKinds, resource.Text(kind)) {
 			return nil
 		}
-		return x.beyond(ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
+		return beyond(x.rights, ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
 	}
 	return eachString(text, func(_, said string) error {
 		if strings.Contains(said, "SubscriptionTopic") {
-			return x.beyond(ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
+			return beyond(x.rights, ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
 		}
 		return nil
 	})

@@ -8,13 +8,43 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
+// exportAsking asks the FHIR server.
+type exportAsking interface {
+	Ask(ctx context.Context, c call) (*answer, error)
+	Pass(ctx context.Context, c call, accept []string, w http.ResponseWriter) error
+}
+
+// exportJudging says what the token may export.
+type exportJudging interface {
+	Rights() *access.Rights
+	MayDeny() bool
+	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Under(ctx context.Context, c call, i interaction.Interaction, answer func() (*answer, error)) (*answer, error)
+}
+
+// exports are the exports that one request needs.
+type exports struct {
+	server     exportAsking
+	judge      exportJudging
+	at         addresses
+	sealing    Sealing
+	binding    string        // of links to the token
+	r          *http.Request // the client's
+	parameters searchparam.Set
+	limit      int64 // of a line
+}
+
 // lackingToExport are the scopes for an export of types, if the token has some of a system: no other exports.
-func (x exports) lackingToExport(types ...string) string {
-	if !slices.ContainsFunc(x.rights.Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
+func (x *exports) lackingToExport(types ...string) string {
+	if !slices.ContainsFunc(x.judge.Rights().Scopes, func(scope string) bool { return strings.HasPrefix(scope, "system/") }) {
 		return ""
 	}
 	return systemScopes(types...)
@@ -36,7 +66,7 @@ var errExport = errors.New("export that cannot be guarded")
 
 // export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
 // types of which they cover all. The job's address is sealed for the token.
-func (x exports) export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *exports) export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	types := x.exportable()
 	needed, ok := exportLevel(i)
 	switch {
@@ -63,7 +93,7 @@ func (x exports) export(ctx context.Context, c call, i interaction.Interaction) 
 	if err != nil {
 		return nil, err
 	}
-	a, err := x.ask(ctx, exportCall(c, parameters))
+	a, err := x.server.Ask(ctx, exportCall(c, parameters))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +126,7 @@ func pathAndQuery(c call) string {
 }
 
 // started answers with the job's address, sealed.
-func (x exports) started(ctx context.Context, j job, location string) (_ *answer, err error) {
+func (x *exports) started(ctx context.Context, j job, location string) (_ *answer, err error) {
 	if j.Path, j.Query, err = below(j.Base, location); err != nil {
 		return nil, err
 	}
@@ -111,17 +141,17 @@ func (x exports) started(ctx context.Context, j job, location string) (_ *answer
 
 // serverBase is the path of the FHIR API in the server's own links, as a search's link to itself tells it: a proxy may
 // have put another one before it.
-func (x exports) serverBase(ctx context.Context) (string, error) {
-	a, err := x.ask(ctx, get("Patient", "_id=none&_count=1"))
+func (x *exports) serverBase(ctx context.Context) (string, error) {
+	a, err := x.server.Ask(ctx, get("Patient", "_id=none&_count=1"))
 	if err != nil {
 		return "", err
 	}
-	if b, err := x.bundleOf(a, false, nil); err == nil {
+	if b, err := x.at.bundleOf(a, false, nil); err == nil {
 		if base, ok := baseOf(b.links.to("self"), "Patient"); ok {
 			return base, nil
 		}
 	}
-	return x.Base, nil
+	return x.at.path, nil
 }
 
 // below is a link of the FHIR server as path and query below its base.

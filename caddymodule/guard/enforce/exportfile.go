@@ -17,7 +17,7 @@ import (
 const typeNDJSON = "application/fhir+ndjson"
 
 // serveFile answers with a file of an export, as it comes.
-func (x exports) serveFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+func (x *exports) serveFile(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
 	j, i, err := x.unsealed(filePath, sealed)
 	if err == nil && x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 		err = notFound()
@@ -25,33 +25,32 @@ func (x exports) serveFile(w http.ResponseWriter, sealed string) (interaction.In
 	if err != nil {
 		return i, err
 	}
-	_, err = x.underPolicies(x.r.Context(), j.kickOff(), i, func() (*answer, error) { return nil, x.stream(w, j) })
+	_, err = x.judge.Under(x.r.Context(), j.kickOff(), i, func() (*answer, error) { return nil, x.stream(w, j) })
 	return i, err
 }
 
 // stream has the next handler write a file to the client, in NDJSON unless the client takes none of FHIR's formats:
 // asked for one of these, a server that keeps files as Binaries answers with the Binary in place of the file.
-func (x exports) stream(w http.ResponseWriter, j job) error {
+func (x *exports) stream(w http.ResponseWriter, j job) error {
 	ctx := x.r.Context()
-	r := x.request(ctx, get(j.Path, j.Query))
-	r.Header.Set("Accept", typeNDJSON)
-	file := &fileWriter{to: w, header: http.Header{}, head: x.r.Method == http.MethodHead, limit: x.limits.Answer}
+	accept := []string{typeNDJSON}
+	file := &fileWriter{to: w, header: http.Header{}, head: x.r.Method == http.MethodHead, limit: x.limit}
 	switch accepted := parseAccept(x.r.Header); {
-	case !j.All || x.judgement.MayDeny():
+	case !j.All || x.judge.MayDeny():
 		file.keeps = func(line []byte) bool { return x.keepsLine(ctx, j, line) }
 	case !accepted.takesJSON() && accepted.fhir("") == 0:
-		r.Header["Accept"] = slices.Clone(x.r.Header["Accept"])
+		accept = slices.Clone(x.r.Header["Accept"])
 	}
-	if err := x.next.ServeHTTP(file, r); err != nil {
+	if err := x.server.Pass(ctx, get(j.Path, j.Query), accept, file); err != nil {
 		return err
 	}
 	return file.end()
 }
 
 // keepsLine reports whether a resource of a file is of the type that it should be of, and the site's rules leave it.
-func (x exports) keepsLine(ctx context.Context, j job, line []byte) bool {
-	res, err := x.parse(line)
-	return err == nil && res.Type == j.Holds && x.ruled(ctx, res) != policy.Deny
+func (x *exports) keepsLine(ctx context.Context, j job, line []byte) bool {
+	res, err := x.at.parse(line)
+	return err == nil && res.Type == j.Holds && x.judge.Ruled(ctx, res) != policy.Deny
 }
 
 // fileWriter passes a file on as it comes, or line by line if not all lines may be kept.

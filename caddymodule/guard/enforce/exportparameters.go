@@ -32,9 +32,9 @@ type exportTypes struct {
 func (t exportTypes) has(name string) bool { return t.all || slices.Contains(t.names, name) }
 
 // exportable are the types that may be exported: those that a system scope covers whole, with r and s.
-func (x exports) exportable() exportTypes {
-	t := exportTypes{parameters: x.Parameters}
-	for _, g := range x.rights.Grants {
+func (x *exports) exportable() exportTypes {
+	t := exportTypes{parameters: x.parameters}
+	for _, g := range x.judge.Rights().Grants {
 		switch {
 		case !strings.HasPrefix(g.Scope, "system/") || !g.Whole() || g.Permission&readSearch != readSearch:
 		case g.Type == smart.AnyType:

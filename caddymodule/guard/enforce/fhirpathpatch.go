@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 var (
@@ -26,22 +28,22 @@ var (
 // checkFHIRPathPatch refuses a FHIRPath Patch (R4 fhirpatch.html) that could change to whom a resource belongs or what a
 // scope is about, or that could refer to another resource, or fail depending on what the client may not read. It is
 // not applied here, so anything but plain paths is refused too.
-func (w patches) checkFHIRPathPatch(text []byte) error {
+func (w *write) checkFHIRPathPatch(text []byte) error {
 	if err := rawjson.Check(text); err != nil {
 		return invalid(err, "The patch is no JSON that has one reading.")
 	}
-	if w.mayAct(w.i.Type) { // which takes all of the resource to judge
+	if mayAct(w.in.judge.Rights(), w.i.Type) { // which takes all of the resource to judge
 		return forbidden(ErrOracle, "Under these scopes, a %s is patched by a JSON Patch.", w.i.Type)
 	}
-	if w.whole && w.rights.Whole(w.i.Type, smart.Read) {
-		return eachString(text, func(_, said string) error { return w.writes().checkSearchingText(said) })
+	if w.whole && w.in.judge.Rights().Whole(w.i.Type, smart.Read) {
+		return eachString(text, func(_, said string) error { return checkSearchingText(w.in.judge.Rights(), said) })
 	}
 	var parameters map[string]any // unlike a struct, it tells Part from part
 	if err := json.Unmarshal(text, &parameters); err != nil || parameters["resourceType"] != "Parameters" {
 		return invalid(errFHIRPathPatch, "The patch is no Parameters resource.")
 	}
 	operations, _ := parameters["parameter"].([]any)
-	notPlain := func(operation any) bool { return !w.isPlain(operation) }
+	notPlain := func(operation any) bool { return !w.may.isPlain(operation, w.in.searches.parameters) }
 	if len(operations) == 0 || len(operations) > maxOperations || slices.ContainsFunc(operations, notPlain) {
 		return forbidden(ErrOracle, "Under these scopes, a FHIRPath Patch changes only elements at plain paths that are no references "+
 			"and do not tell whose the resource is. Send a JSON Patch.")
@@ -50,20 +52,20 @@ func (w patches) checkFHIRPathPatch(text []byte) error {
 }
 
 // checkSearchingText refuses a text that could become a conditional reference.
-func (x writes) checkSearchingText(said string) error {
+func checkSearchingText(rights *access.Rights, said string) error {
 	path, _, _ := strings.Cut(said, "?")
 	if !interaction.IsType(path[strings.LastIndexByte(path, '/')+1:]) {
 		return nil
 	}
-	return x.checkSearching(said)
+	return checkSearching(rights, said)
 }
 
 // isPlain reports whether an operation changes an element at a plain path, other than those that stay as they are.
-func (w patches) isPlain(operation any) bool {
+func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
 	parts, ok := partsOf(operation)
 	path, isString := parts["path"].(string)
 	match := plainPath.FindStringSubmatch(path)
-	if !ok || !isString || match == nil || match[1] != w.i.Type {
+	if !ok || !isString || match == nil || match[1] != w.resourceType {
 		return false
 	}
 	elements := match[2]
@@ -76,7 +78,7 @@ func (w patches) isPlain(operation any) bool {
 	} else if !slices.Contains([]string{"insert", "delete", "replace", "move"}, kind) {
 		return false
 	}
-	return elements != "" && w.isFree(strings.Split(elements[1:], "."))
+	return elements != "" && w.isFree(strings.Split(elements[1:], "."), parameters)
 }
 
 // partsOf are the values of an operation's parts, by name. There is none that is nested, repeated or a reference.
@@ -121,10 +123,10 @@ func hasReference(value any) bool {
 }
 
 // isFree reports whether an element may be changed without the resource being judged again.
-func (w patches) isFree(elements []string) bool {
+func (w permission) isFree(elements []string, parameters searchparam.Set) bool {
 	first, _, _ := strings.Cut(elements[0], "[")
 	return !slices.Contains(elements, "reference") &&
-		!slices.ContainsFunc(w.fixed(), func(name string) bool { return isSameElement(first, name) })
+		!slices.ContainsFunc(w.fixed(parameters), func(name string) bool { return isSameElement(first, name) })
 }
 
 // isSameElement reports whether two names may be of one element: FHIRPath calls valueQuantity value.
@@ -137,9 +139,9 @@ func isSameElement(a, b string) bool {
 }
 
 // fixed are the elements by which the resource is judged.
-func (w patches) fixed() []string {
+func (w permission) fixed(parameters searchparam.Set) []string {
 	all := []string{"id", "meta", "implicitRules", "contained", "patient", "securityContext"}
-	names, _ := compartment.Patient(w.i.Type)
+	names, _ := compartment.Patient(w.resourceType)
 	names = append(slices.Clip(names), "patient")
 	for _, g := range w.grants {
 		for _, p := range g.Constraint {
@@ -147,7 +149,7 @@ func (w patches) fixed() []string {
 		}
 	}
 	for _, name := range names {
-		parameter, _ := w.Parameters.Lookup(w.i.Type, name)
+		parameter, _ := parameters.Lookup(w.resourceType, name)
 		for _, path := range parameter.Paths {
 			all = append(all, path.Elements[0])
 		}
@@ -156,8 +158,8 @@ func (w patches) fixed() []string {
 }
 
 // forwardPatch has the FHIR server apply the client's patch to the version that was judged.
-func (w patches) forwardPatch(ctx context.Context, before *version) (*answer, error) {
-	if err := w.permit(ctx, before, nil); err != nil {
+func (w *write) forwardPatch(ctx context.Context, before *version) (*answer, error) {
+	if err := w.may.permit(ctx, before, nil); err != nil {
 		return nil, err
 	}
 	c := call{method: http.MethodPatch, path: w.i.Type + "/" + w.i.ID, header: w.headers(), body: w.c.body}

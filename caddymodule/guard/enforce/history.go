@@ -13,40 +13,40 @@ import (
 
 // instanceHistory answers with those versions of a resource that are covered. Each is judged by itself, for it may have
 // been another patient's.
-func (x histories) instanceHistory(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
-	grants := x.rights.For(i.Type, smart.Read)
+func (x *reads) instanceHistory(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	grants := x.judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
-		return nil, x.refused(i)
+		return nil, refused(x.judge.Rights(), i)
 	}
-	asked := x.asked + 1
+	asked := x.server.Asked() + 1
 	a, err := x.historyOf(ctx, c, i)
 	if err != nil {
-		return nil, x.evenOut(ctx, i.Type, grants, asked, err)
+		return nil, x.judge.EvenOut(ctx, i.Type, grants, asked, err)
 	}
 	return a, nil
 }
 
 // history answers with the versions of all resources of a type, or of all types. Deletions say nothing of whose the
 // resource was, so it takes scopes that are about all.
-func (x histories) history(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *reads) history(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	of := i.Type
 	if of == "" {
 		of = smart.AnyType
 	}
 	switch {
-	case len(x.rights.For(of, smart.Search)) == 0:
-		return nil, x.refused(i)
-	case x.rights.All()&smart.Search == 0 && (i.Type == "" || !x.rights.Whole(i.Type, smart.Search)):
-		return nil, forbidden(ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(x.lacking(i))
+	case len(x.judge.Rights().For(of, smart.Search)) == 0:
+		return nil, refused(x.judge.Rights(), i)
+	case x.judge.Rights().All()&smart.Search == 0 && (i.Type == "" || !x.judge.Rights().Whole(i.Type, smart.Search)):
+		return nil, forbidden(ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(lacking(x.judge.Rights(), i))
 	}
 	return x.historyOf(ctx, c, i)
 }
 
-func (x histories) historyOf(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *reads) historyOf(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	if err := refusePaging(i.Parameters); err != nil {
 		return nil, err
 	}
-	return x.historyPage(ctx, c, i, position{Places: make([]place, 1)}, x.url(c.path, c.query))
+	return x.historyPage(ctx, c, i, position{Places: make([]place, 1)}, x.at.url(c.path, c.query))
 }
 
 // historyParameters are those that say which versions are asked for. Versions without all their elements cannot be
@@ -54,8 +54,8 @@ func (x histories) historyOf(ctx context.Context, c call, i interaction.Interact
 var historyParameters = []string{"_count", "_since", "_at"}
 
 // historyPage answers with the versions from a position on. If none may be seen, the resource is not there.
-func (x histories) historyPage(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
-	whole := x.rights.Whole(i.Type, i.Permission()) || x.rights.All()&i.Permission() == i.Permission()
+func (x *reads) historyPage(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
+	whole := x.judge.Rights().Whole(i.Type, i.Permission()) || x.judge.Rights().All()&i.Permission() == i.Permission()
 	first := get(c.path, c.query)
 	if !whole {
 		passed := slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !slices.Contains(historyParameters, p.Name) })
@@ -83,7 +83,7 @@ func (x histories) historyPage(ctx context.Context, c call, i interaction.Intera
 		return nil, notFound()
 	}
 	if !from.Done {
-		next, err := x.seal(ctx, page{Path: c.path, Query: c.query, At: position{Places: []place{from}}})
+		next, err := x.pages.seal(ctx, page{Path: c.path, Query: c.query, At: position{Places: []place{from}}})
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (x histories) historyPage(ctx context.Context, c call, i interaction.Intera
 
 // fetches is how many of the server's pages a page may take. The first takes one, or how many versions there are of what
 // is another's would show in the time that it takes to say that it is not there.
-func (x histories) fetches(at position, whole bool) int {
+func (x *reads) fetches(at position, whole bool) int {
 	if at.isStart() && !whole {
 		return 1
 	}
@@ -102,41 +102,41 @@ func (x histories) fetches(at position, whole bool) int {
 }
 
 // fetchHistory asks the FHIR server for a page of versions.
-func (x histories) fetchHistory(ctx context.Context, first call, from place) (*bundle, place, error) {
+func (x *reads) fetchHistory(ctx context.Context, first call, from place) (*bundle, place, error) {
 	c := get(from.Path, from.Query)
 	if from.isFirst() {
 		c = first
 	}
-	a, err := x.ask(ctx, c)
+	a, err := x.server.Ask(ctx, c)
 	if err != nil {
 		return nil, place{}, err
 	}
 	if a.status == http.StatusNotFound || a.status == http.StatusGone {
 		return nil, place{}, notFound()
 	}
-	got, err := x.bundleOf(a, false, first.said())
+	got, err := x.at.bundleOf(a, false, first.said())
 	if err != nil {
 		return nil, place{}, err
 	}
 	next := place{Done: true}
 	if to := got.links.to("next"); to != "" {
-		next, err = x.local(to, got.links.to("self"), c.path, from)
+		next, err = local(to, got.links.to("self"), c.path, from)
 	}
 	return got, next, err
 }
 
 // versions are the entries that may be seen.
-func (x histories) versions(ctx context.Context, i interaction.Interaction, entries []entry, whole bool) ([]entry, error) {
+func (x *reads) versions(ctx context.Context, i interaction.Interaction, entries []entry, whole bool) ([]entry, error) {
 	var kept []entry
-	grants := x.rights.For(i.Type, smart.Read)
+	grants := x.judge.Rights().For(i.Type, smart.Read)
 	for _, e := range entries {
 		ok := whole
 		if !whole && len(e.resource) > 0 {
-			res, err := x.parse(e.resource)
+			res, err := x.at.parse(e.resource)
 			if err != nil {
 				return nil, err
 			}
-			if ok, err = x.covered(ctx, res, grants); err != nil {
+			if ok, err = x.judge.Covered(ctx, res, grants); err != nil {
 				return nil, err
 			}
 			ok = ok && res.Type == i.Type && res.ID == i.ID
@@ -149,12 +149,12 @@ func (x histories) versions(ctx context.Context, i interaction.Interaction, entr
 			kept = append(kept, e)
 		}
 	}
-	x.localizeEntries(kept)
+	x.at.localizeEntries(kept)
 	return kept, nil
 }
 
 // version is the entry of a version with our addresses, and of what else it says only what R4 has there.
-func (x histories) version(e entry) (entry, error) {
+func (x *reads) version(e entry) (entry, error) {
 	var request struct {
 		Method string `json:"method,omitempty"`
 		URL    string `json:"url,omitempty"`
@@ -177,7 +177,7 @@ func (x histories) version(e entry) (entry, error) {
 	}
 	if len(e.response) > 0 && err == nil {
 		err = json.Unmarshal(e.response, &response)
-		response.Location, _ = x.localURL(response.Location)
+		response.Location, _ = x.at.localURL(response.Location)
 		e.response, _ = json.Marshal(response)
 	}
 	return e, err

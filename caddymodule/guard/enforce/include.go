@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -49,11 +47,11 @@ func (s *search) candidates(ctx context.Context, w web, entries []entry) ([]cand
 		}
 		seen[c.id] = true
 		var err error
-		if c.searched, err = s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search)); err != nil {
+		if c.searched, err = s.x.judge.Covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search)); err != nil {
 			return nil, err
 		}
 		if !c.searched {
-			if c.read, err = s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Read)); err != nil {
+			if c.read, err = s.x.judge.Covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Read)); err != nil {
 				return nil, err
 			}
 		}
@@ -73,10 +71,10 @@ func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Par
 	}
 	of, rest, _ := strings.Cut(p.Value, ":")
 	name, _, _ := strings.Cut(rest, ":")
-	by, ok := r.x.Parameters.Lookup(of, name)
+	by, ok := r.x.parameters.Lookup(of, name)
 	isShared := slices.ContainsFunc(r.s.branches, func(b branch) bool { return b.member == "" })
 	switch {
-	case interaction.IsType(of) && r.x.rights.Whole(of, smart.Search):
+	case interaction.IsType(of) && r.x.judge.Rights().Whole(of, smart.Search):
 		return []smart.Parameter{p}, nil
 	case modifier != "":
 		return nil, forbidden(ErrOracle, "_revinclude:%s is not allowed under these scopes: it may come over records of others.", modifier)
@@ -86,7 +84,7 @@ func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Par
 		return []smart.Parameter{p}, nil
 	case !ok || by.Kind != searchparam.Reference:
 		return nil, forbidden(ErrOracle, "_revinclude needs a type and a reference under these scopes, as in Observation:performer.")
-	case len(r.x.rights.For(of, smart.Search)) > 0:
+	case len(r.x.judge.Rights().For(of, smart.Search)) > 0:
 		r.s.referring = append(r.s.referring, chain{by: by, types: []string{of}})
 	}
 	return nil, nil
@@ -103,25 +101,12 @@ func (m *merge) referring(ctx context.Context, c chain) ([]entry, error) {
 		return nil, nil
 	}
 	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
-	err := m.s.x.searches().each(ctx, c.types[0], by, func(e entry) error {
+	err := m.s.x.each(ctx, c.types[0], by, func(e entry) error {
 		e.mode = "include"
 		found = append(found, e)
 		return nil
 	})
 	return found, err
-}
-
-// remember notes that a match is in the context of the grants that cover it, because what comes along may depend on it.
-func (s *search) remember(res resource.Resource) {
-	for _, g := range s.grantsFor(res.Type, smart.Search) {
-		in := access.Grant{Type: smart.AnyType, Patient: g.Patient}
-		if v := s.x.rights.Covers(in, res); v.Covered && len(v.Needed) == 0 {
-			if s.x.known == nil {
-				s.x.known = map[known]bool{}
-			}
-			s.x.known[known{interaction.Reference{Type: res.Type, ID: res.ID}, g.Patient}] = true
-		}
-	}
 }
 
 // candidate is an entry that may be seen, if the client could have come to it.
@@ -243,10 +228,4 @@ func (n *node) read(c *rawjson.Cursor, name []byte) error {
 		return err
 	}
 	return c.Skip()
-}
-
-// withoutVersion is a reference to a resource, from one to a version of it.
-func withoutVersion(reference string) string {
-	resource, _, _ := strings.Cut(reference, "/_history/")
-	return resource
 }

@@ -32,24 +32,24 @@ type job struct {
 }
 
 // sealed is the address of a job or file for the token.
-func (x exports) sealed(ctx context.Context, path string, j job) (string, error) {
+func (x *exports) sealed(ctx context.Context, path string, j job) (string, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return "", err
 	}
-	sealed, err := x.Sealing.Seal(ctx, string(text), x.bindingOf(path))
+	sealed, err := x.sealing.Seal(ctx, string(text), x.bindingOf(path))
 	if err != nil {
 		return "", fmt.Errorf("sealing a job's link: %w", err)
 	}
-	return x.url(path+sealed, ""), nil
+	return x.at.url(path+sealed, ""), nil
 }
 
 // bindingOf keeps links apart by what they lead to.
-func (x exports) bindingOf(path string) string { return path + x.bearer.Binding }
+func (x *exports) bindingOf(path string) string { return path + x.binding }
 
 // unsealed is what a link to a job or file carries, with the kick-off that it came from. Another token's is not there.
-func (x exports) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {
-	text, err := x.Sealing.Unseal(x.r.Context(), sealed, x.bindingOf(path), jobLifetime)
+func (x *exports) unsealed(path, sealed string) (j job, i interaction.Interaction, err error) {
+	text, err := x.sealing.Unseal(x.r.Context(), sealed, x.bindingOf(path), jobLifetime)
 	if err != nil {
 		return j, i, notFound()
 	}
@@ -67,23 +67,23 @@ func (j job) kickOff() call {
 }
 
 // serveJob answers for the status of a job, or cancels it.
-func (x exports) serveJob(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+func (x *exports) serveJob(sealed string) (interaction.Interaction, *answer, error) {
 	j, i, err := x.unsealed(jobPath, sealed)
 	if err != nil {
-		return i, err
+		return i, nil, err
 	}
-	a, err := x.underPolicies(x.r.Context(), j.kickOff(), i, func() (*answer, error) {
+	a, err := x.judge.Under(x.r.Context(), j.kickOff(), i, func() (*answer, error) {
 		if x.r.Method == http.MethodDelete {
 			return x.cancelJob(x.r.Context(), j)
 		}
 		return x.jobStatus(x.r.Context(), j)
 	})
-	return i, x.finish(w, a, err)
+	return i, a, err
 }
 
 // cancelJob cancels a job, or deletes what it made.
-func (x exports) cancelJob(ctx context.Context, j job) (*answer, error) {
-	a, err := x.ask(ctx, call{method: http.MethodDelete, path: j.Path, query: j.Query})
+func (x *exports) cancelJob(ctx context.Context, j job) (*answer, error) {
+	a, err := x.server.Ask(ctx, call{method: http.MethodDelete, path: j.Path, query: j.Query})
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +94,11 @@ func (x exports) cancelJob(ctx context.Context, j job) (*answer, error) {
 }
 
 // jobStatus asks how far a job has come.
-func (x exports) jobStatus(ctx context.Context, j job) (*answer, error) {
+func (x *exports) jobStatus(ctx context.Context, j job) (*answer, error) {
 	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
 		return nil, notFound()
 	}
-	a, err := x.ask(ctx, get(j.Path, j.Query))
+	a, err := x.server.Ask(ctx, get(j.Path, j.Query))
 	switch {
 	case err != nil:
 		return nil, err
@@ -151,7 +151,7 @@ var errManifest = errors.New("end of an export that cannot be judged")
 
 // manifest writes the end of an export anew, with links of ours. What it does not know is left out. Files of deleted
 // resources name those of any type.
-func (x exports) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
+func (x *exports) manifest(ctx context.Context, j job, text []byte) ([]byte, error) {
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, withheld(fmt.Errorf("%w: %w", errManifest, err))
@@ -164,7 +164,7 @@ func (x exports) manifest(ctx context.Context, j job, text []byte) ([]byte, erro
 	if !j.All {
 		m.Deleted = nil
 	}
-	m.Request, m.RequiresAccessToken = x.url(j.Request, ""), true
+	m.Request, m.RequiresAccessToken = x.at.url(j.Request, ""), true
 	for _, files := range []*[]outputFile{&m.Output, &m.Deleted, &m.Error} {
 		if *files == nil && files != &m.Deleted {
 			*files = []outputFile{}
@@ -179,7 +179,7 @@ func (x exports) manifest(ctx context.Context, j job, text []byte) ([]byte, erro
 }
 
 // sealFile seals a file's address.
-func (x exports) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
+func (x *exports) sealFile(ctx context.Context, j job, file *outputFile) (err error) {
 	if j.Path, j.Query, err = below(j.Base, file.URL); err != nil {
 		return err
 	}

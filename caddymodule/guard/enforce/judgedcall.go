@@ -13,7 +13,7 @@ import (
 
 // judgedCall is an operation on its way, whose answer is judged resource by resource.
 type judgedCall struct {
-	x     *exchange
+	x     *operations
 	c     call // the client's
 	asked call // what is asked of the FHIR server
 	op    Operation
@@ -32,7 +32,7 @@ func (j *judgedCall) page(ctx context.Context, at place) (*answer, error) {
 	var size int64
 	all := judgedEntries{hidden: !at.isFirst()}
 	had := at.Left
-	for fetched := 0; fetched < maxFetches && size < j.x.limits.Answer; fetched++ {
+	for fetched := 0; fetched < maxFetches && size < j.x.limit; fetched++ {
 		a, err := j.fetch(ctx, at)
 		if err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func (j *judgedCall) fetch(ctx context.Context, at place) (*answer, error) {
 	if !at.isFirst() {
 		c = get(at.Path, at.Query)
 	}
-	a, err := j.x.ask(ctx, c)
+	a, err := j.x.server.Ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (j *judgedCall) after(next, self string, at place) (place, error) {
 	if at.isFirst() {
 		asked = j.asked.path
 	}
-	return j.x.local(next, self, asked, at)
+	return local(next, self, asked, at)
 }
 
 // single answers with one resource, or with a document or message, of which each entry must be covered.
@@ -122,14 +122,14 @@ func (j *judgedCall) single(ctx context.Context, a *answer, got *bundle) (*answe
 		}
 	}
 	for _, text := range parts {
-		res, err := j.x.parse(text)
+		res, err := j.x.at.parse(text)
 		if err != nil {
 			return nil, err
 		}
 		if res.Type == "Parameters" || res.Type == "OperationOutcome" || res.Type == "Bundle" {
 			return nil, withheld(errOperationAnswer)
 		}
-		ok, err := j.x.covered(ctx, res, j.x.operations().answerGrants(j.op, res.Type))
+		ok, err := j.x.judge.Covered(ctx, res, j.x.answerGrants(j.op, res.Type))
 		if err == nil && !ok {
 			err = notFound()
 		}
@@ -137,7 +137,7 @@ func (j *judgedCall) single(ctx context.Context, a *answer, got *bundle) (*answe
 			return nil, err
 		}
 	}
-	return j.x.localize(a), nil
+	return j.x.at.localize(a), nil
 }
 
 var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
@@ -160,10 +160,10 @@ func (j *judgedCall) judged(ctx context.Context, got *bundle) (judged judgedEntr
 		if e.mode == "outcome" || e.resource == nil {
 			continue
 		}
-		if e.parsed, err = j.x.parse(e.resource); err != nil {
+		if e.parsed, err = j.x.at.parse(e.resource); err != nil {
 			return judged, err
 		}
-		ok, err := j.x.covered(ctx, e.parsed, j.x.operations().answerGrants(j.op, e.parsed.Type))
+		ok, err := j.x.judge.Covered(ctx, e.parsed, j.x.answerGrants(j.op, e.parsed.Type))
 		switch {
 		case err != nil:
 			return judged, err
@@ -181,7 +181,7 @@ func (j *judgedCall) judged(ctx context.Context, got *bundle) (judged judgedEntr
 // kept are the entries that may be seen.
 func (j *judgedCall) kept(judged judgedEntries) []entry {
 	kept := append(judged.matches, j.reached(judged.matches, judged.others, judged.hidden)...)
-	j.x.localizeEntries(kept)
+	j.x.at.localizeEntries(kept)
 	return kept
 }
 
@@ -213,9 +213,9 @@ func (j *judgedCall) finishAll(ctx context.Context, out *bundle, all judgedEntri
 
 // finish adds the links: to the rest, if there is one.
 func (j *judgedCall) finish(ctx context.Context, out *bundle, rest *place) (*answer, error) {
-	out.links = []link{{Relation: "self", URL: j.x.url(j.c.path, j.c.query)}}
+	out.links = []link{{Relation: "self", URL: j.x.at.url(j.c.path, j.c.query)}}
 	if rest != nil {
-		next, err := j.x.seal(ctx, page{
+		next, err := j.x.pages.seal(ctx, page{
 			Method: j.c.method, Path: j.c.path, Query: j.c.query, Body: string(j.c.body), At: position{Places: []place{*rest}},
 		})
 		if err != nil {

@@ -36,8 +36,8 @@ var knownOperations = map[string]operationRules{
 }
 
 // judgedOperation answers an operation by those resources of its answer that are covered, from a position on.
-func (x operations) judgedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
-	grants := x.rights.For(i.Type, op.Permission)
+func (x *operations) judgedOperation(ctx context.Context, c call, i interaction.Interaction, op Operation, at place) (*answer, error) {
+	grants := x.judge.Rights().For(i.Type, op.Permission)
 	if len(grants) == 0 {
 		return nil, x.refusedOperation(op, i)
 	}
@@ -46,7 +46,7 @@ func (x operations) judgedOperation(ctx context.Context, c call, i interaction.I
 			return nil, err
 		}
 	}
-	j := &judgedCall{x: x.exchange, c: c, op: op, count: math.MaxInt, complete: slices.ContainsFunc(grants, isOverAll)}
+	j := &judgedCall{x: x, c: c, op: op, count: math.MaxInt, complete: slices.ContainsFunc(grants, isOverAll)}
 	rules, ok := knownOperations[op.Name]
 	if !ok {
 		return j.answer(ctx, operationCall(c), slices.DeleteFunc(slices.Clone(i.Parameters), isForm), at)
@@ -56,8 +56,8 @@ func (x operations) judgedOperation(ctx context.Context, c call, i interaction.I
 
 // isOwnPatient reports whether an operation is called on a Patient that a grant is about by its id, so that it need not be
 // read first: if it is not there, the FHIR server says so.
-func (x operations) isOwnPatient(i interaction.Interaction, grants []access.Grant) bool {
-	return i.Type == "Patient" && !x.judgement.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
+func (x *operations) isOwnPatient(i interaction.Interaction, grants []access.Grant) bool {
+	return i.Type == "Patient" && !x.judge.MayDeny() && slices.ContainsFunc(grants, func(g access.Grant) bool {
 		return g.Patient == i.ID && len(g.Constraint) == 0 && !g.ByRule
 	})
 }
@@ -85,12 +85,12 @@ func (j *judgedCall) answer(ctx context.Context, asked call, parameters []smart.
 
 // answerKnown answers an operation that has rules. It is called by GET, with the parameters that were judged.
 func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction, rules operationRules, at place) (*answer, error) {
-	whole := j.x.operations().isOverType(j.op, i.Type)
+	whole := j.x.isOverType(j.op, i.Type)
 	switch {
 	case !rules.onInstance && i.ID != "":
 		return nil, notFound()
 	case rules.onInstance && i.ID == "" && !whole:
-		return nil, j.x.operations().refusedWhole(j.op, i)
+		return nil, j.x.refusedWhole(j.op, i)
 	}
 	parameters, err := operationParameters(j.c, i)
 	if err != nil {
@@ -112,8 +112,8 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 }
 
 // operationPage answers a link to a page of an operation's answer. All is judged again.
-func (x operations) operationPage(ctx context.Context, c call, i interaction.Interaction, at position) (*answer, error) {
-	op, ok := x.Operations.find(i)
+func (x *operations) operationPage(ctx context.Context, c call, i interaction.Interaction, at position) (*answer, error) {
+	op, ok := x.list.find(i)
 	switch {
 	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:
 		return nil, notFound()

@@ -12,10 +12,10 @@ import (
 // patients' records, or among records that a constraint hides, what is missing would tell of what was picked instead.
 // Found is false if the client asks for another patient, for whom nothing is found.
 func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
-	patients := patientsOf(j.x.rights.For(i.Type, j.op.Permission))
+	patients := patientsOf(j.x.judge.Rights().For(i.Type, j.op.Permission))
 	if len(patients) == 0 {
 		return nil, false, forbidden(ErrOracle, "%s takes a scope without a constraint.", j.op.Name).
-			Lifted(j.x.rights.Lacking(i.Type, j.op.Permission, false))
+			Lifted(j.x.judge.Rights().Lacking(i.Type, j.op.Permission, false))
 	}
 	var rest, named []smart.Parameter
 	for _, p := range parameters {

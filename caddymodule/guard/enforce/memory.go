@@ -35,7 +35,7 @@ func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 }
 
 // reserve has the request hold bytes more that are to be judged, the first of so many at most. It waits for them if need be.
-func (x *backend) reserve(ctx context.Context, bytes int, most int64) error {
+func (x *server) reserve(ctx context.Context, bytes int, most int64) error {
 	err := x.share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
 	if errors.Is(err, fairmemory.ErrTooMuch) {
 		return tooCostly("What has to be judged is longer than the server's memory allows: ask for less at once.")
@@ -46,8 +46,11 @@ func (x *backend) reserve(ctx context.Context, bytes int, most int64) error {
 	return nil
 }
 
-// keep says that of all that was held since a moment, nothing is in use but an answer.
-func (x *backend) keep(since int64, a *answer) {
+// Held is how much memory the request holds.
+func (x *server) Held() int64 { return x.share.Held() }
+
+// Keep says that of all that was held since a moment, nothing is in use but an answer.
+func (x *server) Keep(since int64, a *answer) {
 	if a != nil {
 		since += timesHeld * int64(len(a.body))
 	}

@@ -11,37 +11,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// position is how far the pages of a search have come: a place for each branch.
-type position struct {
-	Places []place `json:"b"`
-	// Shown is how many matches the pages before have had.
-	Shown int `json:"n,omitempty"`
-	// Total is what the first page told; 0 if nothing.
-	Total int `json:"c,omitempty"`
-}
-
-// place is how far a branch has come. No page of the FHIR server is read twice: it may order anew what _sort leaves open
-// with each answer, and an answer fits no other than the one that its own link leads to.
-type place struct {
-	// Left are the matches that were read and not shown, as Type/id in their order. They come before the page.
-	Left []string `json:"l,omitempty"`
-	// Path and Query are the next page on the FHIR server. Both empty: its first one.
-	Path  string `json:"u,omitempty"`
-	Query string `json:"q,omitempty"`
-	// Taken are the entries of an operation's page that earlier pages of ours had.
-	Taken int `json:"t,omitempty"`
-	// Done says that there are no more pages.
-	Done bool `json:"d,omitempty"`
-	// Cut says that the last page may not have been the last: see [bundle.isCut].
-	Cut bool `json:"x,omitempty"`
-}
-
-// isFirst reports whether the branch is before its first page.
-func (p place) isFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
-
-// isEnd reports whether there is nothing more.
-func (p place) isEnd() bool { return p.Done && len(p.Left) == 0 }
-
 // start is the position before the first page.
 func (s *search) start() position {
 	at := position{Places: make([]place, len(s.branches))}
@@ -49,14 +18,6 @@ func (s *search) start() position {
 		at.Places[i].Done = s.nothing
 	}
 	return at
-}
-
-func (p position) isStart() bool {
-	return p.isEnd() || !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isFirst() || at.Taken > 0 })
-}
-
-func (p position) isEnd() bool {
-	return !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isEnd() })
 }
 
 // merge makes pages of the branches' pages: one branch after the other, or in the order that the client asked for.
@@ -90,7 +51,7 @@ func (s *search) merged(ctx context.Context, at position) (*merge, error) {
 	}
 	m := &merge{s: s, sources: make([]source, len(s.branches)), told: -1, most: maxFetches + len(s.branches)}
 	if len(s.order) == 0 { // one branch after the other: the rest is for further pages
-		m.most = max(min(m.most, s.x.limits.Requests*3/4), 1)
+		m.most = max(min(m.most, s.x.requests*3/4), 1)
 	}
 	for i, p := range at.Places {
 		m.sources[i].next = place{Path: p.Path, Query: p.Query, Done: p.Done, Cut: p.Cut}
@@ -196,7 +157,7 @@ func (m *merge) page(ctx context.Context, first call, at place) (*bundle, place,
 	if at.isFirst() {
 		c = first
 	}
-	held, err := m.s.x.hold(ctx, c)
+	held, err := m.s.x.server.Hold(ctx, c)
 	m.held = append(m.held, held)
 	if err != nil {
 		return nil, at, err
@@ -204,7 +165,7 @@ func (m *merge) page(ctx context.Context, first call, at place) (*bundle, place,
 	if at.isFirst() && held.status == http.StatusNotFound && m.s.isOverAll() {
 		return &bundle{total: -1}, place{Done: true}, nil // a type that the server does not have
 	}
-	got, err := m.s.x.bundleOf(held.answer(), m.s.judged, said{}.parameters(m.s.i.Parameters))
+	got, err := m.s.x.at.bundleOf(held.answer(), m.s.judged, said{}.parameters(m.s.i.Parameters))
 	if err != nil {
 		return nil, at, err
 	}
@@ -213,7 +174,7 @@ func (m *merge) page(ctx context.Context, first call, at place) (*bundle, place,
 	if next == "" {
 		return got, place{Done: true}, nil
 	}
-	to, err := m.s.x.local(next, got.links.to("self"), strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/"), at)
+	to, err := local(next, got.links.to("self"), strings.TrimSuffix(strings.TrimSuffix(c.path, "_search"), "/"), at)
 	return got, to, err
 }
 

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
@@ -57,7 +58,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHa
 	if err := checkFormat(r.Header, parameters); err != nil {
 		return err
 	}
-	x := newBackend(&Enforcer{Base: m.Base, Limits: Limits{Answer: m.Limit}, Memory: m.Memory}, next, r)
+	x := newServer(m.Base, Limits{Answer: m.Limit}, m.Memory, next, r)
 	defer x.share.Release()
 	a, err := m.answer(&x, get("metadata", r.URL.RawQuery), r)
 	if err != nil {
@@ -78,12 +79,17 @@ func readMetadata(query string) ([]smart.Parameter, error) {
 	return parameters, checkNames("metadata", parameters, metadataParameters)
 }
 
+// metadataAsking asks the FHIR server.
+type metadataAsking interface {
+	Ask(ctx context.Context, c call) (*answer, error)
+}
+
 // answer is the statement that the server gives, changed.
-func (m *Metadata) answer(x *backend, c call, r *http.Request) (*answer, error) {
+func (m *Metadata) answer(x metadataAsking, c call, r *http.Request) (*answer, error) {
 	if _, err := readMetadata(c.query); err != nil {
 		return nil, err
 	}
-	a, err := x.ask(r.Context(), c)
+	a, err := x.Ask(r.Context(), c)
 	if err != nil {
 		return nil, err
 	}

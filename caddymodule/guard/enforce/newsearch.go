@@ -16,14 +16,14 @@ import (
 const maxTypes = 16
 
 // newSearch plans a search.
-func (x searches) newSearch(ctx context.Context, c call, i interaction.Interaction) (*search, error) {
-	s := &search{x: x.exchange, c: c, i: i}
+func (x *searches) newSearch(ctx context.Context, c call, i interaction.Interaction) (*search, error) {
+	s := &search{x: x, c: c, i: i}
 	var err error
 	if s.branches, err = x.planned(i); err != nil {
 		return nil, err
 	}
-	s.ruled = x.judgement.MayDeny() || slices.ContainsFunc(s.branches, branch.isByRule)
-	rules := searchRules{x: x.exchange, s: s, resourceType: i.Type, trust: x.trust(s)}
+	s.ruled = x.judge.MayDeny() || slices.ContainsFunc(s.branches, branch.isByRule)
+	rules := searchRules{x: x, s: s, resourceType: i.Type, trust: x.trust(s)}
 	if types, _ := typesOf(i.Parameters); i.Kind == interaction.SystemSearch && len(types) == 1 {
 		rules.resourceType = types[0]
 	}
@@ -47,11 +47,11 @@ const (
 )
 
 // trust is how much of a search is left to the FHIR server.
-func (x searches) trust(s *search) trust {
+func (x *searches) trust(s *search) trust {
 	switch {
 	case s.ruled:
 		return bound
-	case x.rights.All()&smart.Search != 0:
+	case x.judge.Rights().All()&smart.Search != 0:
 		return open
 	case len(s.branches) > 0 && !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.isWhole() }):
 		return whole
@@ -60,12 +60,12 @@ func (x searches) trust(s *search) trust {
 }
 
 // planned are the branches of a search.
-func (x searches) planned(i interaction.Interaction) ([]branch, error) {
+func (x *searches) planned(i interaction.Interaction) ([]branch, error) {
 	switch {
 	case i.Kind == interaction.CompartmentSearch:
 		return x.plannedInCompartment(i)
-	case i.Kind == interaction.SystemSearch && x.rights.All()&smart.Search != 0:
-		return []branch{{grants: x.rights.For(smart.AnyType, smart.Search)}}, nil
+	case i.Kind == interaction.SystemSearch && x.judge.Rights().All()&smart.Search != 0:
+		return []branch{{grants: x.judge.Rights().For(smart.AnyType, smart.Search)}}, nil
 	case i.Kind == interaction.SystemSearch:
 		return x.plannedForMany(i)
 	}
@@ -73,19 +73,19 @@ func (x searches) planned(i interaction.Interaction) ([]branch, error) {
 }
 
 // plannedFor are the branches for types. A type without a scope is left out among others, and refused alone.
-func (x searches) plannedFor(i interaction.Interaction, types []string) ([]branch, error) {
+func (x *searches) plannedFor(i interaction.Interaction, types []string) ([]branch, error) {
 	var all []branch
 	for _, t := range types {
 		all = append(all, x.branches(t, i.Parameters)...)
 	}
 	if len(all) == 0 {
-		return nil, x.refused(i)
+		return nil, refused(x.judge.Rights(), i)
 	}
 	return all, nil
 }
 
 // plannedForMany are the branches for the types that _type names, or else the scopes.
-func (x searches) plannedForMany(i interaction.Interaction) ([]branch, error) {
+func (x *searches) plannedForMany(i interaction.Interaction) ([]branch, error) {
 	types, err := typesOf(i.Parameters)
 	if err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (x searches) plannedForMany(i interaction.Interaction) ([]branch, error) {
 }
 
 // searchable are the types that the scopes name, or else all.
-func (x searches) searchable() []string {
-	named, anyType := x.rights.Types(smart.Search)
+func (x *searches) searchable() []string {
+	named, anyType := x.judge.Rights().Types(smart.Search)
 	if !anyType {
 		return named
 	}
@@ -143,14 +143,14 @@ func typesOf(parameters []smart.Parameter) ([]string, error) {
 
 // plannedInCompartment are the branches of a search in a compartment: the FHIR server's own search of it where there
 // is one, else one search for each parameter by which resources are in it.
-func (x searches) plannedInCompartment(i interaction.Interaction) ([]branch, error) {
+func (x *searches) plannedInCompartment(i interaction.Interaction) ([]branch, error) {
 	var all []branch
 	var err error
 	switch {
 	case i.Type != smart.AnyType:
 		all, err = x.plannedFor(i, []string{i.Type})
-	case x.rights.All()&smart.Search != 0 && x.CompartmentSearch:
-		return []branch{{resourceType: smart.AnyType, within: i.Compartment, grants: x.rights.For(smart.AnyType, smart.Search)}}, nil
+	case x.judge.Rights().All()&smart.Search != 0 && x.inCompartments:
+		return []branch{{resourceType: smart.AnyType, within: i.Compartment, grants: x.judge.Rights().For(smart.AnyType, smart.Search)}}, nil
 	default:
 		all, err = x.plannedForMany(i)
 	}
@@ -164,7 +164,7 @@ func (x searches) plannedInCompartment(i interaction.Interaction) ([]branch, err
 }
 
 // narrowed is a branch within a compartment.
-func (x searches) narrowed(b branch, to interaction.Reference) []branch {
+func (x *searches) narrowed(b branch, to interaction.Reference) []branch {
 	m, ok := compartment.Members(to.Type, b.resourceType)
 	switch {
 	case to.Type == "Patient" && b.member == to.ID:
@@ -173,7 +173,7 @@ func (x searches) narrowed(b branch, to interaction.Reference) []branch {
 		return []branch{b.with(smart.Parameter{Name: "_id", Value: to.ID})}
 	case !ok:
 		return nil
-	case x.CompartmentSearch && b.patient == "":
+	case x.inCompartments && b.patient == "":
 		b.within = to
 		return []branch{b}
 	}
@@ -187,7 +187,7 @@ func (x searches) narrowed(b branch, to interaction.Reference) []branch {
 // isFound reports whether a branch before has found a resource as well.
 func (s *search) isFound(res resource.Resource, branch int) bool {
 	for _, b := range s.branches[:branch] {
-		if b.finds(s.x.rights, res) {
+		if b.finds(s.x.judge.Rights(), res) {
 			return true
 		}
 	}

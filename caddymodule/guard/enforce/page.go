@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +31,53 @@ const maxState = 4 << 10
 
 var errLongLink = tooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
 
+// position is how far the pages of a search have come: a place for each branch.
+type position struct {
+	Places []place `json:"b"`
+	// Shown is how many matches the pages before have had.
+	Shown int `json:"n,omitempty"`
+	// Total is what the first page told; 0 if nothing.
+	Total int `json:"c,omitempty"`
+}
+
+// place is how far a branch has come. No page of the FHIR server is read twice: it may order anew what _sort leaves open
+// with each answer, and an answer fits no other than the one that its own link leads to.
+type place struct {
+	// Left are the matches that were read and not shown, as Type/id in their order. They come before the page.
+	Left []string `json:"l,omitempty"`
+	// Path and Query are the next page on the FHIR server. Both empty: its first one.
+	Path  string `json:"u,omitempty"`
+	Query string `json:"q,omitempty"`
+	// Taken are the entries of an operation's page that earlier pages of ours had.
+	Taken int `json:"t,omitempty"`
+	// Done says that there are no more pages.
+	Done bool `json:"d,omitempty"`
+	// Cut says that the last page may not have been the last: see [bundle.isCut].
+	Cut bool `json:"x,omitempty"`
+}
+
+// isFirst reports whether the branch is before its first page.
+func (p place) isFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
+
+// isEnd reports whether there is nothing more.
+func (p place) isEnd() bool { return p.Done && len(p.Left) == 0 }
+
+func (p position) isStart() bool {
+	return p.isEnd() || !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isFirst() || at.Taken > 0 })
+}
+
+func (p position) isEnd() bool {
+	return !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isEnd() })
+}
+
+// pages seals links to pages for the token, and opens them.
+type pages struct {
+	sealing Sealing
+	binding string // of the links to the token
+	at      addresses
+	asSent  bool // links carry all that the client sent, which the site's rules judge again
+}
+
 // page is what a sealed link carries: the request as the client made it, and how far it has come.
 type page struct {
 	Method string   `json:"m,omitempty"`
@@ -41,14 +87,6 @@ type page struct {
 	At     position `json:"a"`
 }
 
-// nextLink is the link to the next page.
-func (s *search) nextLink(ctx context.Context, at position) (string, error) {
-	if !slices.ContainsFunc(at.Places, place.isFirst) {
-		return s.x.seal(ctx, s.x.begun(s.c, s.i, at))
-	}
-	return s.x.seal(ctx, asSent(s.c, at))
-}
-
 // asSent is what a link carries of a request that is needed whole.
 func asSent(c call, at position) page {
 	return page{Method: c.method, Path: c.path, Query: c.query, Body: string(c.body), At: at}
@@ -56,8 +94,8 @@ func asSent(c call, at position) page {
 
 // begun is what a link carries once all branches have begun: the FHIR server's own links say what is searched for, and
 // of the client's parameters only those are kept that say what is done here. Rules judge each page by all of them.
-func (x *exchange) begun(c call, i interaction.Interaction, at position) page {
-	if x.Policies.Rules != nil {
+func (x pages) begun(c call, i interaction.Interaction, at position) page {
+	if x.asSent {
 		return asSent(c, at)
 	}
 	p := page{Path: c.searchPath(), At: at}
@@ -80,8 +118,14 @@ func isForPages(resourceType string, p smart.Parameter) bool {
 	}
 }
 
+// isForResults reports whether a parameter says how results are to be, and what comes along with them.
+func isForResults(p smart.Parameter) bool {
+	name, _, _ := strings.Cut(p.Name, ":")
+	return name == "_include" || name == "_revinclude" || name == "_summary" || name == "_elements"
+}
+
 // seal is the link that carries a page.
-func (x *exchange) seal(ctx context.Context, p page) (string, error) {
+func (x pages) seal(ctx context.Context, p page) (string, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return "", err
@@ -89,15 +133,15 @@ func (x *exchange) seal(ctx context.Context, p page) (string, error) {
 	if len(text) > maxState {
 		return "", errLongLink
 	}
-	sealed, err := x.Sealing.Seal(ctx, string(text), x.bearer.Binding)
+	sealed, err := x.sealing.Seal(ctx, string(text), x.binding)
 	if err != nil {
 		return "", fmt.Errorf("sealing a page link: %w", err)
 	}
-	return x.url(pagePath+sealed, ""), nil
+	return x.at.url(pagePath+sealed, ""), nil
 }
 
 // pageLink is the link to a page of an answer that passes as it is.
-func (x *exchange) pageLink(ctx context.Context, c call, at place) (string, error) {
+func (x pages) pageLink(ctx context.Context, c call, at place) (string, error) {
 	i, err := c.interaction()
 	if err != nil {
 		return "", err
@@ -107,11 +151,11 @@ func (x *exchange) pageLink(ctx context.Context, c call, at place) (string, erro
 
 // opened is what a sealed link carries: the request as the client made it, and how far it has come. A link that is
 // another token's is not there.
-func (x *exchange) opened(sealed string) (c call, i interaction.Interaction, at position, err error) {
-	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+func (x pages) opened(r *http.Request, sealed string) (c call, i interaction.Interaction, at position, err error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return c, i, at, notFound()
 	}
-	text, err := x.Sealing.Unseal(x.r.Context(), sealed, x.bearer.Binding, pageLifetime)
+	text, err := x.sealing.Unseal(r.Context(), sealed, x.binding, pageLifetime)
 	if err != nil {
 		return c, i, at, notFound()
 	}
@@ -124,55 +168,10 @@ func (x *exchange) opened(sealed string) (c call, i interaction.Interaction, at 
 	return c, i, p.At, err
 }
 
-// servePage answers a page link.
-func (x *exchange) servePage(w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-	c, i, at, err := x.opened(sealed)
-	if err != nil {
-		return i, err
-	}
-	if len(at.Places) == 1 && !at.isStart() && x.passes(i) && x.leavesPassing(c, i) {
-		x.r.URL = &url.URL{Path: strings.TrimSuffix(x.Base+"/"+at.Places[0].Path, "/"), RawQuery: at.Places[0].Query}
-		x.r.RequestURI = x.r.URL.RequestURI()
-		return i, x.pass(w, c, i)
-	}
-	a, err := x.underPolicies(x.r.Context(), c, i, func() (*answer, error) {
-		return x.page(x.r.Context(), c, i, at, x.url(pagePath+sealed, ""))
-	})
-	return i, x.finish(w, a, err)
-}
-
-// page answers with the page at a position.
-func (x *exchange) page(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
-	switch i.Kind {
-	case interaction.InstanceHistory, interaction.TypeHistory, interaction.SystemHistory:
-		return x.histories().historyPage(ctx, c, i, at, self)
-	case interaction.Operation:
-		return x.operations().operationPage(ctx, c, i, at)
-	}
-	s, err := x.searches().newSearch(ctx, c, i)
-	if err != nil {
-		return nil, err
-	}
-	return s.page(ctx, at, self)
-}
-
-// url is the address of a path below the FHIR base, as clients know it.
-func (x *backend) url(path, query string) string {
-	base := x.BaseURL
-	if base == "" {
-		base = x.Base
-	}
-	u := strings.TrimSuffix(base+"/"+path, "/")
-	if query != "" {
-		u += "?" + query
-	}
-	return u
-}
-
 var errForeignLink = errors.New("link of the FHIR server that leads elsewhere")
 
 // local is where a link of the FHIR server to a next page leads, which is no page that has been.
-func (x *backend) local(next, self, asked string, from place) (place, error) {
+func local(next, self, asked string, from place) (place, error) {
 	to, ok := localTo(next, self, asked)
 	if !ok || to.isFirst() || to.Path == from.Path && to.Query == from.Query {
 		return place{}, withheld(errForeignLink)
@@ -223,45 +222,34 @@ func beforeType(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// resourceURL finds the resource in an address: its type, id and version.
-var resourceURL = regexp.MustCompile(`(?:^|/)([A-Z][A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?)$`)
-
-// localURL is the address of a resource as clients know it, whatever the FHIR server calls itself.
-func (x *backend) localURL(address string) (string, bool) {
-	address, _, _ = strings.Cut(address, "?")
-	if match := resourceURL.FindStringSubmatch(address); match != nil {
-		return x.url(match[1], ""), true
-	}
-	return "", false
-}
-
-// localize has an answer's headers name resources as clients know them.
-func (x *backend) localize(a *answer) *answer {
-	for _, name := range []string{"Location", "Content-Location"} {
-		if address := a.header.Get(name); address == "" {
-			continue
-		} else if local, ok := x.localURL(address); ok {
-			a.header.Set(name, local)
-		} else {
-			a.header.Del(name)
-		}
-	}
-	return a
-}
-
-// localizeEntries does so for a Bundle.
-func (x *backend) localizeEntries(entries []entry) {
-	for i := range entries {
-		if local, ok := x.localURL(entries[i].fullURL); ok {
-			entries[i].fullURL = local
-		}
-	}
-}
-
 // joined is two parts of a path.
 func joined(path, more string) string {
 	if path == "" {
 		return more
 	}
 	return path + "/" + more
+}
+
+// sealLinks are the links of a Bundle, sealed for the token, and where they stand in it. It is the answer to a call, or a
+// page of it, for which the server was asked at another path. What is no Bundle, or has no link that can be read, stays
+// as it is: nothing in it had to be judged.
+func (x pages) sealLinks(ctx context.Context, c call, asked string, body []byte) (at span, sealed []byte, err error) {
+	at, found := findLinks(body)
+	if found == nil {
+		return at, nil, nil
+	}
+	self := found.to("self")
+	kept := links{{"self", x.at.url(c.path, c.query)}}
+	begun := call{method: http.MethodGet, path: c.searchPath(), query: c.query} // a page of a search by POST is asked for by GET
+	for _, l := range found {
+		to, ok := localTo(l.URL, self, asked)
+		if ok && l.Relation != "self" {
+			address, err := x.pageLink(ctx, begun, to)
+			if err != nil {
+				return at, nil, err
+			}
+			kept = append(kept, link{l.Relation, address})
+		}
+	}
+	return at, kept.append(nil), nil
 }

@@ -20,16 +20,16 @@ const typeJSONPatch = "application/json-patch+json"
 
 // patch answers a patch, conditional or not. A JSON Patch is applied here, and goes on as the update that it comes to,
 // so that there is one reading of it. A FHIRPath Patch goes on as it is, if it is plain what it changes.
-func (x writes) patch(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *writes) patch(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
-	apply, err := w.patches().patching()
+	apply, err := w.patching()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.conditionals().resolve(ctx); err != nil {
+	if err := w.resolve(ctx); err != nil {
 		return nil, err
 	}
 	before, err := w.current(ctx)
@@ -40,7 +40,7 @@ func (x writes) patch(ctx context.Context, c call, i interaction.Interaction) (*
 }
 
 // patching is how a patch of its media type is applied.
-func (w patches) patching() (func(context.Context, *version) (*answer, error), error) {
+func (w *write) patching() (func(context.Context, *version) (*answer, error), error) {
 	switch media, _, _ := mime.ParseMediaType(w.c.header.Get("Content-Type")); media {
 	case typeJSONPatch:
 		p, err := readPatch(w.c.body)
@@ -55,11 +55,11 @@ func (w patches) patching() (func(context.Context, *version) (*answer, error), e
 }
 
 // patchTo makes a JSON Patch the update that it comes to.
-func (w patches) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*answer, error) {
+func (w *write) patchTo(ctx context.Context, before *version, p jsonpatch.Patch) (*answer, error) {
 	if err := w.checkTests(ctx, before, p); err != nil {
 		return nil, err
 	}
-	text, err := applyPatch(before.text, p, w.limits.Body)
+	text, err := applyPatch(before.text, p, w.in.limit)
 	if err != nil {
 		return nil, &guard.Error{Status: http.StatusUnprocessableEntity, Description: "The patch cannot be applied to the current version.", Err: err}
 	}
@@ -70,14 +70,14 @@ func (w patches) patchTo(ctx context.Context, before *version, p jsonpatch.Patch
 	if after.ID != before.ID {
 		return nil, invalid(errBody, "A patch does not change the id.")
 	}
-	if err := w.permit(ctx, before, after); err != nil {
+	if err := w.may.permit(ctx, before, after); err != nil {
 		return nil, err
 	}
 	return w.send(ctx, w.put(text, before.etag))
 }
 
 // checkTests refuses to test what the client may not read: a patch that fails would tell.
-func (w patches) checkTests(ctx context.Context, before *version, p jsonpatch.Patch) error {
+func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Patch) error {
 	tests := false
 	for _, op := range p {
 		tests = tests || op.Kind() == "test"
@@ -85,10 +85,10 @@ func (w patches) checkTests(ctx context.Context, before *version, p jsonpatch.Pa
 	if !tests {
 		return nil
 	}
-	ok, err := w.covered(ctx, before.Resource, w.rights.For(w.i.Type, smart.Read))
+	ok, err := w.in.judge.Covered(ctx, before.Resource, w.in.judge.Rights().For(w.i.Type, smart.Read))
 	if err == nil && !ok {
 		err = forbidden(ErrOracle, "No scope allows to read this %s, and so none to test it in a patch.", w.i.Type).
-			Lifted(w.rights.Lacking(w.i.Type, smart.Read, false))
+			Lifted(w.in.judge.Rights().Lacking(w.i.Type, smart.Read, false))
 	}
 	return err
 }

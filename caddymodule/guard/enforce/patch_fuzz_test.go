@@ -86,11 +86,12 @@ func FuzzFHIRPathPatch(f *testing.F) {
 	} {
 		f.Add([]byte(patch))
 	}
-	x := &exchange{judging: &judging{backend: &backend{Enforcer: &Enforcer{}}, rights: access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))}}
-	w := &write{exchange: x, i: interaction.Interaction{Kind: interaction.Patch, Type: "Observation"}}
-	w.grants = x.rights.For("Observation", smart.Update)
+	rights := access.New(access.Holder{Scope: "patient/*.cruds", Patient: "a"}, access.NewShared(nil))
+	i := interaction.Interaction{Kind: interaction.Patch, Type: "Observation"}
+	x := &writes{judge: &judge{rights: rights}, searches: &searches{}}
+	w := &write{in: x, i: i, may: permission{resourceType: i.Type, grants: rights.For(i.Type, smart.Update)}}
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		if w.patches().checkFHIRPathPatch(patch) != nil {
+		if w.checkFHIRPathPatch(patch) != nil {
 			return
 		}
 		var p struct {

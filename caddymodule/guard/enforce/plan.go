@@ -42,13 +42,13 @@ func (b branch) path() string {
 
 // branches are the searches for a type that together find what the rights cover of what the client asks for, and nothing
 // else.
-func (x searches) branches(resourceType string, asked []smart.Parameter) []branch {
-	if x.rights.Whole(resourceType, smart.Search) {
-		grants := slices.DeleteFunc(x.rights.For(resourceType, smart.Search), func(g access.Grant) bool { return !g.Whole() })
+func (x *searches) branches(resourceType string, asked []smart.Parameter) []branch {
+	if x.judge.Rights().Whole(resourceType, smart.Search) {
+		grants := slices.DeleteFunc(x.judge.Rights().For(resourceType, smart.Search), func(g access.Grant) bool { return !g.Whole() })
 		return []branch{{resourceType: resourceType, grants: grants}}
 	}
 	var all []branch
-	for _, g := range x.rights.For(resourceType, smart.Search) {
+	for _, g := range x.judge.Rights().For(resourceType, smart.Search) {
 		for _, b := range x.confined(resourceType, g, asked) {
 			b.confining = append(b.confining, g.Constraint...)
 			all = addBranch(all, b)
@@ -58,16 +58,16 @@ func (x searches) branches(resourceType string, asked []smart.Parameter) []branc
 }
 
 // confined are the searches that confine a type to a grant's context.
-func (x searches) confined(resourceType string, g access.Grant, asked []smart.Parameter) []branch {
+func (x *searches) confined(resourceType string, g access.Grant, asked []smart.Parameter) []branch {
 	plain := branch{resourceType: resourceType, grants: []access.Grant{g}}
 	if g.Patient == "" {
 		return []branch{plain}
 	}
-	if x.Shared.IsOwn(resourceType) {
+	if x.shared.IsOwn(resourceType) {
 		plain.member = g.Patient
 	}
 	var all []branch
-	for _, c := range x.Shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Asked: asked, InCompartment: x.CompartmentSearch}) {
+	for _, c := range x.shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Asked: asked, InCompartment: x.inCompartments}) {
 		b := plain
 		b.confining = c.Parameters
 		if c.InCompartment {

@@ -25,12 +25,12 @@ type Policies struct {
 	Failed func(r *http.Request, err error)
 }
 
-// judge is what the rules say of a call. Capabilities are public, and asked for without a token.
-func (x *judging) judge(ctx context.Context, c call, i interaction.Interaction) policy.Judgement {
-	if x.Policies.Rules == nil || i.Kind == interaction.Capabilities {
+// ask is what the rules say of a call. Capabilities are public, and asked for without a token.
+func (x *judge) ask(ctx context.Context, c call, i interaction.Interaction) policy.Judgement {
+	if x.policies.Rules == nil || i.Kind == interaction.Capabilities {
 		return policy.Judgement{}
 	}
-	in := x.Policies.Input(x.r, x.token)
+	in := x.policies.Input(x.r, x.token)
 	in.Request = policy.Request{
 		Interaction: i.Kind.String(), Type: i.Type, ID: i.ID, Operation: i.Operation, Method: c.method,
 		Parameters: map[string][]string{}, ClientIP: in.Request.ClientIP,
@@ -41,26 +41,26 @@ func (x *judging) judge(ctx context.Context, c call, i interaction.Interaction) 
 	for _, p := range i.Parameters {
 		in.Request.Parameters[p.Name] = append(in.Request.Parameters[p.Name], p.Value)
 	}
-	return x.Policies.Rules.Request(ctx, &in)
+	return x.policies.Rules.Request(ctx, &in)
 }
 
-// leavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
+// LeavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
 // let pass. The form of a search has parameters that the rules must see, and is not read yet.
-func (x *judging) leavesPassing(c call, i interaction.Interaction) bool {
-	if x.Policies.Rules == nil {
+func (x *judge) LeavesPassing(c call, i interaction.Interaction) bool {
+	if x.policies.Rules == nil {
 		return true
 	}
-	j := x.judge(x.r.Context(), c, i)
+	j := x.ask(x.r.Context(), c, i)
 	return j.Effect != policy.Deny && !j.MayDeny() && !strings.HasSuffix(c.path, "_search")
 }
 
-// underPolicies does what answers a call under the rules' judgement of it. It ends with the call: an entry of a batch
+// Under does what answers a call under the rules' judgement of it. It ends with the call: an entry of a batch
 // is judged by itself.
-func (x *exchange) underPolicies(ctx context.Context, c call, i interaction.Interaction, answer func() (*answer, error)) (*answer, error) {
-	if x.Policies.Rules == nil {
+func (x *judge) Under(ctx context.Context, c call, i interaction.Interaction, answer func() (*answer, error)) (*answer, error) {
+	if x.policies.Rules == nil {
 		return answer()
 	}
-	j := x.judge(ctx, c, i)
+	j := x.ask(ctx, c, i)
 	x.report(j.Decision)
 	if j.Effect == policy.Deny {
 		return nil, denied(j.Decision)
@@ -78,9 +78,9 @@ func (x *exchange) underPolicies(ctx context.Context, c call, i interaction.Inte
 }
 
 // report reports a rule that failed.
-func (x *judging) report(d policy.Decision) {
-	if d.Err != nil && x.Policies.Failed != nil {
-		x.Policies.Failed(x.r, d.Err)
+func (x *judge) report(d policy.Decision) {
+	if d.Err != nil && x.policies.Failed != nil {
+		x.policies.Failed(x.r, d.Err)
 	}
 }
 
@@ -97,8 +97,8 @@ func allowed(j policy.Judgement, i interaction.Interaction) access.Grant {
 	return g
 }
 
-// ruled is what the rules say of a resource, in the call that is being answered.
-func (x *judging) ruled(ctx context.Context, res resource.Resource) policy.Effect {
+// Ruled is what the rules say of a resource, in the call that is being answered.
+func (x *judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect {
 	d := x.judgement.Resource(ctx, res)
 	x.report(d)
 	return d.Effect

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // eachString calls visit with each string of a JSON text and the name of the member that it is, or is in an array of.
@@ -51,13 +49,13 @@ func references(text []byte) ([]string, error) {
 
 // checkConditional refuses references that are searches (R4 http.html#trules), outside of transactions too, where some
 // servers resolve them: only who may search all resources of a type learns no more by them.
-func (x writes) checkConditional(text []byte) error {
+func checkConditional(rights *access.Rights, text []byte) error {
 	all, err := references(text)
 	if err != nil {
 		return invalid(err, "The body is no resource in JSON that has one reading.")
 	}
 	for _, literal := range all {
-		if err := x.checkSearching(literal); err != nil {
+		if err := checkSearching(rights, literal); err != nil {
 			return err
 		}
 	}
@@ -70,14 +68,14 @@ const maxSearching = 16
 // resolveReferences puts the resources in the place of the references that are searches, as the client's own searches find
 // them. Those that no scope allows stay, to be refused; where the FHIR server may search for itself, all do.
 func (w *write) resolveReferences(ctx context.Context) error {
-	if w.conditionals().isForwarded() {
+	if w.isForwarded() {
 		return nil
 	}
 	all, _ := references(w.c.body) // what cannot be read is refused with the body
 	slices.Sort(all)
 	searching := slices.DeleteFunc(slices.Compact(all), func(literal string) bool {
 		of, _, searches := strings.Cut(literal, "?")
-		return !searches || !interaction.IsType(of) || !w.rights.Allow(of, smart.Search)
+		return !searches || !interaction.IsType(of) || !w.in.judge.Rights().Allow(of, smart.Search)
 	})
 	if len(searching) > maxSearching {
 		return tooCostly("At most %d references of a resource may be searches under these scopes.", maxSearching)
@@ -99,12 +97,11 @@ func (w *write) searched(ctx context.Context, literal string) (string, error) {
 	if err != nil {
 		return "", invalid(err, "A conditional reference can be read in several ways.")
 	}
-	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: of, Parameters: parameters}
-	s, err := w.searches().newSearch(ctx, get(of, ""), i)
+	found, err := w.in.searches.selecting(ctx, of, parameters)
 	if err != nil {
 		return "", err
 	}
-	id, err := s.single(ctx)
+	id, err := found.one(ctx)
 	if err == nil && id == "" {
 		err = &guard.Error{
 			Status: http.StatusPreconditionFailed, Err: ErrOutside,
@@ -115,16 +112,16 @@ func (w *write) searched(ctx context.Context, literal string) (string, error) {
 }
 
 // checkSearching refuses one reference that is a search.
-func (x writes) checkSearching(literal string) error {
+func checkSearching(rights *access.Rights, literal string) error {
 	path, criteria, searches := strings.Cut(literal, "?")
-	if !searches || x.rights.All()&smart.Search != 0 {
+	if !searches || rights.All()&smart.Search != 0 {
 		return nil
 	}
 	of := path[strings.LastIndexByte(path, '/')+1:]
 	if !interaction.IsType(of) {
 		return forbidden(ErrOracle, "A reference with a question mark is a search: no scope allows it on all types.")
 	}
-	if list, err := smart.ParseParameters(criteria); err != nil || !x.rights.Whole(of, smart.Search) || reachesOther(list) {
+	if list, err := smart.ParseParameters(criteria); err != nil || !rights.Whole(of, smart.Search) || reachesOther(list) {
 		return forbidden(ErrOracle, "A conditional reference to %s is a search: no scope allows it on all resources that it may tell of.", of)
 	}
 	return nil
@@ -139,45 +136,4 @@ func reachesOther(list []smart.Parameter) bool {
 		}
 	}
 	return false
-}
-
-// checkReferences refuses references that a new version adds, and by which a record would hang on one that is not
-// covered. One to what is not there gets the same answer; the server's own would tell which it is.
-func (w *write) checkReferences(ctx context.Context, g access.Grant, before, after *version) error {
-	var old []string
-	if before != nil {
-		old, _ = references(before.text) // it was read before
-	}
-	added, err := references(after.text)
-	if err != nil {
-		return invalid(err, "The body is no resource in JSON that has one reading.")
-	}
-	for _, literal := range added {
-		if slices.Contains(old, literal) {
-			continue
-		}
-		if ok, err := w.mayRefer(ctx, g, after.Resource, literal); err != nil || !ok {
-			return cmp.Or(err, error(forbidden(ErrOutside, "The resource refers to another one that is not there, or that the access token does not cover.")))
-		}
-	}
-	return nil
-}
-
-// mayRefer reports whether a resource under a grant that is bound to a patient may refer to another.
-func (w *write) mayRefer(ctx context.Context, g access.Grant, from resource.Resource, literal string) (bool, error) {
-	if strings.HasPrefix(literal, "#") || strings.HasPrefix(literal, "urn:") {
-		return true, nil
-	}
-	to, ok := from.ParseReference(literal)
-	switch {
-	case !ok:
-		return false, nil
-	case w.Shared.IsNamed(to.Type):
-		return true, nil
-	case to.Base != "": // perhaps another name of the server's own
-		return false, nil
-	case to.Type == "Patient":
-		return to.ID == g.Patient, nil
-	}
-	return w.isKnown(ctx, g, interaction.Reference{Type: to.Type, ID: to.ID})
 }

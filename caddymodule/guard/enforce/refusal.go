@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // The causes of a refusal, for logs and tests.
@@ -76,6 +79,33 @@ func failed(a *answer) *guard.Error {
 		refusal.Wait = time.Duration(seconds) * time.Second
 	}
 	return refusal
+}
+
+// refused says that no scope allows the interaction.
+func refused(rights *access.Rights, i interaction.Interaction) error {
+	of := i.Type
+	if of == "" || of == smart.AnyType {
+		of = "all types"
+	}
+	refusal := forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
+	if missing := rights.Missing; missing != "" {
+		refusal = forbidden(ErrScope, "%s", missing)
+	} else if rights.OnlyWhole(i.Type, i.Permission()) {
+		refusal = forbidden(ErrScope, "Scopes that are bound to a patient do not allow %s of %s.", i.Kind, of)
+	}
+	return refusal.Lifted(lacking(rights, i))
+}
+
+// lacking are the scopes that allow an interaction.
+func lacking(rights *access.Rights, i interaction.Interaction) string {
+	ofAll := i.Kind == interaction.TypeHistory || i.Kind == interaction.SystemHistory ||
+		i.Type == "Patient" && i.Permission()&(smart.Create|smart.Delete) != 0
+	return rights.Lacking(i.Type, i.Permission(), ofAll)
+}
+
+// beyond refuses what only scopes to read and search everything allow.
+func beyond(rights *access.Rights, cause error, format string, args ...any) *guard.Error {
+	return forbidden(cause, format, args...).Lifted(rights.Lacking(smart.AnyType, readSearch, true))
 }
 
 var errSearch = errors.New("invalid search")

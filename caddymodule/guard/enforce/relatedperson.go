@@ -10,14 +10,13 @@ import (
 
 // RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it.
 func (e *Enforcer) RelatedPatients(r *http.Request, next NextHandler, user interaction.Reference) ([]string, error) {
-	b := newBackend(e, next, r)
-	x := &judging{backend: &b}
+	x, at := newServer(e.Base, e.Limits, e.Memory, next, r), e.addresses()
 	defer x.share.Release()
-	a, err := x.ask(r.Context(), get(user.Type+"/"+user.ID, ""))
+	a, err := x.Ask(r.Context(), get(user.String(), ""))
 	if err != nil || a.status != http.StatusOK || !a.isJSON() {
 		return nil, err
 	}
-	res, err := x.parse(a.body)
+	res, err := at.parse(a.body)
 	if err != nil || res.Type != user.Type || res.ID != user.ID {
 		return nil, err
 	}

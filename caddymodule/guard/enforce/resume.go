@@ -74,9 +74,3 @@ func (m *merge) find(ctx context.Context, resourceType string, ids []string, fou
 	}
 	return nil
 }
-
-// isForResults reports whether a parameter says how results are to be, and what comes along with them.
-func isForResults(p smart.Parameter) bool {
-	name, _, _ := strings.Cut(p.Name, ":")
-	return name == "_include" || name == "_revinclude" || name == "_summary" || name == "_elements"
-}

@@ -17,7 +17,7 @@ import (
 //
 // R4's parameters of a type compare what is in the resource itself, which the client may see anyway, so they go on.
 type searchRules struct {
-	x            *exchange
+	x            *searches
 	s            *search
 	resourceType string
 	trust        trust
@@ -196,8 +196,8 @@ var modifiers = map[searchparam.Kind][]string{
 
 // checkPlain refuses what compares more than what is in a resource of the type itself. The modifiers that ask a
 // terminology do so of value sets, which are about no patient; but named by an id one could be any resource.
-func (x *backend) checkPlain(resourceType, name, modifier, value string) error {
-	parameter, ok := x.Parameters.Lookup(resourceType, name)
+func (x *searches) checkPlain(resourceType, name, modifier, value string) error {
+	parameter, ok := x.parameters.Lookup(resourceType, name)
 	switch {
 	case !ok:
 		return invalid(errSearch, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
@@ -217,4 +217,23 @@ func (x *backend) checkPlain(resourceType, name, modifier, value string) error {
 		return forbidden(ErrOracle, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
 	}
 	return nil
+}
+
+// isPlain reports whether a search is by the elements of its own type alone.
+func (x *searches) isPlain(i interaction.Interaction) bool {
+	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
+		name, modifier, _ := strings.Cut(p.Name, ":")
+		switch {
+		case isHarmless[p.Name]:
+			return false
+		case p.Name == "_sort":
+			return !x.isPlainOrder(i.Type, p.Value)
+		}
+		return telling[name] != "" || x.checkPlain(i.Type, name, modifier, p.Value) != nil
+	})
+}
+
+// isHarmless are the parameters that say how an answer is to be, and tell of no other type.
+var isHarmless = map[string]bool{
+	"_count": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
 }

@@ -11,11 +11,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
+
+// asking asks the FHIR server.
+type asking interface {
+	Ask(ctx context.Context, c call) (*answer, error)
+	Hold(ctx context.Context, c call) (*heldResponse, error)
+}
+
+// judging says what the token may see.
+type judging interface {
+	Rights() *access.Rights
+	MayDeny() bool
+	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
+	Remember(res resource.Resource, grants []access.Grant)
+}
+
+// searches are the searches that one request needs.
+type searches struct {
+	server         asking
+	judge          judging
+	at             addresses
+	pages          pages
+	parameters     searchparam.Set
+	shared         access.Shared
+	inCompartments bool // the server finds a patient's resources by Patient/id/Type
+	requests       int  // to the server that the request may cause
+}
 
 // search is a search on its way: what the client asked for, and the branches that answer it.
 type search struct {
-	x          *exchange
+	x          *searches
 	c          call // the client's
 	i          interaction.Interaction
 	branches   []branch
@@ -41,14 +69,14 @@ type granted struct {
 }
 
 // search answers a search by type, in a compartment, or of the system.
-func (x searches) search(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *searches) search(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	s, err := x.newSearch(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
-	self := x.url(i.Path(), smart.EncodeParameters(s.asked))
+	self := x.at.url(i.Path(), smart.EncodeParameters(s.asked))
 	if i.Kind == interaction.SystemSearch {
-		self = x.url("", smart.EncodeParameters(s.asked))
+		self = x.at.url("", smart.EncodeParameters(s.asked))
 	}
 	if s.onlyTotal {
 		return s.countAlone(ctx, self)
@@ -167,9 +195,9 @@ func (s *search) keeps(ctx context.Context, e *entry, branch int) (bool, error) 
 	if s.isFound(e.parsed, branch) {
 		return false, nil
 	}
-	ok, err := s.x.covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search))
+	ok, err := s.x.judge.Covered(ctx, e.parsed, s.grantsFor(e.parsed.Type, smart.Search))
 	if ok && s.includes.any() {
-		s.remember(e.parsed)
+		s.x.judge.Remember(e.parsed, s.grantsFor(e.parsed.Type, smart.Search))
 	}
 	return ok, err
 }
@@ -178,10 +206,10 @@ func (s *search) keeps(ctx context.Context, e *entry, branch int) (bool, error) 
 // how common words are in all records.
 func (s *search) localized(entries []entry) []entry {
 	if !s.judged {
-		s.x.localizeEntries(entries)
+		s.x.at.localizeEntries(entries)
 		return entries
 	}
-	base := s.x.url("", "") + "/"
+	base := s.x.at.url("", "") + "/"
 	for i := range entries {
 		e := &entries[i]
 		e.fullURL = base + e.parsed.Type + "/" + e.parsed.ID
@@ -204,7 +232,7 @@ func (s *search) grantsFor(resourceType string, p smart.Permission) []access.Gra
 	key := granted{resourceType, p}
 	grants, ok := s.grants[key]
 	if !ok {
-		grants = s.x.rights.For(resourceType, p)
+		grants = s.x.judge.Rights().For(resourceType, p)
 		if s.grants == nil {
 			s.grants = map[granted][]access.Grant{}
 		}
@@ -213,26 +241,19 @@ func (s *search) grantsFor(resourceType string, p smart.Permission) []access.Gra
 	return grants
 }
 
-// bundleOf reads the answer to a search to what the client has sent.
-func (x *judging) bundleOf(a *answer, judged bool, sent said) (*bundle, error) {
-	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
-		return nil, failed(a)
-	}
-	if !a.succeeded() {
-		refusal := invalid(errSearch, "The FHIR server refuses the search (%d).", a.status)
-		refusal.Description = explained(refusal.Description, a, sent)
-		return nil, refusal
-	}
-	if err := requireJSON(a); err != nil {
+// pageAt answers a link to a page.
+func (x *searches) pageAt(ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
+	s, err := x.newSearch(ctx, c, i)
+	if err != nil {
 		return nil, err
 	}
-	read := parseBundle
-	if judged {
-		read = x.parseJudged
+	return s.page(ctx, at, self)
+}
+
+// nextLink is the link to the next page.
+func (s *search) nextLink(ctx context.Context, at position) (string, error) {
+	if !slices.ContainsFunc(at.Places, place.isFirst) {
+		return s.x.pages.seal(ctx, s.x.pages.begun(s.c, s.i, at))
 	}
-	b, err := read(a.body)
-	if err != nil {
-		return nil, withheld(err)
-	}
-	return b, nil
+	return s.x.pages.seal(ctx, asSent(s.c, at))
 }

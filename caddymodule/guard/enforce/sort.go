@@ -34,7 +34,7 @@ func (r searchRules) sort(value string) error {
 // several searches are joined, by what cannot be evaluated here.
 func (r searchRules) checkSort(name string) error {
 	for _, b := range r.s.branches {
-		p, _ := r.x.Parameters.Lookup(b.resourceType, name)
+		p, _ := r.x.parameters.Lookup(b.resourceType, name)
 		switch {
 		case !r.x.isPlainKey(b.resourceType, name):
 			return forbidden(ErrOracle, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
@@ -46,13 +46,13 @@ func (r searchRules) checkSort(name string) error {
 }
 
 // isPlainKey reports whether a key of _sort is about what is in a resource itself.
-func (x *backend) isPlainKey(resourceType, name string) bool {
-	p, ok := x.Parameters.Lookup(resourceType, name)
+func (x *searches) isPlainKey(resourceType, name string) bool {
+	p, ok := x.parameters.Lookup(resourceType, name)
 	return ok && p.Kind != searchparam.Reference && telling[name] == ""
 }
 
 // isPlainOrder reports whether all keys of _sort are about what is in a resource itself.
-func (x *backend) isPlainOrder(resourceType, value string) bool {
+func (x *searches) isPlainOrder(resourceType, value string) bool {
 	for key := range strings.SplitSeq(value, ",") {
 		if !x.isPlainKey(resourceType, strings.TrimPrefix(key, "-")) {
 			return false
@@ -83,7 +83,7 @@ func (s *search) rank(e *entry, key int) searchparam.Rank {
 	if e.ranks == nil {
 		e.ranks = make([]searchparam.Rank, len(s.order))
 		for i, k := range s.order {
-			if p, ok := s.x.Parameters.Lookup(e.parsed.Type, k.name); ok {
+			if p, ok := s.x.parameters.Lookup(e.parsed.Type, k.name); ok {
 				e.ranks[i] = p.Rank(e.parsed, k.descending)
 			}
 		}

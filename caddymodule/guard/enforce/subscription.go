@@ -18,7 +18,7 @@ var errChannel = errors.New("channel of a Subscription that cannot be judged")
 //
 // What is sent is not judged one by one, so what a search finds must be covered as a whole. What a topic sends, the topic
 // says, and no filter: it takes scopes for everything.
-func (x *judging) checkSubscription(res resource.Resource, text []byte) error {
+func (x effects) checkSubscription(res resource.Resource, text []byte) error {
 	criteria, _ := res.Member("criteria")
 	if !x.maySearch(resource.Text(criteria)) {
 		return forbidden(ErrOracle, "The Subscription would send what the scopes do not allow to read: its criteria must be a search of one type, "+

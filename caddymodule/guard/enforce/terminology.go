@@ -7,22 +7,22 @@ import (
 
 // isOpen reports whether the token may call an operation for which any valid one will do. Operations on terminology
 // take one of the scopes that the site has set for them.
-func (x operations) isOpen(op Operation) bool {
+func (x *operations) isOpen(op Operation) bool {
 	defaults := defaultOperations[op.Name]
 	isTerminology := len(defaults) > 0 && defaults[0].Reach == TokenReach
-	return !isTerminology || len(x.ExpandScopes) == 0 || x.rights.HasOne(x.ExpandScopes)
+	return !isTerminology || len(x.expandScopes) == 0 || x.judge.Rights().HasOne(x.expandScopes)
 }
 
 // openOperation answers an operation that needs no more than a token, as an entry of a batch.
-func (x operations) openOperation(ctx context.Context, c call, op Operation) (*answer, error) {
+func (x *operations) openOperation(ctx context.Context, c call, op Operation) (*answer, error) {
 	if !x.isOpen(op) {
-		return nil, forbidden(ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.ExpandScopes, " "))
+		return nil, forbidden(ErrScope, "The token has none of the scopes that %s takes here.", op.Name).Lifted(strings.Join(x.expandScopes, " "))
 	}
-	a, err := x.ask(ctx, operationCall(c))
+	a, err := x.server.Ask(ctx, operationCall(c))
 	if err != nil {
 		return nil, err
 	}
-	return x.localize(a), nil
+	return x.at.localize(a), nil
 }
 
 // TerminologyOperations are those that a terminology service before the FHIR server answers: $expand alone, or all.

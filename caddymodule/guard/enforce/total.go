@@ -60,7 +60,7 @@ func (s *search) countAlone(ctx context.Context, self string) (*answer, error) {
 // isCountable reports whether the FHIR server finds just what may be seen. Of some types it finds more: the rest is
 // dropped from answers, but it would be in a number.
 func (s *search) isCountable() bool {
-	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.isWhole() && !s.x.Shared.IsCounted(b.resourceType) })
+	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.isWhole() && !s.x.shared.IsCounted(b.resourceType) })
 }
 
 // counted is the number of matches, of which those that several branches find count once.
@@ -116,11 +116,11 @@ func (s *search) union(ctx context.Context, branches []branch) (int, error) {
 // countOf asks the FHIR server how much a branch finds.
 func (s *search) countOf(ctx context.Context, b branch) (int, error) {
 	parameters := slices.Concat(s.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
-	a, err := s.x.ask(ctx, searchCall(s.c.method, b.path(), parameters))
+	a, err := s.x.server.Ask(ctx, searchCall(s.c.method, b.path(), parameters))
 	if err != nil {
 		return 0, err
 	}
-	got, err := s.x.bundleOf(a, false, said{}.parameters(s.i.Parameters))
+	got, err := s.x.at.bundleOf(a, false, said{}.parameters(s.i.Parameters))
 	switch {
 	case err != nil:
 		return 0, err

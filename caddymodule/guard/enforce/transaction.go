@@ -15,7 +15,7 @@ import (
 // writes come to is collected meanwhile, and goes to the FHIR server as one transaction. Reads and searches are asked
 // one by one when that is done, as R4 orders them.
 type transaction struct {
-	*exchange
+	in    *bundles
 	parts []*part
 	names map[string]*part // by fullUrl
 	preds []*part          // whose criteria have been searched for
@@ -29,14 +29,14 @@ type part struct {
 	i       interaction.Interaction
 	as      interaction.Reference // what is written, as others refer to it while they are judged
 	isNew   bool                  // the id in as stands for one that the FHIR server will give
-	write   *write
-	sent    *call // what a write comes to; nil: there is nothing to do
+	result  result                // what the client is told of a write
+	sent    *call                 // what a write comes to; nil: there is nothing to do
 	instead *answer
 }
 
 // transaction answers a transaction. Any entry that is refused has it refused as a whole.
-func (x bundles) transaction(ctx context.Context, s *submission) (*answer, error) {
-	t := &transaction{exchange: x.exchange, names: map[string]*part{}}
+func (x *bundles) transaction(ctx context.Context, s *submission) (*answer, error) {
+	t := &transaction{in: x, names: map[string]*part{}}
 	if err := t.readAll(s); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t.bundles().begin(p.i)
+	t.in.begin(p.i)
 	var err error
 	switch {
 	case p.isWrite():
@@ -132,12 +132,9 @@ func (t *transaction) judgePart(ctx context.Context, p *part) error {
 	case p.i.Kind == interaction.Read || p.i.Kind == interaction.VRead:
 		err = t.judgeRead(ctx, p)
 	default:
-		_, err = t.underPolicies(ctx, p.c, p.i, func() (*answer, error) {
-			_, err := t.searches().newSearch(ctx, p.c, p.i)
-			return nil, err
-		})
+		err = t.in.entries.CheckSearch(ctx, p.c, p.i)
 	}
-	t.bundles().decided(p.i, err)
+	t.in.entries.Decided(p.i, err)
 	return err
 }
 
@@ -149,9 +146,9 @@ func (t *transaction) judgeRead(ctx context.Context, p *part) error {
 			return nil
 		}
 	}
-	before := t.share.Held()
-	_, err := t.answer(ctx, p.c, p.i)
-	t.keep(before, nil)
+	before := t.in.server.Held()
+	_, err := t.in.entries.Answer(ctx, p.c, p.i)
+	t.in.server.Keep(before, nil)
 	return err
 }
 
@@ -162,13 +159,10 @@ func (t *transaction) judgeWrite(ctx context.Context, p *part) error {
 		return err
 	}
 	p.c.body = body
-	t.collect = func(w *write, c call) (*answer, error) {
-		kept := *w
-		p.write, p.sent = &kept, &c
+	a, err := t.in.entries.Collect(ctx, p.c, p.i, func(r result, c call) (*answer, error) {
+		p.result, p.sent = r, &c
 		return newAnswer(http.StatusOK, nil), t.checkResolved(c.body)
-	}
-	defer func() { t.collect = nil }()
-	a, err := t.answer(ctx, p.c, p.i)
+	})
 	if err != nil {
 		return err
 	}

@@ -29,17 +29,17 @@ func (t *transaction) send(ctx context.Context) ([]entry, error) {
 	if first == nil {
 		return nil, nil
 	}
-	t.bundles().begin(interaction.Interaction{Kind: interaction.Bundle})
+	t.in.begin(interaction.Interaction{Kind: interaction.Bundle})
 	header := http.Header{"Content-Type": {typeJSON}}
 	if prefer := first.sent.header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
 	}
-	a, err := t.ask(ctx, call{method: http.MethodPost, header: header, body: b.text()})
+	a, err := t.in.server.Ask(ctx, call{method: http.MethodPost, header: header, body: b.text()})
 	if err != nil {
 		return nil, err
 	}
 	if !a.succeeded() {
-		return nil, first.write.refusal(a, t.said())
+		return nil, first.result.refusal(a, t.said())
 	}
 	return answersOf(a, len(b.entries))
 }
@@ -48,8 +48,8 @@ func (t *transaction) send(ctx context.Context) ([]entry, error) {
 func (t *transaction) said() said {
 	s := said{}
 	for _, p := range t.parts {
-		if p.sent != nil && p.write != nil {
-			s.body(p.write.c.body)
+		if p.sent != nil {
+			s.body(p.result.c.body)
 		}
 	}
 	return s
@@ -100,7 +100,7 @@ func (t *transaction) respond(ctx context.Context, answers []entry) (*answer, er
 		case p.instead != nil:
 			e = entryOf(p.instead, nil)
 		default:
-			e = entryOf(t.bundles().entryAnswer(ctx, &p.submitted, size))
+			e = entryOf(t.in.entryAnswer(ctx, &p.submitted, size))
 		}
 		size += int64(len(e.resource) + len(e.response))
 		out.entries = append(out.entries, e)
@@ -124,5 +124,5 @@ func (t *transaction) told(ctx context.Context, p *part, e entry) (*answer, erro
 			a.header.Set(name, value)
 		}
 	}
-	return t.underPolicies(ctx, p.c, p.i, func() (*answer, error) { return p.write.told(ctx, a) })
+	return t.in.judge.Under(ctx, p.c, p.i, func() (*answer, error) { return p.result.told(ctx, a) })
 }

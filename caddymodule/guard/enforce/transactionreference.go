@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -135,7 +133,6 @@ func (t *transaction) checkResolved(text []byte) error {
 // promise looks ahead at what entries write, so that others may depend on it: see [exchange.isKnown]. That they may
 // write it is judged with each. What criteria find is not known yet.
 func (t *transaction) promise() error {
-	t.promised = map[known]bool{}
 	for _, p := range t.parts {
 		if p.as == (interaction.Reference{}) || p.i.Kind == interaction.Patch || p.i.Kind == interaction.ConditionalPatch {
 			continue
@@ -157,14 +154,11 @@ func (t *transaction) promisePart(p *part, text []byte, certain bool) error {
 	if err != nil {
 		return invalid(err, "The resource is no JSON that has one reading.")
 	}
-	res, err := resource.Parse(text, t.BaseURL)
+	res, err := resource.Parse(text, t.in.at.base)
 	if err != nil {
 		return invalid(err, "The resource is no JSON that has one reading.")
 	}
-	for _, g := range t.rights.Grants {
-		v := t.rights.Covers(access.Grant{Type: smart.AnyType, Patient: g.Patient}, res)
-		t.promised[known{p.as, g.Patient}] = certain && v.Covered && len(v.Needed) == 0
-	}
+	t.in.judge.Promise(res, certain)
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 
 // update answers an update, conditional or not. Under scopes that are not about all of the type, one grant must cover
 // the resource as it is, and as it will be.
-func (x writes) update(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *writes) update(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	w, err := x.newWrite(ctx, c, i)
 	if err != nil {
 		return nil, err
@@ -25,20 +25,20 @@ func (x writes) update(ctx context.Context, c call, i interaction.Interaction) (
 	switch {
 	case err != nil:
 		return nil, err
-	case !w.conditionals().isConditional() && after.ID != i.ID:
+	case !w.isConditional() && after.ID != i.ID:
 		return nil, invalid(errBody, "The id of the resource is not the one in the path.")
-	case w.conditionals().isForwarded():
+	case w.isForwarded():
 		return w.forward(ctx)
-	case w.conditionals().isConditional():
-		return w.updates().updateMatch(ctx, after)
+	case w.isConditional():
+		return w.updateMatch(ctx, after)
 	}
-	return w.updates().updateTo(ctx, after)
+	return w.updateTo(ctx, after)
 }
 
 // updateTo writes a version of the resource that the write names. What is refused whatever the stored version is, is
 // refused before that is asked for.
-func (w updates) updateTo(ctx context.Context, after *version) (*answer, error) {
-	if err := w.checkCovered(ctx, after); err != nil {
+func (w *write) updateTo(ctx context.Context, after *version) (*answer, error) {
+	if err := w.may.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
 	before, err := w.current(ctx)
@@ -48,24 +48,24 @@ func (w updates) updateTo(ctx context.Context, after *version) (*answer, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := w.permit(ctx, before, after); err != nil {
+	if err := w.may.permit(ctx, before, after); err != nil {
 		return nil, err
 	}
 	return w.send(ctx, w.put(after.text, before.etag))
 }
 
 // mayUpsert reports whether what could not be had may be created, because it is not there.
-func (w updates) mayUpsert(err error) bool {
-	return errors.Is(err, errAbsent) && w.Upsert && w.i.Type != "Patient"
+func (w *write) mayUpsert(err error) bool {
+	return errors.Is(err, errAbsent) && w.in.upsert && w.i.Type != "Patient"
 }
 
 // upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
 // still.
-func (w updates) upsert(ctx context.Context, after *version) (*answer, error) {
+func (w *write) upsert(ctx context.Context, after *version) (*answer, error) {
 	if w.c.header.Get("If-Match") != "" {
 		return nil, notFound()
 	}
-	if err := w.permit(ctx, nil, after); err != nil {
+	if err := w.may.permit(ctx, nil, after); err != nil {
 		return nil, err
 	}
 	c := w.put(after.text, "")
@@ -74,8 +74,8 @@ func (w updates) upsert(ctx context.Context, after *version) (*answer, error) {
 }
 
 // updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
-func (w updates) updateMatch(ctx context.Context, after *version) (*answer, error) {
-	id, err := w.conditionals().match(ctx)
+func (w *write) updateMatch(ctx context.Context, after *version) (*answer, error) {
+	id, err := w.criteria.one(ctx)
 	switch {
 	case err != nil:
 		return nil, err
@@ -98,17 +98,17 @@ func (w updates) updateMatch(ctx context.Context, after *version) (*answer, erro
 }
 
 // createUnmatched creates a resource of which an update found none. SMART counts that as an update.
-func (w updates) createUnmatched(ctx context.Context, after *version) (*answer, error) {
-	if err := w.permit(ctx, nil, after); err != nil {
+func (w *write) createUnmatched(ctx context.Context, after *version) (*answer, error) {
+	if err := w.may.permit(ctx, nil, after); err != nil {
 		return nil, err
 	}
 	return w.send(ctx, w.post(after.text))
 }
 
 // upsertUnmatched creates one with the client's id, which must not be that of a resource that the criteria passed over.
-func (w updates) upsertUnmatched(ctx context.Context, after *version) (*answer, error) {
+func (w *write) upsertUnmatched(ctx context.Context, after *version) (*answer, error) {
 	w.i.ID = after.ID
-	if err := w.checkCovered(ctx, after); err != nil {
+	if err := w.may.checkCovered(ctx, after); err != nil {
 		return nil, err
 	}
 	_, err := w.current(ctx)

@@ -12,16 +12,16 @@ import (
 
 // validate answers $validate for a resource that the client could write: by create or by update, either will do. What
 // is wrong with it may be that something it refers to is not there, so that is judged as of a write.
-func (x operations) validate(ctx context.Context, c call, i interaction.Interaction, op Operation) (*answer, error) {
+func (x *operations) validate(ctx context.Context, c call, i interaction.Interaction, op Operation) (*answer, error) {
 	text, err := validated(c, i)
 	if err != nil {
 		return nil, err
 	}
-	res, err := resource.Parse(text, x.BaseURL)
+	res, err := resource.Parse(text, x.at.base)
 	if err != nil || i.Type != "" && res.Type != i.Type {
 		return nil, invalid(errParameters, "The body is no resource of the type in the path.")
 	}
-	grants := append(x.rights.For(res.Type, smart.Create), x.rights.For(res.Type, smart.Update)...)
+	grants := append(x.judge.Rights().For(res.Type, smart.Create), x.judge.Rights().For(res.Type, smart.Update)...)
 	if len(grants) == 0 {
 		return nil, x.refusedOperation(op, interaction.Interaction{Type: res.Type})
 	}
@@ -30,14 +30,10 @@ func (x operations) validate(ctx context.Context, c call, i interaction.Interact
 			return nil, err
 		}
 	}
-	if err := x.writes().checkConditional(text); err != nil {
+	if err := x.writes.checkNew(ctx, res, text, grants); err != nil {
 		return nil, err
 	}
-	w := &write{exchange: x.exchange, i: interaction.Interaction{Type: res.Type}, grants: grants}
-	if err := w.permit(ctx, nil, &version{Resource: res, text: text}); err != nil {
-		return nil, err
-	}
-	a, err := x.ask(ctx, operationCall(c))
+	a, err := x.server.Ask(ctx, operationCall(c))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +74,7 @@ func validated(c call, i interaction.Interaction) ([]byte, error) {
 }
 
 // validation is the answer to $validate, which is an OperationOutcome whether or not the resource is valid.
-func (x operations) validation(a *answer) (*answer, error) {
+func (x *operations) validation(a *answer) (*answer, error) {
 	if a.status/100 == 5 || !a.succeeded() && a.status != http.StatusBadRequest &&
 		a.status != http.StatusPreconditionFailed && a.status != http.StatusUnprocessableEntity {
 		return nil, failedOperation(a, nil)
@@ -86,7 +82,7 @@ func (x operations) validation(a *answer) (*answer, error) {
 	if err := requireJSON(a); err != nil {
 		return nil, err
 	}
-	res, err := x.parse(a.body)
+	res, err := x.at.parse(a.body)
 	if err != nil {
 		return nil, err
 	}

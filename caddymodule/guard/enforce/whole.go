@@ -5,28 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // passesWhole reports whether a batch or transaction needs no judging: each entry is a request that would pass, and
 // whose answer is no Bundle, the links in which would have to be sealed.
-func (x bundles) passesWhole(s *submission) bool {
+func (x *bundles) passesWhole(s *submission) bool {
 	for n := range s.entries {
-		if c, i, err := s.entries[n].call(); err != nil || !isSingle(i) || !x.passes(i) || !x.leavesPassing(c, i) {
+		if c, i, err := s.entries[n].call(); err != nil || !x.entries.PassesSingle(c, i) {
 			return false
 		}
 	}
 	return s.areDistinct() && len(s.entries) > 0
-}
-
-// isSingle reports whether an interaction is about one resource, which its path names or its body is.
-func isSingle(i interaction.Interaction) bool {
-	switch i.Kind {
-	case interaction.Read, interaction.VRead, interaction.Create, interaction.Update, interaction.Patch, interaction.Delete:
-		return true
-	}
-	return false
 }
 
 // areDistinct reports whether no fullUrl is there twice.
@@ -43,7 +32,7 @@ func (s *submission) areDistinct() bool {
 
 // sendWhole has the FHIR server answer a Bundle that needs no judging. It is written anew all the same, so that the
 // server gets what was read here.
-func (x bundles) sendWhole(ctx context.Context, s *submission) (*answer, error) {
+func (x *bundles) sendWhole(ctx context.Context, s *submission) (*answer, error) {
 	b := &bundle{kind: s.kind, total: -1}
 	for n := range s.entries {
 		e := &s.entries[n]
@@ -51,14 +40,14 @@ func (x bundles) sendWhole(ctx context.Context, s *submission) (*answer, error) 
 		if err != nil {
 			return nil, err
 		}
-		x.decided(i, nil)
+		x.entries.Decided(i, nil)
 		b.entries = append(b.entries, entry{fullURL: e.fullURL, resource: e.sent(c), request: requestOf(c)})
 	}
 	header := http.Header{"Content-Type": {typeJSON}}
 	if prefer := s.entries[0].header["Prefer"]; prefer != nil {
 		header["Prefer"] = prefer
 	}
-	a, err := x.ask(ctx, call{method: http.MethodPost, header: header, body: b.text()})
+	a, err := x.server.Ask(ctx, call{method: http.MethodPost, header: header, body: b.text()})
 	if err != nil || !a.succeeded() || !a.isJSON() {
 		return a, err
 	}
@@ -91,12 +80,12 @@ func requestOf(c call) []byte {
 }
 
 // localizeResponses has an answered Bundle name resources as clients know them.
-func (x *backend) localizeResponses(a *answer) (*answer, error) {
+func (x *bundles) localizeResponses(a *answer) (*answer, error) {
 	b, err := parseBundle(a.body)
 	if err != nil {
 		return nil, withheld(err)
 	}
-	x.localizeEntries(b.entries)
+	x.at.localizeEntries(b.entries)
 	for n, e := range b.entries {
 		if e.response == nil {
 			continue
@@ -106,10 +95,10 @@ func (x *backend) localizeResponses(a *answer) (*answer, error) {
 			return nil, withheld(err)
 		}
 		if r.Location != "" {
-			r.Location, _ = x.localURL(r.Location)
+			r.Location, _ = x.at.localURL(r.Location)
 		}
 		b.entries[n].response = r.text()
 	}
 	b.links = nil
-	return x.localize(a.with(b.text())), nil
+	return x.at.localize(a.with(b.text())), nil
 }

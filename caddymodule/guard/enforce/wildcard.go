@@ -18,7 +18,7 @@ func (r searchRules) include(p smart.Parameter, modifier string) ([]smart.Parame
 		return []smart.Parameter{p}, nil
 	}
 	all := []smart.Parameter{}
-	for _, by := range r.x.Parameters.Of(r.resourceType) {
+	for _, by := range r.x.parameters.Of(r.resourceType) {
 		if r.leadsToCovered(by) {
 			all = append(all, smart.Parameter{Name: p.Name, Value: r.resourceType + ":" + by.Name})
 		}
@@ -37,10 +37,10 @@ const maxIncludes = 64
 // referrers are the ways in which resources of types that the scopes cover may refer to those of the search.
 func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
 	for _, of := range interaction.Types() {
-		if !r.x.rights.Allow(of, smart.Search) {
+		if !r.x.judge.Rights().Allow(of, smart.Search) {
 			continue
 		}
-		for _, by := range r.x.Parameters.Of(of) {
+		for _, by := range r.x.parameters.Of(of) {
 			to := targets(by)
 			if by.Kind == searchparam.Reference && (len(to) == 0 || slices.Contains(to, r.resourceType)) {
 				all = append(all, smart.Parameter{Name: p.Name, Value: of + ":" + by.Name})
@@ -57,6 +57,6 @@ func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
 func (r searchRules) leadsToCovered(by searchparam.Parameter) bool {
 	to := targets(by)
 	return by.Kind == searchparam.Reference && (len(to) == 0 || slices.ContainsFunc(to, func(t string) bool {
-		return r.x.rights.Allow(t, smart.Search) || r.x.rights.Allow(t, smart.Read)
+		return r.x.judge.Rights().Allow(t, smart.Search) || r.x.judge.Rights().Allow(t, smart.Read)
 	}))
 }

@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,56 +17,78 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// write is a create, update, patch or delete on its way.
-type write struct {
-	*exchange
-	c      call
-	i      interaction.Interaction
-	grants []access.Grant // that permit it on the type
-	whole  bool           // one of them is about all resources of the type
-
-	criteria *search // of a conditional one
+// writeAsking asks the FHIR server.
+type writeAsking interface {
+	Ask(ctx context.Context, c call) (*answer, error)
 }
 
-// What a write comes to, by kinds: each has files of its own.
-type (
-	conditionals struct{ *write } // conditional.go
-	updates      struct{ *write } // update.go
-	patches      struct{ *write } // patch.go, fhirpathpatch.go
-)
+// writeJudging says what the token may see and write.
+type writeJudging interface {
+	Rights() *access.Rights
+	MayDeny() bool
+	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
+	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error)
+	IsKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error)
+	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *answer) (resource.Resource, error)
+}
 
-func (w *write) conditionals() conditionals { return conditionals{w} }
-func (w *write) updates() updates           { return updates{w} }
-func (w *write) patches() patches           { return patches{w} }
+// collector takes what a write comes to in place of the server, with what the client is to be told of it.
+type collector func(r result, c call) (*answer, error)
+
+// writes are the writes that one request needs.
+type writes struct {
+	server   writeAsking
+	judge    writeJudging
+	at       addresses
+	searches *searches // of criteria
+	reads    *reads    // of what is there already
+	shared   access.Shared
+	upsert   bool      // an update may create what is not there
+	limit    int64     // of a body
+	collect  collector // nil: writes are sent
+}
+
+// write is a create, update, patch or delete on its way.
+type write struct {
+	in       *writes
+	c        call
+	i        interaction.Interaction
+	may      permission
+	whole    bool       // a grant is about all resources of the type
+	criteria *selection // of a conditional one
+}
 
 // newWrite refuses what no scope permits whatever the resource is.
-func (x writes) newWrite(ctx context.Context, c call, i interaction.Interaction) (*write, error) {
-	p := i.Permission() &^ smart.Search
-	w := &write{exchange: x.exchange, c: c, i: i, grants: x.rights.For(i.Type, p), whole: x.rights.Whole(i.Type, p)}
+func (x *writes) newWrite(ctx context.Context, c call, i interaction.Interaction) (*write, error) {
+	p, rights := i.Permission()&^smart.Search, x.judge.Rights()
+	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p)}
+	w.may = permission{judge: x.judge, shared: x.shared, resourceType: i.Type, grants: rights.For(i.Type, p)}
 	switch {
-	case len(w.grants) == 0:
-		return nil, x.refused(i)
+	case len(w.may.grants) == 0:
+		return nil, refused(rights, i)
 	case i.Type == "Patient" && p&(smart.Create|smart.Delete) != 0:
-		w.grants = slices.DeleteFunc(w.grants, func(g access.Grant) bool { return g.Patient != "" })
+		w.may.grants = slices.DeleteFunc(w.may.grants, func(g access.Grant) bool { return g.Patient != "" })
 	}
-	if len(w.grants) == 0 {
-		return nil, forbidden(ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(x.lacking(i))
+	if len(w.may.grants) == 0 {
+		return nil, forbidden(ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(lacking(rights, i))
 	}
 	if extra := w.extra(); extra != "" {
 		return nil, forbidden(ErrScope, "%s is not allowed under these scopes.", extra)
 	}
-	if w.conditionals().isConditional() {
-		return w, w.conditionals().plan(ctx)
+	var err error
+	if w.isConditional() {
+		w.criteria, err = x.planned(ctx, i)
 	}
-	return w, nil
+	return w, err
 }
 
 // extra is what the request asks for beyond the one resource, and what no scope allows. Empty if nothing.
 func (w *write) extra() string {
 	switch {
-	case !w.writes().mayExtend(w.c.header, w.i):
+	case !mayExtend(w.in.judge.Rights(), w.c.header, w.i):
 		return "A write of other resources along with the one named (_cascade, X-Cascade, X-Provenance)"
-	case !w.whole && !w.conditionals().isConditional() && len(w.i.Criteria()) > 0:
+	case !w.whole && !w.isConditional() && len(w.i.Criteria()) > 0:
 		return "The parameter " + strconv.Quote(w.i.Criteria()[0].Name)
 	}
 	return ""
@@ -75,9 +96,9 @@ func (w *write) extra() string {
 
 // mayExtend reports whether the scopes allow all resources that a write may reach beside the one that it names: those
 // that refer to a deleted one, on HAPI's servers, and a Provenance (R4 provenance.html#header).
-func (x writes) mayExtend(header http.Header, i interaction.Interaction) bool {
-	all := x.rights.All()
-	if header.Get("X-Provenance") != "" && (all&smart.Search == 0 || !x.rights.Whole("Provenance", smart.Create)) {
+func mayExtend(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
+	all := rights.All()
+	if header.Get("X-Provenance") != "" && (all&smart.Search == 0 || !rights.Whole("Provenance", smart.Create)) {
 		return false
 	}
 	cascades := header.Get("X-Cascade") != "" || slices.ContainsFunc(i.Parameters, isCascade)
@@ -99,17 +120,17 @@ type version struct {
 
 // newVersion reads the resource that the client writes.
 func (w *write) newVersion(text []byte) (*version, error) {
-	res, err := resource.Parse(text, w.BaseURL)
+	res, err := resource.Parse(text, w.in.at.base)
 	switch {
 	case err != nil:
 		return nil, invalid(err, "The body is no resource in JSON that has one reading.")
 	case res.Type != w.i.Type:
 		return nil, invalid(errBody, "The resource is not of the type in the path.")
 	}
-	if err := w.checkEffect(res, text); err != nil {
+	if err := w.in.effects().check(res, text); err != nil {
 		return nil, err
 	}
-	return &version{Resource: res, text: text}, w.writes().checkConditional(text)
+	return &version{Resource: res, text: text}, checkConditional(w.in.judge.Rights(), text)
 }
 
 // errAbsent says that a resource is not there. Clients are told no more than by ErrOutside.
@@ -117,40 +138,18 @@ var errAbsent = fmt.Errorf("%w: it is not there", ErrOutside)
 
 // current asks for the version that is to be changed. One that is not covered is answered like one that is not there.
 func (w *write) current(ctx context.Context) (*version, error) {
-	a, err := w.ask(ctx, get(w.i.Type+"/"+w.i.ID, ""))
+	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
+	a, err := w.in.server.Ask(ctx, get(of.String(), ""))
 	if err != nil {
 		return nil, err
 	}
-	asked := w.asked
-	v, err := w.judgeCurrent(ctx, a)
-	if err != nil {
-		return nil, w.evenOut(ctx, w.i.Type, w.grants, asked, err)
-	}
-	return v, nil
-}
-
-// judgeCurrent is the version in an answer, if one of the grants covers it.
-func (w *write) judgeCurrent(ctx context.Context, a *answer) (*version, error) {
-	if a.status == http.StatusNotFound {
-		refusal := notFound()
+	res, err := w.in.judge.Resource(ctx, of, w.may.grants, a)
+	refusal, _ := errors.AsType[*guard.Error](err)
+	switch {
+	case refusal != nil && errors.Is(err, ErrOutside) && a.status == http.StatusNotFound:
 		refusal.Err = errAbsent
 		return nil, refusal
-	}
-	if a.status != http.StatusOK {
-		return nil, notRead(a)
-	}
-	if err := requireJSON(a); err != nil {
-		return nil, err
-	}
-	res, err := w.parse(a.body)
-	if err != nil {
-		return nil, err
-	}
-	ok, err := w.covered(ctx, res, w.grants)
-	if err == nil && (!ok || res.Type != w.i.Type || res.ID != w.i.ID) {
-		err = notFound()
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	return w.held(res, a)
@@ -177,58 +176,4 @@ func (w *write) held(res resource.Resource, a *answer) (*version, error) {
 // namesETag reports whether a condition names the ETag, or any.
 func namesETag(condition []string, etag string) bool {
 	return slices.Contains(condition, "*") || isNotModified(http.Header{"If-None-Match": condition}, etag)
-}
-
-// permit reports by its error whether one grant allows to make one version of the other. There is none before a resource
-// is created, and none after it is deleted.
-func (w *write) permit(ctx context.Context, before, after *version) error {
-	var refusal error
-	for _, g := range w.grants {
-		err := w.allows(ctx, g, before, after)
-		if !errors.Is(err, ErrOutside) {
-			return err
-		}
-		refusal = err
-	}
-	return refusal
-}
-
-// allows reports by its error whether a grant does.
-func (w *write) allows(ctx context.Context, g access.Grant, before, after *version) error {
-	for _, v := range []*version{before, after} {
-		if v == nil {
-			continue
-		}
-		if ok, err := w.covers(ctx, g, v); err != nil || !ok {
-			return cmp.Or(err, error(outside(w.i.Type)))
-		}
-	}
-	if after == nil || g.Patient == "" {
-		return nil
-	}
-	return w.checkReferences(ctx, g, before, after)
-}
-
-// checkCovered refuses a version that no grant covers, whatever is there before.
-func (w *write) checkCovered(ctx context.Context, after *version) error {
-	for _, g := range w.grants {
-		if ok, err := w.covers(ctx, g, after); ok || err != nil {
-			return err
-		}
-	}
-	return outside(w.i.Type)
-}
-
-// covers reports whether a grant covers a version that is written, unless the site's rules say otherwise.
-func (w *write) covers(ctx context.Context, g access.Grant, v *version) (bool, error) {
-	if effect := w.ruled(ctx, v.Resource); effect != "" {
-		return effect == policy.Allow, nil
-	}
-	return w.holds(ctx, g, w.rights.CoversNew(g, v.Resource))
-}
-
-// outside says that no grant covers what is written.
-func outside(resourceType string) *guard.Error {
-	return forbidden(ErrOutside, "No scope allows to write this %s: before and after, it must match the constraint of one and the same scope, "+
-		"and name the patient of that scope and no other.", resourceType)
 }

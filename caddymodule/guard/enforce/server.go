@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 )
 
-// backend is the FHIR server as one client's request reaches it, with all requests to it that this one causes.
-type backend struct {
-	*Enforcer
+// server asks the FHIR server what one client's request needs.
+type server struct {
+	base   string // path of the FHIR API
 	limits Limits
 	next   NextHandler
 	r      *http.Request     // the client's
@@ -24,9 +24,15 @@ type backend struct {
 	share  *fairmemory.Share // of the memory for what is judged
 }
 
-func newBackend(e *Enforcer, next NextHandler, r *http.Request) backend {
-	return backend{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, share: e.Memory.Share()}
+func newServer(base string, l Limits, m *fairmemory.Memory, next NextHandler, r *http.Request) server {
+	return server{base: base, limits: l.orDefaults(), next: next, r: r, share: m.Share()}
 }
+
+// Asked is how many requests the server was sent, since [server.Begin].
+func (x *server) Asked() int { return x.asked }
+
+// Begin begins another entry of a bundle, which has requests of its own.
+func (x *server) Begin() { x.asked = 0 }
 
 // ownHeaders, as net/http spells them, are not passed on from the client's request, because they speak of the request as
 // the client made it: its conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
@@ -45,9 +51,9 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
-func (x *backend) ask(ctx context.Context, c call) (*answer, error) {
-	held, err := x.hold(ctx, c)
+// Ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
+func (x *server) Ask(ctx context.Context, c call) (*answer, error) {
+	held, err := x.Hold(ctx, c)
 	defer held.release()
 	if err != nil {
 		return nil, err
@@ -57,8 +63,8 @@ func (x *backend) ask(ctx context.Context, c call) (*answer, error) {
 	return a, nil
 }
 
-// hold is ask for an answer that is of use only until it is released.
-func (x *backend) hold(ctx context.Context, c call) (*heldResponse, error) {
+// Hold is Ask for an answer that is of use only until it is released.
+func (x *server) Hold(ctx context.Context, c call) (*heldResponse, error) {
 	if x.asked++; x.asked > x.limits.Requests {
 		return nil, tooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.limits.Requests)
 	}
@@ -73,8 +79,15 @@ func (x *backend) hold(ctx context.Context, c call) (*heldResponse, error) {
 	return held, err
 }
 
+// Pass has the next handler answer a call to w as it comes, in the media types of accept.
+func (x *server) Pass(ctx context.Context, c call, accept []string, w http.ResponseWriter) error {
+	r := x.request(ctx, c)
+	r.Header["Accept"] = accept
+	return x.next.ServeHTTP(w, r)
+}
+
 // admitting returns what admits each part of an answer before it is held: up to the limit, and if there is memory.
-func (x *backend) admitting(ctx context.Context) func(bytes int) error {
+func (x *server) admitting(ctx context.Context) func(bytes int) error {
 	left := x.limits.Answer
 	return func(bytes int) error {
 		if int64(bytes) > left {
@@ -86,10 +99,10 @@ func (x *backend) admitting(ctx context.Context) func(bytes int) error {
 }
 
 // request makes a call of the client's request. The two share nothing that a handler may change.
-func (x *backend) request(ctx context.Context, c call) *http.Request {
+func (x *server) request(ctx context.Context, c call) *http.Request {
 	r := x.r.WithContext(ctx)
 	r.Method = c.method
-	r.URL = &url.URL{Path: x.Base, RawQuery: c.query}
+	r.URL = &url.URL{Path: x.base, RawQuery: c.query}
 	if c.path != "" {
 		r.URL.Path += "/" + c.path
 	}
@@ -104,7 +117,7 @@ func (x *backend) request(ctx context.Context, c call) *http.Request {
 }
 
 // header are the headers of a call: the client's, as far as they speak of who it is, and the call's own.
-func (x *backend) header(c call) http.Header {
+func (x *server) header(c call) http.Header {
 	header := make(http.Header, len(x.r.Header)+len(c.header))
 	values := make([]string, 0, len(x.r.Header)+2) // of all headers; most have one
 	for name, of := range x.r.Header {

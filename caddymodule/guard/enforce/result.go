@@ -15,72 +15,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// put is the call that writes a version.
-func (w *write) put(body []byte, etag string) call {
-	c := call{method: http.MethodPut, path: w.i.Type + "/" + w.i.ID, header: w.headers(), body: body}
-	if etag != "" {
-		c.header.Set("If-Match", etag)
-	}
-	return c
+// result is what the client is told of a write.
+type result struct {
+	judge writeJudging
+	at    addresses
+	c     call // the client's
+	i     interaction.Interaction
 }
 
-// post is the call that creates a resource.
-func (w *write) post(body []byte) call {
-	return call{method: http.MethodPost, path: w.i.Type, header: w.headers(), body: body}
-}
-
-// headers are what the FHIR server is told along with a write: of what the body is, and how much the client wants back.
-func (w *write) headers() http.Header {
-	header := http.Header{"Content-Type": {typeJSON}}
-	for _, value := range w.c.header.Values("Prefer") {
-		for _, preference := range []string{"return=minimal", "return=representation", returnOutcome} {
-			if strings.Contains(value, preference) {
-				header.Set("Prefer", preference)
-			}
-		}
-	}
-	for _, name := range []string{"X-Cascade", "X-Provenance"} { // newWrite has checked them
-		if value := w.c.header.Get(name); value != "" {
-			header.Set(name, value)
-		}
-	}
-	return header
-}
-
-// forward has the FHIR server do what the client asked for, on the condition that the client set.
-func (w *write) forward(ctx context.Context) (*answer, error) {
-	query, ifNoneExist := w.conditionals().forwardedCriteria()
-	c := w.c
-	c.header, c.query = w.headers(), query
-	if ifNoneExist != nil {
-		c.header["If-None-Exist"] = ifNoneExist
-	}
-	for _, name := range []string{"If-Match", "If-None-Match"} {
-		if values := w.c.header.Values(name); len(values) > 0 {
-			c.header[name] = values
-		}
-	}
-	if media := w.c.header.Get("Content-Type"); media != "" {
-		c.header.Set("Content-Type", media)
-	}
-	return w.send(ctx, c)
-}
-
-// send has the FHIR server write, and tells the client what came of it as far as it may know. In a transaction, it waits
-// for the other entries.
-func (w *write) send(ctx context.Context, c call) (*answer, error) {
-	if w.collect != nil {
-		return w.collect(w, c)
-	}
-	a, err := w.ask(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return w.told(ctx, a)
-}
+func (w *write) result() result { return result{w.in.judge, w.in.at, w.c, w.i} }
 
 // told is what the client is told of the FHIR server's answer to a write.
-func (w *write) told(ctx context.Context, a *answer) (*answer, error) {
+func (w result) told(ctx context.Context, a *answer) (*answer, error) {
 	if !a.succeeded() {
 		return w.failure(a)
 	}
@@ -88,25 +34,25 @@ func (w *write) told(ctx context.Context, a *answer) (*answer, error) {
 		a = a.with(w.outcome(a))
 		a.said = true
 		a.header.Set("Content-Type", typeJSON)
-		return w.localize(a), nil
+		return w.at.localize(a), nil
 	}
 	if !w.isShown(ctx, a) {
 		a = a.with(nil)
 		a.header.Del("X-Security-Context") // an element of a Binary
 	}
-	return w.localize(a), nil
+	return w.at.localize(a), nil
 }
 
 // returnOutcome is the preference for an OperationOutcome (R4 http.html#ops).
 const returnOutcome = "return=OperationOutcome"
 
-func (w *write) wantsOutcome() bool {
+func (w result) wantsOutcome() bool {
 	return slices.ContainsFunc(w.c.header.Values("Prefer"), func(v string) bool { return strings.Contains(v, returnOutcome) })
 }
 
 // outcome is what the client is told of a write as it has asked for it: that it is done, and what the FHIR server says of
 // what was sent.
-func (w *write) outcome(a *answer) []byte {
+func (w result) outcome(a *answer) []byte {
 	issues := []issue{{Severity: "information", Code: "informational", Diagnostics: "The FHIR server has done the write."}}
 	for _, i := range issuesOf(a, w.c.said()) {
 		if i.Diagnostics != "" {
@@ -119,16 +65,16 @@ func (w *write) outcome(a *answer) []byte {
 
 // isShown reports whether an answer is the written resource, and one that the client may read. What cannot be judged is
 // not shown; the write has been done all the same.
-func (w *write) isShown(ctx context.Context, a *answer) bool {
-	grants := w.rights.For(w.i.Type, smart.Read)
+func (w result) isShown(ctx context.Context, a *answer) bool {
+	grants := w.judge.Rights().For(w.i.Type, smart.Read)
 	if len(grants) == 0 || !a.isJSON() {
 		return false
 	}
-	res, err := resource.Parse(a.body, w.BaseURL)
+	res, err := resource.Parse(a.body, w.at.base)
 	if err != nil || res.Type != w.i.Type || w.i.ID != "" && res.ID != w.i.ID {
 		return false
 	}
-	ok, err := w.covered(ctx, res, grants)
+	ok, err := w.judge.Covered(ctx, res, grants)
 	return ok && err == nil
 }
 
@@ -139,9 +85,9 @@ var (
 
 // failure is what a client is told if the FHIR server has not written: the status, and what is wrong with what the client
 // has sent. What a patch came to is told nobody who may not read it.
-func (w *write) failure(a *answer) (*answer, error) {
+func (w result) failure(a *answer) (*answer, error) {
 	isPatch := w.i.Kind == interaction.Patch || w.i.Kind == interaction.ConditionalPatch
-	if isPatch && len(w.rights.For(w.i.Type, smart.Read)) == 0 {
+	if isPatch && len(w.judge.Rights().For(w.i.Type, smart.Read)) == 0 {
 		return nil, w.refusal(a, nil)
 	}
 	s := w.c.said()
@@ -154,7 +100,7 @@ func (w *write) failure(a *answer) (*answer, error) {
 const refusesWrite = "The FHIR server refuses the write."
 
 // refusal is the server's refusal, with what it says of what the client has sent.
-func (w *write) refusal(a *answer, s said) error {
+func (w result) refusal(a *answer, s said) error {
 	cause := fmt.Errorf("%w: %d", errRefused, a.status)
 	switch status := a.status; {
 	case status == http.StatusTooManyRequests, status/100 == 5:

@@ -1,0 +1,92 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// client is the client's own request.
+type client struct {
+	r       *http.Request
+	base    string // path of the FHIR API
+	limit   int64  // of the body
+	reserve func(ctx context.Context, bytes int, most int64) error
+}
+
+// call is the request without its body.
+func (x client) call() (call, error) {
+	path, ok := strings.CutPrefix(x.r.URL.Path, x.base)
+	if !ok || path != "" && path[0] != '/' {
+		return call{}, notFound()
+	}
+	if path == "/" {
+		path = ""
+	}
+	return call{method: x.r.Method, path: strings.TrimPrefix(path, "/"), query: x.r.URL.RawQuery, header: x.r.Header}, nil
+}
+
+// withBody is a call with the client's body: the form of a search is among its parameters, and the content of a Binary is
+// one.
+func (x client) withBody(c call, i interaction.Interaction) (_ call, _ interaction.Interaction, err error) {
+	if c.body, err = x.readBody(c, i); c.body == nil || err != nil {
+		return c, i, err
+	}
+	if x.isContent(i) {
+		c, err = x.binary(c, i)
+		return c, i, err
+	}
+	i, err = c.interaction()
+	return c, i, err
+}
+
+var errBody = errors.New("body cannot be judged")
+
+// readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
+func (x client) readBody(c call, i interaction.Interaction) ([]byte, error) {
+	if c.method == http.MethodGet || c.method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
+		return nil, nil
+	}
+	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: errBody}
+	}
+	left := x.limit
+	reserve := func(bytes int) error {
+		defer func() { left -= int64(bytes) }()
+		return x.reserve(x.r.Context(), bytes, left)
+	}
+	body, err := io.ReadAll(&reservingReader{io.LimitReader(x.r.Body, x.limit+1), reserve})
+	refusal, refused := errors.AsType[*guard.Error](err)
+	switch {
+	case refused:
+		return nil, refusal
+	case err != nil:
+		return nil, invalid(err, "The body could not be read.")
+	case int64(len(body)) > x.limit:
+		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limit), Err: errBody}
+	case len(body) > 0 && !x.readable(c) && strings.HasSuffix(c.path, "_search"):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: errBody}
+	case len(body) > 0 && !x.readable(c) && !x.isContent(i):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: errBody}
+	}
+	return body, nil
+}
+
+// readable reports whether we can read a body of its media type.
+func (x client) readable(c call) bool {
+	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return false
+	}
+	if strings.HasSuffix(c.path, "_search") {
+		return media == "application/x-www-form-urlencoded"
+	}
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}

@@ -1,0 +1,58 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// selection is a search of the client's own for the one resource that criteria mean.
+type selection struct {
+	search *search
+	// parameters are the criteria as the rules for searches have left them.
+	parameters []smart.Parameter
+	// nothing: a chain has found nothing, so neither do the criteria.
+	nothing bool
+	// selects: they select resources, and nothing else.
+	selects bool
+}
+
+// selecting plans a selection among the resources of a type.
+func (x *searches) selecting(ctx context.Context, resourceType string, parameters []smart.Parameter) (*selection, error) {
+	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
+	s, err := x.newSearch(ctx, get(resourceType, ""), i)
+	if err != nil {
+		return nil, err
+	}
+	return &selection{s, s.parameters, s.nothing, !s.includes.any() && !s.onlyTotal && s.count == 0}, nil
+}
+
+var errSeveral = errors.New("several resources match the criteria")
+
+// one is the id of the resource that is meant, among those that the client may find; empty if there is none. Several are
+// refused.
+func (of *selection) one(ctx context.Context) (string, error) {
+	s := of.search
+	s.judged, s.count = true, 2
+	var found []entry
+	err := s.each(ctx, s.x.requests, func(e entry) error {
+		if found = append(found, e); len(found) > 1 {
+			return errSeveral
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errSeveral) {
+		return "", err
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0].parsed.ID, nil
+	}
+	return "", &guard.Error{Status: http.StatusPreconditionFailed, Description: "Several resources match the criteria.", Err: errSeveral}
+}
