@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // Client is an application that may ask for tokens (RFC 6749 §2).
@@ -204,7 +205,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"native":          bareword(&c.Native),
 		"scope":           scopes(&c.Scopes, client.CheckScope),
 		"response_type":   words(&c.ResponseTypes, oneOf(client.ResponseTypes...)),
-		"grant_type":      words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
+		"grant_type":      words(&c.GrantTypes, oneOf(token.GrantTypes().Configurable()...)),
 		"pkce":            word(&c.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
 		"par":             only("required", &c.RequirePushed),
 		"consent":         word(&c.Consent, oneOf(client.ConsentRequired, client.ConsentSkip)),
@@ -233,7 +234,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	}
 	a.Clients = append(a.Clients, c)
 	core := c.withSecret(c.Secret)
-	return withLine(d, core.Complete())
+	return withLine(d, core.Complete(token.GrantTypes()))
 }
 
 // parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -83,13 +85,14 @@ func (m *metricSet) register(ctx caddy.Context) error {
 	return nil
 }
 
+// knownGrants are the grant types and response types that become labels.
+var knownGrants = append(token.GrantTypes().AtTokenEndpoint(),
+	"", "code", "token", "id_token", "id_token token", "code token", "code id_token", "code id_token token")
+
 // event counts an event of the audit trail. A grant, which a client chooses, becomes a label only if it is known.
 func (m *metricSet) event(_ context.Context, e audit.Event) {
 	grant := e.Grant
-	switch grant {
-	case "", "authorization_code", "client_credentials", "refresh_token":
-	case "code", "token", "id_token", "id_token token", "code token", "code id_token", "code id_token token":
-	default:
+	if !slices.Contains(knownGrants, grant) {
 		grant = "other"
 	}
 	m.events.WithLabelValues(e.Kind, e.Outcome(), grant).Inc()

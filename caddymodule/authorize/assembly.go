@@ -76,7 +76,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 			return err
 		}
 	}
-	if a.clients, err = client.NewRegistry(c.Issuer, c.Registration, c.Logger); err != nil {
+	if a.clients, err = client.NewRegistry(c.Issuer, c.Registration, token.GrantTypes(), c.Logger); err != nil {
 		return err
 	}
 	if a.accounts.Directory, err = people.NewDirectory(c.Users, c.Passwords); err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -108,7 +107,7 @@ func (d *discovery) metadata() metadata {
 		Scopes:                d.supportedScopes(),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
-		GrantTypes:            []string{"authorization_code"},
+		GrantTypes:            d.clients.Offered().Names(),
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
@@ -152,10 +151,7 @@ func (d *discovery) addClients(m *metadata) {
 	}
 	if len(m.ResponseTypes) > 1 {
 		m.ResponseModes = append(m.ResponseModes, flow.ModeFragment)
-		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
-	addIf(&m.GrantTypes, "client_credentials", func(c *client.Client) bool { return c.AllowsGrantType("client_credentials") })
-	addIf(&m.GrantTypes, "refresh_token", (*client.Client).CanRefresh)
 	addIf(&m.IDTokenAlgorithms, string(jose.ES256), func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 })
 }
 
@@ -169,14 +165,13 @@ func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 
 func (d *discovery) smartConfiguration() SMARTConfiguration {
 	m := d.metadata()
-	isImplicit := func(grant string) bool { return grant == "implicit" } // not a grant of the token endpoint
 	c := SMARTConfiguration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
 		RegistrationEndpoint: m.RegistrationEndpoint,
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
-		GrantTypes: slices.DeleteFunc(m.GrantTypes, isImplicit), Scopes: m.Scopes,
+		GrantTypes: d.clients.Offered().AtTokenEndpoint(), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: d.capabilityNames(),
 	}

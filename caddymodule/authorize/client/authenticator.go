@@ -13,6 +13,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
+// ErrNoClientID says that a request does not name its client.
+var ErrNoClientID = oauth2.InvalidClient("client_id is missing")
+
 var (
 	errUnknownClient = oauth2.InvalidClient("unknown client, or wrong client secret")
 	errTwoMethods    = oauth2.InvalidRequest("authenticate the client in one way alone")
@@ -26,8 +29,8 @@ type Authenticator struct {
 	Limiter *lockout.Limiter // counts wrong secrets
 	Logger  *slog.Logger     // gets failures to release an assertion
 
-	// RefreshTokenClient returns the client of a refresh token sent without a client_id.
-	RefreshTokenClient func(context.Context, oauth2.Parameters) (*Client, error)
+	// UnnamedClient returns the client of a token request without a client_id, or [ErrNoClientID].
+	UnnamedClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
 // Authenticate returns the client of a request (RFC 6749 §2.3). It must use its one
@@ -53,10 +56,10 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 		return a.authenticateAssertion(r, p)
 	case basic:
 		return a.authenticateBasic(r, p)
-	case p.Get("client_id") == "" && r.URL.Path == endpoint.Token && p.Get("grant_type") == "refresh_token":
-		return a.RefreshTokenClient(r.Context(), p)
+	case p.Get("client_id") == "" && r.URL.Path == endpoint.Token:
+		return a.UnnamedClient(r.Context(), p)
 	case p.Get("client_id") == "":
-		return nil, oauth2.InvalidClient("client_id is missing")
+		return nil, ErrNoClientID
 	}
 	client, err := a.Clients.Find(r.Context(), p.Get("client_id"))
 	if err != nil {

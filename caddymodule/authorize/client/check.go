@@ -11,8 +11,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// Complete sets defaults, and refuses a client that would not work or not be safe.
-func (c *Client) Complete() error {
+// Complete sets defaults, and refuses a client that would not work or not be safe, or that lists
+// another grant type than these.
+func (c *Client) Complete(grants GrantTypes) error {
 	if c.ID == "" {
 		return errors.New("a client needs an id")
 	}
@@ -22,7 +23,7 @@ func (c *Client) Complete() error {
 	if c.Secret != "" {
 		c.secretDigest, c.guessable = digestOf(c.Secret), IsGuessable(c.Secret)
 	}
-	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows, c.checkACR} {
+	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows, c.checkACR, func() error { return grants.check(c) }} {
 		if err := check(); err != nil {
 			return fmt.Errorf("client %q: %w", c.ID, err)
 		}
@@ -84,11 +85,6 @@ func (c *Client) checkFlows() error {
 	if alg := c.SigningAlgorithm(); !slices.Contains(keyring.IDTokenAlgorithms, alg) {
 		return fmt.Errorf("id_token_alg %q is not known: use RS256 or ES256", alg)
 	}
-	for _, t := range c.GrantTypes {
-		if t != "client_credentials" && t != "authorization_code" {
-			return fmt.Errorf("grant_type %q is not known: use authorization_code or client_credentials", t)
-		}
-	}
 	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, c.PKCE) {
 		return fmt.Errorf("pkce %q is not known: use %s or %s", c.PKCE, PKCERequired, PKCEOptional)
 	}
@@ -98,17 +94,12 @@ func (c *Client) checkFlows() error {
 	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
 		return errors.New("a response_type needs a redirect_uri")
 	}
-	if slices.Contains(c.GrantTypes, "authorization_code") && !c.AllowsResponseType("code") {
-		return errors.New("grant_type authorization_code needs a redirect_uri and response_type code")
-	}
 	switch {
 	case !c.Public():
 	case c.IntrospectAll:
 		return errors.New("introspect needs a secret, jwks or jwks_uri")
 	case c.LaunchContext:
 		return errors.New("launch_context needs a secret, jwks or jwks_uri")
-	case c.AllowsGrantType("client_credentials"):
-		return errors.New("grant_type client_credentials needs a secret, jwks or jwks_uri")
 	}
 	return nil
 }

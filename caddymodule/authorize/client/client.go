@@ -47,7 +47,7 @@ type Client struct {
 
 	Scopes            []string // beside [ReservedScopes]
 	ResponseTypes     []string // of [ResponseTypes]. Default: "code" if there are redirect URIs.
-	GrantTypes        []string // beyond what ResponseTypes implies: "client_credentials"
+	GrantTypes        []string // beyond what ResponseTypes implies, such as "client_credentials"
 	IdentityProviders []string // keys of those to sign in by, and "local". Default: all.
 
 	// IgnoreUnknownScopes leaves words out of a requested scope that no specification defines
@@ -189,14 +189,6 @@ func (c *Client) RequiresPKCE() bool {
 // AllowsResponseType reports whether the client may use a response_type.
 func (c *Client) AllowsResponseType(responseType string) bool {
 	return slices.Contains(c.ResponseTypes, responseType)
-}
-
-// AllowsGrantType reports whether the client may use a grant_type.
-func (c *Client) AllowsGrantType(grantType string) bool {
-	if grantType == "authorization_code" || grantType == "refresh_token" {
-		return c.AllowsResponseType("code")
-	}
-	return slices.Contains(c.GrantTypes, grantType)
 }
 
 // SigningAlgorithm returns the algorithm of the client's ID tokens.

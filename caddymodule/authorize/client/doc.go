@@ -4,6 +4,7 @@
 //	client.go                  a client, and what it may do
 //	check.go                   whether its settings go together
 //	scope.go                   which scopes it is granted
+//	granttype.go               which grant types it may use
 //	redirecturi.go             where responses may be sent; nativeapp.go for apps on devices
 //	registry.go                all clients, by client_id
 //	authenticator.go           client authentication: secrets

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 func TestClientKeysRefused(t *testing.T) {
@@ -34,7 +35,7 @@ func TestClientKeysRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.client.ID = "c"
-			if err := tt.client.Complete(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if err := tt.client.Complete(token.GrantTypes()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one that names %s", err, tt.want)
 			}
 		})

@@ -63,7 +63,7 @@ type registrationRequest struct {
 
 // readClient reads a request, and the client that it describes.
 func (r *registrar) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, Client, error) {
-	m, err := readMetadata(w, request)
+	m, err := r.readMetadata(w, request)
 	if err != nil {
 		return nil, Client{}, err
 	}
@@ -94,11 +94,11 @@ func hostWithPort(u *url.URL) string {
 	return strings.TrimSuffix(u.Hostname(), ".") + ":" + cmp.Or(u.Port(), "443")
 }
 
-func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest, error) {
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+func (r *registrar) readMetadata(w http.ResponseWriter, request *http.Request) (*registrationRequest, error) {
+	if kind, _, _ := mime.ParseMediaType(request.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, invalidMetadata("the body must be application/json")
 	}
-	body, err := oauth2.ReadBody(w, r)
+	body, err := oauth2.ReadBody(w, request)
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +112,15 @@ func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest,
 	if string(m.JWKS) == "null" {
 		m.JWKS = nil
 	}
-	return m, m.check()
+	return m, m.check(r.grants.registrable())
 }
 
 func invalidMetadata(description string) *oauth2.Error {
 	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
-// check refuses what an app would ask for and not get.
-func (m *clientMetadata) check() error {
+// check refuses what an app would ask for and not get, such as other grant types than these.
+func (m *clientMetadata) check(grantTypes []string) error {
 	only := func(values []string, known ...string) bool {
 		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
 	}
@@ -131,7 +131,7 @@ func (m *clientMetadata) check() error {
 		return invalidMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
 	case !only(m.ResponseTypes, "code"):
 		return invalidMetadata("response_types must be code")
-	case !only(m.GrantTypes, "authorization_code", "refresh_token") || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, "authorization_code"):
+	case !only(m.GrantTypes, grantTypes...) || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, AuthorizationCode):
 		return invalidMetadata("grant_types must be authorization_code")
 	case m.ApplicationType != "" && m.ApplicationType != "web" && m.ApplicationType != applicationNative:
 		return invalidMetadata("application_type must be web or native")

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // What is not safe for a native app either is refused when the configuration loads, and
@@ -35,7 +36,7 @@ func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
 	for _, tt := range tests {
 		for native, want := range map[bool]bool{true: tt.native, false: tt.other} {
 			client := client.Client{ID: "app", Native: native, RedirectURIs: []string{tt.uri}}
-			if err := client.Complete(); (err == nil) != want {
+			if err := client.Complete(token.GrantTypes()); (err == nil) != want {
 				t.Errorf("%s, native %t: %v", tt.uri, native, err)
 			}
 		}

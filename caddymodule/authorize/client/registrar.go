@@ -80,8 +80,9 @@ type registered struct {
 type registrar struct {
 	issuer string // whose own addresses nobody may register
 	Registration
-	shelf shelf
-	keys  registeredKeys // of the clients that have some
+	grants GrantTypes
+	shelf  shelf
+	keys   registeredKeys // of the clients that have some
 }
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
@@ -94,12 +95,12 @@ func CheckRegistrationScope(scope string) error {
 	return CheckScope(scope)
 }
 
-func newRegistrar(issuer string, c *Registration, logger *slog.Logger) (*registrar, error) {
+func newRegistrar(issuer string, c *Registration, grants GrantTypes, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
 	}
 	inStorage := newFolder(c.Storage, c.Folder)
-	r := &registrar{Registration: *c, issuer: issuer, shelf: inStorage}
+	r := &registrar{Registration: *c, issuer: issuer, grants: grants, shelf: inStorage}
 	if c.Store != nil {
 		r.shelf = newSharedShelf(c.Store, inStorage)
 	}
@@ -168,7 +169,7 @@ func (r *registrar) complete(c *registered) (err error) {
 	if c.Client.keys, err = r.keys.get(&c.Client); err != nil {
 		return err
 	}
-	return c.Client.Complete()
+	return c.Client.Complete(r.grants)
 }
 
 // store keeps a new client, or returns temporarily_unavailable if there are too many.

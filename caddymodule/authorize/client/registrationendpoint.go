@@ -107,7 +107,7 @@ func (e *RegistrationEndpoint) information(c *registered) clientInformation {
 		clientMetadata: clientMetadata{
 			RedirectURIs: c.Client.RedirectURIs, Method: c.Method, Name: c.Client.Name,
 			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
-			GrantTypes: []string{"authorization_code"}, ResponseTypes: []string{"code"},
+			GrantTypes: e.Registrar.grants.registeredFor(&c.Client), ResponseTypes: []string{"code"},
 			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
 			Scope:                  strings.Join(slices.Concat(ReservedScopes, c.Client.Scopes), " "),
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
@@ -118,9 +118,6 @@ func (e *RegistrationEndpoint) information(c *registered) clientInformation {
 	}
 	if c.Client.Native {
 		info.ApplicationType = applicationNative
-	}
-	if c.Client.CanRefresh() {
-		info.GrantTypes = append(info.GrantTypes, "refresh_token")
 	}
 	if c.SecretDigest != nil {
 		info.SecretExpiresAt = new(int64) // never

@@ -13,6 +13,7 @@ import (
 // Registry finds clients.
 type Registry struct {
 	Configured map[string]*Client // by client_id
+	GrantTypes GrantTypes         // that clients may use
 	Registrar  *registrar         // nil without registration
 }
 
@@ -38,9 +39,9 @@ func (r *Registry) IDs(ctx context.Context) (ids []string, err error) {
 
 // NewRegistry returns an issuer's registry without configured clients. Unless c is nil, clients
 // can register themselves.
-func NewRegistry(issuer string, c *Registration, logger *slog.Logger) (*Registry, error) {
-	registrar, err := newRegistrar(issuer, c, logger)
-	return &Registry{Configured: map[string]*Client{}, Registrar: registrar}, err
+func NewRegistry(issuer string, c *Registration, grants GrantTypes, logger *slog.Logger) (*Registry, error) {
+	registrar, err := newRegistrar(issuer, c, grants, logger)
+	return &Registry{Configured: map[string]*Client{}, GrantTypes: grants, Registrar: registrar}, err
 }
 
 // Add adds a configured client.
@@ -48,13 +49,23 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured[c.ID] != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
 	}
-	if err := c.Complete(); err != nil {
+	if err := c.Complete(r.GrantTypes); err != nil {
 		return err
 	}
 	c.keys, _ = c.newKeys(logger, c.Transport) // again, with a logger: Complete has checked them
 	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
 	r.Configured[c.ID] = &c
 	return nil
+}
+
+// Offered are the grant types that some client has a use for, as discovery lists them.
+func (r *Registry) Offered() (offered GrantTypes) {
+	for _, g := range r.GrantTypes {
+		if g.Always || r.Any(g.offeredTo) {
+			offered = append(offered, g)
+		}
+	}
+	return offered
 }
 
 // Any reports whether a client matches, or one that registers itself could.

@@ -4,8 +4,9 @@
 //	tokens.go              puts the package together
 //	grant.go               what a person granted to a client, and whether it still stands
 //	codes.go               authorization codes: issue, redeem, and what a second use revokes;
-//	endpoint.go            the token endpoint: codes and client credentials
-//	refresh.go             the token endpoint: refresh tokens
+//	endpoint.go            the token endpoint
+//	granttype.go           the table of what it gives tokens for, a file each: authorizationcode.go,
+//	                       clientcredentials.go, refreshtoken.go
 //	families.go            grants that can be refreshed, and what the reuse of a refresh token ends;
 //	                       family.go is the chain of one's tokens
 //	issuer.go              access and ID tokens

@@ -50,67 +50,29 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
-	grants := map[string]func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error){
-		"authorization_code": e.exchangeCode,
-		"client_credentials": e.exchangeCredentials,
-		"refresh_token":      e.exchangeRefreshToken,
-	}
 	client, err := e.authenticator.Authenticate(r, p)
 	if err != nil {
 		return nil, err
 	}
-	grantType := p.Get("grant_type")
-	handle := grants[grantType]
-	switch {
-	case grantType == "":
+	if p.Get("grant_type") == "" {
 		return nil, oauth2.InvalidRequest("grant_type is missing")
-	case handle == nil:
-		return nil, &oauth2.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
-	case !client.AllowsGrantType(grantType):
-		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
+	}
+	grant := findGrantType(p.Get("grant_type"))
+	if err := grant.check(client); err != nil {
+		return nil, err
 	}
 	if err := CheckResource(p, e.fhirBase); err != nil {
 		return nil, err
 	}
-	return handle(r.Context(), client, p)
+	return grant.exchange(e, r.Context(), client, p)
 }
 
-// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). It marks the code as used
-// last, so that the client can try again if anything fails before.
-func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
-	g, err := e.codes.redeemable(ctx, client, p)
-	if err != nil {
-		return nil, err
+// unnamedClient is the client of a request that names none, if the grant type knows it.
+func (e *tokenEndpoint) unnamedClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
+	if grant := findGrantType(p.Get("grant_type")); grant.client != nil {
+		return grant.client(e, ctx, p)
 	}
-	t, err := e.issuer.Issue(ctx, g, e.issuer.AccessTokenLifetime)
-	if err != nil {
-		return nil, err
-	}
-	start, err := e.families.start(ctx, g)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.codes.redeem(ctx, client, g, start); err != nil {
-		return nil, err
-	}
-	if start != nil {
-		t.refresh = start.token
-	}
-	return t.response(g.ScopeText(), g.Launch), nil
-}
-
-// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Without a user, it
-// grants system scopes only.
-func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
-	scope, err := client.GrantSystemScope(p.Get("scope"))
-	if err != nil {
-		return nil, err
-	}
-	t, err := e.issuer.issueToClient(ctx, client, scope)
-	if err != nil {
-		return nil, err
-	}
-	return t.response(strings.Join(scope, " "), nil), nil
+	return nil, client.ErrNoClientID
 }
 
 func (t *Issued) response(scope string, context *launch.Context) *tokenResponse {

@@ -112,7 +112,7 @@ func (fs *families) state(f *refreshFamily, token string) tokenState {
 func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
 	err := fs.revoke(ctx, g)
-	fs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
+	fs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Grant: refreshGrant, Reason: "a refresh token was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
 	}
@@ -173,11 +173,11 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 	if err != nil {
 		return nil, err
 	}
-	client, err := fs.clients.Find(ctx, f.Grant.ClientID)
-	if err == nil && (client == nil || !client.Public()) {
-		err = oauth2.InvalidClient("client_id is missing")
+	found, err := fs.clients.Find(ctx, f.Grant.ClientID)
+	if err == nil && (found == nil || !found.Public()) {
+		err = client.ErrNoClientID
 	}
-	return client, err
+	return found, err
 }
 
 // maxFamilies is how many grants of one person to one client can be refreshed. Expired ones

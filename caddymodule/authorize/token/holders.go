@@ -57,7 +57,7 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 		return nil, err
 	}
 	if t.Subject == t.ClientID {
-		if !client.AllowsGrantType("client_credentials") {
+		if !usesCredentials(client) {
 			return nil, nil
 		}
 		return new(Holder), nil

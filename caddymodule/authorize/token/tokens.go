@@ -93,7 +93,6 @@ func New(c Config) *Tokens {
 		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: store.NewLatest(maxCodes, c.Lifetimes.Code),
 		grants: t.Grants, families: t.families, revocations: c.Revocations, trail: c.Trail,
 	}
-	c.Authenticator.RefreshTokenClient = t.families.clientOf
 	t.addEndpoints(&c)
 	return t
 }
@@ -109,6 +108,7 @@ func (t *Tokens) addEndpoints(c *Config) {
 	token := &tokenEndpoint{
 		Responder: c.Responder, fhirBase: c.FHIRBase, authenticator: c.Authenticator, issuer: t.Issuer, codes: t.Codes, families: t.families,
 	}
+	c.Authenticator.UnnamedClient = token.unnamedClient
 	t.Endpoints = map[string]http.Handler{
 		endpoint.Token:      c.Handler(token.serve, http.MethodPost),
 		endpoint.Revoke:     c.Handler(revocation.serve, http.MethodPost),

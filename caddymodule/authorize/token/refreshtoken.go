@@ -10,8 +10,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// exchangeRefreshToken is the refresh token grant (RFC 6749 §6). Each use replaces the
-// token. A second use means that it was stolen, and revokes the grant (RFC 9700 §4.14.2).
+// refreshToken is the refresh token grant (RFC 6749 §6).
+var refreshToken = grantType{
+	rules: client.GrantType{
+		Name: refreshGrant, Registrable: true, Allows: usesCodes, Offered: (*client.Client).CanRefresh,
+	},
+	exchange: (*tokenEndpoint).exchangeRefreshToken,
+	client: func(e *tokenEndpoint, ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
+		return e.families.clientOf(ctx, p)
+	},
+}
+
+const refreshGrant = "refresh_token"
+
+// exchangeRefreshToken gives the next tokens. Each use replaces the token. A second use means that it was stolen, and revokes the grant (RFC 9700 §4.14.2).
 // Shortly after the first, though, the client may have missed the response, and is given
 // the same token again. This gains a thief nothing: thief and client then hold one token,
 // and its second use is detected.

@@ -1,0 +1,16 @@
+package client
+
+import "testing"
+
+// A grant type of which nothing is said is for no client, and is listed nowhere.
+func TestEmptyGrantType(t *testing.T) {
+	t.Parallel()
+	grants := GrantTypes{{Name: "new"}}
+	c := &Client{ID: "app", Secret: "x", ResponseTypes: ResponseTypes, RedirectURIs: []string{"https://app.example/"}, GrantTypes: []string{"new"}}
+	if err := c.Complete(grants); err == nil {
+		t.Error("a client may list it")
+	}
+	if grants[0].offeredTo(c) || len(grants.AtTokenEndpoint())+len(grants.Configurable())+len(grants.registrable()) > 0 {
+		t.Error("it is listed")
+	}
+}
