@@ -25,7 +25,7 @@ func randomID() string {
 	return base64.RawURLEncoding.EncodeToString(id)
 }
 
-// TestRedisSize tells how much memory an entry takes, and a change, for docs/replicas.md.
+// TestRedisSize tells how much memory an entry takes, and a change, for docs/evidence/replicas.md.
 func TestRedisSize(t *testing.T) {
 	s := startRedis(t)
 	r := openRedis(t, redisstore.Options{Address: s.address(), Followed: []string{"revoked"}, Timeout: 5 * time.Second})

@@ -16,7 +16,7 @@ import (
 
 // TestRedisOnce has two gateways use the same 2,000 entries once each, while the master ends, and
 // counts what both were told they have used, and what is not there afterwards. Only with
-// wait_replicas nothing may be lost; the numbers without are for docs/replicas.md (run it with -v).
+// wait_replicas nothing may be lost; the numbers without are for docs/evidence/replicas.md (run it with -v).
 func TestRedisOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -45,7 +45,7 @@ func TestRedisOnce(t *testing.T) {
 	}
 }
 
-// onceRounds is 1 for everybody who only wants to know that nothing is used twice or lost, and more for docs/replicas.md.
+// onceRounds is 1 for everybody who only wants to know that nothing is used twice or lost, and more for docs/evidence/replicas.md.
 var onceRounds = flag.Int("once", 1, "rounds of each fault in TestRedisOnce")
 
 const usesTotal = 2000

@@ -17,10 +17,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// What each flow asks of a store that gateways share, as docs/replicas.md says it.
+// What each flow asks of a store that gateways share, as docs/evidence/replicas.md says it.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../../docs/replicas.md")
+	document, err := os.ReadFile("../../docs/evidence/replicas.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestRoundTrips(t *testing.T) {
 				do := tt.prepare(t, servertest.NewBrowser(t, g), g)
 				row := fmt.Sprintf("| %s | %d |", tt.name, g.roundTrips(do))
 				if !strings.Contains(string(document), row) {
-					t.Errorf("docs/replicas.md does not have the row\n%s", row)
+					t.Errorf("docs/evidence/replicas.md does not have the row\n%s", row)
 				}
 			})
 		})
