@@ -44,10 +44,10 @@ func BenchmarkExpandActCodeWhole(b *testing.B) {
 // BenchmarkExpandAnew measures expansion without memory of earlier ones.
 func BenchmarkExpandAnew(b *testing.B) {
 	l := coreLibrary(b)
-	vs, _ := l.valueSet("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")
+	vs, _ := l.set.valueSet("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")
 	b.ReportAllocs()
 	for b.Loop() {
-		c := &composer{library: l, rules: &Rules{}, done: make(map[*valueSet]*codeList)}
+		c := &composer{library: l.set, rules: &Rules{}, done: make(map[*valueSet]*codeList)}
 		if _, err := c.valueSet(vs); err != nil {
 			b.Fatal(err)
 		}

@@ -31,6 +31,11 @@ var errSpent = errors.New("too costly")
 // ErrBusy is wrapped in the error, with status 503, for a costly request that there is no room for.
 var ErrBusy = errors.New("too many costly requests")
 
+// newBudget returns the budget of a request, of so many steps. A costly one waits for its turn; nil: there always is room.
+func newBudget(ctx context.Context, limit int, turn func(ctx context.Context) (leave func(), err error)) *budget {
+	return &budget{Context: ctx, limit: limit, turn: turn}
+}
+
 type budgetKey struct{}
 
 // Value returns the budget itself for its key, so that contexts derived from it have it.
@@ -41,12 +46,12 @@ func (b *budget) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// budget returns the context's budget, or a new one.
-func (l *Library) budget(ctx context.Context) *budget {
+// budgetOf returns the context's budget, or a new one with a limit.
+func budgetOf(ctx context.Context, limit int) *budget {
 	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
 		return b
 	}
-	return &budget{Context: ctx, limit: l.bounds.gathered}
+	return &budget{Context: ctx, limit: limit}
 }
 
 // spend pays for n steps in advance. It fails if the budget is spent, if there is no room for costly work, or with the

@@ -116,7 +116,7 @@ func TestBombs(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.bounds.gathered = cmp.Or(b.most, 2_000_000)
+			base.set.bounds.gathered = cmp.Or(b.most, 2_000_000)
 			w, _ := call(t, &Handler{Library: base}, http.MethodPost, b.path, b.body)
 			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
 				t.Errorf("%d bytes: got %d %.300s", len(b.body), w.Code, got)
@@ -148,7 +148,7 @@ func TestBombsOfClientsThatLeave(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.bounds.gathered = 1 << 50
+			base.set.bounds.gathered = 1 << 50
 			for _, left := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
@@ -200,7 +200,7 @@ func TestTurns(t *testing.T) {
 			t.Parallel()
 			turns, held := 0, 0
 			l := colourLibrary(t)
-			l.bounds.gathered = 1_300_000
+			l.set.bounds.gathered = 1_300_000
 			h := &Handler{Library: l, Turn: func(context.Context) (func(), error) {
 				turns++
 				if test.refuse != nil {
@@ -243,10 +243,10 @@ func (w *writerThatAsks) Write(b []byte) (int, error) {
 // for that very turn.
 func TestCostlyDoNotWait(t *testing.T) {
 	l := libraryOf(t, colours, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
-	vs, _ := l.valueSet("http://x/vs")
+	vs, _ := l.set.valueSet("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
-		_, _, _ = l.inProgress.Do(vs.key, func() (any, error) {
-			costly := &budget{limit: l.bounds.gathered, spent: stretch + 1, Context: t.Context()}
+		_, _, _ = l.expansions.flights.Do(vs.key, func() (any, error) {
+			costly := &budget{limit: l.set.bounds.gathered, spent: stretch + 1, Context: t.Context()}
 			if x, err := l.expanding(costly).codes(vs); err != nil || len(x.entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
 			}
@@ -258,13 +258,13 @@ func TestCostlyDoNotWait(t *testing.T) {
 // TestExpansionOfOneThatLeaves has one request leave while another waits for the expansion that it makes.
 func TestExpansionOfOneThatLeaves(t *testing.T) {
 	l := libraryOf(t, colours, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
-	vs, _ := l.valueSet("http://x/vs")
+	vs, _ := l.set.valueSet("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		var second *codeList
 		waited := make(chan error)
-		gone := &budget{limit: l.bounds.gathered, Context: &leaving{Context: t.Context(), leave: func() {
+		gone := &budget{limit: l.set.bounds.gathered, Context: &leaving{Context: t.Context(), leave: func() {
 			go func() {
-				x, err := l.expanding(&budget{limit: l.bounds.gathered, Context: t.Context()}).codes(vs)
+				x, err := l.expanding(&budget{limit: l.set.bounds.gathered, Context: t.Context()}).codes(vs)
 				second = x
 				waited <- err
 			}()

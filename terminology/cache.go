@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/patrickmn/go-cache"
+	"golang.org/x/sync/singleflight"
 )
 
 // codeListCache keeps expansions until there is no room for another, and then drops all: making one again takes a few
@@ -13,6 +14,8 @@ type codeListCache struct {
 	mu    sync.Mutex
 	held  int // size of items, in entries
 	limit int
+
+	flights singleflight.Group // of expansions being made
 }
 
 func newCodeListCache(limit int) *codeListCache {

@@ -33,7 +33,7 @@ func TestConcurrentRequests(t *testing.T) {
 
 func TestExpansionsAreRemembered(t *testing.T) {
 	l := libraryOf(t, animals, allOf("http://x/animals"), codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
-	vs, _ := l.valueSet("http://x/animals-all")
+	vs, _ := l.set.valueSet("http://x/animals-all")
 	first, err := l.expanding(nil).codes(vs)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	}
 	l.expansions = newCodeListCache(2*cachedSteady + 8) // 8 animals and one more: 9
 	first, _ = l.expanding(nil).codes(vs)
-	other, _ := l.valueSet("http://x/a-all")
+	other, _ := l.set.valueSet("http://x/a-all")
 	if _, err := l.expanding(nil).codes(other); err != nil {
 		t.Fatal(err)
 	}

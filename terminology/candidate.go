@@ -15,7 +15,7 @@ type candidate struct {
 
 // candidateFinder finds the includes of a value set that may contain a coding.
 type candidateFinder struct {
-	library    *Library
+	library    *Set
 	valueSet   *valueSet // nil: validation is against the code system alone
 	rules      *Rules
 	budget     *budget

@@ -46,16 +46,16 @@ type CodeSystemCapability struct {
 
 // Capabilities returns the loaded code systems with their versions, and what $expand supports.
 func (l *Library) Capabilities() *Capabilities {
-	c := &Capabilities{Date: l.loaded, Parameters: slices.Clone(expandParameters)}
-	for i := range l.systems {
-		if system := l.capability(&l.systems[i]); len(system.Versions) > 0 {
+	c := &Capabilities{Date: l.set.loaded, Parameters: slices.Clone(expandParameters)}
+	for i := range l.set.systems {
+		if system := capability(l.set, &l.set.systems[i]); len(system.Versions) > 0 {
 			c.CodeSystems = append(c.CodeSystems, system)
 		}
 	}
 	return c
 }
 
-func (t *systemTable) capability(s *system) CodeSystemCapability {
+func capability(t *Set, s *system) CodeSystemCapability {
 	c := CodeSystemCapability{URI: s.url, Subsumption: true}
 	for _, index := range s.versions {
 		if cs := t.codeSystems[index]; cs.content.hasConcepts() {

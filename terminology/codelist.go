@@ -23,10 +23,10 @@ type locatedEntry struct {
 	at codesystem.Concept
 }
 
-func (d *definitions) locate(e entry) locatedEntry { return locatedEntry{entry: e, at: d.conceptOf(e)} }
+func (d *Set) locate(e entry) locatedEntry { return locatedEntry{entry: e, at: d.conceptOf(e)} }
 
 // conceptOf returns the concept of an entry whose code system has it.
-func (d *definitions) conceptOf(e entry) codesystem.Concept {
+func (d *Set) conceptOf(e entry) codesystem.Concept {
 	if e.concept == none {
 		return d.written(e)
 	}
@@ -34,7 +34,7 @@ func (d *definitions) conceptOf(e entry) codesystem.Concept {
 }
 
 // written returns the concept of an entry by the code that the value set lists.
-func (d *definitions) written(e entry) (c codesystem.Concept) {
+func (d *Set) written(e entry) (c codesystem.Concept) {
 	if e.isKnown() && e.listed != 0 {
 		c, _ = d.codeSystems[e.codeSystem].concepts.Locate(d.code(e))
 	}
@@ -79,7 +79,7 @@ type applied struct{ name, value string }
 
 func (u *used) apply(name, value string) { addTo(&u.applied, applied{name: name, value: value}) }
 
-func (d *definitions) code(e entry) []byte {
+func (d *Set) code(e entry) []byte {
 	if e.concept != none {
 		return d.codeSystems[e.codeSystem].concepts.Code(codesystem.At(e.concept))
 	}
@@ -88,7 +88,7 @@ func (d *definitions) code(e entry) []byte {
 }
 
 // coded returns code, display and flags.
-func (d *definitions) coded(e entry) (code, display []byte, flags codesystem.Flags) {
+func (d *Set) coded(e entry) (code, display []byte, flags codesystem.Flags) {
 	if e.concept == none || e.listed != 0 {
 		return d.code(e), d.display(e), d.flags(e)
 	}
@@ -96,7 +96,7 @@ func (d *definitions) coded(e entry) (code, display []byte, flags codesystem.Fla
 }
 
 // display returns the value set's own display, else the code system's, else nil.
-func (d *definitions) display(e entry) []byte {
+func (d *Set) display(e entry) []byte {
 	if own := d.ownDisplay(e); len(own) > 0 || !e.isKnown() {
 		return own
 	}
@@ -105,7 +105,7 @@ func (d *definitions) display(e entry) []byte {
 }
 
 // ownDisplay returns the display that the value set itself has for an entry, or nil.
-func (d *definitions) ownDisplay(e entry) []byte {
+func (d *Set) ownDisplay(e entry) []byte {
 	if e.listed == 0 {
 		return nil
 	}
@@ -113,9 +113,9 @@ func (d *definitions) ownDisplay(e entry) []byte {
 	return table.texts.At(table.display[row])
 }
 
-func (d *definitions) flags(e entry) codesystem.Flags { return d.flagsOf(d.locate(e)) }
+func (d *Set) flags(e entry) codesystem.Flags { return d.flagsOf(d.locate(e)) }
 
-func (d *definitions) flagsOf(e locatedEntry) codesystem.Flags {
+func (d *Set) flagsOf(e locatedEntry) codesystem.Flags {
 	if !e.isKnown() {
 		return 0
 	}
@@ -124,7 +124,7 @@ func (d *definitions) flagsOf(e locatedEntry) codesystem.Flags {
 }
 
 // systemOf returns the index of an entry's code system in systemTable.systems.
-func (d *definitions) systemOf(e entry) uint32 {
+func (d *Set) systemOf(e entry) uint32 {
 	if e.concept != none {
 		return d.codeSystems[e.codeSystem].system
 	}

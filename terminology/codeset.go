@@ -5,7 +5,7 @@ import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 // codeSet is a set of codes. Versions of a code system do not count unless byVersion is set. Concepts are bits, and only
 // codes without a loaded concept are text.
 type codeSet struct {
-	library   *definitions
+	library   *Set
 	byVersion bool
 	concepts  map[uint32]bitset.Set // by code system
 	loose     map[looseCode]struct{}
@@ -19,7 +19,7 @@ type looseCode struct {
 }
 
 // newCodeSet is small enough to be inlined, which keeps the set off the heap.
-func newCodeSet(d *definitions) *codeSet {
+func newCodeSet(d *Set) *codeSet {
 	return &codeSet{library: d, concepts: make(map[uint32]bitset.Set)}
 }
 

@@ -6,7 +6,7 @@ import "fmt"
 type codingValidator struct {
 	*notes
 	validation  *Validation
-	library     *Library
+	library     *Set
 	valueSet    *valueSet // nil: against the code system alone
 	budget      *budget
 	supplements []string // canonicals

@@ -11,7 +11,7 @@ import (
 
 // combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
-func (l *Library) combine(resources []jsontext.Value) (*Library, error) {
+func (l *Set) combine(resources []jsontext.Value) (*Set, error) {
 	o := l.overlay()
 	o.combined, o.systemTable.combined, o.valueSetTable.combined = true, true, true
 	o.valueSets = slices.Clone(l.valueSets)
@@ -20,7 +20,6 @@ func (l *Library) combine(resources []jsontext.Value) (*Library, error) {
 	for url, list := range l.supplements {
 		o.supplements[url] = slices.Clone(list)
 	}
-	o.expansions = newCodeListCache(l.expansions.limit)
 	loader := newResourceLoader(o)
 	for _, resource := range resources {
 		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {

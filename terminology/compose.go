@@ -13,7 +13,7 @@ import (
 
 // composer expands one value set and those that it imports.
 type composer struct {
-	library *Library
+	library *Set
 	rules   *Rules
 	budget  *budget
 	path    []*valueSet // being expanded: each imports the next
@@ -164,7 +164,7 @@ func canBeTree(vs *valueSet) bool {
 
 // set returns an empty set for the codes of the last value set in path.
 func (c *composer) set() *codeSet {
-	s := newCodeSet(&c.library.definitions)
+	s := newCodeSet(c.library)
 	s.byVersion = c.used.byVersion
 	return s
 }

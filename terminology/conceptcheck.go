@@ -112,7 +112,7 @@ func inactiveStatus(status string) string {
 }
 
 // deprecatedIn reports whether the value set that lists a concept marks it as deprecated.
-func (d *definitions) deprecatedIn(e entry) bool {
+func (d *Set) deprecatedIn(e entry) bool {
 	if e.listed == 0 {
 		return false
 	}

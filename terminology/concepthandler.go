@@ -13,7 +13,7 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		c, err := l.Lookup(&o.budget, Lookup{Coding: p.a, Date: p.Date, Supplements: p.Supplements, Properties: p.Properties, Language: p.Language})
+		c, err := l.Lookup(o.budget, Lookup{Coding: p.a, Date: p.Date, Supplements: p.Supplements, Properties: p.Properties, Language: p.Language})
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +29,7 @@ func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		outcome, err := l.Subsumes(&o.budget, p.a, p.b)
+		outcome, err := l.Subsumes(o.budget, p.a, p.b)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (o *operation) concepts(base *Library, inputs []input) (*concepts, *Library
 	o.fill(&p.parameters)
 	l, err := o.libraryWith(base, &p.parameters)
 	if err == nil && p.ID != "" {
-		err = l.instance(p.ID, &p.a, &p.b)
+		err = l.set.instance(p.ID, &p.a, &p.b)
 	}
 	return p, l, err
 }

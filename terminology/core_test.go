@@ -39,11 +39,11 @@ func TestCoreValueSetsExpand(t *testing.T) {
 	l := coreLibrary(t)
 	missing := regexp.MustCompile(`(code system|CodeSystem|value set) '?([^\s',]+)`)
 	expanded, partly := 0, 0
-	for _, vs := range l.valueSets {
+	for _, vs := range l.set.valueSets {
 		x, err := l.expanding(nil).codes(vs)
 		if err == nil {
 			expanded++
-			if slices.ContainsFunc(x.codeSystems, func(i uint32) bool { return l.codeSystems[i].content != contentComplete }) {
+			if slices.ContainsFunc(x.codeSystems, func(i uint32) bool { return l.set.codeSystems[i].content != contentComplete }) {
 				partly++
 			}
 			continue
@@ -62,10 +62,10 @@ func TestCoreValueSetsExpand(t *testing.T) {
 			continue
 		}
 		if name[1] != "value set" {
-			if index := l.codeSystem(name[2], ""); index != none && l.codeSystems[index].content.hasConcepts() {
+			if index := l.set.codeSystem(name[2], ""); index != none && l.set.codeSystems[index].content.hasConcepts() {
 				t.Errorf("%s: %v, but it is here", vs.url, err)
 			}
-		} else if _, ok := l.valueSet(name[2]); ok {
+		} else if _, ok := l.set.valueSet(name[2]); ok {
 			t.Errorf("%s: %v, but it is here", vs.url, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestCoreExpansionsAreWhole(t *testing.T) {
 	// These two are empty because R4 has no concept in their code systems.
 	empty := []string{"http://hl7.org/fhir/ValueSet/message-events", "http://terminology.hl7.org/ValueSet/v3-policyHolderRole"}
 	l := coreLibrary(t)
-	for _, vs := range l.valueSets {
+	for _, vs := range l.set.valueSets {
 		x, err := l.expanding(nil).codes(vs)
 		if err != nil {
 			continue
@@ -88,7 +88,7 @@ func TestCoreExpansionsAreWhole(t *testing.T) {
 			t.Errorf("%s has %d codes", vs.url, len(x.entries))
 		}
 		for _, e := range x.entries {
-			if len(l.code(e)) == 0 {
+			if len(l.set.code(e)) == 0 {
 				t.Errorf("%s has an empty code", vs.url)
 			}
 		}
@@ -236,15 +236,15 @@ func TestCoreContexts(t *testing.T) {
 	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to what is not HL7's.
 	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
 	missing := 0
-	for context, valueSet := range l.bindings {
-		if _, ok := l.anyValueSet(valueSet, ""); !ok {
+	for context, valueSet := range l.set.bindings {
+		if _, ok := l.set.anyValueSet(valueSet, ""); !ok {
 			missing++
 			if !elsewhere.MatchString(context) {
 				t.Errorf("%s: %s is not here", context, valueSet)
 			}
 		}
 	}
-	if len(l.bindings) < 1000 || missing > 20 {
-		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.bindings), missing)
+	if len(l.set.bindings) < 1000 || missing > 20 {
+		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.set.bindings), missing)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // indexLarge builds the indexes of large code systems, so that no request waits for them. Others take milliseconds when
 // they are first needed.
-func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
+func (l *Set) indexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range l.codeSystems {
 		if cs.concepts.Search != nil && cs.concepts.Len() >= textindex.Large && ctx.Err() == nil {
@@ -32,7 +32,7 @@ func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 
 // entryCorpus is a [textindex.Corpus] of entries of an expansion.
 type entryCorpus struct {
-	library   *Library
+	library   *Set
 	codes     *codeList
 	rows      []uint32 // the index in codes.entries of each document
 	languages codesystem.Languages
@@ -47,7 +47,7 @@ type entryCorpus struct {
 	foreign   bitset.Set // these documents
 }
 
-func newEntryCorpus(l *Library, x *codeList, rows []uint32, languages codesystem.Languages) *entryCorpus {
+func newEntryCorpus(l *Set, x *codeList, rows []uint32, languages codesystem.Languages) *entryCorpus {
 	c := &entryCorpus{library: l, codes: x, rows: rows, languages: languages}
 	if languages.None() {
 		return c

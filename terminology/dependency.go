@@ -16,7 +16,7 @@ func (t *translationReader) takeDependency(in *input) error {
 		case "element", "attribute":
 			d.Element = part.value
 		case "concept", "value":
-			list, err := part.dependencyValues()
+			list, err := dependencyValues(part)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ func newDependencies(list []Dependency) dependencies {
 }
 
 // dependencyValues reads the value of a dependency: a CodeableConcept with its text, a Coding, or a primitive.
-func (in *input) dependencyValues() ([]Coding, error) {
+func dependencyValues(in *input) ([]Coding, error) {
 	if in.complex == nil {
 		return []Coding{{Code: in.value}}, nil
 	}

@@ -1,18 +1,15 @@
 package terminology
 
 import (
-	"bytes"
 	"cmp"
 	"iter"
-	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // shownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
 // and its supplements, and the value set's own designations.
-func (d *definitions) shownTexts(dst []codesystem.Text, e locatedEntry, language string, supplements []supplement) []codesystem.Text {
+func (d *Set) shownTexts(dst []codesystem.Text, e locatedEntry, language string, supplements []supplement) []codesystem.Text {
 	if !e.isKnown() {
 		return d.ownDesignations(d.ownDisplayText(dst, e.entry, language), e.entry)
 	}
@@ -31,7 +28,7 @@ func (d *definitions) shownTexts(dst []codesystem.Text, e locatedEntry, language
 }
 
 // described yields the code system of an entry and the supplements that have its concept, with the concept in each.
-func (d *definitions) described(e locatedEntry, supplements []supplement) iter.Seq2[*codeSystem, codesystem.Concept] {
+func (d *Set) described(e locatedEntry, supplements []supplement) iter.Seq2[*codeSystem, codesystem.Concept] {
 	return func(yield func(*codeSystem, codesystem.Concept) bool) {
 		if !e.isKnown() || !yield(d.codeSystems[e.codeSystem], e.at) {
 			return
@@ -50,7 +47,7 @@ func (d *definitions) described(e locatedEntry, supplements []supplement) iter.S
 }
 
 // ownDisplayText appends the value set's own display of an entry, if there is one.
-func (d *definitions) ownDisplayText(dst []codesystem.Text, e entry, language string) []codesystem.Text {
+func (d *Set) ownDisplayText(dst []codesystem.Text, e entry, language string) []codesystem.Text {
 	if display := d.ownDisplay(e); len(display) > 0 {
 		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, Own: true})
 	}
@@ -58,7 +55,7 @@ func (d *definitions) ownDisplayText(dst []codesystem.Text, e entry, language st
 }
 
 // ownDesignations appends the value set's own designations of an entry.
-func (d *definitions) ownDesignations(dst []codesystem.Text, e entry) []codesystem.Text {
+func (d *Set) ownDesignations(dst []codesystem.Text, e entry) []codesystem.Text {
 	if e.listed == 0 {
 		return dst
 	}
@@ -70,26 +67,4 @@ func (d *definitions) ownDesignations(dst []codesystem.Text, e entry) []codesyst
 		})
 	}
 	return dst
-}
-
-// wantsDesignation reports whether a designation was asked for, by use or by language as urn:ietf:bcp:47|de.
-func (q *Query) wantsDesignation(t *codesystem.Text) bool {
-	return len(q.Designations) == 0 || slices.ContainsFunc(q.Designations, func(token string) bool {
-		system, code := splitCanonical(token)
-		return system == "urn:ietf:bcp:47" && code == t.Language || t.Use.Code != "" && system == t.Use.System && code == t.Use.Code
-	})
-}
-
-// appendDesignations appends contains.designation: all texts but the one that is the display.
-func (q *Query) appendDesignations(dst []byte, texts []codesystem.Text, display int) []byte {
-	list := fhirjson.Array{Name: "designation"}
-	for i := range texts {
-		t := &texts[i]
-		same := display >= 0 && bytes.Equal(t.Value, texts[display].Value) && t.Extension == nil
-		redundant := same && (t.Display || t.Language == "" && t.Use == (codesystem.Use{}))
-		if i != display && !redundant && q.wantsDesignation(t) {
-			dst = t.Append(list.Next(dst))
-		}
-	}
-	return list.End(dst)
 }

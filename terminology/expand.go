@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"iter"
 	"net/http"
@@ -13,18 +12,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
-// [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
-func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
-	x, b := &Expansion{query: q}, l.budget(ctx)
+// newExpansion expands a value set.
+func newExpansion(l *Set, expansions *codeListCache, q Query, b *budget) (*Expansion, error) {
+	x := &Expansion{query: q}
 	err := x.query.check()
 	if err != nil {
 		return nil, err
 	}
-	if x.library, x.valueSet, err = l.valueSetFor(&x.query.ValueSetRef, &x.query.Rules, b); err != nil {
+	if x.library, x.valueSet, err = valueSetFor(l, &x.query.ValueSetRef, &x.query.Rules, b); err != nil {
 		return nil, err
 	}
-	if x.library.use(func() { err = x.expand(b) }); err != nil {
+	if x.library.use(func() { err = x.expand(expansions, b) }); err != nil {
 		return nil, err
 	}
 	return x, nil
@@ -32,7 +30,7 @@ func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
 type Expansion struct {
-	library   *Library
+	library   *Set
 	valueSet  *valueSet
 	list      *codeList
 	query     Query // with the value set's own parameters
@@ -44,12 +42,12 @@ type Expansion struct {
 	detailed  bool // an entry may need more than code and display
 }
 
-func (x *Expansion) expand(b *budget) (err error) {
+func (x *Expansion) expand(expansions *codeListCache, b *budget) (err error) {
 	q := &x.query
 	if err := q.adopt(x.valueSet.defaults); err != nil {
 		return err
 	}
-	e := &expander{library: x.library, rules: &q.Rules, budget: b}
+	e := &expander{library: x.library, cache: expansions, rules: &q.Rules, budget: b}
 	if x.list, err = e.codes(x.valueSet); err != nil {
 		return err
 	}
@@ -80,7 +78,7 @@ func (x *Expansion) choosePage(b *budget) (err error) {
 		if x.query.wantsExplanations() && x.query.subset.hasCodes() {
 			err = x.searchExplained(filter, from, to, b)
 		} else {
-			x.page, x.total, err = x.library.search(x.list, filter, x.languages.List(), from, to, b)
+			x.page, x.total, err = search(x.library, x.list, filter, x.languages.List(), from, to, b)
 		}
 		x.corrected = filter.Corrected()
 		return err

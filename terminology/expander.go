@@ -9,7 +9,8 @@ import (
 
 // expander expands value sets by the rules of one operation.
 type expander struct {
-	library *Library
+	library *Set
+	cache   *codeListCache
 	rules   *Rules
 	budget  *budget
 }
@@ -22,7 +23,7 @@ func (e *expander) codes(vs *valueSet) (*codeList, error) {
 		return e.expand(vs)
 	}
 	key := vs.key + e.rules.key()
-	if x, ok := l.expansions.get(key); ok {
+	if x, ok := e.cache.get(key); ok {
 		return x, nil
 	}
 	if e.budget.isCostly() {
@@ -35,7 +36,7 @@ func (e *expander) codes(vs *valueSet) (*codeList, error) {
 func (e *expander) expandOnce(key string, vs *valueSet) (*codeList, error) {
 	for {
 		own := false
-		x, err, _ := e.library.inProgress.Do(key, func() (any, error) {
+		x, err, _ := e.cache.flights.Do(key, func() (any, error) {
 			own = true
 			return e.expandAs(key, vs)
 		})
@@ -54,7 +55,7 @@ func (e *expander) expandAs(key string, vs *valueSet) (*codeList, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.library.expansions.put(key, x)
+	e.cache.put(key, x)
 	return x, nil
 }
 
@@ -78,7 +79,7 @@ func (e *expander) expand(vs *valueSet) (*codeList, error) {
 	if err := e.budget.spend(len(x.codeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
 		return nil, err
 	}
-	if x.supplements, err = e.library.requiredSupplements(&x.used, named); err != nil {
+	if x.supplements, err = e.library.requiredSupplements(x.codeSystems, slices.Concat(named, x.wanted)); err != nil {
 		return nil, err
 	}
 	x.weights = e.library.usage.files.Of(vs.url)
@@ -92,7 +93,7 @@ func (e *expander) seal(x *codeList) (err error) {
 		if err := e.budget.spend(len(x.entries)); err != nil {
 			return err
 		}
-		x.shape = e.library.shape(x.entries, x.filtered)
+		x.shape = shape(e.library, x.entries, x.filtered)
 	}
 	x.digest, err = e.digest(x)
 	x.searcher = new(searcher)

@@ -54,7 +54,7 @@ func (w *expansionWriter) chooseShape() *tree {
 	if !x.filtered || q.Count != nil {
 		return nil
 	}
-	return w.library.shape(w.page, true)
+	return shape(w.library, w.page, true)
 }
 
 // wantsTree reports whether the answer may be a tree. A GET must itself say excludeNested=false, since most such clients
@@ -70,7 +70,7 @@ func (w *expansionWriter) wantsTree() bool {
 func (w *expansionWriter) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = w.query.subset.appendMeta(dst)
-	dst = w.valueSet.append(dst, &w.query.subset, w.query.IncludeDefinition == Yes)
+	dst = appendValueSet(dst, w.valueSet, &w.query.subset, w.query.IncludeDefinition == Yes)
 	if w.query.subset.has("expansion") {
 		dst = w.appendExpansion(dst)
 	}
@@ -92,8 +92,8 @@ func (w *expansionWriter) appendExpansion(dst []byte) []byte {
 	return append(w.appendExpansionExtensions(dst), '}')
 }
 
-// append appends the members that identify the value set, or all of them.
-func (vs *valueSet) append(dst []byte, part *subset, whole bool) []byte {
+// appendValueSet appends the members that identify the value set, or all of them.
+func appendValueSet(dst []byte, vs *valueSet, part *subset, whole bool) []byte {
 	member := func(name, value string) {
 		if part.has(name) {
 			dst = fhirjson.AppendMember(dst, name, value)

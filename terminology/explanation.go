@@ -56,7 +56,7 @@ func (x *Expansion) Corrections() []textindex.Correction {
 
 // searchExplained is search for the page of an expansion, with explanations.
 func (x *Expansion) searchExplained(f *textindex.Filter, from, to int, b *budget) error {
-	d, err := x.library.division(x.list, x.languages.List(), b)
+	d, err := divisionOf(x.library, x.list, x.languages.List(), b)
 	if err != nil {
 		return err
 	}

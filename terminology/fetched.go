@@ -72,8 +72,8 @@ const (
 	maxStacked = 16     // overlays before they are made into one
 )
 
-// current returns the library to answer a request from.
-func (h *Handler) current() *Library {
+// now returns the library to answer a request from.
+func (h *Handler) now() *Library {
 	l := h.Library
 	if h.Current != nil {
 		l = h.Current()
@@ -114,7 +114,7 @@ func missingIn(err error) []Missing {
 // complete fetches what is missing, and returns the library with it.
 func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error) {
 	for _, m := range list {
-		if m = m.source(); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
+		if m = sourceOf(m); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
 			continue
 		}
 		if err := f.await(ctx, m); err != nil {
@@ -126,8 +126,8 @@ func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error
 	return f.current, nil
 }
 
-// source returns the definition to fetch: of an implicit value set, the code system.
-func (m Missing) source() Missing {
+// sourceOf returns the definition to fetch: of an implicit value set, the code system.
+func sourceOf(m Missing) Missing {
 	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
 		_, version := splitCanonical(query)
 		return Missing{Kind: "CodeSystem", Canonical: canonical(system, version)}
@@ -136,7 +136,7 @@ func (m Missing) source() Missing {
 }
 
 // missingSystems returns the code systems of codings whose concepts are not here.
-func (t *systemTable) missingSystems(codings []Coding) (list []Missing) {
+func missingSystems(t *Set, codings []Coding) (list []Missing) {
 	for i := range codings {
 		c := &codings[i]
 		index := t.codeSystem(c.System, c.Version)

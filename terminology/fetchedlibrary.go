@@ -31,7 +31,7 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 	}
 	if resource != nil {
-		more, err := f.current.combine([]jsontext.Value{resource})
+		more, err := f.current.Beside(resource)
 		if err != nil {
 			return fmt.Errorf("%v cannot be read: %w", m, err)
 		}
@@ -58,7 +58,7 @@ func (f *Fetched) rebuild() {
 	if len(resources) == 0 {
 		return
 	}
-	if l, err := f.base.combine(resources); err == nil {
+	if l, err := f.base.Beside(resources...); err == nil {
 		f.current, f.stacked = l, 1
 	}
 }

@@ -93,7 +93,7 @@ func FuzzDefinitions(f *testing.F) {
 		if err != nil {
 			return
 		}
-		h := &Handler{Library: l}
+		h := &Handler{Library: &Library{set: l, expansions: newCodeListCache(1000)}}
 		for _, vs := range l.valueSets {
 			w, err := request(h, http.MethodGet, query("url", vs.canonical(), "filter", "a"))
 			var e *Error

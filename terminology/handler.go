@@ -95,7 +95,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	x.library.use(func() {
 		writer := newExpansionWriter(x, p.get) // needs the turn, as it may make a tree
 		o.budget.rest()
-		err = writer.respond(w, r, f)
+		err = respond(writer, w, r, f)
 	})
 	return err
 }

@@ -161,7 +161,7 @@ func (e expanded) parameters() []string {
 
 // expanding returns what expands value sets of a library by no rules, with a budget or without bounds.
 func (l *Library) expanding(b *budget) *expander {
-	return &expander{library: l, rules: &Rules{}, budget: b}
+	return &expander{library: l.set, cache: l.expansions, rules: &Rules{}, budget: b}
 }
 
 // query builds a query string from names and values in turn.

@@ -33,7 +33,7 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 			c.used.versioned = c.used.versioned || imported.versioned
 			continue
 		}
-		within := newCodeSet(&c.library.definitions)
+		within := newCodeSet(c.library)
 		within.addAll(imported.entries)
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return !within.has(e) })
 	}

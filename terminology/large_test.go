@@ -44,7 +44,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
-	a, b := large.codeSystems[0].concepts, small.codeSystems[0].concepts
+	a, b := large.set.codeSystems[0].concepts, small.codeSystems[0].concepts
 	if !sameArrays(reflect.ValueOf(a.System).Elem(), reflect.ValueOf(b.System).Elem()) {
 		t.Error("not the same off the heap as on it")
 	}
@@ -91,7 +91,7 @@ func wantGivenBack(t *testing.T, before int64) {
 // Nothing but use holds the library here while a text of it is read.
 func TestUseHoldsLibrary(t *testing.T) {
 	read := func(l *Library, f func(code []byte)) {
-		l.use(func() { f(l.codeSystems[0].concepts.Code(codesystem.At(5999))) })
+		l.set.use(func() { f(l.set.codeSystems[0].concepts.Code(codesystem.At(5999))) })
 	}
 	held := libraryOf(t, largeResource())
 	before := collect()

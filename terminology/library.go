@@ -1,80 +1,94 @@
 package terminology
 
 import (
-	"fmt"
-	"runtime"
+	"context"
+	"iter"
 	"time"
 
-	"golang.org/x/sync/singleflight"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// none is the index of no code system or concept.
-const none = ^uint32(0)
-
-// Library holds definitions, which never change. Make one with [Load]. It is safe for concurrent use.
+// Library answers the operations of a terminology service from definitions, which never change. Make one with [Load]. It
+// is safe for concurrent use.
 type Library struct {
-	definitions
-	base     *Library // of an overlay: the library below
-	combined bool     // of an overlay: its definitions do not go before those of base
-	loaded   time.Time
-	bounds   bounds
-	synonyms *textindex.Synonyms
-	usage    usage
-
+	set        *Set
 	expansions *codeListCache
-	inProgress singleflight.Group
-	brought    int // definitions sent with a request, contained ones included
 }
 
-// bounds limit the cost of one operation. See [Options].
-type bounds struct{ importDepth, gathered, regexStates int }
-
-type definitions struct {
-	systemTable
-	valueSetTable
-	mapTable
-	rowTable
+// Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
+// cannot be read completely.
+func Load(ctx context.Context, o Options) (*Library, error) {
+	set, err := loadSet(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	o.setDefaults()
+	l := &Library{set: set, expansions: newCodeListCache(o.MaxCachedEntries)}
+	weightCheck{l, o.Logger}.check(ctx)
+	set.indexLarge(ctx, o.Logger)
+	return l, nil
 }
 
-// Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
-func (l *Library) Synonyms() *textindex.Synonyms { return l.synonyms }
+// Definitions returns what the library holds.
+func (l *Library) Definitions() *Set { return l.set }
 
-// use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
-// their library becomes unreachable, even if slices of them are in use: what reads concepts must be called by use and
-// return copies.
-func (l *Library) use(f func()) {
-	f()
-	runtime.KeepAlive(l)
+// With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
+// cheap, and meant for the few definitions of one request.
+func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
+	set, err := l.set.With(resources...)
+	if err != nil {
+		return nil, err
+	}
+	return &Library{set: set, expansions: l.expansions}, nil
 }
 
-// Counts says how much a library holds.
-type Counts struct {
-	// CodeSystems and ValueSets are the numbers of definitions, each version counted: of code systems also those without
-	// concepts (not-present) and supplements.
-	CodeSystems, ValueSets int
-
-	// Concepts is the number of concepts in all code systems.
-	Concepts int
-
-	// Replaced is the number of definitions that a later source replaced.
-	Replaced int
+// Beside returns a library with the given resources as if they had been loaded after those of l: of several versions the
+// latest counts, wherever it is from. It does not change l.
+func (l *Library) Beside(resources ...jsontext.Value) (*Library, error) {
+	set, err := l.set.combine(resources)
+	if err != nil {
+		return nil, err
+	}
+	return &Library{set: set, expansions: newCodeListCache(l.expansions.limit)}, nil
 }
 
 // Counts returns how much the library holds.
-func (l *Library) Counts() Counts {
-	c := Counts{ValueSets: len(l.valueSets), Replaced: l.systemTable.replaced + l.valueSetTable.replaced}
-	for index, cs := range l.codeSystems {
-		if !l.isContained(uint32(index)) {
-			c.CodeSystems++
-			c.Concepts += cs.concepts.Len()
-		}
-	}
-	return c
+func (l *Library) Counts() Counts { return l.set.Counts() }
+
+// Loaded returns when the library was loaded.
+func (l *Library) Loaded() time.Time { return l.set.loaded }
+
+// Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
+func (l *Library) Synonyms() *textindex.Synonyms { return l.set.Synonyms() }
+
+// Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
+// [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
+func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
+	return newExpansion(l.set, l.expansions, q, budgetOf(ctx, l.set.bounds.gathered))
 }
 
-// String describes the counts, for a log.
-func (c Counts) String() string {
-	return fmt.Sprintf("%d code systems, %d concepts, %d value sets", c.CodeSystems, c.Concepts, c.ValueSets)
+// ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. It fails as [Library.Expand] does; an
+// invalid code is not an error.
+func (l *Library) ValidateCode(ctx context.Context, q Validation) (*ValidationResult, error) {
+	return inValueSet(l.set, l.expansions, q, budgetOf(ctx, l.set.bounds.gathered))
+}
+
+// ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is in its code system.
+func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*ValidationResult, error) {
+	return inCodeSystem(l.set, q, budgetOf(ctx, l.set.bounds.gathered))
+}
+
+// BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, on demand. Together they
+// may cost no more than one operation.
+func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter.Seq2[*ValidationResult, error] {
+	b := budgetOf(ctx, l.set.bounds.gathered)
+	return func(yield func(*ValidationResult, error) bool) {
+		for _, q := range list {
+			if !yield(l.ValidateCode(b, q)) {
+				return
+			}
+		}
+	}
 }

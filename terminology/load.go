@@ -81,9 +81,9 @@ type Options struct {
 	Terminal io.Writer
 }
 
-// Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
-// cannot be read completely.
-func Load(ctx context.Context, o Options) (l *Library, err error) {
+// loadSet reads definitions. It fails if a pattern matches nothing, or with an error that names the file if one cannot be
+// read completely.
+func loadSet(ctx context.Context, o Options) (l *Set, err error) {
 	o.setDefaults()
 	l = newLibrary(o)
 	loader := newResourceLoader(l)
@@ -116,8 +116,6 @@ func Load(ctx context.Context, o Options) (l *Library, err error) {
 	if err := loader.loadSynonyms(ctx); err != nil {
 		return nil, err
 	}
-	weightCheck{l, o.Logger}.check(ctx)
-	l.indexLarge(ctx, o.Logger)
 	return l, nil
 }
 
@@ -139,17 +137,16 @@ func (o *Options) setDefaults() {
 var noLog = slog.New(slog.DiscardHandler)
 
 // newLibrary returns an empty library with the bounds of the options.
-func newLibrary(o Options) *Library {
+func newLibrary(o Options) *Set {
 	l := emptyLibrary()
 	l.loaded = o.Now().UTC().Truncate(time.Second)
 	l.bounds = bounds{importDepth: o.MaxImportDepth, gathered: o.MaxGathered, regexStates: o.MaxRegexStates}
-	l.expansions = newCodeListCache(o.MaxCachedEntries)
 	return l
 }
 
-// emptyLibrary returns an empty library that caches no expansions.
-func emptyLibrary() *Library {
-	l := &Library{expansions: newCodeListCache(0)}
+// emptyLibrary returns an empty library.
+func emptyLibrary() *Set {
+	l := new(Set)
 	l.systemIDs, l.supplements, l.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
 	l.byCanonical, l.latest, l.byID = make(map[string]*valueSet), make(map[string]*valueSet), make(map[string]*valueSet)
 	l.bindings, l.fragments, l.mapIndexes = make(map[string]string), make(map[string]*valueSet), make(map[string]int)

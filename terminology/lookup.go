@@ -84,11 +84,11 @@ type ConceptProperty struct {
 
 // Lookup answers CodeSystem/$lookup. It fails as [Library.Expand] does.
 func (l *Library) Lookup(_ context.Context, q Lookup) (c *Concept, err error) {
-	l.use(func() { c, err = l.lookup(&q) })
+	l.set.use(func() { c, err = lookup(l.set, &q) })
 	return c, err
 }
 
-func (l *Library) lookup(q *Lookup) (*Concept, error) {
+func lookup(l *Set, q *Lookup) (*Concept, error) {
 	if err := l.asOf(&q.Coding, q.Date); err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 		return nil, err
 	}
 	cs, at := l.codeSystems[e.codeSystem], e.at
-	supplements, err := l.requiredSupplements(&used{codeSystems: []uint32{e.codeSystem}}, q.Supplements)
+	supplements, err := l.requiredSupplements([]uint32{e.codeSystem}, q.Supplements)
 	if err != nil {
 		return nil, err
 	}
@@ -175,19 +175,19 @@ func (c *Concept) AppendJSON(dst []byte) []byte {
 	out.optional("definition", "valueString", c.Definition)
 	out.boolean("abstract", c.Abstract)
 	for i := range c.Designations {
-		out.designation(&c.Designations[i])
+		writeDesignation(out, &c.Designations[i])
 	}
 	inactive := strconv.AppendBool(nil, c.Inactive)
 	out.parts("property", textPart("code", "valueCode", "inactive"), outPart{name: "value", kind: "valueBoolean", value: inactive})
-	out.properties(c.Properties, "")
+	writeProperties(out, c.Properties, "")
 	for _, supplement := range c.Supplements {
-		out.properties(c.Properties, supplement)
+		writeProperties(out, c.Properties, supplement)
 		out.text("used-supplement", "valueCanonical", supplement)
 	}
 	return out.end()
 }
 
-func (w *parametersWriter) designation(d *Designation) {
+func writeDesignation(w *parametersWriter, d *Designation) {
 	use := outPart{}
 	if d.Use.Code != "" {
 		use = outPart{name: "use", kind: "valueCoding", value: d.Use.append(nil)}
@@ -196,8 +196,8 @@ func (w *parametersWriter) designation(d *Designation) {
 		textPart("value", "valueString", d.Value), textPart("source", "valueCanonical", d.Source))
 }
 
-// properties writes the properties from one source.
-func (w *parametersWriter) properties(list []ConceptProperty, source string) {
+// writeProperties writes the properties from one source.
+func writeProperties(w *parametersWriter, list []ConceptProperty, source string) {
 	for i := range list {
 		if p := &list[i]; p.Source == source {
 			w.parts("property", textPart("code", "valueCode", p.Code), p.value(), textPart("description", "valueString", p.Description))

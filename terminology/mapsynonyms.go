@@ -71,7 +71,7 @@ func (l *resourceLoader) addMapSynonyms(ctx context.Context, m *conceptMap) erro
 
 // mapSynonyms are the synonyms that are made of a concept map.
 type mapSynonyms struct {
-	library  *Library
+	library  *Set
 	language string
 	made     int
 	leftOut  int // those of too many words, or too many for what is typed

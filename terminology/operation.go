@@ -15,12 +15,12 @@ type operation struct {
 	*http.Request
 	handler *Handler
 	library *Library // to answer from
-	budget  budget   // what it may cost
+	budget  *budget  // what it may cost
 }
 
 func (h *Handler) begin(r *http.Request) *operation {
-	l := h.current()
-	return &operation{Request: r, handler: h, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}}
+	l := h.now()
+	return &operation{Request: r, handler: h, library: l, budget: newBudget(r.Context(), l.set.bounds.gathered, h.Turn)}
 }
 
 func (o *operation) read(w http.ResponseWriter, bare string) ([]input, error) {
@@ -84,7 +84,8 @@ func (o *operation) libraryWith(l *Library, p *parameters) (*Library, error) {
 	if !p.cached || limit < 0 {
 		return l.With(p.resources...)
 	}
-	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, &o.budget)
+	set, err := o.handler.remembered.library(l.set, p.cacheKey, p.resources, limit, o.budget)
+	return &Library{set: set, expansions: l.expansions}, err
 }
 
 func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {
@@ -95,7 +96,7 @@ func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.Expand(&o.budget, p.Query)
+	return l.Expand(o.budget, p.Query)
 }
 
 // orProvisional returns body. If definitions were missing and other servers may have them, it returns an error that

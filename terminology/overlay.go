@@ -13,7 +13,7 @@ import (
 // overlay returns a library with everything in l, to which definitions can be added without changing l. They take
 // precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
 // caches no expansions.
-func (l *Library) overlay() *Library {
+func (l *Set) overlay() *Set {
 	o := emptyLibrary()
 	o.base, o.loaded, o.bounds, o.synonyms, o.usage = l, l.loaded, l.bounds, l.synonyms, l.usage
 	o.systemTable.base, o.valueSetTable.base, o.mapTable.base, o.rowTable.base = &l.systemTable, &l.valueSetTable, &l.mapTable, &l.rowTable
@@ -25,7 +25,7 @@ func (l *Library) overlay() *Library {
 
 // With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
 // cheap, and meant for the few definitions of one request.
-func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
+func (l *Set) With(resources ...jsontext.Value) (*Set, error) {
 	o := l.overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
 	for _, resource := range resources {
@@ -42,7 +42,7 @@ func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 }
 
 // inline adds a value set from a request and returns it. It needs no url.
-func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
+func (l *Set) inline(resource jsontext.Value) (*valueSet, error) {
 	loader := newResourceLoader(l)
 	loader.anonymous = true
 	err := loader.resource(fhirjson.ReaderOf(resource))
@@ -63,7 +63,7 @@ const (
 	maxLoadedVersions  = 1000
 )
 
-func (l *Library) maxVersions() int {
+func (l *Set) maxVersions() int {
 	if l.brought > maxBroughtVersions {
 		return maxBroughtVersions
 	}
@@ -71,7 +71,7 @@ func (l *Library) maxVersions() int {
 }
 
 // bring counts a definition from a request.
-func (l *Library) bring() error {
+func (l *Set) bring() error {
 	if l.base == nil || l.combined {
 		return nil
 	}

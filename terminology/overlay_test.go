@@ -10,7 +10,7 @@ func TestOwnCodeSystems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, l := range map[string]*Library{"with it": sent, "with a value set too": sent.overlay()} {
+	for name, l := range map[string]*Set{"with it": sent.set, "with a value set too": sent.set.overlay()} {
 		for i, cs := range l.codeSystems {
 			if own := l.isOwn(uint32(i)); own != (cs.url == "http://x/sent") {
 				t.Errorf("%s: %s is own: %v", name, cs.url, own)

@@ -26,8 +26,8 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	kind, id := typeAndID(r.URL.Path)
-	l := h.current()
-	for _, p := range slices.Backward(l.published(kind)) {
+	l := h.now().set
+	for _, p := range slices.Backward(publishedIn(l, kind)) {
 		if p.id == id {
 			var body []byte
 			l.use(func() { body = p.append(nil, part) })
@@ -37,8 +37,8 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	return unknown("", "there is no "+kind+" with the id "+id)
 }
 
-// published returns all versions of the definitions of a type, in loading order.
-func (d *definitions) published(kind string) []published {
+// publishedIn returns all versions of the definitions of a type, in loading order.
+func publishedIn(d *Set, kind string) []published {
 	var list []published
 	if kind == "ValueSet" {
 		for _, vs := range d.valueSets {
@@ -58,7 +58,7 @@ func (d *definitions) published(kind string) []published {
 func (p *published) append(dst []byte, part *subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
 	dst = appendSubsetted(dst) // always, since something may not have been kept
-	dst = p.definition.append(dst, part)
+	dst = appendShared(dst, p.definition, part)
 	for _, m := range p.rest {
 		if part.has(m.Name) {
 			dst = append(append(fhirjson.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
@@ -70,8 +70,8 @@ func (p *published) append(dst []byte, part *subset) []byte {
 	return append(dst, '}')
 }
 
-// append appends the elements that code systems and value sets share.
-func (d *definition) append(dst []byte, part *subset) []byte {
+// appendShared appends the elements that code systems and value sets share.
+func appendShared(dst []byte, d *definition, part *subset) []byte {
 	for _, m := range d.texts() {
 		if part.has(m.Name) {
 			dst = fhirjson.AppendMember(dst, m.Name, *m.Into)

@@ -58,7 +58,7 @@ func TestReadCore(t *testing.T) {
 		want[resource["resourceType"].(string)+resource["url"].(string)+"|"+version] = resource
 	}
 	for _, kind := range []string{"CodeSystem", "ValueSet"} {
-		for _, p := range coreLibrary(t).published(kind) {
+		for _, p := range publishedIn(coreLibrary(t).set, kind) {
 			var got map[string]any
 			if err := json.Unmarshal(p.append(nil, new(subset)), &got); err != nil {
 				t.Fatalf("%s: %v", p.url, err)
@@ -194,7 +194,7 @@ func TestSearchBombs(t *testing.T) {
 		resources = append(resources, fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/%d","name":"n","description":%q}`, i, strings.Repeat("d", 5000)))
 	}
 	l := libraryOf(t, resources...)
-	l.bounds.gathered = 5000
+	l.set.bounds.gathered = 5000
 	for _, test := range []struct {
 		name, query string
 		want        int

@@ -142,15 +142,15 @@ func (q *Query) adopt(own []input) error {
 	if len(own) == 0 {
 		return nil
 	}
-	p := parameters{Query: *q}
+	adopted := *q
 	for i := range own {
 		if in := &own[i]; in.name != "displayLanguage" && !q.gives(in.name) { // displayLanguage: see Language.preferred
-			if _, err := p.set(in); err != nil {
+			if _, err := adopted.set(in); err != nil {
 				return err
 			}
 		}
 	}
-	*q = p.Query
+	*q = adopted
 	return nil
 }
 

@@ -100,10 +100,9 @@ func isBy(defined, date string) bool {
 
 // requiredSupplements returns the supplements to the code systems of an expansion. Each named one must apply, since the
 // answer would be wrong without it.
-func (t *systemTable) requiredSupplements(x *used, named []string) ([]supplement, error) {
-	named = slices.Concat(named, x.wanted)
+func (t *systemTable) requiredSupplements(codeSystems []uint32, named []string) ([]supplement, error) {
 	var list []supplement
-	for _, index := range x.codeSystems {
+	for _, index := range codeSystems {
 		for _, s := range t.supplementsTo(t.codeSystems[index], named) {
 			list = append(list, supplement{of: index, by: s})
 		}

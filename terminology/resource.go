@@ -17,7 +17,7 @@ const maxBundleDepth = 8
 
 // resourceLoader reads resources into a library, alone or in Bundles. It skips types it does not know.
 type resourceLoader struct {
-	library   *Library
+	library   *Set
 	codes     codeSystemBuilder
 	values    valueSetBuilder
 	profile   profile
@@ -28,7 +28,7 @@ type resourceLoader struct {
 	options   *Options  // to show progress; nil for none
 }
 
-func newResourceLoader(l *Library) *resourceLoader {
+func newResourceLoader(l *Set) *resourceLoader {
 	return &resourceLoader{library: l, codes: codeSystemBuilder{usage: &l.usage}, values: valueSetBuilder{library: l}}
 }
 

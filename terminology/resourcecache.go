@@ -20,7 +20,7 @@ type resourceCache struct {
 type remembered struct {
 	resources []jsontext.Value
 	known     map[[sha256.Size]byte]bool // hashes of the resources
-	library   *Library
+	library   *Set
 	size      int64
 }
 
@@ -47,7 +47,7 @@ func (o *operation) holder() string {
 }
 
 // library returns a library with everything sent under a key so far.
-func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget) (*Library, error) {
+func (c *resourceCache) library(base *Set, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget) (*Set, error) {
 	for {
 		item, known, fresh := c.look(key, sent)
 		if len(fresh) == 0 && known != nil && known.base == base {
@@ -65,7 +65,7 @@ func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jso
 }
 
 // look returns what is remembered under a key, its current library, and which of the resources are new.
-func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, library *Library, fresh []jsontext.Value) {
+func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, library *Set, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	item, found := c.items.Get(key)
@@ -78,7 +78,7 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 
 // add adds resources to an item, with the library that holds them. It reports false if another request added some
 // meanwhile. What exceeds the limit is not remembered.
-func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, library *Library, fresh []jsontext.Value, limit int64) bool {
+func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, library *Set, fresh []jsontext.Value, limit int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held, found := c.items.Get(key); item.library != known || found && held != item {

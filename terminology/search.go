@@ -34,8 +34,8 @@ type division struct {
 
 // search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
 // all. Displays are in the given languages, or the code systems' own if list is empty.
-func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
-	d, err := l.division(x, list, b)
+func search(l *Set, x *codeList, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
+	d, err := divisionOf(l, x, list, b)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -47,9 +47,9 @@ func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to
 	return entries, total, err
 }
 
-// division returns the division of an expansion for a list of languages. It may have to build an index, which is costly
+// divisionOf returns the division of an expansion for a list of languages. It may have to build an index, which is costly
 // for a large expansion.
-func (l *Library) division(x *codeList, list string, b *budget) (*division, error) {
+func divisionOf(l *Set, x *codeList, list string, b *budget) (*division, error) {
 	if d, ok := x.searcher.look(list); ok {
 		return d, nil
 	}
@@ -100,7 +100,7 @@ type madeDivision struct {
 
 type divider struct {
 	*division
-	library   *Library
+	library   *Set
 	codes     *codeList
 	languages string
 }

@@ -27,12 +27,12 @@ func samples(all int) int {
 // TestSearchInCodeSystem asks for pieces of what a real code system has.
 func TestSearchInCodeSystem(t *testing.T) {
 	l := coreLibrary(t)
-	vs, _ := l.valueSet("http://terminology.hl7.org/ValueSet/v3-ActCode")
+	vs, _ := l.set.valueSet("http://terminology.hl7.org/ValueSet/v3-ActCode")
 	x, err := l.expanding(nil).codes(vs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &entryCorpus{library: l, codes: x}
+	c := &entryCorpus{library: l.set, codes: x}
 	var d textindextest.Documents
 	for row := range x.entries {
 		c.rows = append(c.rows, uint32(row))
@@ -54,13 +54,13 @@ func TestSearchInCodeSystem(t *testing.T) {
 		}
 		filter := strings.Join(typed, " ")
 		want := textindextest.Search(d, filter)
-		got, total, _ := l.search(x, textindex.NewFilter(filter), "", 0, math.MaxInt, nil)
+		got, total, _ := search(l.set, x, textindex.NewFilter(filter), "", 0, math.MaxInt, nil)
 		if total != len(want) || len(got) != len(want) {
 			t.Fatalf("filter %q: got %d of %d, want %d", filter, len(got), total, len(want))
 		}
 		for i, e := range got {
 			if e != x.entries[want[i].Doc] {
-				t.Fatalf("filter %q: entry %d: got %q, want %q", filter, i, l.display(e), d[want[i].Doc].Display)
+				t.Fatalf("filter %q: entry %d: got %q, want %q", filter, i, l.set.display(e), d[want[i].Doc].Display)
 			}
 		}
 	}

@@ -48,23 +48,23 @@ func TestSearchInLanguage(t *testing.T) {
 	}
 	for _, concepts := range []int{3, 600} {
 		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"))
-		vs, _ := l.valueSet("http://x/limbs-all")
+		vs, _ := l.set.valueSet("http://x/limbs-all")
 		x, err := l.expanding(nil).codes(vs)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, test := range tests {
-			page, _, _ := l.search(x, textindex.NewFilter(test.filter), test.language, 0, math.MaxInt, nil)
+			page, _, _ := search(l.set, x, textindex.NewFilter(test.filter), test.language, 0, math.MaxInt, nil)
 			var got []string
 			for _, e := range page {
-				got = append(got, string(l.code(e)))
+				got = append(got, string(l.set.code(e)))
 			}
 			if strings.Join(got, " ") != test.want {
 				t.Errorf("%d concepts, language %q, filter %q: got %v, want %s", concepts, test.language, test.filter, got, test.want)
 			}
 		}
 		for i := range 40 {
-			l.search(x, textindex.NewFilter("leg"), fmt.Sprintf("x%d", i), 0, 1, nil)
+			search(l.set, x, textindex.NewFilter("leg"), fmt.Sprintf("x%d", i), 0, 1, nil)
 		}
 		if n := len(x.searcher.divisions); n > maxLanguages {
 			t.Errorf("parts for %d languages are kept", n)
@@ -87,14 +87,14 @@ func TestSearchInParts(t *testing.T) {
 			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
 			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
 		x, rows := codesAndRows(t, l)
-		plain := []textindex.Part{{Corpus: &entryCorpus{library: l, codes: x, rows: rows}}}
-		if d, _ := l.division(x, "", nil); size > scanned && len(d.searched) != 3 {
+		plain := []textindex.Part{{Corpus: &entryCorpus{library: l.set, codes: x, rows: rows}}}
+		if d, _ := divisionOf(l.set, x, "", nil); size > scanned && len(d.searched) != 3 {
 			t.Errorf("%d parts, want two runs and the rest", len(d.searched))
 		}
 		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
 			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
 				f := textindex.NewFilter(filter)
-				got, total, _ := l.search(x, f, "", window[0], window[1], nil)
+				got, total, _ := search(l.set, x, f, "", window[0], window[1], nil)
 				hits, n, _ := textindex.Search(plain, f, window[0], window[1], nil)
 				want := make([]entry, len(hits))
 				for i, h := range hits {
@@ -218,15 +218,15 @@ func TestOrderByLanguage(t *testing.T) {
 					{"system":"http://x/none","concept":[{"code":"q","display":"Q"}]}`} {
 					l := libraryOf(t, arms(concepts), valueSetOf("http://x/vs", `{"include":[`+include+`]}`))
 					x, rows := codesAndRows(t, l)
-					scan := newEntryCorpus(l, x, rows, codesystem.ParseLanguages(test.language))
+					scan := newEntryCorpus(l.set, x, rows, codesystem.ParseLanguages(test.language))
 					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm"), 0, math.MaxInt, nil)
-					page, _, _ := l.search(x, textindex.NewFilter("arm"), test.language, 0, math.MaxInt, nil)
+					page, _, _ := search(l.set, x, textindex.NewFilter("arm"), test.language, 0, math.MaxInt, nil)
 					var scanned, searched []string
 					for _, h := range found {
 						scanned = append(scanned, string(scan.Code(h.Doc)))
 					}
 					for _, e := range page {
-						searched = append(searched, string(l.code(e)))
+						searched = append(searched, string(l.set.code(e)))
 					}
 					if got := strings.Join(searched, " "); got != test.want || got != strings.Join(scanned, " ") {
 						t.Errorf("%d concepts: got %s, by scan %v, want %s", concepts, got, scanned, test.want)
@@ -240,7 +240,7 @@ func TestOrderByLanguage(t *testing.T) {
 // codesAndRows are the codes of http://x/vs, and the rows of all of them.
 func codesAndRows(t *testing.T, l *Library) (x *codeList, rows []uint32) {
 	t.Helper()
-	vs, _ := l.valueSet("http://x/vs")
+	vs, _ := l.set.valueSet("http://x/vs")
 	x, err := l.expanding(nil).codes(vs)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := h.begin(r)
 	defer o.budget.rest()
-	s := search{limit: h.Limits.entries(), count: 20, budget: &o.budget, used: url.Values{}}
+	s := resourceSearch{limit: h.Limits.entries(), count: 20, budget: o.budget, used: url.Values{}}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -32,7 +32,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	for _, p := range o.library.published(kind) {
+	for _, p := range publishedIn(o.library.set, kind) {
 		if err := o.budget.spend(1 + s.cost); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	var bundle []byte
-	if o.library.use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
+	if o.library.set.use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
 		return err
 	}
 	if f == (format{}) {
@@ -85,7 +85,7 @@ func address(r *http.Request) string {
 	return (&url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path}).String()
 }
 
-type search struct {
+type resourceSearch struct {
 	tests         []func(p *published) bool
 	cost          int // of the tests of one definition, in steps
 	budget        *budget
@@ -105,7 +105,7 @@ var searched = map[string]func(p *published) string{
 }
 
 // set reads one parameter.
-func (s *search) set(in *input) error {
+func (s *resourceSearch) set(in *input) error {
 	name, modifier, _ := strings.Cut(in.name, ":")
 	of, known := searched[name]
 	switch {
@@ -169,7 +169,7 @@ func withoutSystem(token string) string {
 	return token
 }
 
-func (s *search) bundle(found []published, part *subset, address string) ([]byte, error) {
+func (s *resourceSearch) bundle(found []published, part *subset, address string) ([]byte, error) {
 	dst := []byte(`{"resourceType":"Bundle","type":"searchset","total":`)
 	dst = strconv.AppendInt(dst, int64(len(found)), 10)
 	links := fhirjson.Array{Name: "link"}
@@ -201,7 +201,7 @@ func (s *search) bundle(found []published, part *subset, address string) ([]byte
 }
 
 // appendLink appends a link to a page of the same search.
-func (s *search) appendLink(dst []byte, relation, address string, offset int) []byte {
+func (s *resourceSearch) appendLink(dst []byte, relation, address string, offset int) []byte {
 	query := url.Values{}
 	maps.Copy(query, s.used)
 	if query.Del("_offset"); offset > 0 {

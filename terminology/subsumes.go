@@ -13,11 +13,11 @@ func (l *Library) Subsumes(ctx context.Context, a, b Coding) (outcome string, er
 	if b.System == "" {
 		b.System, b.Version = a.System, a.Version
 	}
-	l.use(func() { outcome, err = l.subsumes(&a, &b, l.budget(ctx)) })
+	l.set.use(func() { outcome, err = subsumes(l.set, &a, &b, budgetOf(ctx, l.set.bounds.gathered)) })
 	return outcome, err
 }
 
-func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
+func subsumes(l *Set, a, b *Coding, budget *budget) (string, error) {
 	first, err := l.concept(a)
 	if err != nil {
 		return "", err
@@ -29,12 +29,12 @@ func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
 	if first.codeSystem != second.codeSystem {
 		return "", badRequest("invalid", "the two codes must be of the same version of one code system")
 	}
-	return l.codeSystems[first.codeSystem].subsumption(first.at, second.at, budget.spend)
+	return subsumption(l.codeSystems[first.codeSystem], first.at, second.at, budget.spend)
 }
 
 // subsumption returns how two concepts relate (http://hl7.org/fhir/concept-subsumption-outcome), given the code
 // system's hierarchyMeaning.
-func (cs *codeSystem) subsumption(a, b codesystem.Concept, spend func(n int) error) (string, error) {
+func subsumption(cs *codeSystem, a, b codesystem.Concept, spend func(n int) error) (string, error) {
 	switch {
 	case cs.isSame(a, b):
 		return "equivalent", nil

@@ -97,7 +97,7 @@ type Match struct {
 // Translate answers ConceptMap/$translate: what a concept is in other code systems. It fails as [Library.Expand] does;
 // a code without a translation is not an error.
 func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationResult, error) {
-	maps, err := l.applicable(&q)
+	maps, err := applicable(&l.set.mapTable, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 		}
 		return nil, unknown("", "concept map "+name+" is not known")
 	}
-	x := &translator{Translation: &q, library: l, budget: l.budget(ctx), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
+	x := &translator{Translation: &q, library: l.set, budget: budgetOf(ctx, l.set.bounds.gathered), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
 	x.written = *newParametersWriter(nil)
 	x.size = len(x.written.dst)
 	for i := range q.Codings {
@@ -123,7 +123,7 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 
 // applicable returns the concept maps to search: the one in the request alone, or those of the library; with an id,
 // that one.
-func (t *mapTable) applicable(q *Translation) (list []*conceptMap, err error) {
+func applicable(t *mapTable, q *Translation) (list []*conceptMap, err error) {
 	if q.ConceptMap != nil && q.ID == "" {
 		m, err := inlineConceptMap(q.ConceptMap)
 		return []*conceptMap{m}, err

@@ -12,7 +12,7 @@ import (
 // translator looks up what a concept is in other code systems.
 type translator struct {
 	*Translation
-	library  *Library
+	library  *Set
 	budget   *budget
 	told     dependencies
 	result   *TranslationResult

@@ -14,7 +14,7 @@ const maxTreeDepth = 200
 
 // shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
 // parents. With direct, an entry is nested only in its direct parent.
-func (d *definitions) shape(entries []entry, direct bool) *tree {
+func shape(d *Set, entries []entry, direct bool) *tree {
 	places := make(map[uint32][]uint32) // by code system: place in the expansion by concept, plus one
 	for i, e := range entries {
 		if e.concept == none {
@@ -28,7 +28,7 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 	parents := make([]uint32, len(entries))
 	for i, e := range entries {
 		var ok bool
-		if parents[i], ok = d.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct); !ok {
+		if parents[i], ok = above(d.codeSystems[e.codeSystem], e.concept, places[e.codeSystem], direct); !ok {
 			return nil
 		}
 	}
@@ -40,7 +40,7 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 
 // above finds the position of a concept's parent if direct, else of its nearest ancestor that has one. It fails if
 // there are several ways up.
-func (cs *codeSystem) above(concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
+func above(cs *codeSystem, concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
 		parents := cs.concepts.Hierarchy.Parents(concept)
 		switch {

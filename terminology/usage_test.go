@@ -114,12 +114,12 @@ func TestWeightsByIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vs, _ := l.valueSet("http://x/own")
+	vs, _ := l.set.valueSet("http://x/own")
 	x, err := l.expanding(nil).codes(vs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := l.division(x, "", nil)
+	d, err := divisionOf(l.set, x, "", nil)
 	if err != nil || len(d.searched) != 1 || d.searched[0].Index == nil {
 		t.Fatalf("%d parts, %v", len(d.searched), err)
 	}

@@ -1,8 +1,6 @@
 package terminology
 
 import (
-	"context"
-	"iter"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,19 +35,17 @@ type Validation struct {
 	MembershipOnly bool
 }
 
-// ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. It fails as [Library.Expand] does; an
-// invalid code is not an error.
-func (l *Library) ValidateCode(ctx context.Context, q Validation) (*ValidationResult, error) {
-	b := l.budget(ctx)
-	l, vs, err := l.valueSetFor(&q.ValueSetRef, &q.Rules, b)
+// inValueSet answers ValueSet/$validate-code.
+func inValueSet(l *Set, expansions *codeListCache, q Validation, b *budget) (*ValidationResult, error) {
+	l, vs, err := valueSetFor(l, &q.ValueSetRef, &q.Rules, b)
 	if err != nil {
 		return nil, err
 	}
-	return l.validate(vs, &q, b)
+	return validate(l, expansions, vs, &q, b)
 }
 
-// ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is in its code system.
-func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*ValidationResult, error) {
+// inCodeSystem answers CodeSystem/$validate-code.
+func inCodeSystem(l *Set, q Validation, b *budget) (*ValidationResult, error) {
 	if err := checkDate(q.Date); err != nil {
 		return nil, err
 	}
@@ -61,27 +57,15 @@ func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*Vali
 			}
 		}
 	}
-	return l.validate(nil, &q, l.budget(ctx))
-}
-
-// BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, on demand. Together they
-// may cost no more than one operation.
-func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter.Seq2[*ValidationResult, error] {
-	b := l.budget(ctx)
-	return func(yield func(*ValidationResult, error) bool) {
-		for _, q := range list {
-			if !yield(l.ValidateCode(b, q)) {
-				return
-			}
-		}
-	}
+	return validate(l, nil, nil, &q, b)
 }
 
 // validate validates codings against a value set of the library, or against their code systems if it is nil.
-func (l *Library) validate(vs *valueSet, q *Validation, b *budget) (result *ValidationResult, err error) {
+func validate(l *Set, expansions *codeListCache, vs *valueSet, q *Validation, b *budget) (result *ValidationResult, err error) {
 	l.use(func() {
 		var v *validator
 		if v, err = newValidator(l, vs, q, b); err == nil {
+			v.expansions = expansions
 			result, err = v.result()
 		}
 	})
@@ -139,7 +123,7 @@ func (r *ValidationResult) AppendJSON(dst []byte) []byte {
 	if r.Found != nil && r.concept != nil && r.Found.invalid {
 		out.optional("version", "valueString", r.Found.Version)
 	} else if r.Found != nil {
-		out.found(r.Found)
+		writeFound(out, r.Found)
 	}
 	for _, canonical := range r.UnknownVersions {
 		out.text("x-caused-by-unknown-system", "valueCanonical", canonical)
@@ -154,7 +138,7 @@ func (r *ValidationResult) AppendJSON(dst []byte) []byte {
 	return out.end()
 }
 
-func (w *parametersWriter) found(f *FoundCoding) {
+func writeFound(w *parametersWriter, f *FoundCoding) {
 	w.optional("code", "valueCode", f.Code)
 	w.optional("system", "valueUri", f.System)
 	w.optional("version", "valueString", f.Version)

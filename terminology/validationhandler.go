@@ -37,7 +37,7 @@ func (o *operation) validation(l *Library, inputs []input, inValueSet bool) (*Va
 		if inValueSet {
 			validate = l.ValidateCode
 		}
-		result, err := validate(&o.budget, p.validation)
+		result, err := validate(o.budget, p.validation)
 		if err != nil {
 			return nil, missingIn(err), err
 		}

@@ -29,7 +29,7 @@ func (v *validator) summarize(results []codingResult) *ValidationResult {
 
 // lacking returns the definitions for lack of which codings were not found.
 func (v *validator) lacking() []Missing {
-	list := append(v.absent.valueSets, v.library.missingSystems(v.codings)...)
+	list := append(v.absent.valueSets, missingSystems(v.library, v.codings)...)
 	for _, reference := range slices.Concat(v.absent.versions, v.absent.unchecked) {
 		addTo(&list, Missing{Kind: "CodeSystem", Canonical: reference})
 	}

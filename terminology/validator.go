@@ -11,12 +11,13 @@ import (
 )
 
 type validator struct {
+	expansions *codeListCache
 	codingValidator
 	codings []Coding
 }
 
 // newValidator prepares validation against a value set, or against code systems if it is nil.
-func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validator, error) {
+func newValidator(l *Set, vs *valueSet, q *Validation, b *budget) (*validator, error) {
 	named, language := q.Supplements, q.Language.preferred(&valueSet{})
 	if vs != nil {
 		defaults := Query{Rules: q.Rules}
@@ -105,7 +106,7 @@ func (v *validator) onlyVersions() bool {
 
 // infer finds the system of a code from the value set.
 func (v *validator) infer(c *Coding) error {
-	x, err := (&expander{library: v.library, rules: &v.validation.Rules, budget: v.budget}).codes(v.valueSet)
+	x, err := (&expander{library: v.library, cache: v.expansions, rules: &v.validation.Rules, budget: v.budget}).codes(v.valueSet)
 	if err != nil {
 		return v.missingValueSet(err)
 	}
@@ -114,7 +115,7 @@ func (v *validator) infer(c *Coding) error {
 	}
 	var systems []string
 	for _, e := range x.entries {
-		if v.library.isCode(e, []byte(c.Code)) {
+		if isCode(v.library, e, []byte(c.Code)) {
 			addTo(&systems, v.library.systems[v.library.systemOf(e)].url)
 		}
 	}
@@ -134,7 +135,7 @@ func (v *validator) infer(c *Coding) error {
 }
 
 // isCode reports whether a code means an entry, ignoring case if its code system does.
-func (d *definitions) isCode(e entry, code []byte) bool {
+func isCode(d *Set, e entry, code []byte) bool {
 	return bytes.Equal(d.code(e), code) ||
 		e.isKnown() && !d.codeSystems[e.codeSystem].caseSensitive && codesystem.EqualFold(d.code(e), code)
 }

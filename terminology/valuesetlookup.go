@@ -3,7 +3,7 @@ package terminology
 import "strings"
 
 // anyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
-func (d *definitions) anyValueSet(reference, date string) (*valueSet, bool) {
+func (d *Set) anyValueSet(reference, date string) (*valueSet, bool) {
 	vs, ok := d.valueSet(reference)
 	if !ok {
 		if vs, ok := d.fragment(reference); ok {
@@ -29,7 +29,7 @@ func (t *valueSetTable) valueSetAt(url, date string) (*valueSet, bool) {
 
 // implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
 // ?fhir_vs, which may name a concept to include the descendants of.
-func (d *definitions) implicitValueSet(reference string) (*valueSet, bool) {
+func (d *Set) implicitValueSet(reference string) (*valueSet, bool) {
 	url, version := splitCanonical(reference)
 	for at := &d.systemTable; at != nil; at = at.base {
 		index, ok := at.entire[url]

@@ -10,7 +10,7 @@ import (
 )
 
 type valueSetBuilder struct {
-	library *Library
+	library *Set
 	vs      valueSet
 	systems []*codeSystem // contained
 	depth   int           // of contained resources

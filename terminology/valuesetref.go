@@ -9,7 +9,7 @@ import (
 
 // valueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
 // with the request.
-func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (_ *Library, vs *valueSet, err error) {
+func valueSetFor(l *Set, ref *ValueSetRef, rules *Rules, b *budget) (_ *Set, vs *valueSet, err error) {
 	if ref.ValueSet != nil {
 		if err := b.read(len(ref.ValueSet)); err != nil {
 			return nil, nil, err
@@ -21,13 +21,13 @@ func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (_ *Lib
 	}
 	switch {
 	case ref.ID != "":
-		vs, err = l.byInstance(ref)
+		vs, err = byInstance(l, ref)
 	case ref.ValueSet != nil:
 		vs, err = l.inline(ref.ValueSet)
 	case ref.URL != "":
-		vs, err = l.byURL(ref, rules)
+		vs, err = byURL(l, ref, rules)
 	case ref.Context != "":
-		vs, err = l.byContext(ref, rules)
+		vs, err = byContext(l, ref, rules)
 	default:
 		err = badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 	}
@@ -35,7 +35,7 @@ func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (_ *Lib
 }
 
 // byInstance finds a value set by its id. A url beside the id must match.
-func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
+func byInstance(d *Set, ref *ValueSetRef) (*valueSet, error) {
 	vs, ok := d.valueSetByID(ref.ID)
 	if !ok {
 		return nil, unknown("", "there is no value set with the id "+ref.ID, Missing{Kind: "ValueSet", ID: ref.ID})
@@ -47,7 +47,7 @@ func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
 }
 
 // byURL finds a value set by its url, in the version asked for.
-func (d *definitions) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+func byURL(d *Set, ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	reference := ref.URL
 	if url, version := splitCanonical(ref.URL); ref.Version != "" {
 		if version != "" && version != ref.Version {
@@ -77,12 +77,12 @@ func unknown(messageID, text string, missing ...Missing) *Error {
 }
 
 // byContext finds the value set bound to an element of a profile.
-func (d *definitions) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+func byContext(d *Set, ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	reference, ok := d.boundTo(ref.Context)
 	if !ok {
 		return nil, unknown("", "no value set is known for the context "+ref.Context)
 	}
-	return d.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
+	return byURL(d, &ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
 var errDate = errors.New("not a date of FHIR")

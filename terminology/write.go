@@ -3,50 +3,8 @@ package terminology
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
-	"strings"
-	"sync"
 )
-
-// buffers holds the buffers that answers are made in.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
-
-// putBuffer returns a buffer to the pool unless it is too large to keep.
-func putBuffer(buffer *[]byte) {
-	if cap(*buffer) <= 1<<20 {
-		buffers.Put(buffer)
-	}
-}
-
-// respond writes the expansion, or 304 Not Modified.
-func (w *expansionWriter) respond(rw http.ResponseWriter, r *http.Request, f format) error {
-	header := rw.Header()
-	if header["Vary"] == nil {
-		header["Vary"] = varying
-	} else {
-		header.Add("Vary", varying[0])
-	}
-	if r.Method != http.MethodPost {
-		tag := w.tag(f)
-		header["Etag"] = []string{tag}
-		if matchesTag(r.Header.Get("If-None-Match"), tag) {
-			rw.WriteHeader(http.StatusNotModified)
-			return nil
-		}
-	}
-	buffer := buffers.Get().(*[]byte)
-	defer putBuffer(buffer)
-	if len(w.page) > streamed && f == (format{}) && r.Method != http.MethodHead {
-		header["Content-Type"] = fhirJSON
-		return w.writeTo(rw, buffer)
-	}
-	*buffer = w.append((*buffer)[:0])
-	return f.write(rw, r, *buffer)
-}
-
-// streamed is from how many entries on an answer is written while it is made.
-const streamed = 4096
 
 // chunk is how many bytes of an answer are made before they are written.
 const chunk = 64 << 10
@@ -85,28 +43,17 @@ func (w *expansionWriter) flush(dst []byte) []byte {
 
 // tag returns the entity tag of an answer. The identifier covers what it was made of; the tag adds the format and, by
 // its timestamp, when the library was loaded.
-func (w *expansionWriter) tag(f format) string {
+func (w *expansionWriter) tag(xml, pretty bool) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
 	tag = strconv.AppendInt(append(tag, '-'), w.library.loaded.Unix(), 36)
-	if f.xml {
+	if xml {
 		tag = append(tag, 'x')
 	}
-	if f.pretty {
+	if pretty {
 		tag = append(tag, 'p')
 	}
 	if w.get {
 		tag = append(tag, 'l')
 	}
 	return string(append(w.query.subset.appendTag(tag), '"'))
-}
-
-// matchesTag reports whether If-None-Match names a tag (RFC 9110 §13.1.2).
-func matchesTag(header, tag string) bool {
-	for candidate := range strings.SplitSeq(header, ",") {
-		candidate = strings.TrimSpace(candidate)
-		if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
-			return true
-		}
-	}
-	return false
 }
