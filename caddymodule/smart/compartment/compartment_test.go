@@ -15,7 +15,7 @@ func TestMembers(t *testing.T) {
 	}{
 		{"one parameter", "Patient", "Encounter", []string{"patient"}, false, true},
 		{"several", "Patient", "Coverage", []string{"beneficiary", "payor", "policy-holder", "subscriber"}, false, true},
-		{"List, which is ListResource in Java", "Patient", "List", []string{"source", "subject"}, false, true},
+		{"List", "Patient", "List", []string{"source", "subject"}, false, true},
 		{"never through focus", "Patient", "Observation", []string{"performer", "subject"}, false, true},
 		{"the patient", "Patient", "Patient", []string{"link"}, true, true},
 		{"Task, which R5 adds", "Patient", "Task", nil, false, false},
