@@ -82,6 +82,11 @@ func (s subdirectives) parse(d *caddyfile.Dispenser, repeatable ...string) error
 	return nil
 }
 
+// gone refuses an option that there was once, and says what there is instead.
+func gone(instead string) setter {
+	return func(d *caddyfile.Dispenser) error { return d.Errf("%s is gone: %s", d.Val(), instead) }
+}
+
 // word reads one argument and checks it. A nil check accepts any word.
 func word(to *string, check func(string) error) setter {
 	return func(d *caddyfile.Dispenser) error {

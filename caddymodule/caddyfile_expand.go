@@ -16,22 +16,11 @@ import (
 //		core off
 //		operations all
 //		max_entries <number>
-//		max_filter_length <bytes>
-//		max_filter_words <number>
-//		max_body <size>
-//		max_resources <number>
-//		max_remembered <size>
-//		max_import_depth <number>
-//		max_gathered <number>
-//		max_regex_states <number>
-//		max_cached_entries <number>
 //		cors <origin|clients|*...>
 //		ttl <duration>|off
 //		max_size <size>
 //		stale <duration> [<while asking>]
 //		max_age <duration>
-//		negative_ttl <duration>
-//		failure_ttl <duration>|off
 //		vary_by user|client|none
 //		vary_header <names...>
 //		persist [<folder>]
@@ -39,30 +28,37 @@ import (
 //		upstream <url> { … }
 //		route <prefix> <url> { … }
 //		pull_through <filters> [<entries>]|off
-//		watch_interval <duration>
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
-		"fhir_base":          word(&h.FHIRBase, checkFHIRBase),
-		"definitions":        h.parseDefinitions,
-		"synonyms":           words(&h.Synonyms, nil),
-		"weights":            words(&h.Weights, nil),
-		"core":               only("off", &h.CoreOff),
-		"operations":         only("all", &h.AllOperations),
-		"max_entries":        number(&h.MaxEntries),
-		"max_filter_length":  number(&h.MaxFilterLength),
-		"max_filter_words":   number(&h.MaxFilterWords),
-		"max_body":           size(&h.MaxBody),
-		"max_resources":      number(&h.MaxResources),
-		"max_remembered":     size(&h.MaxRemembered),
-		"max_import_depth":   number(&h.MaxImportDepth),
-		"max_gathered":       number(&h.MaxGathered),
-		"max_regex_states":   number(&h.MaxRegexStates),
-		"max_cached_entries": number(&h.MaxCachedEntries),
-		"cors":               words(&h.CORS, checkCORS),
+		"fhir_base":   word(&h.FHIRBase, checkFHIRBase),
+		"definitions": h.parseDefinitions,
+		"synonyms":    words(&h.Synonyms, nil),
+		"weights":     words(&h.Weights, nil),
+		"core":        only("off", &h.CoreOff),
+		"operations":  only("all", &h.AllOperations),
+		"max_entries": number(&h.MaxEntries),
+		"cors":        words(&h.CORS, checkCORS),
 	}
 	maps.Copy(fields, h.ExpandCaching.subdirectives())
+	maps.Copy(fields, goneFromExpand)
 	return parseDirective(d, fields, "route")
+}
+
+// goneFromExpand are options that nobody had a reason to set.
+var goneFromExpand = subdirectives{
+	"max_filter_length":  gone("a filter may have 1,000 bytes"),
+	"max_filter_words":   gone("a filter may have 20 words"),
+	"max_body":           gone("the body of a request may have 16 MiB"),
+	"max_resources":      gone("a request may bring 200 definitions along"),
+	"max_remembered":     gone("16 MiB of definitions are remembered under cache-ids"),
+	"max_import_depth":   gone("value sets may import each other 32 deep"),
+	"max_gathered":       gone("a request may cost 20,000,000 steps"),
+	"max_regex_states":   gone("a regular expression may have 1,000 states"),
+	"max_cached_entries": gone("a million codes of expansions are kept in memory"),
+	"watch_interval":     gone("files are checked every 5s"),
+	"negative_ttl":       gone("that there is no answer is remembered for 10s"),
+	"failure_ttl":        gone("a failure is repeated for 1s, or for as long as the server's Retry-After says"),
 }
 
 // parseDefinitions reads where definitions are: files, or the word backend.

@@ -33,7 +33,7 @@ func configuredExpands(path, adapter string) (handlers []*Expand, err error) {
 	seen := map[string]bool{}
 	err = eachExpand(config, func(h *Expand) {
 		o := h.definitionOptions()
-		if key := definitionsKey(&o, 0); !seen[key] {
+		if key := definitionsKey(&o); !seen[key] {
 			seen[key] = true
 			handlers = append(handlers, h)
 		}

@@ -74,14 +74,14 @@ func (p *pooledLibrary) Destruct() error {
 
 // loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked for changes
 // with each configuration and after every interval.
-func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Duration) (*pooledLibrary, error) {
-	key := definitionsKey(&o, interval)
+func loadDefinitions(ctx caddy.Context, o terminology.Options) (*pooledLibrary, error) {
+	key := definitionsKey(&o)
 	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
 		// The fingerprint is taken before the files are read, so that it cannot be that of a later change.
 		p := &pooledLibrary{key: key, options: o, epoch: fingerprint(&o)}
 		o.Logger, o.Terminal = ctx.Slogger(), terminology.Terminal(os.Stderr)
 		background, stop := context.WithCancel(context.Background())
-		watch, err := terminology.NewWatch(ctx, o, interval)
+		watch, err := terminology.NewWatch(ctx, o, 0)
 		if err != nil {
 			stop()
 			return nil, asDefinitions(err)
@@ -133,10 +133,9 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	return p.epoch
 }
 
-// definitionsKey identifies files and limits, but not the contents of the files, which the watch follows.
-func definitionsKey(o *terminology.Options, interval time.Duration) string {
-	return fmt.Sprintf("core %t limits %d %d %d %d every %s %q %q %q",
-		o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries, interval, o.Definitions, o.Synonyms, o.Weights)
+// definitionsKey identifies files, but not their contents, which the watch follows.
+func definitionsKey(o *terminology.Options) string {
+	return fmt.Sprintf("core %t %q %q %q", o.Core, o.Definitions, o.Synonyms, o.Weights)
 }
 
 // fingerprint identifies the files by name, size and modification time, and the software that reads them. Unreadable

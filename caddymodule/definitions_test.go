@@ -46,11 +46,11 @@ func TestDefinitionsArePooled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := loadDefinitions(ctx, terminology.Options{Core: true}, 0)
+	first, err := loadDefinitions(ctx, terminology.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := loadDefinitions(ctx, terminology.Options{Core: true}, 0)
+	second, err := loadDefinitions(ctx, terminology.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,29 +64,28 @@ func TestDefinitionsArePooled(t *testing.T) {
 	}
 }
 
-// What was answered from files as they were is not found when they have changed, and
-// whatever limits loading makes other definitions of them.
+// What was answered from files as they were is not found when they have changed, and other
+// options make other definitions of them.
 func TestChangedDefinitionsAreOthers(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
 	o := terminology.Options{Core: true, Definitions: []string{file}}
-	before, key := fingerprint(&o), definitionsKey(&o, 0)
+	before, key := fingerprint(&o), definitionsKey(&o)
 	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if fingerprint(&o) == before {
 		t.Error("a changed file has the same fingerprint")
 	}
-	if definitionsKey(&o, 0) != key {
+	if definitionsKey(&o) != key {
 		t.Error("a changed file has another place in the pool, where it is not noticed by those who use it")
 	}
 	for name, o := range map[string]terminology.Options{
-		"the core": {}, "import depth": {Core: true, MaxImportDepth: 1}, "gathered": {Core: true, MaxGathered: 1},
-		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1}, "synonyms": {Core: true, Synonyms: []string{file}},
+		"the core": {}, "synonyms": {Core: true, Synonyms: []string{file}},
 		"weights": {Core: true, Weights: []string{file}},
 	} {
 		o.Definitions = []string{file}
-		if definitionsKey(&o, 0) == key {
+		if definitionsKey(&o) == key {
 			t.Errorf("%s: makes no difference to the key", name)
 		}
 	}

@@ -58,41 +58,10 @@ type Expand struct {
 	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// The maximum length of the parameter `filter`, in bytes. Default: 1000.
-	MaxFilterLength int `json:"max_filter_length,omitempty"`
-
-	// The maximum number of words in the parameter `filter`. Default: 20.
-	MaxFilterWords int `json:"max_filter_words,omitempty"`
-
-	// The maximum size of a request's body, in bytes. Default: 16777216 (16 MiB).
-	MaxBody int64 `json:"max_body,omitempty"`
-
-	// The maximum number of definitions in a request (`tx-resource`). Default: 200.
-	MaxResources int `json:"max_resources,omitempty"`
-
 	// The origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for those of the
 	// fhir app's redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer counts. Default: CORS is
 	// left to other handlers.
 	CORS []string `json:"cors,omitempty"`
-
-	// How many bytes of definitions that requests send under a `cache-id` are remembered; the least recently used are
-	// dropped first. Negative: none. Default: 16777216 (16 MiB).
-	MaxRemembered int64 `json:"max_remembered,omitempty"`
-
-	// How deeply value sets may import each other. Default: 32.
-	MaxImportDepth int `json:"max_import_depth,omitempty"`
-
-	// The budget of a request, in codes that are collected or examined in all its value sets, codings and validations.
-	// Filters count what they examine, a regex each of its states for every two bytes. Default: 20000000, which takes
-	// about a second.
-	MaxGathered int `json:"max_gathered,omitempty"`
-
-	// The maximum number of states of a filter's regex: about one for each of its characters, times the repetitions
-	// around it. Default: 1000.
-	MaxRegexStates int `json:"max_regex_states,omitempty"`
-
-	// The maximum number of codes in all expansions kept in memory, at 12 to 20 bytes each. Default: 1000000.
-	MaxCachedEntries int `json:"max_cached_entries,omitempty"`
 
 	ExpandCaching
 	Source
@@ -137,7 +106,7 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
 		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
-	h.loaded, err = loadDefinitions(ctx, h.definitionOptions(), time.Duration(h.WatchInterval))
+	h.loaded, err = loadDefinitions(ctx, h.definitionOptions())
 	if err != nil {
 		// Caddy prints the returned error only at the end of a long line about its own JSON.
 		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
@@ -150,19 +119,18 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 // definitionOptions says what is loaded.
 func (h *Expand) definitionOptions() terminology.Options {
 	return terminology.Options{
-		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights, MaxImportDepth: h.MaxImportDepth,
-		MaxGathered: h.MaxGathered, MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
+		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
 	}
 }
 
 func (h *Expand) limits() terminology.Limits {
-	return terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords}
+	return terminology.Limits{Entries: h.MaxEntries}
 }
 
 func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	t := &terminology.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
-		Limits: h.limits(), MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: expandHost{}.name,
+		Limits: h.limits(), Turn: takeTurn, Principal: expandHost{}.name,
 	}
 	t.Statement.Version, t.Statement.Released = software()
 	if _, err := fhirApp(ctx); err == nil {

@@ -32,16 +32,6 @@ type ExpandCaching struct {
 	// they revalidate each time.
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 
-	// How long it is remembered that there is no answer. Default: 10s.
-	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
-
-	// How long a server's failure, or a stale answer, answers all requests for the same before the server is asked again. Its
-	// `Retry-After` is obeyed, up to five minutes. Default: 1s.
-	FailureTTL caddy.Duration `json:"failure_ttl,omitempty"`
-
-	// Share a failure only with requests that wait for the same answer. Default: false.
-	FailureTTLOff bool `json:"failure_ttl_off,omitempty"`
-
 	// Who shares the answers of the next handler, which may depend on who asks: with `user`, only requests of the same
 	// person, client and scope; with `client`, all users of a client; with `none`, everybody. Answers made here or by
 	// an upstream are always shared. Default: `user`.
@@ -80,19 +70,11 @@ type ExpandCaching struct {
 
 	// Ask the upstream for each filter. Default: false.
 	PullThroughOff bool `json:"pull_through_off,omitempty"`
-
-	// How often files of definitions are checked for changes. Default: 5s.
-	WatchInterval caddy.Duration `json:"watch_interval,omitempty"`
 }
 
 func (c *ExpandCaching) cacheOptions() cache.Options {
-	failureTTL := time.Duration(c.FailureTTL)
-	if c.FailureTTLOff {
-		failureTTL = -1
-	}
 	return cache.Options{
-		FailureTTL: failureTTL,
-		MaxSize:    c.MaxSize, TTL: time.Duration(c.TTL), NegativeTTL: time.Duration(c.NegativeTTL),
+		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
 		Timeout: c.longest(), MaxAge: time.Duration(c.MaxAge),
 	}
@@ -119,20 +101,17 @@ var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.Var
 // subdirectives are those of fhir_expand about asking and caching.
 func (c *ExpandCaching) subdirectives() subdirectives {
 	return subdirectives{
-		"ttl":            orOff(&c.CacheOff, duration(&c.TTL)),
-		"max_size":       size(&c.MaxSize),
-		"stale":          upToTwo(parseDuration(&c.Stale), parseDuration(&c.StaleWhileRevalidate)),
-		"max_age":        duration(&c.MaxAge),
-		"negative_ttl":   duration(&c.NegativeTTL),
-		"failure_ttl":    orOff(&c.FailureTTLOff, duration(&c.FailureTTL)),
-		"vary_by":        word(&c.VaryBy, oneOf("user", "client", "none")),
-		"vary_header":    words(&c.VaryHeaders, nil),
-		"persist":        c.parsePersist,
-		"timeout":        duration(&c.Timeout),
-		"upstream":       c.parseUpstream,
-		"route":          c.parseRoute,
-		"pull_through":   orOff(&c.PullThroughOff, upToTwo(parseNumber(&c.PullThrough), parseNumber(&c.PullThroughMax))),
-		"watch_interval": duration(&c.WatchInterval),
+		"ttl":          orOff(&c.CacheOff, duration(&c.TTL)),
+		"max_size":     size(&c.MaxSize),
+		"stale":        upToTwo(parseDuration(&c.Stale), parseDuration(&c.StaleWhileRevalidate)),
+		"max_age":      duration(&c.MaxAge),
+		"vary_by":      word(&c.VaryBy, oneOf("user", "client", "none")),
+		"vary_header":  words(&c.VaryHeaders, nil),
+		"persist":      c.parsePersist,
+		"timeout":      duration(&c.Timeout),
+		"upstream":     c.parseUpstream,
+		"route":        c.parseRoute,
+		"pull_through": orOff(&c.PullThroughOff, upToTwo(parseNumber(&c.PullThrough), parseNumber(&c.PullThroughMax))),
 	}
 }
 

@@ -72,9 +72,9 @@ func (h *Expand) stateOptions() (o front.StateOptions) {
 		}
 	}
 	if h.BackendDefinitions {
-		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout(), MaxAnswer: h.MaxBody}
+		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout()}
 		o.Fetched = &terminology.Fetched{
-			TTL: time.Duration(h.TTL), MissingTTL: time.Duration(h.NegativeTTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would be its default
+			TTL: time.Duration(h.TTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would be its default
 		}
 	}
 	return o

@@ -125,7 +125,7 @@ func TestSearchCommandWithSeveralHandlers(t *testing.T) {
 
 func TestSearchCommandRefused(t *testing.T) {
 	t.Parallel()
-	site := searchSite(t, "max_filter_words 2")
+	site := searchSite(t, "")
 	for _, test := range []struct {
 		name       string
 		config     string
@@ -136,7 +136,7 @@ func TestSearchCommandRefused(t *testing.T) {
 		{"no such value set", site, "http://elsewhere/vs", "heart", 10, "value set not known: the definitions have neither a value set nor a code system http://elsewhere/vs, at " + site + ":3"},
 		{"a typing error", site, "http://x/ccs", "heart", 10, "did you mean http://x/cs?"},
 		{"no words", site, "http://x/cs", " ", 10, "no words"},
-		{"too many words", site, "http://x/cs", "heart attack disease", 10, "at most 2 words"},
+		{"too many words", site, "http://x/cs", strings.Repeat("heart ", 21), 10, "at most 20 words"},
 		{"no codes", site, "http://x/cs", "heart", 0, "--count must be 1 to 1000"},
 		{"too many codes", site, "http://x/cs", "heart", 1001, "--count must be 1 to 1000"},
 		{"no configuration", "", "http://x/cs", "heart", 10, "--config"},
