@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // ExpandCaching configures whom fhir_expand asks for what it does not know, and how it caches answers.
@@ -91,6 +92,9 @@ func (c *ExpandCaching) longest() time.Duration {
 	}
 	return longest
 }
+
+// maxAnswer is how large an answer of a terminology server may be: so large that a few fit into the cache.
+func (c *ExpandCaching) maxAnswer() int64 { return max(remote.DefaultMaxAnswer, c.MaxSize/4) }
 
 func (c *ExpandCaching) timeout() time.Duration {
 	return cmp.Or(time.Duration(c.Timeout), 30*time.Second)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -51,9 +50,6 @@ type PostgresStore struct {
 
 	// The maximum number of connections, besides the one that waits for notifications. Default: 10.
 	PoolSize int `json:"pool_size,omitempty"`
-
-	// How long an operation may take, with all its trials. Default: `2s`.
-	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// The table; with its schema and a dot before it, if the search path does not lead there. Default: `fhir_store`.
 	Table string `json:"table,omitempty"`
@@ -122,7 +118,7 @@ func (p *PostgresStore) resolved() (c postgresstore.Config, err error) {
 		return c, err
 	}
 	c = postgresstore.Config{
-		ListenAddress: p.ListenAddress, PoolSize: p.PoolSize, Timeout: time.Duration(p.Timeout), Table: p.Table,
+		ListenAddress: p.ListenAddress, PoolSize: p.PoolSize, Table: p.Table,
 		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
 		Followed: mirroredKinds, Announced: authorize.CachedKinds, Unbounded: authorize.UnboundedKinds,
 	}
@@ -175,7 +171,6 @@ var quotedSetting = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
 //		}
 //		listen_address <host>[:<port>]
 //		pool_size <number>
-//		timeout <duration>
 //		table <name>
 //		max_entries <number>
 //		synchronous_commit remote_apply|on|remote_write|local|off
@@ -192,7 +187,7 @@ func (p *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"tls":                parseStoreTLS(&p.TLS),
 		"listen_address":     word(&p.ListenAddress, nil),
 		"pool_size":          number(&p.PoolSize),
-		"timeout":            duration(&p.Timeout),
+		"timeout":            gone("an operation may take 2s"),
 		"table":              word(&p.Table, postgresstore.CheckTable),
 		"max_entries":        number(&p.MaxEntries),
 		"synchronous_commit": word(&p.SynchronousCommit, postgresstore.CheckSynchronousCommit),

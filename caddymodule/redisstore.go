@@ -9,7 +9,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -45,16 +44,10 @@ type RedisStore struct {
 	// Nodes of a Redis cluster, `host:port`, instead of the address; it tells the others. Default: none.
 	Cluster []string `json:"cluster,omitempty"`
 
-	// The maximum number of connections, to each node of a cluster. One is for hearing of changes. Default: 10 for each CPU.
-	PoolSize int `json:"pool_size,omitempty"`
-
-	// How long an operation may take, repetitions included, before the request is answered 503; 100ms to 30s. Default: `2s`.
-	Timeout caddy.Duration `json:"timeout,omitempty"`
-
 	// What the names of all keys begin with, so that several issuers can use one server. Default: `fhir:`.
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
-	// How many replicas must have a change before it counts (`WAIT`); if they have not within a quarter of the timeout, the
+	// How many replicas must have a change before it counts (`WAIT`); if they have not within half a second, the
 	// request is answered 503. Default: 0.
 	WaitReplicas int `json:"wait_replicas,omitempty"`
 
@@ -79,12 +72,6 @@ type RedisSentinel struct {
 	// The password at the Sentinels. Placeholders are supported. Default: none.
 	Password string `json:"password,omitempty"`
 }
-
-// Bounds of the timeout of a store elsewhere.
-const (
-	minRedisTimeout = 100 * time.Millisecond
-	maxRedisTimeout = 30 * time.Second
-)
 
 // CaddyModule returns the Caddy module information.
 func (*RedisStore) CaddyModule() caddy.ModuleInfo {
@@ -146,8 +133,6 @@ func (r *RedisStore) check() error {
 		return errors.New("sentinel needs a master and nodes")
 	case len(r.Cluster) > 0 && r.Database != 0:
 		return errors.New("a cluster has no database but 0")
-	case r.Timeout != 0 && (time.Duration(r.Timeout) < minRedisTimeout || time.Duration(r.Timeout) > maxRedisTimeout):
-		return fmt.Errorf("timeout %v must be between %v and %v", time.Duration(r.Timeout), minRedisTimeout, maxRedisTimeout)
 	}
 	for _, address := range slices.Concat(r.Cluster, r.nodes()) {
 		if err := checkHostPort(address); err != nil {
@@ -167,7 +152,7 @@ func (r *RedisStore) nodes() []string {
 // options resolves placeholders.
 func (r *RedisStore) options() (o redisstore.Options, err error) {
 	o = redisstore.Options{
-		Cluster: r.Cluster, Database: r.Database, PoolSize: r.PoolSize, Timeout: time.Duration(r.Timeout), KeyPrefix: r.KeyPrefix,
+		Cluster: r.Cluster, Database: r.Database, KeyPrefix: r.KeyPrefix,
 		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: followedKinds, Unbounded: authorize.UnboundedKinds,
 	}
 	if s := r.Sentinel; s != nil {
@@ -198,7 +183,7 @@ func (r *RedisStore) options() (o redisstore.Options, err error) {
 // was replaced in its file counts.
 func (r *RedisStore) settingsKey(o redisstore.Options, authorities []byte) (string, error) {
 	text, err := json.Marshal([]any{
-		r.TLS, authorities, o.Address, o.Sentinel, o.Cluster, o.Username, o.Password, o.Database, o.PoolSize, o.Timeout, o.KeyPrefix,
+		r.TLS, authorities, o.Address, o.Sentinel, o.Cluster, o.Username, o.Password, o.Database, o.KeyPrefix,
 		o.WaitReplicas, o.MaxEntries,
 	})
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err
@@ -238,8 +223,6 @@ func checkHostPort(address string) error {
 //			password <password>
 //		}
 //		cluster <host:port...>
-//		pool_size <number>
-//		timeout <duration>
 //		key_prefix <text>
 //		wait_replicas <number>
 //		max_entries <number>
@@ -253,8 +236,8 @@ func (r *RedisStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"tls":           parseStoreTLS(&r.TLS),
 		"sentinel":      parseRedisSentinel(&r.Sentinel),
 		"cluster":       words(&r.Cluster, checkHostPort),
-		"pool_size":     number(&r.PoolSize),
-		"timeout":       duration(&r.Timeout),
+		"pool_size":     gone("there are up to 10 connections for each CPU"),
+		"timeout":       gone("an operation may take 2s"),
 		"key_prefix":    word(&r.KeyPrefix, nil),
 		"wait_replicas": numberOrNone(&r.WaitReplicas),
 		"max_entries":   number(&r.MaxEntries),

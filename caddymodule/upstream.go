@@ -24,9 +24,6 @@ type Upstream struct {
 	// The timeout of a request, up to the end of the answer. Default: 10s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// How large an answer may be, in bytes, decompressed. Default: 16777216 (16 MiB).
-	MaxAnswer int64 `json:"max_answer,omitempty"`
-
 	// How long its answers are fresh, whatever their headers say but `no-store`; at most the `ttl` of `fhir_expand`. For a
 	// server that says `no-cache` of all, such as another gateway. Default: its headers count.
 	TTL caddy.Duration `json:"ttl,omitempty"`
@@ -54,11 +51,11 @@ type UpstreamRoute struct {
 	Upstream
 }
 
-// server makes the server. It also returns the resolved secrets and the certificate authorities, so that a change of
+// server makes the server, whose answers may have so many bytes. It also returns the resolved secrets and the certificate authorities, so that a change of
 // either makes another server.
-func (u *Upstream) server() (_ *remote.Server, secrets string, err error) {
+func (u *Upstream) server(maxAnswer int64) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
-		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer, TTL: time.Duration(u.TTL),
+		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: maxAnswer, TTL: time.Duration(u.TTL),
 	}
 	for _, secret := range []struct {
 		option, text string
@@ -88,7 +85,6 @@ func (u *Upstream) timeout() time.Duration {
 //
 //	<url> [{
 //		timeout <duration>
-//		max_answer <size>
 //		ttl <duration>
 //		bearer <token>
 //		basic <user> <password>
@@ -102,7 +98,7 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	}
 	fields := subdirectives{
 		"timeout":    duration(&u.Timeout),
-		"max_answer": size(&u.MaxAnswer),
+		"max_answer": gone("an answer may have a quarter of max_size, and at least 16 MiB"),
 		"ttl":        duration(&u.TTL),
 		"bearer":     word(&u.Bearer, checkPlaceholders),
 		"basic":      two(&u.Username, &u.Password),
