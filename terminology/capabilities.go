@@ -60,7 +60,7 @@ func capability(t *Set, s *system) CodeSystemCapability {
 	for _, index := range s.versions {
 		if cs := t.codeSystems[index]; cs.content.hasConcepts() {
 			c.Versions = append(c.Versions, cs.version)
-			c.Subsumption = c.Subsumption && !cs.notSubsuming
+			c.Subsumption = c.Subsumption && !cs.notSubsuming && cs.concepts.List != nil
 		}
 	}
 	if s.current != none {

@@ -34,6 +34,10 @@ func (cs *codeSystem) number(c codesystem.Concept) uint32 {
 	return c.Number
 }
 
+// isWhole reports whether a code that is not found is none. A grammar may not know the latest words, so a value set that
+// lists such a code keeps it.
+func (cs *codeSystem) isWhole() bool { return cs.content == contentComplete && cs.concepts.List != nil }
+
 // isSame reports whether two concepts are one.
 func (cs *codeSystem) isSame(a, b codesystem.Concept) bool {
 	if cs.concepts.List == nil {

@@ -7,6 +7,7 @@
 // Loading:
 //
 //	load.go, source.go, core.go      files, folders, packages and the built-in definitions become streams of tokens
+//	sources.go                       the code systems that no resource holds: one line each
 //	resource.go                      which reads resources and hands each to its builder:
 //	  codesystembuilder.go             CodeSystem: concepts in codesystem/table, the rest in codesystem.go
 //	  valuesetreader.go                ValueSet: valueset.go

@@ -149,7 +149,7 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 		if cs == nil {
 			addTo(&c.used.unchecked, canonical(set.system, version))
 		}
-		return c.listed(set, cs, index), nil
+		return c.listed(set, cs, index)
 	case cs == nil:
 		return nil, c.library.missingCodeSystem(set.system, version)
 	case len(set.filters) > 0:
@@ -166,7 +166,12 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 }
 
 // listed returns the concepts that an include lists, without those that a complete code system does not have.
-func (c *composer) listed(set *conceptSet, cs *codeSystem, index uint32) []entry {
+func (c *composer) listed(set *conceptSet, cs *codeSystem, index uint32) ([]entry, error) {
+	if cs != nil && cs.concepts.List == nil {
+		if err := c.spend(int(set.last-set.first) * parseSteps); err != nil {
+			return nil, err
+		}
+	}
 	entries := make([]entry, 0, set.last-set.first)
 	for row := set.first; row < set.last; row++ {
 		e := entry{codeSystem: none, concept: none, listed: row}
@@ -174,11 +179,14 @@ func (c *composer) listed(set *conceptSet, cs *codeSystem, index uint32) []entry
 			table, at := c.library.row(row)
 			if c, ok := cs.concepts.Locate(table.texts.At(table.code[at])); ok {
 				e.codeSystem, e.concept = index, cs.number(c)
-			} else if cs.content == contentComplete {
+			} else if cs.isWhole() {
 				continue
 			}
 		}
 		entries = append(entries, e)
 	}
-	return entries
+	return entries, nil
 }
+
+// parseSteps is the cost of a code that a grammar reads, several times, until it is shown.
+const parseSteps = 100

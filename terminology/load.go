@@ -113,6 +113,9 @@ func loadSet(ctx context.Context, o Options) (l *Set, err error) {
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
 	}
+	if o.Core {
+		l.addBuiltIn()
+	}
 	if err := loader.loadSynonyms(ctx); err != nil {
 		return nil, err
 	}

@@ -266,7 +266,7 @@ func (m *membership) inList(set *conceptSet, cs *codeSystem, f found) (found, bo
 			continue
 		}
 		f.listed = row
-		return f, f.isKnown() || cs == nil || cs.content != contentComplete, nil
+		return f, f.isKnown() || cs == nil || !cs.isWhole(), nil
 	}
 	return f, false, nil
 }

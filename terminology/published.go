@@ -47,7 +47,7 @@ func publishedIn(d *Set, kind string) []published {
 		return list
 	}
 	for index, cs := range d.codeSystems {
-		if !d.isContained(uint32(index)) {
+		if !d.isContained(uint32(index)) && cs.concepts.List != nil {
 			list = append(list, published{kind: kind, definition: &cs.definition, rest: cs.rest, concepts: cs.concepts.List})
 		}
 	}

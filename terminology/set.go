@@ -58,7 +58,7 @@ type Counts struct {
 func (l *Set) Counts() Counts {
 	c := Counts{ValueSets: len(l.valueSets), Replaced: l.systemTable.replaced + l.valueSetTable.replaced}
 	for index, cs := range l.codeSystems {
-		if !l.isContained(uint32(index)) {
+		if !l.isContained(uint32(index)) && cs.concepts.List != nil {
 			c.CodeSystems++
 			c.Concepts += cs.concepts.Len()
 		}

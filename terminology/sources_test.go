@@ -1,0 +1,193 @@
+package terminology
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
+
+const (
+	tags          = "urn:ietf:bcp:47"
+	swissLanguage = `{"include":[{"system":"urn:ietf:bcp:47","concept":[{"code":"de-CH"},{"code":"fr-ch","display":"Swiss French"},{"code":"it"},{"code":"nonsense"}]}]}`
+	withRegion    = `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"region","op":"exists","value":"true"},{"property":"language","op":"=","value":"de"}]}]}`
+)
+
+// languageLibrary returns the built-in definitions with value sets of language tags.
+func languageLibrary(t *testing.T) *Library {
+	t.Helper()
+	l, err := coreLibrary(t).With(jsontext.Value(valueSetOf("http://x/swiss", swissLanguage)), jsontext.Value(valueSetOf("http://x/region", withRegion)),
+		jsontext.Value(valueSetOf("http://x/not-swiss", `{"include":[{"valueSet":["http://hl7.org/fhir/ValueSet/languages"]}],"exclude":[{"valueSet":["http://x/swiss"]}]}`)),
+		jsontext.Value(valueSetOf("http://x/de", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"concept","op":"is-a","value":"de"}]}]}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// shown are the codes of an expansion, each as code=display.
+func shown(codes iter.Seq[Code]) string {
+	var list []string
+	for c := range codes {
+		list = append(list, c.Code+"="+c.Display)
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestExpandOfGrammar(t *testing.T) {
+	l := languageLibrary(t)
+	tests := []struct{ name, url, filter, want string }{
+		{"listed", "http://x/swiss", "", "de-CH=German (Switzerland), fr-ch=Swiss French, it=Italian, nonsense="},
+		{"searched by the display of the code system", "http://x/swiss", "ger swi", "de-CH=German (Switzerland)"},
+		{"searched by the value set's own display", "http://x/swiss", "swiss", "fr-ch=Swiss French"},
+		{"excluded", "http://x/not-swiss", "ital", "it-CH=Italian (Switzerland), it-IT=Italian (Italy)"},
+		{"all", tags + "?fhir_vs", "", "too-costly"},
+		{"filtered", "http://x/region", "", "too-costly"},
+		{"by hierarchy", "http://x/de", "", "too-costly"},
+		{"all, of R4", "http://hl7.org/fhir/ValueSet/all-languages", "german", "too-costly"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			x, err := l.Expand(t.Context(), Query{ValueSetRef: ValueSetRef{URL: test.url}, Page: Page{Filter: test.filter}})
+			var got string
+			if e, ok := errors.AsType[*Error](err); ok {
+				got = e.Code
+			} else if err != nil {
+				t.Fatal(err)
+			} else {
+				got = shown(x.Codes())
+			}
+			if got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestValidateCodeOfGrammar(t *testing.T) {
+	l := languageLibrary(t)
+	tests := []struct {
+		name, url, code, display string
+		want                     string
+	}{
+		{"listed", "http://x/swiss", "de-CH", "German (Switzerland)", "true German (Switzerland)"},
+		{"listed in another case", "http://x/swiss", "fr-CH", "", "true Swiss French"},
+		{"not listed", "http://x/swiss", "de", "", "false German"},
+		{"wrong display", "http://x/swiss", "it", "Italic", "false Italian"},
+		{"filter holds", "http://x/region", "de-AT", "", "true German (Austria)"},
+		{"filter does not hold", "http://x/region", "de-Latn", "", "false German (Latin)"},
+		{"all", tags + "?fhir_vs", "nds", "", "true Low German"},
+		{"is-a itself", "http://x/de", "DE", "", "true German"},
+		{"is-a another", "http://x/de", "de-CH", "", "false German (Switzerland)"},
+		{"no such tag, but listed", "http://x/swiss", "nonsense", "", "false "},
+		{"no such tag", tags + "?fhir_vs", "de_CH", "", "false "},
+		{"code system", "", "de-ch", "", "true German (Switzerland)"},
+		{"code system, no such tag", "", "xx-yy", "", "false "},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			q := Validation{ValueSetRef: ValueSetRef{URL: test.url}, Codings: []Coding{{System: tags, Code: test.code, Display: test.display}}}
+			ask := l.ValidateCode
+			if test.url == "" {
+				ask = l.ValidateCodeInSystem
+			}
+			r, err := ask(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			display := ""
+			if r.Found != nil {
+				display = r.Found.Display
+			}
+			if got := fmt.Sprint(r.Valid, " ", display); got != test.want {
+				t.Errorf("got %s, want %s: %s", got, test.want, r.Message)
+			}
+		})
+	}
+}
+
+func TestLookupOfGrammar(t *testing.T) {
+	l := coreLibrary(t)
+	c, err := l.Lookup(t.Context(), Lookup{Coding: Coding{System: tags, Code: "DE-ch"}, Properties: []string{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.Code, " ", c.Display, " ", c.Properties, len(c.Designations)); got != "de-CH German (Switzerland) [{language valueCode de  } {region valueCode CH  }] 1" {
+		t.Errorf("got %s", got)
+	}
+	for _, test := range [][3]string{{"de-CH", "de-ch", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
+		if got, err := l.Subsumes(t.Context(), Coding{System: tags, Code: test[0]}, Coding{Code: test[1]}); got != test[2] || err != nil {
+			t.Errorf("%s and %s: got %s, %v", test[0], test[1], got, err)
+		}
+	}
+}
+
+// A definition with concepts goes before what the program knows, one without does not.
+func TestDefinitionOfGrammar(t *testing.T) {
+	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
+		folder := t.TempDir()
+		writeFile(t, folder+"/cs.json", []byte(`{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`))
+		l, err := Load(t.Context(), Options{Core: true, Definitions: []string{folder}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		index := l.set.codeSystem(tags, "")
+		if got := l.set.codeSystems[index].concepts.Len(); got != want {
+			t.Errorf("%s: %d concepts are listed, want %d", content, got, want)
+		}
+	}
+}
+
+// bare is a code system of one concept that has no optional interface but List.
+type bare struct{}
+
+func (bare) Len() int                         { return 1 }
+func (bare) AppendConcepts(dst []byte) []byte { return dst }
+func (bare) Code(codesystem.Concept) []byte   { return []byte("one") }
+func (bare) Language() string                 { return "" }
+func (bare) Locate(code []byte) (codesystem.Concept, bool) {
+	return codesystem.At(0), string(code) == "one"
+}
+
+func (b bare) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
+	return b.Code(c), []byte("First"), 0
+}
+
+func (bare) AppendTexts(dst []codesystem.Text, _ codesystem.Concept) []codesystem.Text {
+	return append(dst, codesystem.Text{Value: []byte("First"), Display: true})
+}
+
+func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value { return dst }
+
+// TestBareCodeSystem asks each operation about a code system that has only what it must.
+func TestBareCodeSystem(t *testing.T) {
+	l := libraryOf(t, valueSetOf("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
+	l.set.addCodeSystem(&codeSystem{definition: definition{url: "http://x/bare"}, concepts: codesystem.Of(bare{}), content: contentComplete})
+	one := Coding{System: "http://x/bare", Code: "one"}
+	for _, url := range []string{"http://x/bare?fhir_vs", "http://x/is-a"} {
+		for filter, want := range map[string]string{"": "one=First", "fi": "one=First", "second": ""} {
+			x, err := l.Expand(t.Context(), Query{ValueSetRef: ValueSetRef{URL: url}, Page: Page{Filter: filter}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := shown(x.Codes()); got != want {
+				t.Errorf("%s, %q: got %s, want %s", url, filter, got, want)
+			}
+		}
+		r, err := l.ValidateCode(t.Context(), Validation{ValueSetRef: ValueSetRef{URL: url}, Codings: []Coding{one}})
+		if err != nil || !r.Valid {
+			t.Errorf("%s: got %+v, %v", url, r, err)
+		}
+	}
+	if c, err := l.Lookup(t.Context(), Lookup{Coding: one, Properties: []string{"*"}}); err != nil || c.Display != "First" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	if outcome, err := l.Subsumes(t.Context(), one, one); err != nil || outcome != "equivalent" {
+		t.Errorf("got %s, %v", outcome, err)
+	}
+}
