@@ -1,32 +1,25 @@
 package terminology
 
 import (
-	"sync"
-
-	"github.com/patrickmn/go-cache"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// codeListCache keeps expansions until there is no room for another, and then drops all: making one again takes a few
-// milliseconds at most. Definitions do not change, so expansions do not expire.
+// codeListCache keeps the expansions that were used last. Definitions do not change, so expansions do not expire.
 type codeListCache struct {
-	items *cache.Cache
-	mu    sync.Mutex
-	held  int // size of items, in entries
-	limit int
+	items boundedcache.Cache[string, *codeList] // at the cost of their size, in entries
 
 	flights singleflight.Group // of expansions being made
 }
 
 func newCodeListCache(limit int) *codeListCache {
-	return &codeListCache{items: cache.New(cache.NoExpiration, 0), limit: limit}
+	return &codeListCache{items: boundedcache.Cache[string, *codeList]{MaxCost: int64(limit)}}
 }
 
-func (c *codeListCache) get(key string) (*codeList, bool) {
-	item, _ := c.items.Get(key)
-	x, ok := item.(*codeList)
-	return x, ok
-}
+func (c *codeListCache) limit() int { return int(c.items.MaxCost) }
+
+func (c *codeListCache) get(key string) (*codeList, bool) { return c.items.Get(key) }
 
 // The size of an expansion beside its entries, in entries: a constant, and one for so many bytes of its key, which a client
 // may make as long as it likes.
@@ -41,16 +34,7 @@ func (c *codeListCache) put(key string, x *codeList) {
 	if x.shape != nil {
 		size += len(x.entries) * 2 / 3
 	}
-	if size > c.limit {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.held+size > c.limit {
-		c.items.Flush()
-		c.held = 0
-	}
-	if c.items.Add(key, x, cache.NoExpiration) == nil {
-		c.held += size
+	if size <= c.limit() {
+		c.items.Put(key, x, int64(size))
 	}
 }

@@ -51,7 +51,7 @@ func (l *Library) Beside(resources ...jsontext.Value) (*Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Library{set: set, expansions: newCodeListCache(l.expansions.limit)}, nil
+	return &Library{set: set, expansions: newCodeListCache(l.expansions.limit())}, nil
 }
 
 // Counts returns how much the library holds.

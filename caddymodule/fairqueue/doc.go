@@ -8,5 +8,5 @@
 //	   ▼
 //	the work ──► leave
 //
-// The context decides how long to wait.
+// The context decides how long to wait. The slots are golang.org/x/sync/semaphore's; no library has the shares.
 package fairqueue
