@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
@@ -144,7 +145,7 @@ func (h *Expand) newFront() *front.Front {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
 		Host: front.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: metrics, Failed: h.failures.server,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: metrics, BeginOwn: enforce.BeginOwn, Failed: h.failures.server,
 			End: func(e front.Ending) { endExpansions(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 				w, _ = h.cors.answer(w, r, false)

@@ -18,7 +18,7 @@ var errNobodyAnswers = errors.New("no handler answers this request")
 
 // ServeHTTP implements caddyhttp.Handler.
 func (h orNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	answer := &noticedAnswer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
+	answer := &noticedAnswer{ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w}}
 	if err := h.next.ServeHTTP(answer, r); err != nil || answer.begun {
 		return err
 	}
@@ -27,7 +27,7 @@ func (h orNotFound) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 
 // noticedAnswer notices that an answer was begun.
 type noticedAnswer struct {
-	*caddyhttp.ResponseWriterWrapper
+	caddyhttp.ResponseWriterWrapper
 	begun bool
 }
 

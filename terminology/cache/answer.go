@@ -27,6 +27,9 @@ type Answer struct {
 	// past the cache, with the same tag. Default: one is made of the bytes.
 	EntityTag string
 
+	// Own says that the answer was made in this process. Default: false, another server has made it.
+	Own bool
+
 	// Negative says that an answer with status 200 stands in for a better one, and is stored as briefly as a 404.
 	// Default: false.
 	Negative bool
@@ -61,6 +64,10 @@ type Call struct {
 
 	// Produce makes the answer. Required.
 	Produce Producer
+
+	// BeginOwn writes the header of an answer that was made in this process, in place of the writer's WriteHeader. Default:
+	// nil, it is as any other.
+	BeginOwn func(w http.ResponseWriter, status int)
 
 	// Detach returns a context that Produce may use after the client's request has ended. It is called before that.
 	// Default: nil, the request's own context may be used.

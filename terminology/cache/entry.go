@@ -17,6 +17,7 @@ type entry struct {
 	origin  http.Header // the storedHeaders of the producer's answer
 	headers []field     // the writtenHeaders of origin
 	tags    []string
+	own     bool // made in this process; one of a snapshot is as good as another server's
 	forms   [codings]encoding
 	made    time.Time // at its origin
 	freshness
@@ -39,7 +40,7 @@ var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Locati
 var writtenHeaders = storedHeaders[:4]
 
 func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
-	e := &entry{key: t.key, status: a.Status, tags: a.Tags, made: now.Add(-f.age), freshness: f}
+	e := &entry{key: t.key, status: a.Status, tags: a.Tags, own: a.Own, made: now.Add(-f.age), freshness: f}
 	e.origin = make(http.Header, len(storedHeaders))
 	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {

@@ -85,7 +85,7 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	if grown > 0 {
 		c.store.grow(e, int64(grown))
 	}
-	return e.writeForm(w, r, f)
+	return e.writeForm(w, r, call, f)
 }
 
 // isAuthorised reports whether a request has credentials or a principal.
@@ -112,7 +112,7 @@ func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 }
 
 // writeForm writes a form, without Accept-Ranges (RFC 9110 §14.3): an eighth header would make the map grow.
-func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error {
+func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, call *Call, f *form) error {
 	header := w.Header()
 	for i := range e.headers {
 		header[e.headers[i].name] = e.headers[i].values
@@ -124,11 +124,15 @@ func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error
 		header["Content-Encoding"] = encodingNames[f.coding]
 	}
 	header["Content-Length"] = f.length
-	return writeBody(w, r, e.status, f.body)
+	return call.writeBody(w, r, e.status, f.body, e.own)
 }
 
-func writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
-	w.WriteHeader(status)
+func (c *Call) writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte, own bool) error {
+	if own && c.BeginOwn != nil {
+		c.BeginOwn(w, status)
+	} else {
+		w.WriteHeader(status)
+	}
 	if r.Method == http.MethodHead || len(body) == 0 {
 		return nil
 	}
@@ -162,5 +166,5 @@ func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status
 	if a.Status != http.StatusNotModified && a.Status != http.StatusNoContent {
 		header["Content-Length"] = []string{strconv.Itoa(len(a.Body))}
 	}
-	return writeBody(w, r, a.Status, a.Body)
+	return call.writeBody(w, r, a.Status, a.Body, a.Own)
 }

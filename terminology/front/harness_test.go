@@ -72,7 +72,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
 		Handler: &terminology.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
-		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Ending) { kept.End(e) }},
+		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Ending) { kept.End(e) }, BeginOwn: h.beginOwn},
 	})}
 }
 
@@ -149,6 +149,7 @@ type host struct {
 	mu       sync.Mutex
 	counts   map[Outcome]int
 	detached int
+	own      int // answers that were begun as made here
 }
 
 type principalKey struct{}
@@ -167,6 +168,13 @@ func (h *host) Detach(ctx context.Context) context.Context {
 	defer h.mu.Unlock()
 	h.detached++
 	return ctx
+}
+
+func (h *host) beginOwn(w http.ResponseWriter, status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own++
+	w.WriteHeader(status)
 }
 
 func (*host) Prepare(_ http.ResponseWriter, r *http.Request) *http.Request { return r }

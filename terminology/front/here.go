@@ -22,7 +22,7 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	if q.front.isAuthorised(r) {
 		header["Cache-Control"] = q.front.private
 	}
-	err := q.local(w, r)
+	err := q.local(q.front.own(w), r)
 	if err == nil {
 		return result{}
 	}
@@ -30,6 +30,25 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	delete(header, "Cache-Control")
 	return resultOf(err)
 }
+
+// ownWriter is for an answer made here.
+type ownWriter struct {
+	http.ResponseWriter
+	begin func(w http.ResponseWriter, status int)
+}
+
+func (f *Front) own(w http.ResponseWriter) http.ResponseWriter {
+	if f.host.BeginOwn == nil {
+		return w
+	}
+	return &ownWriter{w, f.host.BeginOwn}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *ownWriter) WriteHeader(status int) { w.begin(w.ResponseWriter, status) }
+
+// Unwrap lets http.ResponseController find what else the writer can do.
+func (w *ownWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // missed is the Cache-Status of what is made here (RFC 9211).
 var missed = []string{"caddy-fhir; fwd=miss"}
@@ -46,6 +65,7 @@ func (q *request) makeHere(r *http.Request) result {
 		return resultOf(err)
 	}
 	a := recorded(recorder)
+	a.Own = true
 	if a.Status == http.StatusOK { // its tag is kept, since a client may have had it before it was stored
 		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
 	}

@@ -20,6 +20,10 @@ type Host struct {
 	// sets none.
 	CrossOrigin func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
 
+	// BeginOwn writes the header of an answer that was made here, so that a guard can tell it from those of other servers.
+	// Default: it is written as any other.
+	BeginOwn func(w http.ResponseWriter, status int)
+
 	// Metrics counts requests and measures servers. Required.
 	Metrics Metrics
 

@@ -34,7 +34,7 @@ func (f *Front) currentSchemes() *schemes {
 // to be stored is made again for this client.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes) error {
 	f := q.front
-	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.detach}
+	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.detach, BeginOwn: f.host.BeginOwn}
 	d := &toNext
 	if q.known != seenNext {
 		call.Principal, call.Produce = f.host.Guard.Client(r.Context()), q.produceShared
@@ -95,7 +95,7 @@ func (q *request) make(r *http.Request) result {
 // serveUnstored answers without the cache.
 func (q *request) serveUnstored(w http.ResponseWriter, r *http.Request) error {
 	f := q.front
-	here := resultOf(q.local(w, r))
+	here := resultOf(q.local(f.own(w), r))
 	if here.missing == nil {
 		return f.finish(Here, here.err)
 	}

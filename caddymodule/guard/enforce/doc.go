@@ -11,6 +11,8 @@
 //	   ▼
 //	policies.go      refused by the site's own rules, or with more rights, or with less to be seen
 //	   ▼
+//	passing.go       passed, where scopes are about all that the answer can hold; with its links sealed
+//	ownanswer.go       unless it is one of our own, which has none
 //	read.go          read, vread: asked of the server, judged, else answered as what is not there
 //	binary.go          a Binary as its content, and a content as a Binary
 //	accept.go          as the client takes it

@@ -17,7 +17,7 @@ import (
 func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction) error {
 	r := x.client.r
 	asked := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, x.e.Base), "/")
-	p := &passingWriter{ResponseWriter: w, x: x}
+	p := &passingWriter{ResponseWriter: w, x: x, terminology: asksDefinitions(i)}
 	if i.Async {
 		withoutAsync(r.Header)
 	}
@@ -43,12 +43,14 @@ func (x *exchange) passPage(w http.ResponseWriter, c call, i interaction.Interac
 // else, and what is longer, passes as it comes.
 type passingWriter struct {
 	http.ResponseWriter
-	x       *exchange
-	mayHold bool
-	began   bool
-	held    *bytes.Buffer
-	refused error // to hold more, for lack of memory
-	status  int
+	x           *exchange
+	mayHold     bool
+	terminology bool // an operation on definitions is answered
+	own         bool // the header that is being written is of an answer of our own: see [BeginOwn]
+	began       bool
+	held        *bytes.Buffer
+	refused     error // to hold more, for lack of memory
+	status      int
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -62,7 +64,7 @@ func (p *passingWriter) WriteHeader(status int) {
 	p.began, p.status = true, status
 	a := &answer{status: status, header: p.Header()}
 	p.x.pages.at.localize(a)
-	if p.mayHold && status == http.StatusOK && a.isJSON() && p.Header().Get("Content-Encoding") == "" {
+	if p.mayHold && !p.own && status == http.StatusOK && a.isJSON() && p.Header().Get("Content-Encoding") == "" {
 		p.held = buffers.Get().(*bytes.Buffer)
 		return
 	}

@@ -3,14 +3,25 @@ package enforce
 import (
 	"context"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // isOpen reports whether the token may call an operation for which any valid one will do. Operations on terminology
 // take one of the scopes that the site has set for them.
 func (x *operations) isOpen(op Operation) bool {
-	defaults := defaultOperations[op.Name]
-	isTerminology := len(defaults) > 0 && defaults[0].Reach == TokenReach
-	return !isTerminology || len(x.expandScopes) == 0 || x.judge.Rights().HasOne(x.expandScopes)
+	return !isOnTerminology(op.Name) || len(x.expandScopes) == 0 || x.judge.Rights().HasOne(x.expandScopes)
+}
+
+// isOnTerminology reports whether an operation is about definitions alone, which any token may ask about by default.
+func isOnTerminology(name string) bool {
+	defaults := defaultOperations[name]
+	return len(defaults) > 0 && defaults[0].Reach == TokenReach
+}
+
+// asksDefinitions reports whether an interaction is an operation about definitions alone.
+func asksDefinitions(i interaction.Interaction) bool {
+	return i.Kind == interaction.Operation && isOnTerminology(i.Operation)
 }
 
 // openOperation answers an operation that needs no more than a token, as an entry of a batch.
