@@ -45,7 +45,7 @@ func (f *frame) showError(w http.ResponseWriter, r *http.Request, err error) {
 func problem(err error) *page.Text {
 	switch {
 	case errors.Is(err, factor.ErrEnrolled):
-		return page.T("You have it already, perhaps since a moment ago in another tab.")
+		return page.T("You have it already, perhaps from another tab.")
 	case errors.Is(err, factor.ErrConfigured):
 		return page.T("The people who run this site have set up your authenticator app. Only they can change it.")
 	case errors.Is(err, factor.ErrTooMany):

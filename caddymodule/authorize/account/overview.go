@@ -11,7 +11,7 @@ import (
 var done = map[string]*page.Text{
 	"end_app":        page.T("The app no longer has access."),
 	"end_apps":       page.T("No app has access any more."),
-	"end_session":    page.T("You are signed out there."),
+	"end_session":    page.T("You are signed out of that session."),
 	"end_sessions":   page.T("You are signed out everywhere else."),
 	"remove_app":     page.T("Your authenticator app is removed, and you are signed out everywhere else."),
 	"remove_passkey": page.T("The passkey is removed, and you are signed out everywhere else."),

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-var errNoPasskeys = oauth2.StartAgain("There can be no passkeys here.")
+var errNoPasskeys = oauth2.StartAgain("Passkeys are not available here.")
 
 // passkeys are how people enrol, name and remove passkeys.
 type passkeys struct {

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	errNoPendingSignIn = oauth2.StartAgain("This sign-in was not begun in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+	errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
 	errDoubleSignIn    = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
 )
 

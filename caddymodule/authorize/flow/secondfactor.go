@@ -33,7 +33,7 @@ const (
 	maxPendingFactor = 10 << 10
 )
 
-var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was begun in another browser, or is already over. Go back to the app and sign in from there again.")
+var errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was started in another browser, or is already over. Go back to the app and sign in from there again.")
 
 // pendingSecondFactor is a sign-in after its first factor. It is no session, and no other
 // endpoint knows it. The browser keeps it, sealed, so that one that is never completed takes no
