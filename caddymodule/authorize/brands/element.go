@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// maxProblems are told of one Bundle.
+// maxProblems are reported of one Bundle.
 const maxProblems = 20
 
 // problems are what is wrong with a Bundle, and where.
 type problems struct {
-	told []error
-	more int
+	found []error
+	more  int
 }
 
 func (p *problems) add(path, format string, arguments ...any) {
 	problem := fmt.Errorf("%s: %s", path, fmt.Sprintf(format, arguments...))
 	switch {
-	case slices.ContainsFunc(p.told, func(told error) bool { return told.Error() == problem.Error() }):
-	case len(p.told) == maxProblems:
+	case slices.ContainsFunc(p.found, func(err error) bool { return err.Error() == problem.Error() }):
+	case len(p.found) == maxProblems:
 		p.more++
 	default:
-		p.told = append(p.told, problem)
+		p.found = append(p.found, problem)
 	}
 }
 
 func (p *problems) err() error {
 	if p.more > 0 {
-		return errors.Join(append(p.told, fmt.Errorf("and %d more", p.more))...)
+		return errors.Join(append(p.found, fmt.Errorf("and %d more", p.more))...)
 	}
-	return errors.Join(p.told...)
+	return errors.Join(p.found...)
 }
 
 // element is a part of a Bundle. Its value is nil if it is not there.

@@ -12,8 +12,8 @@ type health struct {
 
 // problem is why the stored keys are not those in use.
 type problem struct {
-	err  error
-	told time.Time
+	err      error
+	reported time.Time
 }
 
 // Problem says why the stored keys are not those in use, or could not be read; nil if all is
@@ -35,8 +35,8 @@ func (h *health) note(err error) (tell bool) {
 	}
 	p := &problem{err, time.Now()}
 	last := h.problem.Load()
-	if tell = last == nil || time.Since(last.told) >= refresh; !tell {
-		p.told = last.told
+	if tell = last == nil || time.Since(last.reported) >= refresh; !tell {
+		p.reported = last.reported
 	}
 	h.problem.Store(p)
 	return tell

@@ -52,7 +52,7 @@ func Claim(ctx context.Context, s Store, issuer string) (mark []byte, err error)
 	return mark, err
 }
 
-// claim looks first: a full store refuses a change before it tells what there is.
+// claim looks first: a full store refuses a change before it says what there is.
 func claim(ctx context.Context, s Store, issuer string) ([]byte, error) {
 	found, err := s.Get(ctx, IssuerKey)
 	if errors.Is(err, ErrNotFound) {

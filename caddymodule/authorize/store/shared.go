@@ -10,26 +10,26 @@ import (
 type Shared interface {
 	Store
 
-	// Follow tells of the entries of followed kinds: first of all there are, then of each
-	// that any process changes, in the order of the changes. It tells also that nothing
-	// changed, every second or so. It returns when ctx ends or the store fails; a further
-	// call starts from all there are again. What the store follows, it is told when it is
-	// made; see [KindOf]. Of what lives for longer than a day, a store may tell at first only
+	// Follow reports the entries of followed kinds: first all there are, then each that any
+	// process changes, in the order of the changes. Every second or so it also reports that
+	// nothing changed. It returns when ctx ends or the store fails; a further call starts
+	// again with all there are. The followed kinds are set when the store is made; see
+	// [KindOf]. Of entries that live for longer than a day, a store may at first report only
 	// what changed lately, and of a change only that it happened.
 	Follow(ctx context.Context, tell func(Update)) error
 
-	// Now is the time by the store's clock, as of the latest answer that told it, without
+	// Now is the time by the store's clock, as of the latest answer that had it, without
 	// asking. Gateways date by it what they compare with each other.
 	Now() time.Time
 }
 
-// An Update is what a [Shared] store tells a follower.
+// An Update is what a [Shared] store reports to a follower.
 type Update struct {
 	Whole   bool     // what is not in Changes does not exist
-	Changes []Change // the oldest first; some may have been told before
+	Changes []Change // the oldest first; some may have been reported before
 
 	// Heard is when, by this process's clock, the store was asked: all earlier changes have
-	// been told now.
+	// been reported now.
 	Heard time.Time
 }
 

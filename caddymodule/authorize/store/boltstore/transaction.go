@@ -126,7 +126,7 @@ func (t transaction) list(prefix string) (keys []string) {
 	return keys
 }
 
-// tell tells of all unexpired entries.
+// tell reports all unexpired entries.
 func (t transaction) tell(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
 	c := t.entries.Cursor()
 	for k, v := c.First(); k != nil; k, v = c.Next() {

@@ -216,8 +216,8 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 	b.Logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
 }
 
-// Follow implements [store.Shared]. What the store tells is a reason to ask it whether it is
-// back, before a request does. That it tells nothing is one to try it: an outage is noticed, and
+// Follow implements [store.Shared]. An update is a reason to ask the store whether it is
+// back, before a request does. No update is one to try it: an outage is noticed, and
 // logged, though nobody asks. The error is [store.ErrUnavailable] if it is one.
 func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 	err := b.Shared.Follow(ctx, func(u store.Update) {

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A clock tells the server's time, counted on by this process's monotonic clock since the
-// server last told it.
-type clock struct{ told atomic.Pointer[reading] }
+// A clock shows the server's time, counted on by this process's monotonic clock since the
+// latest reading.
+type clock struct{ latest atomic.Pointer[reading] }
 
 // A reading is what the server's clock showed at a time of this process.
 type reading struct{ shown, at time.Time }
 
-// set takes what the server told between two times: in the middle of them, as far as one
+// set takes a reading that was made between two times: in the middle of them, as far as one
 // can know.
 func (c *clock) set(shown, asked, answered time.Time) {
-	c.told.Store(&reading{shown, asked.Add(answered.Sub(asked) / 2)})
+	c.latest.Store(&reading{shown, asked.Add(answered.Sub(asked) / 2)})
 }
 
 func (c *clock) now() time.Time {
-	told := c.told.Load()
-	if told == nil {
+	latest := c.latest.Load()
+	if latest == nil {
 		return time.Now()
 	}
-	return told.shown.Add(time.Since(told.at))
+	return latest.shown.Add(time.Since(latest.at))
 }

@@ -67,10 +67,10 @@ type Config struct {
 	// [DefaultSynchronousCommit].
 	SynchronousCommit string
 
-	// The kinds of keys that [Store.Follow] tells of.
+	// The kinds of keys that [Store.Follow] reports.
 	Followed []string
 
-	// The kinds of keys of which [Store.Follow] tells changes alone, and not first what there
+	// The kinds of keys of which [Store.Follow] reports changes only, and not first what there
 	// is, which may be millions of rows.
 	Announced []string
 
@@ -100,7 +100,7 @@ func (c Config) check() error {
 	return cmp.Or(CheckTable(c.Table), CheckSynchronousCommit(c.SynchronousCommit))
 }
 
-// follows reports whether [Store.Follow] tells of changes of an entry.
+// follows reports whether [Store.Follow] reports changes of an entry.
 func (c Config) follows(key string) bool {
 	kind := store.KindOf(key)
 	return kind == trialKind || slices.Contains(c.Followed, kind) || slices.Contains(c.Announced, kind)

@@ -14,7 +14,7 @@
 //	room.go        counts rows from time to time, and refuses more than fit
 //	sweeper.go     removes expired rows
 //	page.go        lists keys and entries by pages
-//	follow.go      tells of changes
+//	follow.go      reports changes
 //	clock.go       the server's clock
 //
 // # Steps

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	beatEvery = time.Second           // also how late a change is told whose notification was lost
-	pause     = 20 * time.Millisecond // between reads, so that many changes are told at once
+	beatEvery = time.Second           // also how late a change is reported whose notification was lost
+	pause     = 20 * time.Millisecond // between reads, so that many changes are reported at once
 	tooLong   = 30 * time.Second      // without a read: deleted rows, which stay for a minute, may be missed
 )
 
@@ -91,7 +91,7 @@ func (f *follower) end() {
 	_ = f.conn.Close(ctx)
 }
 
-// round reads what changed, and tells it; each second after a beat.
+// round reads what changed, and reports it; each second after a beat.
 func (f *follower) round(ctx context.Context) error {
 	asked := time.Now()
 	if asked.Sub(f.heard) >= beatEvery {
@@ -122,8 +122,8 @@ func (f *follower) beat(ctx context.Context) error {
 	return err
 }
 
-// whole tells of all there is, in pages that each may see more than the one before: what
-// changes meanwhile is told again in the next round.
+// whole reports all there is, in pages that each may see more than the one before: what
+// changes meanwhile is reported again in the next round.
 func (f *follower) whole(ctx context.Context) error {
 	f.snapshot = nothingYet
 	if _, err := f.changes(ctx); err != nil {

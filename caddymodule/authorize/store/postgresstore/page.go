@@ -38,7 +38,7 @@ func (s *Store) Entries(ctx context.Context, tell func(key string, value []byte,
 	return s.database.pages(ctx, "", true, func(e entry) error { return tell(e.key, e.value, e.ttl) })
 }
 
-// pages tells of the entries with a prefix, by key, with their values or without.
+// pages reports the entries with a prefix, by key, with their values or without.
 func (d *database) pages(ctx context.Context, prefix string, values bool, tell func(entry) error) error {
 	for from, after := prefix, false; ; after = true {
 		if err := ctx.Err(); err != nil {

@@ -40,7 +40,7 @@ func (p *pooler) adapt(c *pgx.ConnConfig) {
 	}
 }
 
-// find looks for a pooler, by the id of the process that serves a connection: a server tells its
+// find looks for a pooler, by the id of the process that serves a connection: a server names its
 // own when the connection is made, a pooler one that it has made up. At the first time it reports
 // that connections must be made again.
 func (p *pooler) find(conn *pgx.Conn, process uint32) error {

@@ -122,7 +122,7 @@ func (a attempts) Error() string {
 // Unwrap is for [errors.Is].
 func (a attempts) Unwrap() []error { return a }
 
-// telling leaves of an error of connecting what tells its cause. Where TLS is optional, each address is tried twice: what the
+// telling keeps the part of a connection error that says its cause. Where TLS is optional, each address is tried twice: what the
 // server says counts, and not that it refuses TLS, or to go without.
 func telling(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
@@ -133,20 +133,20 @@ func telling(err error) error {
 	if !ok {
 		return err
 	}
-	var told attempts
+	var kept attempts
 	byAddress := map[string]int{}
 	for _, attempt := range joined.Unwrap() {
 		address, _, _ := strings.Cut(attempt.Error(), " ")
 		i, again := byAddress[address]
 		switch {
 		case !again:
-			byAddress[address] = len(told)
-			told = append(told, attempt)
-		case code(told[i]) == "" || code(told[i]) == refusedByHost && code(attempt) != "":
-			told[i] = attempt
+			byAddress[address] = len(kept)
+			kept = append(kept, attempt)
+		case code(kept[i]) == "" || code(kept[i]) == refusedByHost && code(attempt) != "":
+			kept[i] = attempt
 		}
 	}
-	return told
+	return kept
 }
 
 // explain makes an error that of a [store.Store]: the caller's own, if it did not wait.

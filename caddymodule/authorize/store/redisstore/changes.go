@@ -21,7 +21,7 @@ const (
 // changes are read from the stream. Step.lua writes k: the key; and, if it was not deleted, v:
 // the value, and e: when it expires, in Unix ms of the server's clock.
 //
-// What is no change was written by another program. It is left out, and told by an error.
+// What is no change was written by another program. It is left out, and reported by an error.
 func (c *clock) changes(messages []redis.XMessage) (changes []store.Change, foreign error) {
 	ahead := c.ahead()
 	for _, m := range messages {

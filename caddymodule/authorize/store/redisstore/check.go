@@ -52,7 +52,7 @@ func policy(info map[string]string) error {
 	return &store.Fault{Cause: store.CauseEviction, Err: fmt.Errorf("%w: when its memory is full, it drops entries that are in use (maxmemory-policy %s): sessions would end, and revoked tokens would be valid again; set maxmemory-policy noeviction, or use a server of its own", ErrUnsuitable, info["maxmemory_policy"])}
 }
 
-// checkFailure tells what somebody must set right from what passes.
+// checkFailure separates what somebody must set right from what passes.
 func checkFailure(ctx context.Context, err error) error {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return fmt.Errorf("%w: its certificate is not by an authority that is trusted (ca), or not for the name of its address (server_name): %w", ErrUnsuitable, err)

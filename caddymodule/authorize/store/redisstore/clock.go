@@ -8,7 +8,7 @@ import (
 // clock is the server's clock, as its answers tell it.
 type clock struct{ sample atomic.Pointer[sample] }
 
-// A sample is an answer that told the time.
+// A sample is an answer that had the time.
 type sample struct {
 	ahead time.Duration // of this process's clock
 	took  time.Duration // how long the answer took, twice the greatest error
@@ -16,7 +16,7 @@ type sample struct {
 }
 
 // hear takes the server's time from an answer to what was sent then. An answer that took much
-// longer than the last tells less, unless that is long ago.
+// longer than the last says less, unless that is long ago.
 func (c *clock) hear(server, sent time.Time) {
 	now := time.Now()
 	took := now.Sub(sent)

@@ -24,7 +24,7 @@ const (
 )
 
 // Follow implements [store.Shared]. The stream holds the changes of a day: an older entry of a
-// followed kind is not told at first. A server that must not be used ([Store.Check]) is not
+// followed kind is not reported at first. A server that must not be used ([Store.Check]) is not
 // followed.
 func (s *Store) Follow(ctx context.Context, tell func(store.Update)) error {
 	if err := s.Check(ctx); err != nil {
@@ -66,7 +66,7 @@ type follower struct {
 // confirm makes a change, unless it did just now, and returns when it was begun: earlier
 // changes are in the stream of the server that we listen to. One that has been cut off from its
 // replicas, and replaced, may refuse changes (min-replicas-to-write) or not get them confirmed
-// (wait_replicas): what it tells is old.
+// (wait_replicas): what it says is old.
 func (f *follower) confirm(ctx context.Context) (time.Time, error) {
 	began := time.Now()
 	if began.Sub(f.heard) < heartbeat {

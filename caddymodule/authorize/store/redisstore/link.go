@@ -39,7 +39,7 @@ func (l *link) Close() error {
 }
 
 // closeOthers closes the connections to all servers but one: whoever waits there for an answer
-// is told that there is none, and the client connects anew.
+// learns that there is none, and the client connects anew.
 func (l *links) closeOthers(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

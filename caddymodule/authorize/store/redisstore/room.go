@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// room bounds the entries, by the number of keys that the server tells once in a while.
+// room bounds the entries, by the number of keys that the server is asked for once in a while.
 type room struct {
 	connection *connection
 	max        atomic.Int64 // 0: any number
-	entries    atomic.Int64 // as last told
-	told       atomic.Int64 // when that was, as Unix time in ns
+	entries    atomic.Int64 // as last counted
+	counted    atomic.Int64 // when that was, as Unix time in ns
 }
 
 // recount is how long a number of keys is used.
@@ -31,8 +31,8 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 	if most <= 0 || need <= 0 {
 		return nil
 	}
-	asked, now := r.told.Load(), time.Now()
-	if now.Sub(time.Unix(0, asked)) > recount && r.told.CompareAndSwap(asked, now.UnixNano()) {
+	asked, now := r.counted.Load(), time.Now()
+	if now.Sub(time.Unix(0, asked)) > recount && r.counted.CompareAndSwap(asked, now.UnixNano()) {
 		if _, err := r.count(ctx); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ type header struct {
 }
 
 // headerLength is how many elements of the script's answer are its header. The last of them
-// tells whether something was written.
+// says whether something was written.
 const headerLength = 4
 
 func readHeader(reply []any, calls int) (h header, err error) {

@@ -36,8 +36,8 @@ func (s scanner) list(ctx context.Context, prefix string) ([]string, error) {
 	return keys, err
 }
 
-// entries tells of all entries. One that SCAN tells twice, as it may while Redis resizes its table, is told twice: to know
-// what was told would take the memory of all keys.
+// entries reports all entries. One that SCAN returns twice, as it may while Redis resizes its table, is reported twice: to
+// remember them would take the memory of all keys.
 func (s scanner) entries(ctx context.Context, tell func(key string, value []byte, ttl time.Duration) error) error {
 	return s.scan(ctx, "", func(server *redis.Client, names, keys []string) error {
 		var values []*redis.StringCmd
@@ -70,22 +70,22 @@ func (s scanner) entries(ctx context.Context, tell func(key string, value []byte
 	})
 }
 
-// scan tells of the entries with a prefix, page by page, with the server that has them.
+// scan reports the entries with a prefix, page by page, with the server that has them.
 func (s scanner) scan(ctx context.Context, prefix string, tell func(server *redis.Client, names, keys []string) error) error {
 	var one sync.Mutex // the client asks all masters at once
-	var told error     // the first
+	var failed error   // the first of tell
 	err := s.connection.eachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		return s.scanServer(ctx, server, prefix, func(server *redis.Client, names, keys []string) error {
 			one.Lock()
 			defer one.Unlock()
-			if told == nil {
-				told = tell(server, names, keys)
+			if failed == nil {
+				failed = tell(server, names, keys)
 			}
-			return told
+			return failed
 		})
 	})
-	if told != nil {
-		return told
+	if failed != nil {
+		return failed
 	}
 	return s.connection.failed(ctx, err)
 }

@@ -25,12 +25,12 @@ type sentinels struct {
 	links links
 
 	mu      sync.Mutex
-	current master             // guarded by mu; the latest that was told
+	current master             // guarded by mu; the latest known
 	cancel  context.CancelFunc // guarded by mu; of the verification that is going on
 	closed  bool               // guarded by mu
 }
 
-// A master is what a Sentinel tells about it.
+// A master is what a Sentinel knows about it.
 type master struct {
 	address string
 	epoch   int64 // of the configuration: each failover has one of its own
@@ -47,7 +47,7 @@ func (s *sentinels) find(ctx context.Context) (master, error) {
 	for _, node := range s.nodes {
 		go func() { answers <- s.ask(ctx, node) }()
 	}
-	var told []master
+	var named []master
 	var failures []error
 	var enough <-chan time.Time
 	for range s.nodes {
@@ -56,16 +56,16 @@ func (s *sentinels) find(ctx context.Context) (master, error) {
 			if a.err != nil {
 				failures = append(failures, a.err)
 			} else {
-				told = append(told, a.master)
+				named = append(named, a.master)
 			}
 		case <-enough:
-			return s.settle(told, failures)
+			return s.settle(named, failures)
 		}
-		if enough == nil && len(told) > len(s.nodes)/2 {
+		if enough == nil && len(named) > len(s.nodes)/2 {
 			enough = time.After(latecomers)
 		}
 	}
-	return s.settle(told, failures)
+	return s.settle(named, failures)
 }
 
 type answer struct {
@@ -74,7 +74,7 @@ type answer struct {
 }
 
 // ask asks one Sentinel. The epoch is asked for first: the address that follows is of that epoch
-// or a later one. SENTINEL MASTER tells an address, too, but for a while the old one with the new
+// or a later one. SENTINEL MASTER has an address, too, but for a while the old one with the new
 // epoch.
 func (s *sentinels) ask(ctx context.Context, node *redis.SentinelClient) answer {
 	info, err := node.Master(ctx, s.name).Result()
@@ -95,15 +95,15 @@ func (s *sentinels) ask(ctx context.Context, node *redis.SentinelClient) answer 
 	return answer{master: master{net.JoinHostPort(address[0], address[1]), epoch}}
 }
 
-// settle chooses what counts. Unless most Sentinels have answered, nothing is taken back that one
-// has told which does not answer now.
-func (s *sentinels) settle(told []master, failures []error) (master, error) {
-	if len(told) == 0 {
+// settle chooses what counts. Unless most Sentinels have answered, nothing is taken back that came
+// from one which does not answer now.
+func (s *sentinels) settle(named []master, failures []error) (master, error) {
+	if len(named) == 0 {
 		return master{}, fmt.Errorf("no Sentinel names the master %s: %w", s.name, errors.Join(failures...))
 	}
-	latest := slices.MaxFunc(told, func(a, b master) int { return cmp.Compare(a.epoch, b.epoch) })
+	latest := slices.MaxFunc(named, func(a, b master) int { return cmp.Compare(a.epoch, b.epoch) })
 	s.mu.Lock()
-	if len(told) <= len(s.nodes)/2 && latest.epoch < s.current.epoch {
+	if len(named) <= len(s.nodes)/2 && latest.epoch < s.current.epoch {
 		latest = s.current
 	}
 	s.current = latest
@@ -135,7 +135,7 @@ func (s *sentinels) verify() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	go func() {
-		_, _ = s.find(ctx) // whoever connects next is told
+		_, _ = s.find(ctx) // whoever connects next gets the error
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -46,7 +46,7 @@ func set(kinds []string) map[string]bool {
 // Close ends all connections. Later calls fail.
 func (s *Store) Close() error { return s.connection.close() }
 
-// Pool tells about the connections.
+// Pool returns statistics of the connections.
 func (s *Store) Pool() *redis.PoolStats { return s.connection.client.PoolStats() }
 
 // Check asks the server whether state can be kept there. It fails with [ErrUnsuitable], and what

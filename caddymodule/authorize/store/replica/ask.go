@@ -57,7 +57,7 @@ func (r *Replica) askFor(key string) (a *ask, mine bool) {
 	if a := r.asks[key]; a != nil && now-a.began <= int64(maxShared) {
 		return a, false
 	}
-	r.spoil(key)
+	r.invalidate(key)
 	a = &ask{began: now, done: make(chan struct{})}
 	r.asks[key] = a
 	return a, true
@@ -81,12 +81,12 @@ func (r *Replica) answered(key string, a *ask, keep bool) {
 // forget removes what is known of a key, or about to be. It requires the lock.
 func (r *Replica) forget(key string) {
 	r.kept.Delete(key)
-	r.spoil(key)
+	r.invalidate(key)
 }
 
-// spoil keeps others from sharing the question under way for a key, and its answer from being
-// kept. It requires the lock.
-func (r *Replica) spoil(key string) {
+// invalidate keeps others from sharing the question under way for a key, and its answer from being
+// cached. It requires the lock.
+func (r *Replica) invalidate(key string) {
 	if a := r.asks[key]; a != nil {
 		a.stale = true
 		delete(r.asks, key)

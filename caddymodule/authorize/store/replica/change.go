@@ -11,8 +11,8 @@ import (
 const maxChanged = 10_000
 
 // changed are the mirrored keys that this process changed, for which the store is asked until
-// it has told of the change. The replica does not make the change itself: another process may
-// have made a later one, which was told already.
+// it has announced the change. The replica does not make the change itself: another process may
+// have made a later one, which was announced already.
 type changed struct {
 	at map[string]int64 // by key: when the store had answered
 
@@ -39,8 +39,8 @@ func (c *changed) add(key string, now int64) {
 	c.at[key] = now
 }
 
-// told removes what the store has told of, asked at a time.
-func (c *changed) told(heard int64) {
+// announced removes the changes that the store has announced when it was asked at a time.
+func (c *changed) announced(heard int64) {
 	for key, at := range c.at {
 		if at < heard {
 			delete(c.at, key)
@@ -94,7 +94,7 @@ func (r *Replica) Do(ctx context.Context, calls ...*store.Call) error {
 }
 
 // made forgets what is known of a key that a call has changed, and returns the call's error.
-// After an error, a change that was made all the same is told as those of other processes are.
+// After an error, a change that was made all the same is announced like those of other processes.
 func (r *Replica) made(key string, err error) error {
 	mirrored := hasAnyPrefix(key, r.mirrored)
 	if err != nil || !mirrored && !hasAnyPrefix(key, r.cached) {

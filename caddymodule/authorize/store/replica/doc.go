@@ -3,7 +3,7 @@
 //
 //	replica.go   [Replica], a [store.Store]: what it answers itself, and what the store answers
 //	change.go    changes made here
-//	follow.go    changes told by the store
+//	follow.go    changes that the store announces
 //	mirror.go    all entries of some kinds
 //	ask.go       questions to the store, and what is kept of its answers
 //
@@ -12,6 +12,6 @@
 // lately, until a change is announced. Both count only while the replica has heard from the
 // store within the maximum lag; after that, it asks the store for each entry.
 //
-// Reading an entry here tells what it was up to the maximum lag ago, but shows at least what
+// Reading an entry here returns what it was up to the maximum lag ago, but shows at least what
 // this process changed itself. What must be certain is read by [Replica.Do].
 package replica

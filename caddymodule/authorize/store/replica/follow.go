@@ -55,7 +55,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hear makes the changes that the store tells of.
+// hear makes the changes that the store announces.
 func (r *Replica) hear(u store.Update) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Replica) hear(u store.Update) {
 		r.forget(c.Key)
 	}
 	r.mirror.sweep(sweptPerUpdate, now)
-	r.changed.told(heard)
+	r.changed.announced(heard)
 	if r.mirror.whole && heard > r.heard {
 		r.heard = heard
 		r.refresh()

@@ -36,7 +36,7 @@ type Options struct {
 	Progress func(Counts)
 }
 
-// Counts are numbers of entries. One that the source told of twice counts twice.
+// Counts are numbers of entries. One that the source reported twice counts twice.
 type Counts struct {
 	Read    int // of the source
 	Copied  int // to the target

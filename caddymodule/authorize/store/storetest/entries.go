@@ -46,10 +46,10 @@ func entriesError(t *testing.T, ctx context.Context, s subject) {
 	exporter := exporterOf(t, s)
 	must(t, s.Put(ctx, "a", nil, s.lifetime))
 	must(t, s.Put(ctx, "b", nil, s.lifetime))
-	told, stop := 0, errors.New("stop")
-	err := exporter.Entries(ctx, func(string, []byte, time.Duration) error { told++; return stop })
-	if !errors.Is(err, stop) || told != 1 {
-		t.Errorf("told %d entries, then %v", told, err)
+	seen, stop := 0, errors.New("stop")
+	err := exporter.Entries(ctx, func(string, []byte, time.Duration) error { seen++; return stop })
+	if !errors.Is(err, stop) || seen != 1 {
+		t.Errorf("%d entries, then %v", seen, err)
 	}
 	ended, end := context.WithCancel(ctx)
 	end()

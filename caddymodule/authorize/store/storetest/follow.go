@@ -12,12 +12,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A follower keeps what it is told.
+// A follower keeps what is reported to it.
 type follower struct {
 	mu      sync.Mutex
 	values  map[string]string
 	expires map[string]time.Time
-	told    []string // key=value, or key alone if it was deleted; in order
+	changes []string // key=value, or key alone if it was deleted; in order
 	heard   time.Time
 	wholes  int
 	err     error // of Follow; it is read after the end
@@ -34,11 +34,11 @@ func (f *follower) hear(u store.Update) {
 		f.expires[c.Key] = c.Expires
 		if c.Value == nil {
 			delete(f.values, c.Key)
-			f.told = append(f.told, c.Key)
+			f.changes = append(f.changes, c.Key)
 			continue
 		}
 		f.values[c.Key] = string(c.Value)
-		f.told = append(f.told, c.Key+"="+string(c.Value))
+		f.changes = append(f.changes, c.Key+"="+string(c.Value))
 	}
 	f.heard = u.Heard
 }
@@ -55,7 +55,7 @@ func (f *follower) await(t *testing.T, what string, condition func() bool) {
 		if time.Now().After(end) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			t.Fatalf("not told: %s; but %q, in the end %q", what, f.told[max(0, len(f.told)-20):], f.values)
+			t.Fatalf("not reported: %s; but %q, in the end %q", what, f.changes[max(0, len(f.changes)-20):], f.values)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func followsAtOnce(t *testing.T, s *shared) {
 		must(t, g.Put(t.Context(), key, []byte("v"), s.lifetime*4))
 		f.await(t, key, func() bool { return f.values[key] == "v" })
 		if took := time.Since(changed); took > time.Second {
-			t.Errorf("%s was told after %v", key, took)
+			t.Errorf("%s was reported after %v", key, took)
 		}
 		time.Sleep(s.lifetime / 8)
 	}
@@ -247,8 +247,8 @@ func followsNoExpired(t *testing.T, s *shared) {
 	time.Sleep(s.lifetime + s.lifetime/4)
 	f := s.follow(t, s.gateway())
 	f.await(t, "revoked:long", func() bool { return f.values["revoked:long"] == "v" })
-	if expires, told := f.expires["revoked:short"]; told && expires.After(time.Now()) {
-		t.Errorf("what has expired is told to expire at %v", expires)
+	if expires, ok := f.expires["revoked:short"]; ok && expires.After(time.Now()) {
+		t.Errorf("what has expired is reported to expire at %v", expires)
 	}
 }
 

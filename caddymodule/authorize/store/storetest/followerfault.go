@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// followerCut changes entries while the follower cannot hear, which it is told when it follows
+// followerCut changes entries while the follower cannot hear, which is reported when it follows
 // again.
 func followerCut(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "revoked:old", []byte("v"), long))

@@ -121,7 +121,7 @@ func (g *Gateway) Do(ctx context.Context, calls ...*store.Call) error {
 	return g.shared.announce(ctx, calls)
 }
 
-// announce tells the followers of a step that was made. It requires the lock.
+// announce reports a step that was made to the followers. It requires the lock.
 func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
 	known := len(s.log)
 	for _, c := range calls {
@@ -146,7 +146,7 @@ func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
 
 // Follow implements [store.Shared].
 func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
-	update, told, changed, err := g.whole(ctx)
+	update, reported, changed, err := g.whole(ctx)
 	for err == nil {
 		tell(update)
 		select {
@@ -154,12 +154,12 @@ func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
 		case <-changed:
 		case <-time.After(time.Second):
 		}
-		update, told, changed, err = g.since(ctx, told)
+		update, reported, changed, err = g.since(ctx, reported)
 	}
 	return err
 }
 
-// whole returns all followed entries, how long the log is, and what tells of its growth.
+// whole returns all followed entries, how long the log is, and what says that it grew.
 func (g *Gateway) whole(ctx context.Context) (store.Update, int, <-chan struct{}, error) {
 	s := g.shared
 	s.mu.Lock()
@@ -177,12 +177,12 @@ func (g *Gateway) whole(ctx context.Context) (store.Update, int, <-chan struct{}
 	return update, len(s.log), s.changed, err
 }
 
-// since is whole for what changed after the first told changes.
-func (g *Gateway) since(ctx context.Context, told int) (store.Update, int, <-chan struct{}, error) {
+// since is whole for what changed after the first so many changes.
+func (g *Gateway) since(ctx context.Context, reported int) (store.Update, int, <-chan struct{}, error) {
 	s := g.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	update := store.Update{Heard: time.Now(), Changes: slices.Clone(s.log[told:])}
+	update := store.Update{Heard: time.Now(), Changes: slices.Clone(s.log[reported:])}
 	if g.cut || s.down {
 		return update, 0, nil, store.ErrUnavailable
 	}

@@ -25,17 +25,17 @@ func (s SharedSuite) Run(t *testing.T) {
 		name string
 		test func(*testing.T, *shared)
 	}{
-		{"a follower is told what there is", followsWhole},
-		{"a follower is told of each method", followsMethods},
-		{"a follower is not told of what was refused", followsNoRefusal},
-		{"a follower is told of steps", followsSteps},
-		{"a follower is told within a second", followsAtOnce},
+		{"a follower learns what there is", followsWhole},
+		{"a follower learns of each method", followsMethods},
+		{"a follower does not learn of what was refused", followsNoRefusal},
+		{"a follower learns of steps", followsSteps},
+		{"a follower learns within a second", followsAtOnce},
 		{"a follower hears that nothing changed", followsNothing},
 		{"a follower ends with its context", followsUntilEnd},
 		{"two followers agree", followersAgree},
 		{"a late follower agrees", lateFollower},
-		{"what expired is not told", followsNoExpired},
-		{"the last of many changes is told last", followsLast},
+		{"what expired is not reported", followsNoExpired},
+		{"the last of many changes is reported last", followsLast},
 		{"the clock is the store's", tellsTime},
 		{"gateways see each other's entries", gatewaysShare},
 		{"one of many takers at several gateways wins", gatewaysRace},
@@ -93,7 +93,7 @@ func gatewaysRace(t *testing.T, s *shared) {
 }
 
 // settle waits until all other goroutines of the test wait, or for a time in which a store
-// elsewhere will have told its followers.
+// elsewhere will have reported to its followers.
 func (s *shared) settle() {
 	if s.lifetime >= time.Minute {
 		synctest.Wait()
