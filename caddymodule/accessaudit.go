@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -20,7 +21,7 @@ func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.
 		return
 	}
 	e.events.Record(r.Context(), audit.Event{
-		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: clientAddress(r),
+		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
 		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
 	})
 }
@@ -28,7 +29,7 @@ func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.
 // recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached.
 func (h *Bearer) recordOutage(r *http.Request, err error) {
 	if h.app != nil && errors.Is(err, store.ErrUnavailable) {
-		h.app.audit(r.Context(), audit.Event{Kind: audit.Access, Address: clientAddress(r), Err: err, Anonymous: true})
+		h.app.Audit(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/logging"
@@ -49,25 +48,6 @@ func (l *LogEncoder) Provision(ctx caddy.Context) error {
 //	}
 func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{"wrap": guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
-}
-
-// guest reads the name of a module in a namespace, and leaves the rest of the block to the module.
-func guest(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) setter {
-	return func(d *caddyfile.Dispenser) error {
-		if !d.NextArg() {
-			return d.ArgErr()
-		}
-		name := d.Val()
-		if err := checkEach(d, check, []string{name}); err != nil {
-			return err
-		}
-		module, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
-		if err != nil {
-			return err
-		}
-		*to = caddyconfig.JSONModuleObject(module, inlineKey, name, nil)
-		return nil
-	}
 }
 
 // addressHeaders are the request headers that hold a URI.

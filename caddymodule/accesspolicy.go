@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // AccessPolicy is a rule of the site's own about who may see or do what, as a CEL expression over `token`, `request`,
@@ -49,7 +50,7 @@ func policyInput(r *http.Request, t *guard.Token) policy.Input {
 			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
 			FHIRUser: t.FHIRUser,
 		},
-		Request: policy.Request{ClientIP: clientAddress(r)}, Now: time.Now(),
+		Request: policy.Request{ClientIP: requester.Address(r)}, Now: time.Now(),
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -102,28 +102,15 @@ type status struct {
 	Issuer      string              `json:"issuer,omitempty"`
 	FHIRBase    string              `json:"fhir_base,omitempty"`
 	Keys        []keyring.Info      `json:"keys,omitempty"`
-	Store       *storeStatus        `json:"store,omitempty"`
+	Store       *Status             `json:"store,omitempty"`
 	Definitions []definitionsStatus `json:"definitions"`
 	Caches      []front.Statistics  `json:"expansion_caches"`
-}
-
-// storeStatus describes the store. If several gateways share it, the entries are those of which this one has a copy.
-type storeStatus struct {
-	Name       string   `json:"name"` // of the module
-	Entries    int      `json:"entries"`
-	MaxEntries int      `json:"max_entries"`
-	Lag        *float64 `json:"lag_seconds,omitempty"` // since it was last heard
-}
-
-type sizedStore interface {
-	// Size returns the number of entries, including expired ones, and its bound.
-	Size() (entries, bound int)
 }
 
 func (a *adminAPI) status(*http.Request) (any, error) {
 	s := status{Definitions: loadedDefinitions(), Caches: []front.Statistics{}}
 	eachExpansionCache(func(c expansionCache) { s.Caches = append(s.Caches, c.Statistics()) })
-	app, err := optionalApp(a.running())
+	app, err := fhirapp.FindAny[*App](a.running())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
@@ -131,24 +118,8 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 		return s, nil
 	}
 	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.keys.Info()
-	s.Store = app.stores.status()
+	s.Store = app.stores.Status()
 	return s, nil
-}
-
-func (s *stores) status() *storeStatus {
-	status := new(storeStatus)
-	if sized, ok := s.store.(sizedStore); ok {
-		status.Entries, status.MaxEntries = sized.Size()
-	}
-	if guest, ok := s.store.(caddy.Module); ok {
-		status.Name = guest.CaddyModule().ID.Name()
-	}
-	for _, shared := range s.shared {
-		if shared.replica == s.store {
-			status.Name, status.Lag = shared.name, new(shared.replica.Lag().Seconds())
-		}
-	}
-	return status
 }
 
 func (a *adminAPI) purge(r *http.Request) (any, error) {
@@ -165,6 +136,4 @@ func (a *adminAPI) purge(r *http.Request) (any, error) {
 var (
 	_ caddy.AdminRouter  = (*adminAPI)(nil)
 	_ caddy.AdminHandler = adminMethods{}
-	_ sizedStore         = (*MemoryStore)(nil)
-	_ sizedStore         = (*replica.Replica)(nil)
 )

@@ -15,29 +15,36 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // backup is the answer to GET /fhir/backup: a tar archive of what a gateway needs to go on elsewhere, by its place in the
 // folder of Caddy's storage. The store comes first: the keys after it seal all that it holds.
 type backup struct {
 	ctx     context.Context
-	file    *FileStore        // nil: the durable store is no file
+	file    backedUp          // nil: the durable store is no file
 	storage certmagic.Storage // of keys and clients; nil: they are in the durable store
 	issuer  string
+}
+
+// backedUp is a store in a file.
+type backedUp interface {
+	// Backup copies it as it is at one time.
+	Backup(begin func(size int64, copyTo func(io.Writer) error) error) error
 }
 
 var errNothingToBackUp = errors.New("all state is in a store that several gateways share: make its backup there (docs/replicas.md)")
 
 func (a *adminAPI) backup(r *http.Request) (any, error) {
-	app, err := optionalApp(a.running())
+	app, err := fhirapp.FindAny[*App](a.running())
 	switch {
 	case err != nil:
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	case app == nil:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errNoApp}
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fhirapp.ErrNone}
 	}
 	b := backup{ctx: r.Context(), issuer: app.Issuer}
-	b.file, _ = app.durable.(*FileStore)
+	b.file, _ = app.stores.Durable.(backedUp)
 	if len(app.StoreKeys) == 0 {
 		b.storage = app.ctx.Storage()
 	}

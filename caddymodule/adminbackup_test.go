@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // unpack restores a backup as tar does.
@@ -60,7 +62,7 @@ func TestBackupIsRestored(t *testing.T) {
 	revoked := before.exchange(codeForm(codeAt(t, before.Get("/oauth2/authorize?"+offline.Encode(), ""))))
 	before.Post("/oauth2/revoke", map[string][]string{"client_id": {"demo-app"}, "token": {revoked["refresh_token"].(string)}})
 	client := before.register(t)
-	app, err := fhirApp(before.Context)
+	app, err := fhirapp.Find[*App](before.Context)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,7 @@ func TestBackupIsRestored(t *testing.T) {
 	for i := range 4 {
 		writers.Go(func() {
 			for busy.Err() == nil {
-				_ = app.durable.Put(t.Context(), "busy:"+string(rune('a'+i)), make([]byte, 5000), time.Minute)
+				_ = app.stores.Durable.Put(t.Context(), "busy:"+string(rune('a'+i)), make([]byte, 5000), time.Minute)
 			}
 		})
 	}
@@ -108,7 +110,7 @@ func TestBackupIsRestored(t *testing.T) {
 	if r := after.Get("/oauth2/authorize?response_type=code&scope=openid&client_id="+client+"&redirect_uri=https%3A%2F%2Fapp.example.org%2Fcb&code_challenge_method=S256&code_challenge="+strings.Repeat("a", 43), ""); r.StatusCode != http.StatusFound {
 		t.Errorf("a registered client: %d", r.StatusCode)
 	}
-	app, err = fhirApp(after.Context)
+	app, err = fhirapp.Find[*App](after.Context)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 const adminKeys = "/fhir/keys"
@@ -52,7 +53,7 @@ type rotatedKeys struct {
 }
 
 func (a *adminAPI) rotateKeys(r *http.Request) (any, error) {
-	app, err := fhirApp(a.running())
+	app, err := fhirapp.Find[*App](a.running())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}

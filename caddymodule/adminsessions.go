@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 const adminSessions = "/fhir/sessions"
@@ -64,7 +65,7 @@ func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 // server calls a function with the running authorization server. Without one, the answer is 404.
 func (a *adminAPI) server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := fhirApp(a.running())
+		app, err := fhirapp.Find[*App](a.running())
 		if err != nil {
 			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 		}

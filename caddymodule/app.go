@@ -5,24 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
-
-// DefaultFHIRBase is the default path of the FHIR API.
-const DefaultFHIRBase = "/fhir/R4"
 
 // App holds what the fhir handlers share: the issuer, its clients and users, the keys that sign tokens, and the
 // stores.
@@ -120,7 +117,7 @@ type App struct {
 	// supported. Default: none, they are in Caddy's storage.
 	StoreKeys []string `json:"store_keys,omitempty"`
 
-	stores
+	stores *Set
 	keys   *keyring.Keyring
 	pooled string // the keys in keysInUse
 	health *healthPort
@@ -138,11 +135,11 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
 // validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.logger, a.events = ctx, ctx.Slogger(), newEventLog(ctx)
+	a.ctx, a.logger, a.events = ctx, ctx.Slogger(), fhirapp.NewEventLog(ctx)
 	if a.FHIRBase == "" {
-		a.FHIRBase = DefaultFHIRBase
+		a.FHIRBase = fhirapp.DefaultBase
 	}
-	if err := checkFHIRBase(a.FHIRBase); err != nil {
+	if err := fhirapp.CheckBase(a.FHIRBase); err != nil {
 		return err
 	}
 	if a.Health != "" {
@@ -154,7 +151,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.provisionStores(ctx); err != nil {
 		return err
 	}
-	if err := metrics.register(ctx); err != nil {
+	if err := metrics.Register(ctx); err != nil {
 		return err
 	}
 	if err := a.loadKeys(place); err != nil {
@@ -174,26 +171,25 @@ func (a *App) Provision(ctx caddy.Context) error {
 }
 
 func (a *App) provisionStores(ctx caddy.Context) (err error) {
-	if a.stores, err = loadStores(ctx, a); err != nil {
+	if a.stores, err = Load(ctx, Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw, DurableRaw: a.DurableRaw}); err != nil {
 		return err
 	}
-	if err := a.stores.checkLag(time.Duration(a.RevocationMaxLag)); err != nil {
+	if err := a.stores.CheckLag(time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	a.stores.warn(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
+	a.stores.Warn(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
 	return nil
 }
+
+// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
+func (a *App) Follower(kind string) Follower { return a.stores.Follower(kind) }
 
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
 
 // outages returns when this gateway last could not answer: before this process began, and while a store elsewhere was away.
 func (a *App) outages() []store.Outage {
-	outages := []store.Outage{{Over: processStart()}}
-	for _, shared := range a.shared {
-		outages = append(outages, shared.breaker.LastOutage())
-	}
-	return outages
+	return append([]store.Outage{{Over: processStart()}}, a.stores.Outages()...)
 }
 
 // Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
@@ -229,13 +225,12 @@ func (a *App) firstPage() string {
 }
 
 func (a *App) startStores() error {
-	if err := a.stores.start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
+	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
 		return err
 	}
-	// Where there are keys, tokens were given: their file was there, too.
-	if file, ok := a.durable.(*FileStore); ok && file.isNew && len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer)) {
-		file.watched.beganEmpty()
-	}
+	a.stores.NotesLoss(func() bool { // where there are keys, tokens were given: their file was there, too
+		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer))
+	})
 	return nil
 }
 
@@ -245,18 +240,22 @@ func (a *App) Stop() error {
 	return a.health.close()
 }
 
+// Address returns the issuer, and the path of the FHIR API below it.
+func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase }
+
+// Server returns the authorization server.
+func (a *App) Server() *authorize.Server { return a.server }
+
+// Keys returns the keys that sign tokens.
+func (a *App) Keys() *keyring.Keyring { return a.keys }
+
+// Events returns the audit trail.
+func (a *App) Events() *audit.Log { return a.events }
+
+// Registers reports whether clients may register themselves.
+func (a *App) Registers() bool { return a.Registration != nil }
+
 func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }
-
-// isHTTPS reports whether the browser speaks TLS, to us or to a proxy that Caddy's trusted_proxies names.
-func isHTTPS(r *http.Request) bool {
-	return r.TLS != nil || byTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
-}
-
-// byTrustedProxy reports whether a request came from a proxy that Caddy's trusted_proxies names.
-func byTrustedProxy(r *http.Request) bool {
-	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
-	return trusted
-}
 
 var (
 	_ caddy.App         = (*App)(nil)

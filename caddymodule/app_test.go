@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -122,7 +123,7 @@ func TestHandlersNeedTheApp(t *testing.T) {
 		"fhir_authorize": new(Authorize).Provision,
 		"fhir_bearer":    new(Bearer).Provision,
 	} {
-		if err := provision(ctx); !errors.Is(err, errNoApp) {
+		if err := provision(ctx); !errors.Is(err, fhirapp.ErrNone) {
 			t.Errorf("%s without the app: %v", name, err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // The audit trail can be routed by its logger name, and has the documented fields.
@@ -87,7 +89,7 @@ func TestClientAddress(t *testing.T) {
 				r.Header.Set(name, "203.0.113.9")
 			}
 			r = r.WithContext(context.WithValue(r.Context(), caddyhttp.VarsCtxKey, tt.vars))
-			if got := clientAddress(r); got != tt.want {
+			if got := requester.Address(r); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

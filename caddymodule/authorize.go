@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -10,6 +8,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 )
 
 func init() {
@@ -18,13 +22,23 @@ func init() {
 	registerHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Authorize) })
 }
 
+// authorizationApp is the fhir app as fhir_authorize needs it.
+type authorizationApp interface {
+	fhirapp.Addressed
+
+	// Server returns the authorization server.
+	Server() *authorize.Server
+}
+
 // Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents
 // and keys below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next
 // handler; those below the FHIR base that no handler answers get 404.
 type Authorize struct {
 	Source
 
-	app      *App
+	server   *authorize.Server
+	issuer   string
+	fhirBase string
 	failures *failureLog
 }
 
@@ -34,29 +48,46 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision finds the fhir app.
-func (h *Authorize) Provision(ctx caddy.Context) (err error) {
+func (h *Authorize) Provision(ctx caddy.Context) error {
 	h.failures = newFailureLog(ctx.Slogger())
-	h.app, err = fhirApp(ctx)
-	return err
+	app, err := fhirapp.Find[authorizationApp](ctx)
+	if err != nil {
+		return err
+	}
+	h.server = app.Server()
+	h.issuer, h.fhirBase = app.Address()
+	return nil
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !h.app.server.Serves(r.URL.Path) {
+	if !h.server.Serves(r.URL.Path) {
 		return h.pass(w, r, next)
 	}
-	defer metrics.served(r.URL.Path, time.Now())
+	defer served(r.URL.Path, time.Now())
 	defer formPace.limit(w, r)()
-	h.app.server.ServeHTTP(w, r)
+	h.server.ServeHTTP(w, r)
 	return nil
+}
+
+var (
+	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer.", "endpoint")
+	endpoints         = metrics.ByLabel(endpoint.Names, func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+)
+
+// served measures an answer of the authorization server.
+func served(path string, since time.Time) {
+	if e, ok := endpoints[endpoint.Name(path)]; ok {
+		e.Observe(time.Since(since).Seconds())
+	}
 }
 
 // pass leaves a request to the next handler. Below the FHIR base, what nobody answers is not found.
 func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !below(r.URL.Path, h.app.FHIRBase) {
+	if !fhirapp.Below(r.URL.Path, h.fhirBase) {
 		return next.ServeHTTP(w, r)
 	}
-	return answerError(w, r, h.app.FHIRBase, h.failures, orNotFound{next}.ServeHTTP(w, r))
+	return answerError(w, r, h.fhirBase, h.failures, orNotFound{next}.ServeHTTP(w, r))
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -66,34 +97,18 @@ func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, nil)
 }
 
-func (*Authorize) checkApp() error { return errNoApp }
+// Placed implements [Handler].
+func (h *Authorize) Placed() Placed { return Placed{"fhir_authorize", h.Source.Source, h.fhirBase} }
 
-var errNoApp = errors.New("the fhir global option is required: it names the issuer")
+// Issuer implements [Authorizer].
+func (h *Authorize) Issuer() string { return h.issuer }
 
-// fhirApp returns the configured app. Unlike [caddy.Context.App], it does not create an empty one.
-func fhirApp(ctx caddy.Context) (*App, error) {
-	app, err := ctx.AppIfConfigured("fhir")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil, errNoApp
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the fhir global option: %w", err)
-	}
-	return app.(*App), nil
-}
-
-// optionalApp returns the configured app, or nil.
-func optionalApp(ctx caddy.Context) (*App, error) {
-	app, err := fhirApp(ctx)
-	if errors.Is(err, errNoApp) {
-		return nil, nil
-	}
-	return app, err
-}
+func (*Authorize) checkApp() error { return fhirapp.ErrNone }
 
 var (
 	_ caddy.Provisioner           = (*Authorize)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
 	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
 	_ appUser                     = (*Authorize)(nil)
+	_ Authorizer                  = (*Authorize)(nil)
 )

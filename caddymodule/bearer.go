@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,15 +15,41 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 func init() {
 	caddy.RegisterModule(new(Bearer))
 	registerHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() handlerDirective { return new(Bearer) })
+}
+
+// bearerApp is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
+type bearerApp interface {
+	fhirapp.Addressed
+
+	// Server returns the authorization server, which knows whose tokens have ended.
+	Server() *authorize.Server
+
+	// Keys returns the keys that sign tokens, and seal links.
+	Keys() *keyring.Keyring
+
+	// Events returns the audit trail.
+	Events() *audit.Log
+
+	// Audit records an event, and counts it.
+	Audit(ctx context.Context, e audit.Event)
+
+	// Registers reports whether clients may register themselves.
+	Registers() bool
 }
 
 // Bearer lets requests pass that carry a valid access token of the fhir app's issuer or of a trusted one (RFC 6750,
@@ -73,8 +100,10 @@ type Bearer struct {
 
 	Source
 
-	app      *App   // nil without the fhir app
-	origin   string // of the API; empty if the fhir app or the site tells it
+	app      bearerApp // nil without the fhir app
+	issuer   string    // the app's
+	apiURL   string    // the FHIR base URL, by the app
+	origin   string    // of the API; empty if the fhir app or the site tells it
 	sites    *Sites
 	located  sync.Once           // the site was asked
 	smart    *smartConfiguration // nil with the app, and without trusted issuers
@@ -100,18 +129,19 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 // Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.wrap(err) }()
-	if h.app, err = optionalApp(ctx); err != nil {
+	if h.app, err = fhirapp.FindAny[bearerApp](ctx); err != nil {
 		return err
 	}
 	if h.app == nil && len(h.Trust) == 0 && h.Introspection == nil {
-		return errNoApp
+		return fhirapp.ErrNone
 	}
-	if h.origin, h.FHIRBase, err = apiAddress(ctx, h.FHIRBase, h.app); err != nil {
+	if h.origin, h.FHIRBase, err = apiAddress(ctx, h.FHIRBase, h.app != nil); err != nil {
 		return err
 	}
 	if h.realm = h.FHIRBase; h.app != nil {
-		h.realm = h.app.fhirBaseURL()
-		h.resource = h.app.Issuer + endpoint.ProtectedResource + h.app.FHIRBase
+		issuer, base := h.app.Address()
+		h.issuer, h.apiURL = issuer, issuer+base
+		h.realm, h.resource = h.apiURL, issuer+endpoint.ProtectedResource+base
 	}
 	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
@@ -127,7 +157,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if err := h.provisionCORS(); err != nil {
 		return err
 	}
-	if err := metrics.register(ctx); err != nil {
+	if err := metrics.Register(ctx); err != nil {
 		return err
 	}
 	if h.guard, err = h.newGuard(ctx); err != nil {
@@ -152,19 +182,19 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 
 func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if h.smart.serves(r) {
-		metrics.decided(decisionPublic)
+		decided(decisionPublic)
 		return h.smart.serve(w, r)
 	}
 	w, answered := h.cors.answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
 	if answered {
-		metrics.decided(decisionPreflight)
+		decided(decisionPreflight)
 		return nil
 	}
 	if err := errors.Join(guard.CheckPath(r, h.FHIRBase), h.headers.Check(r)); err != nil {
 		new(identity).set(r)
 		return h.refuse(w, err)
 	}
-	h.headers.Strip(r.Header, byTrustedProxy(r))
+	h.headers.Strip(r.Header, requester.ByTrustedProxy(r))
 	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
 	token, err := h.authenticate(r)
@@ -186,7 +216,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 
 // servePublic answers what needs no token.
 func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	metrics.decided(decisionPublic)
+	decided(decisionPublic)
 	guard.StripBody(r)
 	guard.StripCredentials(r.Header)
 	if h.metadata == nil {
@@ -197,29 +227,29 @@ func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyh
 
 // serveAllowed answers a valid token's request, as far as its scopes allow.
 func (h *Bearer) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
-	if err := h.checkSignIn(r, token, h.app); err != nil {
+	if err := h.checkSignIn(r, token, h.isOwn(token)); err != nil {
 		return h.refuse(w, err)
 	}
 	if h.enforced == nil {
-		metrics.decided(decisionAllowed)
+		decided(decisionAllowed)
 		return next.ServeHTTP(w, r)
 	}
 	err := h.enforced.serve(w, r, next, token)
 	if _, refused := errors.AsType[*guard.Error](err); refused {
 		return h.refuse(w, err)
 	}
-	metrics.decided(decisionAllowed)
+	decided(decisionAllowed)
 	return err
 }
 
 // warnElsewhere logs once that a request without a token was for a path outside the FHIR base. If the base is wrong,
 // every request is refused, and nothing else would say why.
 func (h *Bearer) warnElsewhere(r *http.Request, err error) {
-	if !errors.Is(err, guard.ErrNoToken) || below(r.URL.Path, h.FHIRBase) {
+	if !errors.Is(err, guard.ErrNoToken) || fhirapp.Below(r.URL.Path, h.FHIRBase) {
 		return
 	}
 	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
-	if below(originalPath(r), h.FHIRBase) {
+	if fhirapp.Below(fhirapp.OriginalPath(r), h.FHIRBase) {
 		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
 	}
 	h.elsewhere.Do(func() {
@@ -227,9 +257,22 @@ func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 	})
 }
 
+func (h *Bearer) provisionCORS() (err error) {
+	if h.app == nil {
+		h.cors, err = newCrossOrigin(h.CORS, nil)
+		return err
+	}
+	words := h.CORS
+	if len(words) == 0 {
+		words = []string{corsClients}
+	}
+	h.cors, err = newCrossOrigin(words, h.app.Server())
+	return err
+}
+
 func (h *Bearer) checkApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
-		return fmt.Errorf("%w; or name another issuer with trust or introspect", errNoApp)
+		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirapp.ErrNone)
 	}
 	for _, t := range h.Trust {
 		if t.Audience == "" {
@@ -273,7 +316,7 @@ func (h *Bearer) checkApp() error {
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := subdirectives{
-		"fhir_base":       word(&h.FHIRBase, checkFHIRBaseOrURL),
+		"fhir_base":       word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
 		"trust":           h.parseTrust,
 		"introspect":      h.parseIntrospect,
 		"identity_header": words(&h.IdentityHeaders, guard.CheckHeaderPattern),

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
@@ -60,7 +61,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := parseDirective(d, subdirectives{
 		"issuer":                word(&a.Issuer, authorize.CheckIssuer),
-		"fhir_base":             word(&a.FHIRBase, checkFHIRBase),
+		"fhir_base":             word(&a.FHIRBase, fhirapp.CheckBase),
 		"user":                  a.parseUser,
 		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
@@ -108,7 +109,7 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 		}
 	}
 	if b := a.UserAccessBrands; b != nil {
-		if _, err := b.bundle(a.Issuer + cmp.Or(a.FHIRBase, DefaultFHIRBase)); err != nil {
+		if _, err := b.bundle(a.Issuer + cmp.Or(a.FHIRBase, fhirapp.DefaultBase)); err != nil {
 			return b.at.wrap(err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -31,7 +33,7 @@ import (
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
-		"fhir_base":   word(&h.FHIRBase, checkFHIRBase),
+		"fhir_base":   word(&h.FHIRBase, fhirapp.CheckBase),
 		"definitions": h.parseDefinitions,
 		"synonyms":    words(&h.Synonyms, nil),
 		"weights":     words(&h.Weights, nil),

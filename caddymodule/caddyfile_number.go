@@ -3,13 +3,10 @@ package caddymodule
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/dustin/go-humanize"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // duration reads a positive duration.
@@ -25,16 +22,6 @@ func parseDuration(to *caddy.Duration) func(string) error {
 	}
 }
 
-// lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
-func lifetime(name string, to *caddy.Duration) setter {
-	return func(d *caddyfile.Dispenser) error {
-		if err := duration(to)(d); err != nil {
-			return err
-		}
-		return withLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
-	}
-}
-
 // durationOrOff reads a duration, or the word off as -1.
 func durationOrOff(to *caddy.Duration, otherwise setter) setter {
 	return func(d *caddyfile.Dispenser) error {
@@ -45,11 +32,6 @@ func durationOrOff(to *caddy.Duration, otherwise setter) setter {
 		}
 		return err
 	}
-}
-
-// lifetimeOrOff reads a lifetime, or the word off as -1.
-func lifetimeOrOff(name string, to *caddy.Duration) setter {
-	return durationOrOff(to, lifetime(name, to))
 }
 
 // number reads a positive integer.

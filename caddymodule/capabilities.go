@@ -6,12 +6,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
-
-// answeredOperations is the variable of a request for the CapabilityStatement in which fhir_expand says that it answers
-// operations before the FHIR server: true if all, false if $expand alone.
-const answeredOperations = "fhir.answered_operations"
 
 // newMetadata is what changes the CapabilityStatement of the FHIR server to that of a guarded one; nil with scopes off.
 func (h *Bearer) newMetadata() *enforce.Metadata {
@@ -22,26 +19,26 @@ func (h *Bearer) newMetadata() *enforce.Metadata {
 		BaseURL: h.enforced.BaseURL, CORS: h.cors != nil, Operations: h.enforced.Operations,
 	}
 	if h.app != nil {
-		changes.OAuth = h.app.oauthURIs()
+		changes.OAuth = h.oauthURIs()
 	}
 	return &enforce.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Memory: h.enforced.Memory, Answered: operationsBefore}
 }
 
 // oauthURIs are the endpoints that the CapabilityStatement names.
-func (a *App) oauthURIs() enforce.OAuthURIs {
+func (h *Bearer) oauthURIs() enforce.OAuthURIs {
 	uris := enforce.OAuthURIs{
-		Authorize: a.Issuer + endpoint.Authorize, Token: a.Issuer + endpoint.Token,
-		Introspect: a.Issuer + endpoint.Introspect, Revoke: a.Issuer + endpoint.Revoke, Manage: a.Issuer + endpoint.Account,
+		Authorize: h.issuer + endpoint.Authorize, Token: h.issuer + endpoint.Token,
+		Introspect: h.issuer + endpoint.Introspect, Revoke: h.issuer + endpoint.Revoke, Manage: h.issuer + endpoint.Account,
 	}
-	if a.Registration != nil {
-		uris.Register = a.Issuer + endpoint.Register
+	if h.app.Registers() {
+		uris.Register = h.issuer + endpoint.Register
 	}
 	return uris
 }
 
 // operationsBefore are the operations that fhir_expand has said it answers.
 func operationsBefore(r *http.Request) []enforce.AnsweredOperation {
-	all, ok := caddyhttp.GetVar(r.Context(), answeredOperations).(bool)
+	all, ok := caddyhttp.GetVar(r.Context(), fhirapp.AnsweredOperations).(bool)
 	if !ok {
 		return nil
 	}

@@ -16,9 +16,9 @@ import (
 // out of reach when the gateway started. Each time that it is followed anew it is checked again, since it may be another.
 type checkedStore struct {
 	store.Singly
-	remote *remoteStore
+	remote *Remote
 	logger *slog.Logger
-	watch  *storeWatch
+	watch  *Watch
 
 	refusal atomic.Pointer[error] // what is answered; nil: the store is used
 
@@ -27,7 +27,7 @@ type checkedStore struct {
 	passed bool   // guarded by mu: the store was checked for the issuer
 }
 
-func newCheckedStore(remote *remoteStore, logger *slog.Logger) *checkedStore {
+func newCheckedStore(remote *Remote, logger *slog.Logger) *checkedStore {
 	s := &checkedStore{remote: remote, logger: logger, watch: newStoreWatch("", nil)}
 	s.Singly = s.Do
 	return s
@@ -63,7 +63,7 @@ func (s *checkedStore) pass(issuer string) {
 
 // checkFor checks a store for an issuer, and tries it. One that is full can be used for what it has.
 func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
-	if err := s.remote.check(ctx); err != nil {
+	if err := s.remote.Check(ctx); err != nil {
 		return err
 	}
 	switch err := store.Try(ctx, s.remote.Shared); {
@@ -73,8 +73,8 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 	default:
 		return err
 	}
-	if s.remote.volatile != nil {
-		s.watch.keepsNothing(s.remote.volatile(ctx))
+	if s.remote.Volatile != nil {
+		s.watch.keepsNothing(s.remote.Volatile(ctx))
 	}
 	return s.claim(ctx, issuer)
 }
@@ -89,9 +89,9 @@ func (s *checkedStore) claim(ctx context.Context, issuer string) error {
 }
 
 // explain says what to do about the store of another issuer.
-func (r *remoteStore) explain(err error) error {
+func (r *Remote) explain(err error) error {
 	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
-		return fmt.Errorf("%w: give each issuer a store of its own (%s)", err, r.own)
+		return fmt.Errorf("%w: give each issuer a store of its own (%s)", err, r.Own)
 	}
 	return err
 }
@@ -102,7 +102,7 @@ func (s *checkedStore) recheck(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.issuer == "" { // not started
-		return s.remote.check(ctx)
+		return s.remote.Check(ctx)
 	}
 	check := s.checkFor
 	if s.passed {

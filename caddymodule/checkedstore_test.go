@@ -40,7 +40,7 @@ func TestStoreOfOtherIssuer(t *testing.T) {
 	if _, err := start(issuerX, "another"); err != nil {
 		t.Errorf("another gateway of the same issuer: %v", err)
 	}
-	if err := x.store.Put(t.Context(), "k", nil, time.Minute); err != nil {
+	if err := x.stores.Store.Put(t.Context(), "k", nil, time.Minute); err != nil {
 		t.Errorf("the first: %v", err)
 	}
 }
@@ -50,16 +50,16 @@ func TestFileOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	file := new(FileStore)
-	if err := file.use(path); err != nil {
+	if err := file.Locate(path); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Cleanup() })
 	for range 2 {
-		if err := file.claim(t.Context(), issuerX); err != nil {
+		if _, err := file.Claim(t.Context(), issuerX); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := file.claim(t.Context(), issuerY); err == nil || !strings.Contains(err.Error(), issuerX) || !strings.Contains(err.Error(), path) {
+	if _, err := file.Claim(t.Context(), issuerY); err == nil || !strings.Contains(err.Error(), issuerX) || !strings.Contains(err.Error(), path) {
 		t.Errorf("another issuer: %v", err)
 	}
 }
@@ -67,9 +67,9 @@ func TestFileOfOtherIssuer(t *testing.T) {
 // lateStore is a store that was away when a gateway of an issuer started.
 func lateStore(t *testing.T, issuer string) (*storetest.Shared, *checkedStore, *bytes.Buffer) {
 	t.Helper()
-	server := storetest.NewShared(followedKinds...)
+	server := storetest.NewShared(FollowedKinds()...)
 	gateway, log := server.Gateway(), new(bytes.Buffer)
-	s := newCheckedStore(&remoteStore{Shared: gateway, own: "an option", check: func(ctx context.Context) error {
+	s := newCheckedStore(&Remote{Shared: gateway, Own: "an option", Check: func(ctx context.Context) error {
 		_, err := gateway.List(ctx, "none:")
 		return err
 	}}, slog.New(slog.NewTextHandler(log, nil)))

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,17 +13,14 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // configuredStore is the durable store of a configuration that does not run.
 type configuredStore struct {
-	storecopy.Store
-	name     string // for people
-	identity string // tells it from others, and reveals no secret
-	batch    int    // how many entries to store in one step; 0: as many as a server takes
-	keys     keysPlace
-	close    func()
+	*Copy
+	keys  keysPlace
+	close func()
 }
 
 // keysPlace is where the signing keys and registered clients of a configuration are.
@@ -67,7 +61,7 @@ func (o storeOpener) read(path string) (c storeConfiguration, err error) {
 		return c, err
 	}
 	if c.Apps.FHIR == nil {
-		return c, errNoApp
+		return c, fhirapp.ErrNone
 	}
 	return c, nil
 }
@@ -84,15 +78,14 @@ func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*conf
 	}
 	modules, cancel := caddy.NewContext(provisioned)
 	fhir := c.Apps.FHIR
-	s, err := o.openDurable(ctx, modules, &App{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable}, path, mayMake)
+	durable, err := o.openDurable(ctx, modules, Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable}, path, mayMake)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s", s.identity, fhir.Issuer, fhir.Store, fhir.Durable))
-	s.identity, s.close = fmt.Sprintf("%x", sum), cancel
-	s.keys = keysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}
-	return s, nil
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s", durable.Identity, fhir.Issuer, fhir.Store, fhir.Durable))
+	durable.Identity = fmt.Sprintf("%x", sum)
+	return &configuredStore{durable, keysPlace{len(fhir.StoreKeys) > 0, storageSettings(modules)}, cancel}, nil
 }
 
 // storageSettings tells Caddy's storage from another.
@@ -104,55 +97,12 @@ func storageSettings(ctx caddy.Context) string {
 	return fmt.Sprintf("%T %s", ctx.Storage(), settings)
 }
 
-func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, app *App, path string, mayMake bool) (*configuredStore, error) {
-	from, err := loadStores(modules, app)
+func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, c Config, path string, mayMake bool) (*Copy, error) {
+	set, err := Load(modules, c)
 	if err != nil {
 		return nil, err
 	}
-	switch s := from.durable.(type) {
-	case *MemoryStore:
-		return nil, errors.New("its durable store is in the memory of a gateway, and ends with it")
-	case *FileStore:
-		s.LockTimeout = caddy.Duration(o.lockTimeout)
-		return openFile(s, mayMake)
-	}
-	for _, shared := range from.shared {
-		if shared.replica == from.durable {
-			return shared.open(ctx, path)
-		}
-	}
-	s, ok := from.durable.(storecopy.Store)
-	if !ok {
-		return nil, fmt.Errorf("its durable store, a %T, cannot be copied", from.durable)
-	}
-	return &configuredStore{Store: s, name: "the durable store of " + path}, nil
-}
-
-// fileBatch is how many entries are copied into a file in one step, after which the disk is waited for.
-const fileBatch = 5000
-
-func openFile(f *FileStore, mayMake bool) (*configuredStore, error) {
-	if _, err := os.Stat(f.key); err != nil && !mayMake {
-		return nil, fmt.Errorf("its durable store is not there: %w", err)
-	}
-	if err := f.start(slog.New(slog.DiscardHandler)); err != nil {
-		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
-	}
-	return &configuredStore{Store: f.Store, name: "the file " + f.key, identity: f.key, batch: fileBatch}, nil
-}
-
-// open is for a process that uses the store alone.
-func (s *pooledShared) open(ctx context.Context, path string) (*configuredStore, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := s.remote.check(ctx); err != nil {
-		return nil, err
-	}
-	remote, ok := s.remote.Shared.(storecopy.Store)
-	if !ok {
-		return nil, fmt.Errorf("its store, %s, cannot be copied", s.name)
-	}
-	return &configuredStore{Store: remote, name: fmt.Sprintf("the %s store of %s", s.name, path), identity: s.name}, nil
+	return set.OpenDurable(ctx, path, mayMake, o.lockTimeout)
 }
 
 // keysAt says where the signing keys and registered clients are after a copy.

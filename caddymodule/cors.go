@@ -30,8 +30,14 @@ type crossOrigin struct {
 	metadata *cors.Cors // for what tells apps how to get a token: open to all
 }
 
-// newCrossOrigin makes the rules of a cors option; nil if it is empty.
-func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
+// clientOrigins are the origins of the fhir app's clients.
+type clientOrigins interface {
+	// AllowsOrigin reports whether a client has a redirect URI there.
+	AllowsOrigin(origin string) bool
+}
+
+// newCrossOrigin makes the rules of a cors option; nil if it is empty. The origins of clients are nil without the app.
+func newCrossOrigin(words []string, of clientOrigins) (*crossOrigin, error) {
 	if len(words) == 0 {
 		return nil, nil
 	}
@@ -45,7 +51,7 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 		return &crossOrigin{all, all}, nil
 	}
 	clients := slices.Contains(words, corsClients)
-	if app == nil {
+	if of == nil {
 		if err := checkClients(words); err != nil {
 			return nil, err
 		}
@@ -56,7 +62,7 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 		}
 	}
 	options.AllowOriginFunc = func(origin string) bool {
-		return origin != corsClients && slices.Contains(words, origin) || clients && app.server.AllowsOrigin(origin)
+		return origin != corsClients && slices.Contains(words, origin) || clients && of.AllowsOrigin(origin)
 	}
 	return &crossOrigin{cors.New(options), all}, nil
 }
@@ -159,12 +165,3 @@ var (
 	_ http.ResponseWriter = (*corsWriter)(nil)
 	_ io.ReaderFrom       = (*corsWriter)(nil)
 )
-
-func (h *Bearer) provisionCORS() (err error) {
-	words := h.CORS
-	if len(words) == 0 && h.app != nil {
-		words = []string{corsClients}
-	}
-	h.cors, err = newCrossOrigin(words, h.app)
-	return err
-}

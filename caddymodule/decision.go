@@ -8,10 +8,12 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 )
 
 // decision is the outcome of a request at fhir_bearer.
@@ -34,6 +36,13 @@ var decisions = []decision{
 	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
 	decisionStepUp, decisionForbidden, decisionUnavailable,
 }
+
+var (
+	bearerDecisions = metrics.NewCounters("bearer_decisions_total", "Requests that fhir_bearer decided about.", "outcome")
+	decisionCounts  = metrics.ByLabel(decisions, func(d decision) prometheus.Counter { return bearerDecisions.WithLabelValues(string(d)) })
+)
+
+func decided(d decision) { decisionCounts[d].Inc() }
 
 func refusal(err *guard.Error) decision {
 	switch {
@@ -77,7 +86,7 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	if !ok {
 		return err
 	}
-	metrics.decided(refusal(refused))
+	decided(refusal(refused))
 	if challenge := refused.Challenge(h.realm); challenge != "" {
 		if h.resource != "" {
 			challenge += fmt.Sprintf(", resource_metadata=%q", h.resource) // RFC 9728 §5.1

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/software"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
@@ -141,7 +142,7 @@ func definitionsKey(o *terminology.Options) string {
 // fingerprint identifies the files by name, size and modification time, and the software that reads them. Unreadable
 // files are reported when they are loaded.
 func fingerprint(o *terminology.Options) string {
-	version, made := software()
+	version, made := software.Version()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %d %t\n", version, made.UnixNano(), o.Core)
 	for _, pattern := range slices.Concat(o.Definitions, o.Synonyms, o.Weights) {

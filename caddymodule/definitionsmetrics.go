@@ -4,10 +4,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 )
 
 // definitionsCollector reports how much the loaded definitions hold, and whether they are up to date.
 type definitionsCollector struct{}
+
+var _ = metrics.Add(definitionsCollector{})
 
 var definitionsHeld = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
 

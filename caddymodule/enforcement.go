@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
@@ -117,7 +118,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e = &enforcement{auditsReads: h.AuditReads, events: newEventLog(ctx)}
+	e = &enforcement{auditsReads: h.AuditReads, events: fhirapp.NewEventLog(ctx)}
 	e.holders.MaxEntries = maxHolders
 	e.Enforcer = &enforce.Enforcer{
 		Base: h.FHIRBase, Shared: access.NewShared(own), CompartmentSearch: h.CompartmentSearch,
@@ -128,12 +129,12 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 		e.BaseURL = h.origin + h.FHIRBase
 	}
 	if h.app != nil {
-		e.BaseURL, e.events = h.app.fhirBaseURL(), h.app.events
+		e.BaseURL, e.events = h.apiURL, h.app.Events()
 	}
 	if e.Parameters, err = h.newSearchParameters(h.logger); err != nil {
 		return nil, err
 	}
-	if e.Sealing, err = sealing(h.app, h.SealKeys); err != nil {
+	if e.Sealing, err = h.sealing(); err != nil {
 		return nil, err
 	}
 	if e.Policies, err = h.newPolicies(h.logger); err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // failedBelow is the request variable that tells fhir_outcome the FHIR base of the handler that failed.
@@ -16,7 +18,7 @@ func answerError(w http.ResponseWriter, r *http.Request, base string, failures *
 	if err == nil {
 		return nil
 	}
-	ofAPI, errorRoutes := below(originalPath(r), base) || below(r.URL.Path, base), errorRoutesOf(r)
+	ofAPI, errorRoutes := fhirapp.Below(fhirapp.OriginalPath(r), base) || fhirapp.Below(r.URL.Path, base), errorRoutesOf(r)
 	if ofAPI || errorRoutes != nil {
 		failures.request(r, err)
 	}

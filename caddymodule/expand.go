@@ -10,8 +10,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/software"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -20,6 +24,15 @@ func init() {
 	caddy.RegisterModule(new(Expand))
 	// before anything that answers all requests, such as respond
 	registerHandler("fhir_expand", httpcaddyfile.Before, "abort", func() handlerDirective { return new(Expand) })
+}
+
+// expandApp is the fhir app as fhir_expand needs it.
+type expandApp interface {
+	// Server returns the authorization server, which knows the clients.
+	Server() *authorize.Server
+
+	// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
+	Follower(kind string) Follower
 }
 
 // Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4,
@@ -84,13 +97,13 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.wrap(err) }()
 	h.failures = newFailureLog(ctx.Slogger())
-	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
+	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}
 	if err := h.provisionCORS(ctx); err != nil {
 		return err
 	}
-	if err := metrics.register(ctx); err != nil {
+	if err := metrics.Register(ctx); err != nil {
 		return err
 	}
 	if err := h.provisionState(ctx); err != nil {
@@ -133,8 +146,8 @@ func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
 		Limits: h.limits(), Turn: takeTurn, Principal: expandHost{}.name,
 	}
-	t.Statement.Version, t.Statement.Released = software()
-	if _, err := fhirApp(ctx); err == nil {
+	t.Statement.Version, t.Statement.Released = software.Version()
+	if _, err := fhirapp.Find[expandApp](ctx); err == nil {
 		t.Statement.Security = []string{"SMART-on-FHIR"}
 	}
 	return t
@@ -145,7 +158,7 @@ func (h *Expand) newFront() *front.Front {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
 		Host: front.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: metrics, BeginOwn: enforce.BeginOwn, Failed: h.failures.server,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: enforce.BeginOwn, Failed: h.failures.server,
 			End: func(e front.Ending) { endExpansions(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 				w, _ = h.cors.answer(w, r, false)
@@ -159,14 +172,21 @@ func (h *Expand) newFront() *front.Front {
 	return front.New(o)
 }
 
+// Placed implements [Handler].
+func (h *Expand) Placed() Placed { return Placed{"fhir_expand", h.Source.Source, h.FHIRBase} }
+
 func (h *Expand) checkApp() error { return checkClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
-	app, err := optionalApp(ctx)
-	if err != nil {
+	app, err := fhirapp.FindAny[expandApp](ctx)
+	switch {
+	case err != nil:
 		return err
+	case app == nil:
+		h.cors, err = newCrossOrigin(h.CORS, nil)
+	default:
+		h.cors, err = newCrossOrigin(h.CORS, app.Server())
 	}
-	h.cors, err = newCrossOrigin(h.CORS, app)
 	return err
 }
 
@@ -189,7 +209,7 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return nil
 	}
 	if r.URL.Path == h.FHIRBase+"/metadata" {
-		caddyhttp.SetVar(r.Context(), answeredOperations, h.AllOperations)
+		caddyhttp.SetVar(r.Context(), fhirapp.AnsweredOperations, h.AllOperations)
 	}
 	return answerError(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
@@ -206,4 +226,5 @@ var (
 	_ caddy.CleanerUpper          = (*Expand)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Expand)(nil)
 	_ appUser                     = (*Expand)(nil)
+	_ Handler                     = (*Expand)(nil)
 )

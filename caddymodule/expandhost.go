@@ -7,22 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // expandHost is Caddy for package front.
 type expandHost struct{}
-
-// identityPlaceholders are those of fhir_bearer.
-var identityPlaceholders = []string{
-	"http.auth.user.id", "http.auth.user.client_id", "http.auth.user.scope", "http.auth.user.patient", "http.auth.user.fhir_user", "http.auth.user.issuer",
-}
 
 func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
 	if replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
@@ -76,7 +71,7 @@ func detachedFrom(ctx context.Context) *detached {
 	if d, ok := ctx.Value(detachedKey{}).(*detached); ok {
 		return d
 	}
-	d := &detached{address: clientIP(ctx)}
+	d := &detached{address: requester.IP(ctx)}
 	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
 		d.vars = maps.Clone(vars)
 	}
@@ -84,8 +79,8 @@ func detachedFrom(ctx context.Context) *detached {
 	if !ok {
 		return d
 	}
-	d.identity = make(map[string]any, len(identityPlaceholders))
-	for _, name := range identityPlaceholders {
+	d.identity = make(map[string]any, len(requester.IdentityPlaceholders))
+	for _, name := range requester.IdentityPlaceholders {
 		if value, ok := replacer.Get(name); ok {
 			d.identity[name] = value
 		}
@@ -146,15 +141,8 @@ func handlerError(err error) error {
 	return caddyhttp.Error(cmp.Or(failed.Status, http.StatusInternalServerError), failed.Err)
 }
 
-func (m *metricSet) Count(o front.Outcome) { m.expanded[o].Inc() }
-
-func (m *metricSet) NextTook(d time.Duration) { m.next.Observe(d.Seconds()) }
-
-func (m *metricSet) UpstreamTook(d time.Duration) { m.upstream.Observe(d.Seconds()) }
-
 var (
 	_ front.Guard       = expandHost{}
 	_ front.Server      = expandHost{}
 	_ front.NextHandler = (*background)(nil)
-	_ front.Metrics     = (*metricSet)(nil)
 )

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -84,4 +85,4 @@ func (cacheCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(pulledBytes, prometheus.GaugeValue, float64(all.PulledBytes))
 }
 
-var _ prometheus.Collector = cacheCollector{}
+var _ = metrics.Add(cacheCollector{})

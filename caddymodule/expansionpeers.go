@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -18,6 +19,10 @@ const endedExpansions = "ended-expansions"
 
 // expansionPeers are the gateways that share a store with this one.
 type expansionPeers struct{ *front.Peers }
+
+func init() {
+	Follow(endedExpansions, func(shared store.Store, logger *slog.Logger) Follower { return newExpansionPeers(shared, logger) })
+}
 
 func newExpansionPeers(shared store.Store, logger *slog.Logger) *expansionPeers {
 	p := new(expansionPeers)
@@ -32,11 +37,12 @@ func newExpansionPeers(shared store.Store, logger *slog.Logger) *expansionPeers 
 
 // expansionPeersOf returns those of the app's store; nil if no other gateway shares it.
 func expansionPeersOf(ctx caddy.Context) (*expansionPeers, error) {
-	app, err := optionalApp(ctx)
-	if err != nil || app == nil || len(app.shared) == 0 {
+	app, err := fhirapp.FindAny[expandApp](ctx)
+	if err != nil || app == nil {
 		return nil, err
 	}
-	return app.shared[0].expansions, nil
+	peers, _ := app.Follower(endedExpansions).(*expansionPeers)
+	return peers, nil
 }
 
 // end ends what this process has cached and others have ended.
@@ -49,15 +55,15 @@ func (p *expansionPeers) end(e front.Ending) {
 	})
 }
 
-// hear ends what the store tells of. It does not wait.
-func (p *expansionPeers) hear(u store.Update) {
+// Hear ends what the store tells of. It does not wait.
+func (p *expansionPeers) Hear(u store.Update) {
 	n := front.News{Whole: u.Whole, Asked: u.Heard}
 	for _, c := range u.Changes {
 		if id, ours := strings.CutPrefix(c.Key, endedExpansions+":"); ours && c.Value != nil {
 			n.Messages = append(n.Messages, front.Message{ID: id, Text: c.Value})
 		}
 	}
-	p.Hear(n)
+	p.Peers.Hear(n)
 }
 
 // announce returns how a cache tells the others of what it finds changed; nil if there are none.

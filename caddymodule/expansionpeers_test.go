@@ -46,7 +46,7 @@ func newElsewhere(t *testing.T, server *testServer) elsewhere {
 		},
 	})
 	p.Peers = e.Peers
-	go func() { _ = shared.Follow(t.Context(), p.hear) }()
+	go func() { _ = shared.Follow(t.Context(), p.Hear) }()
 	return e
 }
 

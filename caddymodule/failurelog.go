@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
@@ -43,7 +44,7 @@ func newFailureLog(logger *slog.Logger) *failureLog {
 const failureLogged = "fhir.failure_logged"
 
 // request logs the cause of an answer of 500 or above, once for each request, but for a store that is away or full, of which
-// its breaker or [storeWatch] logs. It omits the query, which may identify a
+// its breaker or [Watch] logs. It omits the query, which may identify a
 // person or hold a token.
 func (l *failureLog) request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
@@ -54,7 +55,7 @@ func (l *failureLog) request(r *http.Request, err error) {
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
 	l.write(strconv.Itoa(status)+" "+failed.Trace, "request failed",
-		"status", status, "method", r.Method, "path", originalPath(r), "error", cmp.Or(failed.Err, err))
+		"status", status, "method", r.Method, "path", fhirapp.OriginalPath(r), "error", cmp.Or(failed.Err, err))
 }
 
 // loggedError is an error that has been logged, so that the requests that fail by it are not.

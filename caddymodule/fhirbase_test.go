@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -63,7 +64,7 @@ func startedBearer(t *testing.T, caddyfile string) (*Bearer, error) {
 		t.Fatal(err)
 	}
 	for bearer := range check.bases {
-		return bearer, sites.Start()
+		return bearer.(*Bearer), sites.Start()
 	}
 	t.Fatal("no fhir_bearer")
 	return nil, nil
@@ -77,7 +78,7 @@ func TestFHIRBaseOfBearer(t *testing.T) {
 		"http://fhir.example/r4": false, "https://fhir.example": false, "https://fhir.example/": false, "https://a@fhir.example/r4": false,
 		"https:///r4": false, "https://fhir.example/r4?a": false, "https://fhir.example/r4#a": false, "fhir/R4": false, "ftp://fhir.example/r4": false,
 	} {
-		if err := checkFHIRBaseOrURL(base); (err == nil) != ok {
+		if err := fhirapp.CheckBaseOrURL(base); (err == nil) != ok {
 			t.Errorf("%q: %v", base, err)
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -41,13 +41,12 @@ type FileStore struct {
 	*boltstore.Store `json:"-"`
 
 	key     string // in the pool
-	watched *storeWatch
-	isNew   bool // it held nothing when it was claimed
+	watched *Watch
 }
 
 type pooledFile struct {
 	*boltstore.Store
-	watch *storeWatch
+	watch *Watch
 }
 
 func newPooledFile(path string, maxEntries int) pooledFile {
@@ -60,16 +59,17 @@ func (f pooledFile) Destruct() error {
 	return f.Close()
 }
 
-func (f *FileStore) watch() *storeWatch { return f.watched }
+// Watch implements [Watched].
+func (f *FileStore) Watch() *Watch { return f.watched }
 
 // CaddyModule returns the Caddy module information.
 func (*FileStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(FileStore) }}
 }
 
-// use takes over the file from the previous configuration, if it has one; start opens it. Provision cannot do this: only
+// Locate takes over the file from the previous configuration, if it has one; Start opens it. Provision cannot do this: only
 // the app knows the default path.
-func (f *FileStore) use(defaultPath string) error {
+func (f *FileStore) Locate(defaultPath string) error {
 	path, err := resolveSecret("path of the durable store", f.Path)
 	if err != nil {
 		return err
@@ -90,8 +90,8 @@ func (f *FileStore) use(defaultPath string) error {
 // lockNotice is how long a start waits silently for the file.
 const lockNotice = time.Second
 
-// start opens the file, so that a failure is an error of the configuration and not of the first sign-in.
-func (f *FileStore) start(logger *slog.Logger) error {
+// Start opens the file, so that a failure is an error of the configuration and not of the first sign-in.
+func (f *FileStore) Start(logger *slog.Logger) error {
 	f.SetLogger(logger)
 	f.SetMaxEntries(f.MaxEntries)
 	f.SetLockTimeout(time.Duration(f.LockTimeout))
@@ -102,35 +102,41 @@ func (f *FileStore) start(logger *slog.Logger) error {
 	return f.Open()
 }
 
-// claim refuses the file of another issuer. One of an earlier version is anybody's.
-func (f *FileStore) claim(ctx context.Context, issuer string) error {
+// Claim refuses the file of another issuer. One of an earlier version is anybody's.
+func (f *FileStore) Claim(ctx context.Context, issuer string) (isNew bool, err error) {
 	entries, _ := f.Size()
-	f.isNew = entries == 0
 	mark, err := store.Claim(ctx, f.Store, issuer)
 	if err == nil {
 		f.watched.claimed(mark)
 	}
 	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
-		return fmt.Errorf("durable store: %w: give each issuer a file of its own (path), instead of %s", err, f.key)
+		err = fmt.Errorf("durable store: %w: give each issuer a file of its own (path), instead of %s", err, f.key)
 	}
-	return err
+	return entries == 0, err
 }
 
-// Cleanup releases the file, if use got that far.
+// batch is how many entries are copied into a file in one step, after which the disk is waited for.
+const batch = 5000
+
+// OpenCopy implements [Copied].
+func (f *FileStore) OpenCopy(mayMake bool, wait time.Duration) (*Copy, error) {
+	if _, err := os.Stat(f.key); err != nil && !mayMake {
+		return nil, fmt.Errorf("its durable store is not there: %w", err)
+	}
+	f.LockTimeout = caddy.Duration(wait)
+	if err := f.Start(slog.New(slog.DiscardHandler)); err != nil {
+		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
+	}
+	return &Copy{Store: f.Store, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
+}
+
+// Cleanup releases the file, if Locate got that far.
 func (f *FileStore) Cleanup() error {
 	if f.Store == nil {
 		return nil
 	}
 	_, err := fileStores.Delete(f.key)
 	return err
-}
-
-func defaultStorePath(storage certmagic.Storage, issuer string) string {
-	folder := caddy.AppDataDir()
-	if files, ok := storage.(*certmagic.FileStorage); ok {
-		folder = files.Path
-	}
-	return filepath.Join(folder, "fhir", storageName(issuer)+".db")
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -150,5 +156,9 @@ var (
 	_ store.Store           = (*FileStore)(nil)
 	_ caddy.CleanerUpper    = (*FileStore)(nil)
 	_ caddyfile.Unmarshaler = (*FileStore)(nil)
-	_ startedStore          = (*FileStore)(nil)
+	_ Located               = (*FileStore)(nil)
+	_ Starter               = (*FileStore)(nil)
+	_ Claimer               = (*FileStore)(nil)
+	_ Watched               = (*FileStore)(nil)
+	_ Copied                = (*FileStore)(nil)
 )

@@ -34,7 +34,7 @@ func TestDurableStore(t *testing.T) {
 		t.Errorf("before the start: %v", err)
 	}
 	startApp(t, app)
-	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
+	t.Cleanup(func() { _ = app.stores.Durable.(*FileStore).Cleanup() })
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("after it: %v, %v", info, err)
 	}
@@ -58,7 +58,7 @@ func TestDurableStoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
+	t.Cleanup(func() { _ = app.stores.Durable.(*FileStore).Cleanup() })
 	startApp(t, app)
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
@@ -92,7 +92,7 @@ func TestDurableStoreInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
+	t.Cleanup(func() { _ = app.stores.Durable.(*FileStore).Cleanup() })
 	synctest.Test(t, func(t *testing.T) { // it waits for the other one to let go
 		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
 			t.Errorf("error %v", err)
@@ -106,7 +106,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	first, second, failed := new(FileStore), new(FileStore), new(FileStore)
 	for _, f := range []*FileStore{first, second} {
-		if err := f.use(path); err != nil {
+		if err := f.Locate(path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,14 +211,14 @@ func TestReloadWithDamagedStore(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")
 			first, second := new(FileStore), new(FileStore)
 			for _, f := range []*FileStore{first, second} {
-				if err := f.use(path); err != nil {
+				if err := f.Locate(path); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = f.Cleanup() })
 			}
 			var log strings.Builder
 			logger := slog.New(slog.NewTextHandler(&log, nil))
-			if err := first.start(logger); err != nil {
+			if err := first.Start(logger); err != nil {
 				t.Fatal(err)
 			}
 			for n := range 40 {
@@ -230,7 +230,7 @@ func TestReloadWithDamagedStore(t *testing.T) {
 			if _, err := first.List(t.Context(), "refresh:"); err == nil {
 				t.Error("a damaged file is read")
 			}
-			err := second.start(logger)
+			err := second.Start(logger)
 			if saved := err == nil; saved != tt.saved || strings.Contains(log.String(), "damaged_file=") != tt.saved {
 				t.Errorf("error %v, log %q", err, log.String())
 			}

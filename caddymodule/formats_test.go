@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // given is what a gateway of an earlier format gave to alice and her app before it was stopped; its state is beside it.
@@ -49,7 +50,7 @@ func TestEarlierFormats(t *testing.T) {
 			g := openFormat(t, name, folder)
 			// A store of its own: in that of all tests, others have ended what alice had.
 			now := newGatewayAt(t, exampleWith(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
-			app, err := fhirApp(now.Context)
+			app, err := fhirapp.Find[*App](now.Context)
 			if err == nil {
 				err = app.startStores()
 			}

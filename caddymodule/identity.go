@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
@@ -21,7 +22,7 @@ func (h *Bearer) authenticate(r *http.Request) (_ *guard.Token, err error) {
 
 // verify returns the verified token of a request, or an error and no token.
 func (h *Bearer) verify(r *http.Request) (none guard.Token, err error) {
-	if own, ok := r.Context().Value(readerKey{}).(guard.Token); ok {
+	if own, ok := requester.TokenOf(r.Context()); ok {
 		return own, nil
 	}
 	raw, err := guard.Bearer(r)
@@ -29,7 +30,7 @@ func (h *Bearer) verify(r *http.Request) (none guard.Token, err error) {
 		return none, err
 	}
 	token, err := h.guard.Verify(r.Context(), raw)
-	if err == nil && h.app != nil && token.Issuer == h.app.Issuer {
+	if err == nil && h.isOwn(&token) {
 		err = h.complete(r.Context(), &token)
 	}
 	if err != nil {
@@ -38,10 +39,13 @@ func (h *Bearer) verify(r *http.Request) (none guard.Token, err error) {
 	return token, nil
 }
 
+// isOwn reports whether a token is of the fhir app's issuer.
+func (h *Bearer) isOwn(t *guard.Token) bool { return h.app != nil && t.Issuer == h.issuer }
+
 // complete looks up the holder of a token of ours, and refuses the token if what it depends on has ended, such as the
 // session.
 func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
-	holder, err := h.app.server.Holder(ctx, accessToken(token))
+	holder, err := h.app.Server().Holder(ctx, accessToken(token))
 	switch {
 	case err != nil:
 		return guard.Unavailable(err)

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // identity provides the placeholders that tell who is asking. They are looked up rather than set: few requests have a use
@@ -20,7 +21,7 @@ type identity struct {
 func (i *identity) set(r *http.Request) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	repl.Map(i.provide)
-	for _, name := range identityPlaceholders {
+	for _, name := range requester.IdentityPlaceholders {
 		if !i.isFirst(repl, name) {
 			value, _ := i.provide(name)
 			repl.Set(name, value)

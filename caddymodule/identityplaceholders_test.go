@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 func TestIdentityIsOursAlone(t *testing.T) {
@@ -23,7 +24,7 @@ func TestIdentityIsOursAlone(t *testing.T) {
 		{"nobody before", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
 		{"no token", func(*caddy.Replacer) {}, guard.Token{}, "     "},
 		{"set before", func(r *caddy.Replacer) {
-			for _, name := range identityPlaceholders {
+			for _, name := range requester.IdentityPlaceholders {
 				r.Set(name, "forged")
 			}
 		}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},

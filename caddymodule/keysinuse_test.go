@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // After a reload the keys in use stay, and with them the tokens, whatever happened to
@@ -25,7 +27,7 @@ func TestReloadKeepsKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := newGatewayAt(t, exampleWith(t, "", ""), folder)
-			app, err := fhirApp(after.Context)
+			app, err := fhirapp.Find[*App](after.Context)
 			if err != nil {
 				t.Fatal(err)
 			}

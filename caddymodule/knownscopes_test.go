@@ -1,8 +1,6 @@
 package caddymodule
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestMeantScope(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,7 @@
 package caddymodule
 
 import (
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -30,12 +27,12 @@ type MemoryStore struct {
 
 	*store.Memory `json:"-"`
 
-	watched *storeWatch
+	watched *Watch
 }
 
 type pooledStore struct {
 	*store.Memory
-	watch *storeWatch
+	watch *Watch
 }
 
 func newPooledStore(maxEntries int) pooledStore {
@@ -48,7 +45,13 @@ func (p pooledStore) Destruct() error {
 	return nil
 }
 
-func (m *MemoryStore) watch() *storeWatch { return m.watched }
+// Watch implements [Watched].
+func (m *MemoryStore) Watch() *Watch { return m.watched }
+
+// Volatile implements [Volatile].
+func (*MemoryStore) Volatile() string {
+	return "durable_store memory is the memory of this process: sessions and refresh tokens end with it"
+}
 
 // CaddyModule returns the Caddy module information.
 func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
@@ -67,8 +70,8 @@ func (m *MemoryStore) Provision(caddy.Context) error {
 	return nil
 }
 
-// start sets the bound. Until the configuration has started, the store belongs to the previous one.
-func (m *MemoryStore) start(*slog.Logger) error {
+// Start sets the bound. Until the configuration has started, the store belongs to the previous one.
+func (m *MemoryStore) Start(*slog.Logger) error {
 	m.SetMaxEntries(m.MaxEntries)
 	return nil
 }
@@ -91,23 +94,12 @@ func (m *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{"max_entries": number(&m.MaxEntries)})
 }
 
-func parseStore(to *json.RawMessage) setter { return guest(to, "fhir.stores", "store", checkStore) }
-
-func checkStore(name string) error {
-	var known []string
-	for _, module := range caddy.GetModules("fhir.stores") {
-		known = append(known, module.ID.Name())
-	}
-	if !slices.Contains(known, name) {
-		return fmt.Errorf("module not registered: fhir.stores.%s%s", name, didYouMean(name, known))
-	}
-	return nil
-}
-
 var (
 	_ store.Store           = (*MemoryStore)(nil)
 	_ caddy.Provisioner     = (*MemoryStore)(nil)
 	_ caddy.CleanerUpper    = (*MemoryStore)(nil)
 	_ caddyfile.Unmarshaler = (*MemoryStore)(nil)
-	_ startedStore          = (*MemoryStore)(nil)
+	_ Starter               = (*MemoryStore)(nil)
+	_ Watched               = (*MemoryStore)(nil)
+	_ Volatile              = (*MemoryStore)(nil)
 )

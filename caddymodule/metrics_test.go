@@ -130,7 +130,7 @@ func TestRefusalIsCounted(t *testing.T) {
 		{&guard.Error{Status: http.StatusServiceUnavailable, Err: guard.ErrUnavailable}, decisionUnavailable},
 		{&guard.Error{Status: http.StatusBadRequest, Err: guard.ErrPath}, decisionBadRequest},
 	} {
-		if got := refusal(tt.err); got != tt.want || metrics.decisions[got] == nil {
+		if got := refusal(tt.err); got != tt.want || decisionCounts[got] == nil {
 			t.Errorf("%+v is counted as %q", tt.err, got)
 		}
 	}
@@ -139,7 +139,7 @@ func TestRefusalIsCounted(t *testing.T) {
 // Every path that is served is measured under a name of its own.
 func TestEndpointsAreMeasured(t *testing.T) {
 	for _, name := range endpoint.Names {
-		if metrics.endpoints[name] == nil {
+		if endpoints[name] == nil {
 			t.Errorf("%s is not measured", name)
 		}
 	}
@@ -157,9 +157,9 @@ func TestEndpointsAreMeasured(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	expired := &guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrExpired}
 	if n := testing.AllocsPerRun(100, func() {
-		metrics.decided(decisionAllowed)
-		metrics.decided(refusal(expired))
-		metrics.Count(front.Here)
+		decided(decisionAllowed)
+		decided(refusal(expired))
+		expandMetrics{}.Count(front.Here)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -167,13 +167,13 @@ func TestCountingAllocatesNothing(t *testing.T) {
 
 func BenchmarkDecided(b *testing.B) {
 	for b.Loop() {
-		metrics.decided(decisionAllowed)
+		decided(decisionAllowed)
 	}
 }
 
 func BenchmarkExpansionCounted(b *testing.B) {
 	for b.Loop() {
-		metrics.Count(front.Here)
+		expandMetrics{}.Count(front.Here)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // peer is a gateway that shares a test's server with others, and follows it.
@@ -47,7 +48,7 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	return s
 }
 
-func (s *peer) replica() *replica.Replica { return s.app.shared[0].replica }
+func (s *peer) replica() *replica.Replica { return s.app.stores.shared[0].replica }
 
 // logged are the lines of the log that have any of the texts.
 func (s *peer) logged(texts ...string) (lines []string) {
@@ -95,7 +96,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		server.SetDown(false)
 		await(t, "the store is back", func() bool { return len(g.logged(`"the store is back"`)) > 0 })
 		lines := g.logged(`"level":"error"`, "store is back", "other gateways are")
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, auditLogger) })
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, fhirapp.AuditLogger) })
 		if len(lines) != 2 {
 			t.Errorf("%s: %d lines:\n%s", name, len(lines), strings.Join(lines, ""))
 		}
@@ -125,7 +126,11 @@ func TestReady(t *testing.T) {
 	}
 	g.replica().SetMaxLag(replica.DefaultMaxLag)
 	server.SetDown(false)
-	await(t, "all is well again", func() bool { status, _ := ready(); g.app.watched[g.app.store].hurry(); return status == http.StatusOK })
+	await(t, "all is well again", func() bool {
+		status, _ := ready()
+		g.app.stores.watched[g.app.stores.Store].hurry()
+		return status == http.StatusOK
+	})
 }
 
 // The status names the shared store, and the metrics count what it is asked.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // ownRecords asks the FHIR API of this gateway, in this process and by the same routes as a client: so the FHIR server
@@ -21,9 +22,6 @@ import (
 type ownRecords struct {
 	issuer, fhirBase string
 }
-
-// readerKey is the context key of who asks. Nobody outside this process can set it.
-type readerKey struct{}
 
 const (
 	ownRequestTimeout = 20 * time.Second
@@ -39,13 +37,13 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownRequestTimeout)
 	defer cancel()
-	r, err := o.request(context.WithValue(ctx, readerKey{}, o.token(by)), path, query)
+	r, err := o.request(requester.WithToken(ctx, o.token(by)), path, query)
 	if err != nil {
 		return nil, err
 	}
 	r.RemoteAddr = from.RemoteAddr
 	for _, name := range server.ClientIPHeaders { // policies ask for whom a trusted proxy speaks
-		r.Header.Set(name, clientIP(ctx))
+		r.Header.Set(name, requester.IP(ctx))
 	}
 	w := &ownAnswer{header: http.Header{}, status: http.StatusOK}
 	server.ServeHTTP(w, r)

@@ -61,7 +61,7 @@ type PostgresStore struct {
 	// this name. Default: `on`, whatever the server's is.
 	SynchronousCommit string `json:"synchronous_commit,omitempty"`
 
-	sharedStore
+	Shared
 }
 
 var (
@@ -90,13 +90,13 @@ func (p *PostgresStore) Provision(caddy.Context) error {
 	settings := config
 	settings.TLS = nil
 	key := sha256.Sum256(fmt.Appendf(nil, "%#v %#v %s", settings, p.TLS.orNone(), authorities))
-	return p.use("postgres", fmt.Sprintf("%x", key), func(logger *slog.Logger) (*remoteStore, error) {
+	return p.Use("postgres", fmt.Sprintf("%x", key), func(logger *slog.Logger) (*Remote, error) {
 		config.Logger = logger
 		s, err := postgresstore.New(config)
 		if err != nil {
 			return nil, fmt.Errorf("postgres: %w", err)
 		}
-		return &remoteStore{Shared: s, check: s.Open, close: s.Close, volatile: s.Volatile, own: "for PostgreSQL table, or another database", connections: s.Stat}, nil
+		return &Remote{Shared: s, Check: s.Open, Close: s.Close, Volatile: s.Volatile, Own: "for PostgreSQL table, or another database", Connections: s.Stat}, nil
 	})
 }
 
@@ -120,7 +120,7 @@ func (p *PostgresStore) resolved() (c postgresstore.Config, err error) {
 	c = postgresstore.Config{
 		ListenAddress: p.ListenAddress, PoolSize: p.PoolSize, Table: p.Table,
 		MaxEntries: p.MaxEntries, SynchronousCommit: p.SynchronousCommit,
-		Followed: mirroredKinds, Announced: authorize.CachedKinds, Unbounded: authorize.UnboundedKinds,
+		Followed: MirroredKinds(), Announced: authorize.CachedKinds, Unbounded: authorize.UnboundedKinds,
 	}
 	if p.DSN != "" {
 		c.DSN, err = resolveSecret("dsn", p.DSN)
@@ -199,7 +199,6 @@ func (p *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 var (
-	_ sharedGuest           = (*PostgresStore)(nil)
 	_ caddy.Provisioner     = (*PostgresStore)(nil)
 	_ caddy.CleanerUpper    = (*PostgresStore)(nil)
 	_ caddyfile.Unmarshaler = (*PostgresStore)(nil)

@@ -76,7 +76,7 @@ func TestPostgresStoreIsPooled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if same.shared() != again.shared() || same.shared() == other.shared() {
+	if same.pooled() != again.pooled() || same.pooled() == other.pooled() {
 		t.Error("the same settings have two stores, or others the same one")
 	}
 	for _, p := range []*PostgresStore{same, again, other} {

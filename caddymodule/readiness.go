@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // readyTimeout is how long the question whether a gateway is ready waits for the stores and keys.
@@ -53,7 +54,7 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 		answer.is("configuration", "starting", errNotStarted)
 		return answer, nil
 	}
-	app, err := optionalApp(running)
+	app, err := fhirapp.FindAny[*App](running)
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
 	}
@@ -61,7 +62,12 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 	if app != nil {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
-		app.stores.tell(ctx, answer)
+		for _, h := range app.stores.Health(ctx) {
+			answer.is(h.Part, h.Cause, h.Problem)
+			for _, warning := range h.Warnings {
+				answer.Warnings = append(answer.Warnings, h.Part+": "+warning)
+			}
+		}
 		answer.is("signing keys", store.CauseUnavailable, app.keysProblem(ctx))
 	}
 	answer.Ready = len(answer.Problems) == 0
@@ -82,27 +88,5 @@ func (a *App) keysProblem(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("they could not be read in %v", readyTimeout)
-	}
-}
-
-// tell tells how the stores are.
-func (s *stores) tell(ctx context.Context, answer *readiness) {
-	for i, one := range []store.Store{s.store, s.durable} {
-		part := []string{"store", "durable_store"}[i]
-		if i > 0 && one == s.store {
-			break
-		}
-		problem := s.watched[one].check(ctx)
-		answer.is(part, store.CauseOf(problem), problem)
-		for _, warning := range s.watched[one].warnings() {
-			answer.Warnings = append(answer.Warnings, part+": "+warning)
-		}
-	}
-	for _, one := range s.shared {
-		var problem error
-		if !one.replica.IsCurrent() {
-			problem = fmt.Errorf("what other gateways revoke has not been heard for %v", one.replica.Lag().Round(time.Millisecond))
-		}
-		answer.is("revocations", store.CauseUnavailable, problem)
 	}
 }

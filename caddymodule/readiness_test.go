@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -59,7 +60,7 @@ func TestReadyOnlyWithStoredKeys(t *testing.T) {
 	if err := os.Remove(filepath.Join(folder, "fhir", "keys", "localhost-8443.json")); err != nil {
 		t.Fatal(err)
 	}
-	app, err := fhirApp(g.Context)
+	app, err := fhirapp.Find[*App](g.Context)
 	if err != nil {
 		t.Fatal(err)
 	}

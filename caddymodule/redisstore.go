@@ -55,7 +55,7 @@ type RedisStore struct {
 	// Default: as many as the server has memory for.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	sharedStore
+	Shared
 }
 
 // RedisSentinel is how Sentinels are found.
@@ -84,7 +84,7 @@ func (r *RedisStore) Provision(caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("store redis: %w", err)
 	}
-	return r.use("redis", key, func(*slog.Logger) (*remoteStore, error) { return openRedis(options), nil })
+	return r.Use("redis", key, func(*slog.Logger) (*Remote, error) { return openRedis(options), nil })
 }
 
 // resolved checks the settings, replaces placeholders, and returns what identifies the result.
@@ -106,12 +106,12 @@ func (r *RedisStore) resolved() (options redisstore.Options, key string, err err
 	return options, key, err
 }
 
-func openRedis(options redisstore.Options) *remoteStore {
+func openRedis(options redisstore.Options) *Remote {
 	s := redisstore.New(options)
-	return &remoteStore{
-		Shared: s, close: s.Close,
-		check: s.Check, volatile: s.Volatile, tryListening: s.TryListening, own: "for Redis key_prefix, database, or another server",
-		connections: func() (open, used int) {
+	return &Remote{
+		Shared: s, Close: s.Close,
+		Check: s.Check, Volatile: s.Volatile, TryListening: s.TryListening, Own: "for Redis key_prefix, database, or another server",
+		Connections: func() (open, used int) {
 			pool := s.Pool()
 			return int(pool.TotalConns), int(pool.TotalConns - pool.IdleConns)
 		},
@@ -153,7 +153,7 @@ func (r *RedisStore) nodes() []string {
 func (r *RedisStore) options() (o redisstore.Options, err error) {
 	o = redisstore.Options{
 		Cluster: r.Cluster, Database: r.Database, KeyPrefix: r.KeyPrefix,
-		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: followedKinds, Unbounded: authorize.UnboundedKinds,
+		WaitReplicas: r.WaitReplicas, MaxEntries: r.MaxEntries, Followed: FollowedKinds(), Unbounded: authorize.UnboundedKinds,
 	}
 	if s := r.Sentinel; s != nil {
 		o.Sentinel = redisstore.Sentinel{Master: s.Master, Nodes: s.Nodes, Username: s.Username, Password: s.Password}

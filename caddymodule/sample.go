@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
 )
 
@@ -45,13 +46,17 @@ func (*Sample) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the FHIR base, and takes the records over from the previous configuration, if there is one.
 func (h *Sample) Provision(ctx caddy.Context) (err error) {
-	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
+	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}
-	if app, err := optionalApp(ctx); err != nil {
+	app, err := fhirapp.FindAny[fhirapp.Addressed](ctx)
+	if err != nil {
 		return err
-	} else if app != nil && app.FHIRBase == h.FHIRBase {
-		h.baseURL = app.Issuer + app.FHIRBase
+	}
+	if app != nil {
+		if issuer, base := app.Address(); base == h.FHIRBase {
+			h.baseURL = issuer + base
+		}
 	}
 	pooled, _, err := sampleStores.LoadOrNew(h.FHIRBase, func() (caddy.Destructor, error) {
 		return &sampleStore{sync.OnceValues(func() (*sample.Store, error) { return sample.NewStore(sample.Records()...) })}, nil
@@ -75,7 +80,7 @@ func (h *Sample) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Sample) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !below(r.URL.Path, h.FHIRBase) {
+	if !fhirapp.Below(r.URL.Path, h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
 	store, err := h.pooled.load()
@@ -93,7 +98,7 @@ func (h *Sample) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 //	}
 func (h *Sample) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{
-		"fhir_base": word(&h.FHIRBase, checkFHIRBase),
+		"fhir_base": word(&h.FHIRBase, fhirapp.CheckBase),
 	})
 }
 

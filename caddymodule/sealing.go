@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -54,48 +53,17 @@ func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge tim
 }
 
 // sealing seals links to pages and jobs: with the keys of the app, or without it with the seal keys.
-func sealing(app *App, sealKeys []string) (enforce.Sealing, error) {
+func (h *Bearer) sealing() (enforce.Sealing, error) {
 	switch {
-	case app != nil && len(sealKeys) > 0:
+	case h.app != nil && len(h.SealKeys) > 0:
 		return nil, errors.New("seal_key is for gateways without the fhir global option, whose own keys seal links; for several gateways give that store_key")
-	case app != nil:
-		return app.keys, nil
-	case len(sealKeys) == 0:
+	case h.app != nil:
+		return h.app.Keys(), nil
+	case len(h.SealKeys) == 0:
 		return processSealing{}, nil
 	}
-	keys, err := sharedKeys("seal_key", sealKeys, newSealKeys)
+	keys, err := sharedKeys("seal_key", h.SealKeys, newSealKeys)
 	return keySealing{keys}, err
-}
-
-func newSealKeys(secrets ...string) (keyring.SharedKeys, error) {
-	return keyring.NewSharedKeys("links", secrets...)
-}
-
-// sharedKeys makes the keys of an option, with its placeholders replaced.
-func sharedKeys(option string, configured []string, newKeys func(...string) (keyring.SharedKeys, error)) (keyring.SharedKeys, error) {
-	var secrets []string
-	for _, key := range configured {
-		secret, err := resolveSecret(option, key)
-		if err != nil {
-			return nil, err
-		}
-		secrets = append(secrets, secret)
-	}
-	keys, err := newKeys(secrets...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", option, err)
-	}
-	return keys, nil
-}
-
-// checkSharedKey checks a key of an option.
-func checkSharedKey(option string) func(string) error {
-	return func(secret string) error {
-		if _, err := newSealKeys(secret); err != nil {
-			return fmt.Errorf("%s %w", option, err)
-		}
-		return nil
-	}
 }
 
 var (

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // What a guard seals without the fhir app opens for whom it was sealed, in its time.
@@ -46,7 +48,7 @@ func TestProcessSealing(t *testing.T) {
 // Gateways without the fhir app open each other's links if they are given the same key.
 func TestSealKey(t *testing.T) {
 	t.Setenv("SEAL_KEY", storeKey)
-	ours, err := sealing(nil, []string{"{env.SEAL_KEY}"})
+	ours, err := sealingWith(nil, "{env.SEAL_KEY}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +65,7 @@ func TestSealKey(t *testing.T) {
 		"another key":       {[]string{otherStoreKey}, false},
 		"the process's own": {nil, false},
 	} {
-		other, err := sealing(nil, tt.keys)
+		other, err := sealingWith(nil, tt.keys...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,14 +74,18 @@ func TestSealKey(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		app       *App
+		app       bearerApp
 		key, want string
 	}{
 		"too short":    {nil, "c2hvcnQ=", "seal_key: must be base64"},
 		"with the app": {new(App), storeKey, "give that store_key"},
 	} {
-		if _, err := sealing(tt.app, []string{tt.key}); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := sealingWith(tt.app, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+func sealingWith(app bearerApp, keys ...string) (enforce.Sealing, error) {
+	return (&Bearer{app: app, Enforcement: Enforcement{SealKeys: keys}}).sealing()
 }

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
-	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
+	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.stores.Store, a.stores.Durable
 	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), a.clientStore()); err != nil {
 		return c, err
 	}
@@ -62,7 +63,7 @@ func (a *App) settings() authorize.Config {
 		Outages:                  a.outages,
 
 		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
-		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
-		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
+		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
+		IsHTTPS: requester.IsHTTPS, Logger: limitFailures(a.logger),
 	}
 }

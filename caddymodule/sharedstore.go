@@ -18,49 +18,55 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
 )
 
-// followedKinds are the kinds of entries whose changes a store elsewhere announces. A new follower needs all entries of the
-// mirroredKinds, and of the others changes alone.
-var (
-	mirroredKinds = append(slices.Clone(authorize.MirroredKinds), endedExpansions)
-	followedKinds = slices.Concat(mirroredKinds, authorize.CachedKinds)
-)
+// MirroredKinds are the kinds of entries of which a new follower of a store elsewhere needs all there are.
+func MirroredKinds() []string {
+	return append(slices.Clone(authorize.MirroredKinds), followerKinds()...)
+}
+
+// FollowedKinds are the kinds of entries whose changes a store elsewhere announces: beside [MirroredKinds] those of which
+// a follower needs changes alone.
+func FollowedKinds() []string { return slices.Concat(MirroredKinds(), authorize.CachedKinds) }
 
 // sharedStores keeps stores elsewhere over reloads, with what this process knows of them.
 var sharedStores = caddy.NewUsagePool()
 
-// remoteStore is a store that several gateways share, as its module opens it.
-type remoteStore struct {
+// Remote is a store that several gateways share, as its module opens it.
+type Remote struct {
 	store.Shared
 
-	// check says why the store cannot be used. An error that is [store.ErrUnavailable] may pass; any other, somebody must
+	// Check says why the store cannot be used. An error that is [store.ErrUnavailable] may pass; any other, somebody must
 	// set right.
-	check func(context.Context) error
+	Check func(context.Context) error
 
-	close func() error
+	// Close ends its connections.
+	Close func() error
 
-	// tryListening tries whether changes of other gateways can be read. Default: it is not tried.
-	tryListening func(context.Context) error
+	// TryListening tries whether changes of other gateways can be read. Default: it is not tried.
+	TryListening func(context.Context) error
 
-	// volatile says why the store does not keep everything over its own restart; empty if it does. Default: it does.
-	volatile func(context.Context) string
+	// Volatile says why the store does not keep everything over its own restart; empty if it does. Default: it does.
+	Volatile func(context.Context) string
 
-	// own says how to give an issuer a store of its own at the same server.
-	own string
+	// Own says how to give an issuer a store of its own at the same server.
+	Own string
 
-	// connections returns how many there are, and how many of them are in use.
-	connections func() (open, used int)
+	// Connections returns how many there are, and how many of them are in use.
+	Connections func() (open, used int)
 }
 
-// sharedStore is what the guest modules have in common whose store several gateways share. They embed it.
-type sharedStore struct {
+// Shared is what the guest modules have in common whose store several gateways share. They embed it, and call Use in
+// Provision.
+type Shared struct {
 	*pooledShared `json:"-"`
 
 	key string
 }
 
-// use takes the store over from the previous configuration if the key, of all its settings, is the same. Else it is opened,
+func (s *Shared) pooled() *pooledShared { return s.pooledShared }
+
+// Use takes the store over from the previous configuration if the key, of all its settings, is the same. Else it is opened,
 // which makes no connection yet.
-func (s *sharedStore) use(name, key string, open func(*slog.Logger) (*remoteStore, error)) error {
+func (s *Shared) Use(name, key string, open func(*slog.Logger) (*Remote, error)) error {
 	pooled, _, err := sharedStores.LoadOrNew(name+" "+key, func() (caddy.Destructor, error) {
 		return newPooledShared(name, open)
 	})
@@ -71,8 +77,8 @@ func (s *sharedStore) use(name, key string, open func(*slog.Logger) (*remoteStor
 	return nil
 }
 
-// Cleanup releases the store, if use got that far.
-func (s *sharedStore) Cleanup() error {
+// Cleanup releases the store, if Use got that far.
+func (s *Shared) Cleanup() error {
 	if s.pooledShared == nil {
 		return nil
 	}
@@ -83,14 +89,14 @@ func (s *sharedStore) Cleanup() error {
 // pooledShared is a store elsewhere. Requests use the replica, which asks the store through the breaker.
 type pooledShared struct {
 	name    string // of the module, in metrics
-	remote  *remoteStore
+	remote  *Remote
 	checked *checkedStore
 	breaker *breaker.Breaker
 	replica *replica.Replica
-	watch   *storeWatch
+	watch   *Watch
 	logger  latestLogger
 
-	expansions *expansionPeers
+	followers map[string]Follower
 
 	follow sync.Once
 	ctx    context.Context // of following
@@ -98,7 +104,7 @@ type pooledShared struct {
 	ended  sync.WaitGroup
 }
 
-func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error)) (*pooledShared, error) {
+func newPooledShared(name string, open func(*slog.Logger) (*Remote, error)) (*pooledShared, error) {
 	s := &pooledShared{name: name}
 	logger := slog.New(&s.logger)
 	s.logger.Store(slog.Default())
@@ -109,21 +115,28 @@ func newPooledShared(name string, open func(*slog.Logger) (*remoteStore, error))
 	s.watch = newStoreWatch(name, s.try)
 	s.remote, s.checked = remote, newCheckedStore(remote, logger)
 	s.checked.watch = s.watch
-	s.breaker = &breaker.Breaker{Shared: s.checked, Logger: logger, Observe: metrics.observeStore(name)}
-	s.expansions = newExpansionPeers(s.breaker, logger)
+	s.breaker = &breaker.Breaker{Shared: s.checked, Logger: logger, Observe: observeStore(name)}
+	s.followers = newFollowers(s.breaker, logger)
 	s.replica = replica.New(s.breaker, replica.Config{
-		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Tell: s.expansions.hear, Logger: logger,
+		Mirrored: authorize.MirroredKinds, Cached: authorize.CachedKinds, Tell: s.tellFollowers, Logger: logger,
 	})
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// tellFollowers tells modules what the store tells.
+func (s *pooledShared) tellFollowers(u store.Update) {
+	for _, f := range s.followers {
+		f.Hear(u)
+	}
 }
 
 // try tries the store, and whether other gateways can be heard. If only they cannot, the breaker does not count it: the store
 // is still asked.
 func (s *pooledShared) try(ctx context.Context) error {
 	err := s.breaker.Try(ctx)
-	if err == nil && s.remote.tryListening != nil {
-		err = s.remote.tryListening(ctx)
+	if err == nil && s.remote.TryListening != nil {
+		err = s.remote.TryListening(ctx)
 	}
 	return err
 }
@@ -157,7 +170,7 @@ func (s *pooledShared) Destruct() error {
 	s.watch.stop()
 	s.end()
 	s.ended.Wait()
-	return s.remote.close()
+	return s.remote.Close()
 }
 
 // latestLogger is the handler of the logger of the configuration that started last, for what lives longer.
@@ -182,7 +195,7 @@ func (l *latestLogger) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (l *latestLogger) WithGroup(name string) slog.Handler { return l.Load().Handler().WithGroup(name) }
 
 var (
-	_ caddy.CleanerUpper = (*sharedStore)(nil)
+	_ caddy.CleanerUpper = (*Shared)(nil)
 	_ caddy.Destructor   = (*pooledShared)(nil)
 	_ slog.Handler       = (*latestLogger)(nil)
 )

@@ -30,7 +30,7 @@ type testStore struct {
 	// A gateway at that server. Default: the same as others without one.
 	Gateway string `json:"gateway,omitempty"`
 
-	sharedStore
+	Shared
 }
 
 // testServers are the servers of tests, by name.
@@ -53,7 +53,7 @@ type testServer struct {
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
-		Shared: storetest.NewShared(followedKinds...),
+		Shared: storetest.NewShared(FollowedKinds()...),
 		number: testServersMade.Add(1),
 		byName: map[string]*storetest.Gateway{},
 	}
@@ -89,12 +89,12 @@ func (s *testStore) Provision(caddy.Context) error {
 		return errors.New("no such server")
 	}
 	server := known.(*testServer)
-	return s.use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*remoteStore, error) {
-		return &remoteStore{
-			Shared: server.gateway(s.Gateway), check: server.check,
-			close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
-			connections: func() (open, used int) { return 3, 1 },
-			own:         "an option",
+	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*Remote, error) {
+		return &Remote{
+			Shared: server.gateway(s.Gateway), Check: server.check,
+			Close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
+			Connections: func() (open, used int) { return 3, 1 },
+			Own:         "an option",
 		}, nil
 	})
 }
@@ -115,8 +115,8 @@ func TestSharedStoreServesAsBoth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if app.store != app.durable || len(app.shared) != 1 {
-			t.Errorf("%s: %d stores, the same: %t", name, len(app.shared), app.store == app.durable)
+		if app.stores.Store != app.stores.Durable || len(app.stores.shared) != 1 {
+			t.Errorf("%s: %d stores, the same: %t", name, len(app.stores.shared), app.stores.Store == app.stores.Durable)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestSharedStoreIsCheckedLate(t *testing.T) {
 	t.Parallel()
 	unfit := errors.New("it evicts")
 	g := storetest.NewShared().Gateway()
-	s := newCheckedStore(&remoteStore{Shared: g, check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
+	s := newCheckedStore(&Remote{Shared: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
 	if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
 		t.Errorf("followed: %v", err)
 	}
@@ -208,7 +208,7 @@ func TestMixedStoresWarn(t *testing.T) {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			app.stores.warn(slog.New(slog.NewTextHandler(&log, nil)), app.ctx.Storage(), len(app.StoreKeys) > 0)
+			app.stores.Warn(slog.New(slog.NewTextHandler(&log, nil)), app.ctx.Storage(), len(app.StoreKeys) > 0)
 			if warned := log.String(); tt.want == "" && warned != "" || !strings.Contains(warned, tt.want) {
 				t.Errorf("warned\n%s\nwant %q", warned, tt.want)
 			}
@@ -260,10 +260,10 @@ func TestLatestLogger(t *testing.T) {
 func TestListeningIsTried(t *testing.T) {
 	t.Parallel()
 	deaf := &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xread")}
-	s, err := newPooledShared("kind", func(*slog.Logger) (*remoteStore, error) {
-		return &remoteStore{
-			Shared: storetest.NewShared().Gateway(), check: func(context.Context) error { return nil },
-			close: func() error { return nil }, tryListening: func(context.Context) error { return deaf },
+	s, err := newPooledShared("kind", func(*slog.Logger) (*Remote, error) {
+		return &Remote{
+			Shared: storetest.NewShared().Gateway(), Check: func(context.Context) error { return nil },
+			Close: func() error { return nil }, TryListening: func(context.Context) error { return deaf },
 		}, nil
 	})
 	if err != nil {

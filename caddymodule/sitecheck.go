@@ -10,26 +10,27 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // siteCheck looks for handlers of ours at places where they have no effect, and for ways around them, which is valid, but
 // usually a mistake.
 type siteCheck struct {
-	app *App // nil without the fhir app
+	app fhirapp.Addressed // nil without the fhir app
 
 	warnings   []string
-	errs       []error            // what cannot work
-	bases      map[*Bearer]string // the URL of the API, where the site tells it
-	elsewhere  []string           // sites with fhir_authorize that are not the issuer's
-	authorizes bool               // some site has fhir_authorize
-	atIssuer   bool               // the issuer's has
+	errs       []error        // what cannot work
+	bases      map[any]string // the URL of the API, where the site tells it
+	elsewhere  []string       // sites with fhir_authorize that are not the issuer's
+	authorizes bool           // some site has fhir_authorize
+	atIssuer   bool           // the issuer's has
 	proxies    proxies
 }
 
 // checkSites checks the sites of a configuration, with the fhir app or nil.
-func checkSites(app *caddyhttp.App, fhir *App) *siteCheck {
-	c := &siteCheck{app: fhir, bases: map[*Bearer]string{}, proxies: proxies{guarded: map[string]bool{}, guards: map[string][]string{}}}
+func checkSites(app *caddyhttp.App, fhir fhirapp.Addressed) *siteCheck {
+	c := &siteCheck{app: fhir, bases: map[any]string{}, proxies: proxies{guarded: map[string]bool{}, guards: map[string][]string{}}}
 	for _, server := range app.Servers {
 		c.block(server.Routes, place{server: server})
 	}
@@ -46,13 +47,16 @@ func (c *siteCheck) warn(format string, arguments ...any) {
 
 // checkIssuer checks that the authorization server is at the issuer's address.
 func (c *siteCheck) checkIssuer() {
+	if c.app == nil || c.atIssuer {
+		return
+	}
+	issuer, _ := c.app.Address()
 	switch {
-	case c.app == nil || c.atIssuer:
 	case !c.authorizes:
-		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", c.app.Issuer)
+		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", issuer)
 	default:
 		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
-			c.app.Issuer, strings.Join(c.elsewhere, ", "))
+			issuer, strings.Join(c.elsewhere, ", "))
 	}
 }
 
@@ -65,15 +69,15 @@ func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
 				c.block(h.Routes, within)
-			case *Authorize:
+			case Authorizer:
 				c.authorize(h, within)
-				c.reached(h.named("fhir_authorize", within), "/oauth2/authorize", before)
-			case *Bearer:
-				c.bearer(h, within, before)
+				c.reached(namedOf(h, within), "/oauth2/authorize", before)
+			case Guard:
+				c.guard(h, within, before)
 				within.guarded = true
 				at = at.behind(&route)
-			case *Expand:
-				c.expand(h, within, before)
+			case Handler:
+				c.answerer(h, within, before)
 				if len(route.MatcherSets) == 0 && !within.isGuarded() {
 					at.open, within.open = h, h
 				}
@@ -101,47 +105,50 @@ func (at place) behind(route *caddyhttp.Route) place {
 	return at
 }
 
-func (c *siteCheck) authorize(h *Authorize, at place) {
+func (c *siteCheck) authorize(h Authorizer, at place) {
+	issuer := h.Issuer()
 	c.authorizes = true
-	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.app.FHIRBase)
-	if at.isOf(h.app.Issuer) {
+	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.Placed().FHIRBase)
+	if at.isOf(issuer) {
 		c.atIssuer = true
 	} else {
-		c.elsewhere = append(c.elsewhere, h.site(at)+" at "+strings.Join(at.server.Listen, " "))
+		c.elsewhere = append(c.elsewhere, siteOf(h, at)+" at "+strings.Join(at.server.Listen, " "))
 	}
 	if at.guarded {
-		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", h.site(at), DefaultFHIRBase)
+		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", siteOf(h, at), fhirapp.DefaultBase)
 	}
 }
 
-func (c *siteCheck) bearer(h *Bearer, at place, before caddyhttp.RouteList) {
-	named := h.named("fhir_bearer", at)
-	c.base(named, h.FHIRBase, at)
-	c.whole(named, h.FHIRBase, at)
-	c.reached(named, h.FHIRBase+"/Patient", before)
-	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], h.FHIRBase)
-	if c.bases[h] = at.url(h.FHIRBase); c.bases[h] == "" && asksSite(h) {
-		c.errs = append(c.errs, h.wrap(errNoBaseURL))
+func (c *siteCheck) guard(h Guard, at place, before caddyhttp.RouteList) {
+	named, fhirBase := namedOf(h, at), h.Placed().FHIRBase
+	c.base(named, fhirBase, at)
+	c.whole(named, fhirBase, at)
+	c.reached(named, fhirBase+"/Patient", before)
+	c.proxies.guards[at.String()] = append(c.proxies.guards[at.String()], fhirBase)
+	if c.bases[h] = at.url(fhirBase); c.bases[h] == "" {
+		if err := h.WithoutURL(); err != nil {
+			c.errs = append(c.errs, err)
+		}
 	}
 	if at.open != nil {
-		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", at.open.site(at))
+		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", siteOf(at.open, at))
 	}
 }
 
-func (c *siteCheck) expand(h *Expand, at place, before caddyhttp.RouteList) {
-	named := h.named("fhir_expand", at)
-	c.base(named, h.FHIRBase, at)
-	c.reached(named, h.FHIRBase+"/ValueSet/$expand", before)
+func (c *siteCheck) answerer(h Handler, at place, before caddyhttp.RouteList) {
+	named, fhirBase := namedOf(h, at), h.Placed().FHIRBase
+	c.base(named, fhirBase, at)
+	c.reached(named, fhirBase+"/ValueSet/$expand", before)
 }
 
 // base checks whether a handler's FHIR base is reachable where the handler stands.
 func (c *siteCheck) base(h named, base string, at place) {
-	if at.stripped != "" && below(base, at.stripped) {
+	if at.stripped != "" && fhirapp.Below(base, at.stripped) {
 		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
 			h.site, h.directive, at.stripped, base, h.directive)
 	}
 	for _, pattern := range at.paths {
-		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !below(strings.TrimSuffix(prefix, "/"), base) {
+		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !fhirapp.Below(strings.TrimSuffix(prefix, "/"), base) {
 			c.warn("%s: %s stands at %s, but the FHIR base is %s: if the API is elsewhere, say so with fhir_base, in the global option fhir or in %s; else let the matcher be %s %s/*",
 				h.site, h.directive, pattern, base, h.directive, base, base)
 		}
@@ -162,7 +169,7 @@ func (c *siteCheck) whole(h named, base string, at place) {
 
 // isPart reports whether a path pattern is for a part of the API: a type, an operation, or the like.
 func isPart(pattern, base string) bool {
-	if len(pattern) <= len(base) || !below(pattern, base) {
+	if len(pattern) <= len(base) || !fhirapp.Below(pattern, base) {
 		return false
 	}
 	part, _, _ := strings.Cut(strings.TrimSuffix(pattern[len(base)+1:], "*"), "/")

@@ -21,7 +21,7 @@ type place struct {
 	hosts    []string // none: all
 	paths    []string // patterns; none: all, or not known
 	stripped string   // what was taken off the path
-	open     *Expand  // an earlier handler without a guard before it
+	open     Handler  // an earlier handler without a guard before it
 	guarded  bool     // there is an earlier fhir_bearer for all paths
 	guards   []string // the path patterns of an earlier fhir_bearer for some
 	answered []string // the path patterns that something earlier answers

@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 func init() { caddy.RegisterModule(new(Sites)) }
@@ -81,15 +83,15 @@ func (s *Sites) checked() (*siteCheck, error) {
 	if err != nil {
 		return nil, err
 	}
-	fhir, err := optionalApp(s.ctx)
+	fhir, err := fhirapp.FindAny[fhirapp.Addressed](s.ctx)
 	if err != nil {
 		return nil, err
 	}
 	return checkSites(app.(*caddyhttp.App), fhir), nil
 }
 
-// baseURL is the URL of the API that a fhir_bearer guards, or empty if its site does not tell.
-func (s *Sites) baseURL(h *Bearer) string {
+// baseURL is the URL of the API that a handler guards, or empty if its site does not tell.
+func (s *Sites) baseURL(h Guard) string {
 	check, err := s.check()
 	if err != nil {
 		return ""

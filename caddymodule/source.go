@@ -32,16 +32,3 @@ func (s *Source) wrap(err error) error {
 	}
 	return fmt.Errorf("%w, at %s", err, s.Source)
 }
-
-// site names a site and the handler's place in it.
-func (s *Source) site(at place) string {
-	if s.Source == "" {
-		return at.String()
-	}
-	return s.Source + " (" + at.String() + ")"
-}
-
-// named is a handler as warnings name it.
-type named struct{ directive, site string }
-
-func (s *Source) named(directive string, at place) named { return named{directive, s.site(at)} }

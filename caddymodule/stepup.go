@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // SignInPolicy is what fhir_bearer asks of how the person behind a token signed in. A token that does not say so is
@@ -25,10 +26,9 @@ type SignInPolicy struct {
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// checkSignIn refuses a token of a person who did not sign in as the site asks. The app is nil without the fhir app.
-func (p *SignInPolicy) checkSignIn(r *http.Request, t *guard.Token, app *App) error {
-	_, asksItself := r.Context().Value(readerKey{}).(guard.Token)
-	isOwn := app != nil && t.Issuer == app.Issuer
+// checkSignIn refuses a token of a person who did not sign in as the site asks. Tokens of the fhir app are our own.
+func (p *SignInPolicy) checkSignIn(r *http.Request, t *guard.Token, isOwn bool) error {
+	_, asksItself := requester.TokenOf(r.Context())
 	if asksItself || isOwn && t.Subject == t.ClientID {
 		return nil
 	}

@@ -114,12 +114,12 @@ func (c *storeCopier) run(ctx context.Context, from, to string) error {
 		return fmt.Errorf("--to %s: %w", to, err)
 	}
 	defer target.close()
-	if err := c.say("Copying %s to %s. No gateway may use either.\n", source.name, target.name); err != nil {
+	if err := c.say("Copying %s to %s. No gateway may use either.\n", source.Name, target.Name); err != nil {
 		return err
 	}
 	c.reported = time.Now()
 	counts, err := storecopy.Run(ctx, source, target, storecopy.Options{
-		Source: source.identity, Merge: c.merge, Force: c.force, Batch: target.batch, Progress: c.progress,
+		Source: source.Identity, Merge: c.merge, Force: c.force, Batch: target.Batch, Progress: c.progress,
 	})
 	if err != nil {
 		return c.explain(err)

@@ -149,7 +149,7 @@ func TestStoreCopyInterrupted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return errors.Join(app.startStores(), app.durable.(*FileStore).Cleanup())
+		return errors.Join(app.startStores(), app.stores.Durable.(*FileStore).Cleanup())
 	}
 	if err := s.copy(s.shared, small, false); !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "max_entries") {
 		t.Fatalf("into a store that is full: %v", err)
@@ -207,7 +207,7 @@ func TestStoreCopyWhileIdleGatewayRuns(t *testing.T) {
 		if err := s.copy(s.shared, s.file, false); !errors.Is(err, storecopy.ErrRunning) || !strings.Contains(err.Error(), "--force") {
 			t.Errorf("while it runs: %v", err)
 		}
-		if err := app.shared[0].Destruct(); err != nil {
+		if err := app.stores.shared[0].Destruct(); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.copy(s.shared, s.file, false); err != nil {

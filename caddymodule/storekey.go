@@ -15,12 +15,11 @@ func (a *App) keyStorage() (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
 		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
 	}
-	keys, err := sealingKeys(a.durable, a.StoreKeys)
-	return &sealedstorage.Storage{Store: a.durable, Keys: keys, Earlier: a.ctx.Storage()}, err
+	keys, err := a.sealingKeys()
+	return &sealedstorage.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
 }
 
-// keyPlace tells where the keys are from other places. Call it before the stores are loaded, which drops their
-// configuration.
+// keyPlace tells where the keys are from other places.
 func (a *App) keyPlace() string {
 	place := fmt.Sprintf("%p", a.ctx.Storage())
 	if settings, err := json.Marshal(a.ctx.Storage()); err == nil {
@@ -34,12 +33,12 @@ func (a *App) keyPlace() string {
 
 func keysName(issuer string) string { return "fhir/keys/" + storageName(issuer) + ".json" }
 
-// sealingKeys are the store keys of a durable store, with their placeholders replaced.
-func sealingKeys(durable store.Store, configured []string) (keyring.SharedKeys, error) {
-	if _, ok := durable.(*MemoryStore); ok {
+// sealingKeys are the store keys, with their placeholders replaced.
+func (a *App) sealingKeys() (keyring.SharedKeys, error) {
+	if a.stores.KeepsDurable() != nil {
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
-	return sharedKeys("store_key", configured, sealedstorage.NewKeys)
+	return sharedKeys("store_key", a.StoreKeys, sealedstorage.NewKeys)
 }
 
 // clientStore is where registered clients are, or nil if in Caddy's storage.
@@ -47,7 +46,7 @@ func (a *App) clientStore() store.Store {
 	if len(a.StoreKeys) == 0 {
 		return nil
 	}
-	return a.durable
+	return a.stores.Durable
 }
 
 // parseStoreKeys reads the store keys. Syntax:

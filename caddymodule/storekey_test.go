@@ -149,7 +149,7 @@ func TestStartedGatewayPutsLostKeysBack(t *testing.T) {
 		}
 		var cancel func()
 		app.ctx, cancel = caddy.NewContext(app.ctx)
-		t.Cleanup(func() { cancel(); _ = app.shared[0].Destruct() })
+		t.Cleanup(func() { cancel(); _ = app.stores.shared[0].Destruct() })
 		if err := app.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -7,18 +7,25 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+)
+
+var (
+	storeOperations = metrics.NewCounters("store_operations_total", "Operations of stores that several gateways share.", "store", "operation", "outcome")
+	storeDurations  = metrics.NewDurations("store_operation_duration_seconds", "How long a store took that several gateways share, if it was asked.", "store", "operation")
+	_               = metrics.Add(storeCollector{})
 )
 
 // observeStore returns how to measure the operations of a store elsewhere.
-func (m *metricSet) observeStore(name string) func(string, breaker.Outcome, time.Duration) {
+func observeStore(name string) func(string, breaker.Outcome, time.Duration) {
 	counters := map[string]map[breaker.Outcome]prometheus.Counter{}
 	for _, operation := range breaker.Operations {
-		counters[operation] = curried(breaker.Outcomes, func(o breaker.Outcome) prometheus.Counter {
-			return m.stored.WithLabelValues(name, operation, string(o))
+		counters[operation] = metrics.ByLabel(breaker.Outcomes, func(o breaker.Outcome) prometheus.Counter {
+			return storeOperations.WithLabelValues(name, operation, string(o))
 		})
 	}
-	durations := curried(breaker.Operations, func(operation string) prometheus.Observer {
-		return m.storeDurations.WithLabelValues(name, operation)
+	durations := metrics.ByLabel(breaker.Operations, func(operation string) prometheus.Observer {
+		return storeDurations.WithLabelValues(name, operation)
 	})
 	return func(operation string, outcome breaker.Outcome, took time.Duration) {
 		counters[operation][outcome].Inc()
@@ -78,7 +85,7 @@ func (storeCollector) Collect(to chan<- prometheus.Metric) {
 func collectProblems(to chan<- prometheus.Metric) {
 	byName := map[string]map[store.Cause]float64{}
 	watches.Range(func(key, _ any) bool {
-		w := key.(*storeWatch)
+		w := key.(*Watch)
 		if byName[w.name] == nil {
 			byName[w.name] = map[store.Cause]float64{}
 		}
@@ -98,7 +105,7 @@ func collectProblems(to chan<- prometheus.Metric) {
 
 func (g *storeGauges) add(s *pooledShared) {
 	entries, _ := s.replica.Size()
-	open, used := s.remote.connections()
+	open, used := s.remote.Connections()
 	g.lag = max(g.lag, s.replica.Lag())
 	g.mirrored += entries
 	g.idle += open - used

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -23,82 +24,108 @@ const (
 	maxRevocationLag = time.Hour
 )
 
-// sharedGuest is a guest module whose store several gateways share.
-type sharedGuest interface{ shared() *pooledShared }
+// Config says which stores an app has.
+type Config struct {
+	// Issuer is whose state they hold.
+	Issuer string
 
-func (s *sharedStore) shared() *pooledShared { return s.pooledShared }
+	// StoreRaw is where codes and revocations are kept. Default: `memory`.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
-// startedStore is a guest module that must be started, when the configuration takes over.
-type startedStore interface{ start(*slog.Logger) error }
-
-// stores are those of an app.
-type stores struct {
-	store   store.Store
-	durable store.Store
-	shared  []*pooledShared
-	local   []startedStore
-	watched map[store.Store]*storeWatch
+	// DurableRaw is where state is kept that must survive a restart. Default: the store if gateways share it, or else `file`.
+	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 }
 
-// watchedStore is a guest module whose store is tried from time to time.
-type watchedStore interface{ watch() *storeWatch }
+// Set are the stores of an app.
+type Set struct {
+	// Store keeps codes and revocations.
+	Store store.Store
 
-// loadStores loads an app's guest modules. A store that gateways share is the durable store too, unless that is configured.
-func loadStores(ctx caddy.Context, a *App) (s stores, err error) {
-	if a.StoreRaw == nil {
-		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
+	// Durable keeps what must survive a restart. It may be the same.
+	Durable store.Store
+
+	shared  []*pooledShared
+	local   []Starter
+	watched map[store.Store]*Watch
+	isNew   bool // the durable store held nothing when it was claimed
+}
+
+// Load loads an app's guest modules. A store that gateways share is the durable store too, unless that is configured.
+func Load(ctx caddy.Context, c Config) (*Set, error) {
+	if c.StoreRaw == nil {
+		c.StoreRaw = json.RawMessage(`{"store":"memory"}`)
 	}
-	if s.store, err = s.load(ctx, a, "StoreRaw"); err != nil {
-		return s, err
+	s := &Set{watched: map[store.Store]*Watch{}}
+	var err error
+	if s.Store, err = s.load(ctx, &c, "StoreRaw"); err != nil {
+		return nil, err
 	}
-	if a.DurableRaw == nil && isReplica(s.store) {
-		s.durable = s.store
+	if c.DurableRaw == nil && isReplica(s.Store) {
+		s.Durable = s.Store
 		return s, nil
 	}
-	if a.DurableRaw == nil {
-		a.DurableRaw = json.RawMessage(`{"store":"file"}`)
+	if c.DurableRaw == nil {
+		c.DurableRaw = json.RawMessage(`{"store":"file"}`)
 	}
-	s.durable, err = s.load(ctx, a, "DurableRaw")
+	s.Durable, err = s.load(ctx, &c, "DurableRaw")
 	return s, err
 }
 
-func (s *stores) load(ctx caddy.Context, a *App, field string) (store.Store, error) {
-	module, err := ctx.LoadModule(a, field)
+func (s *Set) load(ctx caddy.Context, c *Config, field string) (store.Store, error) {
+	guest, err := ctx.LoadModule(c, field)
 	if err != nil {
 		return nil, fmt.Errorf("loading the store: %w", err)
 	}
-	if file, ok := module.(*FileStore); ok {
-		if err := file.use(defaultStorePath(ctx.Storage(), a.Issuer)); err != nil {
+	if file, ok := guest.(Located); ok {
+		if err := file.Locate(defaultPath(ctx.Storage(), c.Issuer)); err != nil {
 			return nil, err
 		}
 	}
-	if s.watched == nil {
-		s.watched = map[store.Store]*storeWatch{}
+	if shared, ok := guest.(interface{ pooled() *pooledShared }); ok {
+		return s.addShared(shared.pooled()), nil
 	}
-	if guest, ok := module.(sharedGuest); ok {
-		s.watched[guest.shared().replica] = guest.shared().watch
-		if pooled := guest.shared(); !slices.Contains(s.shared, pooled) {
-			s.shared = append(s.shared, pooled)
-		}
-		return guest.shared().replica, nil
-	}
-	local, ok := module.(store.Store)
+	local, ok := guest.(store.Store)
 	if !ok {
-		return nil, fmt.Errorf("module %T is not a store", module)
+		return nil, fmt.Errorf("module %T is not a store", guest)
 	}
-	if w, ok := module.(watchedStore); ok {
-		s.watched[local] = w.watch()
+	if w, ok := guest.(Watched); ok {
+		s.watched[local] = w.Watch()
 	} else {
-		s.watched[local] = newLocalWatch(fmt.Sprintf("%T", module), local)
+		s.watched[local] = newLocalWatch(fmt.Sprintf("%T", guest), local)
 	}
-	if starter, ok := module.(startedStore); ok {
+	if starter, ok := guest.(Starter); ok {
 		s.local = append(s.local, starter)
 	}
 	return local, nil
 }
 
-// checkLag checks the revocation max lag of these stores.
-func (s *stores) checkLag(lag time.Duration) error {
+func (s *Set) addShared(pooled *pooledShared) store.Store {
+	s.watched[pooled.replica] = pooled.watch
+	if !slices.Contains(s.shared, pooled) {
+		s.shared = append(s.shared, pooled)
+	}
+	return pooled.replica
+}
+
+// defaultPath is where a store's file lies.
+func defaultPath(storage certmagic.Storage, issuer string) string {
+	folder := caddy.AppDataDir()
+	if files, ok := storage.(*certmagic.FileStorage); ok {
+		folder = files.Path
+	}
+	return filepath.Join(folder, "fhir", storageName(issuer)+".db")
+}
+
+// KeepsDurable returns an error if the durable store keeps nothing over a restart.
+func (s *Set) KeepsDurable() error {
+	if _, is := isVolatile(s.Durable); is {
+		return ErrVolatile
+	}
+	return nil
+}
+
+// CheckLag checks the revocation max lag of these stores.
+func (s *Set) CheckLag(lag time.Duration) error {
 	switch {
 	case len(s.shared) == 0 && lag != 0:
 		return errors.New("revocation_max_lag is for a store that several gateways share, such as redis or postgres")
@@ -108,15 +135,15 @@ func (s *stores) checkLag(lag time.Duration) error {
 	return nil
 }
 
-// warn warns of what gateways do not share, though they share one of the stores.
-func (s *stores) warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
+// Warn warns of what gateways do not share, though they share one of the stores.
+func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
 	if len(s.shared) == 0 {
 		return
 	}
-	if !isReplica(s.store) {
+	if !isReplica(s.Store) {
 		logger.Warn("gateways share the durable store, but not the store: what one of them began, another refuses: codes, launches, pushed requests, sign-ins with a second factor; leave out store, to keep all in the durable one, or run one gateway only")
 	}
-	if !isReplica(s.durable) {
+	if !isReplica(s.Durable) {
 		logger.Warn("gateways share the store, but not the durable store: sessions, refresh tokens and consents are of one gateway, and it alone counts wrong passwords; leave out durable_store, to keep all in the store, or run one gateway only")
 	}
 	if files, ok := storage.(*certmagic.FileStorage); ok && !keysInStore {
@@ -129,10 +156,10 @@ func isReplica(s store.Store) bool {
 	return ok
 }
 
-// start opens the stores. The lag is as configured.
-func (s *stores) start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
+// Start opens the stores. The lag is as configured.
+func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
 	for _, local := range s.local {
-		if err := local.start(logger); err != nil {
+		if err := local.Start(logger); err != nil {
 			return err
 		}
 	}
@@ -150,11 +177,12 @@ func (s *stores) start(ctx context.Context, logger *slog.Logger, issuer string, 
 	if err := s.checkCopied(ctx); err != nil {
 		return err
 	}
-	if memory, ok := s.durable.(*MemoryStore); ok {
-		memory.watched.keepsNothing("durable_store memory is the memory of this process: sessions and refresh tokens end with it")
+	if why, is := isVolatile(s.Durable); is {
+		s.watched[s.Durable].keepsNothing(why)
 	}
-	if file, ok := s.durable.(*FileStore); ok {
-		if err := file.claim(ctx, issuer); err != nil {
+	if claimer, ok := s.Durable.(Claimer); ok {
+		var err error
+		if s.isNew, err = claimer.Claim(ctx, issuer); err != nil {
 			return err
 		}
 	}
@@ -165,11 +193,26 @@ func (s *stores) start(ctx context.Context, logger *slog.Logger, issuer string, 
 }
 
 // checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.
-func (s *stores) checkCopied(ctx context.Context) error {
+func (s *Set) checkCopied(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := storecopy.Check(ctx, s.durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+	if err := storecopy.Check(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 		return fmt.Errorf("durable store: %w", err)
 	}
 	return nil
+}
+
+// NotesLoss notes that the durable store was there before, if it is new now.
+func (s *Set) NotesLoss(wasThere func() bool) {
+	if s.isNew && wasThere() {
+		s.watched[s.Durable].beganEmpty()
+	}
+}
+
+// Outages returns when stores elsewhere were last away.
+func (s *Set) Outages() (outages []store.Outage) {
+	for _, shared := range s.shared {
+		outages = append(outages, shared.breaker.LastOutage())
+	}
+	return outages
 }

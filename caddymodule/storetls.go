@@ -29,7 +29,7 @@ type StoreTLS struct {
 
 var errHalfStoreTLS = errors.New("tls needs both a certificate and its key, or neither")
 
-// parseStoreTLS reads a tls block, which may be empty.
+// ParseTLS reads a tls block, which may be empty.
 func parseStoreTLS(to **StoreTLS) setter {
 	return func(d *caddyfile.Dispenser) error {
 		t := new(StoreTLS)

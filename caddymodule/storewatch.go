@@ -19,9 +19,9 @@ const (
 	emptiedFor   = time.Hour              // how long it is told that a store came back empty
 )
 
-// storeWatch tries a store ([store.Try]) from time to time, and whenever somebody asks whether the gateway is ready. It logs
+// Watch tries a store ([store.Try]) from time to time, and whenever somebody asks whether the gateway is ready. It logs
 // once when a problem begins, and once when it is over. It lives as long as the store, across reloads.
-type storeWatch struct {
+type Watch struct {
 	name    string // of the module, in metrics
 	try     func(context.Context) error
 	outages bool // log of them too: there is no breaker that does
@@ -50,22 +50,22 @@ type watchState struct {
 // watches are the stores that are watched, for metrics.
 var watches sync.Map
 
-func newStoreWatch(name string, try func(context.Context) error) *storeWatch {
-	w := &storeWatch{name: name, try: try}
+func newStoreWatch(name string, try func(context.Context) error) *Watch {
+	w := &Watch{name: name, try: try}
 	w.logger.Store(slog.Default())
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w
 }
 
 // newLocalWatch watches a store of this process alone.
-func newLocalWatch(name string, s store.Store) *storeWatch {
+func newLocalWatch(name string, s store.Store) *Watch {
 	w := newStoreWatch(name, func(ctx context.Context) error { return store.Try(ctx, s) })
 	w.outages = true
 	return w
 }
 
 // start begins to watch, unless that was done before. The store must have been opened.
-func (w *storeWatch) start(logger *slog.Logger) {
+func (w *Watch) start(logger *slog.Logger) {
 	w.logger.Store(logger)
 	w.running.Do(func() {
 		watches.Store(w, nil)
@@ -74,12 +74,12 @@ func (w *storeWatch) start(logger *slog.Logger) {
 }
 
 // stop ends watching.
-func (w *storeWatch) stop() {
+func (w *Watch) stop() {
 	w.end()
 	watches.Delete(w)
 }
 
-func (w *storeWatch) run() {
+func (w *Watch) run() {
 	for w.ctx.Err() == nil {
 		pause := watchEvery
 		if w.check(w.ctx) != nil {
@@ -94,7 +94,7 @@ func (w *storeWatch) run() {
 
 // check says what keeps the store from working; nil if nothing does. It tries the store, unless that was done just now, and
 // waits no longer than readyTimeout.
-func (w *storeWatch) check(ctx context.Context) error {
+func (w *Watch) check(ctx context.Context) error {
 	select {
 	case <-w.begin():
 	case <-time.After(readyTimeout):
@@ -109,7 +109,7 @@ func (w *storeWatch) check(ctx context.Context) error {
 var noTrial = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // begin begins a trial, unless one is under way or has just ended.
-func (w *storeWatch) begin() <-chan struct{} {
+func (w *Watch) begin() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -137,7 +137,7 @@ func (w *storeWatch) begin() <-chan struct{} {
 
 // note takes the outcome of a trial. A problem counts at once, and until the store has been well for a while: who asks must
 // not get another answer each time.
-func (w *storeWatch) note(err error) {
+func (w *Watch) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, now := &w.state, time.Now()
@@ -162,14 +162,14 @@ func (w *storeWatch) note(err error) {
 	}
 }
 
-func (w *storeWatch) log() *slog.Logger { return slog.New(&w.logger) }
+func (w *Watch) log() *slog.Logger { return slog.New(&w.logger) }
 
 // logs reports whether a problem is logged here. Of a store elsewhere that does not answer, its breaker logs.
-func (w *storeWatch) logs(err error) bool {
+func (w *Watch) logs(err error) bool {
 	return w.outages || store.CauseOf(err) != store.CauseUnavailable
 }
 
-func (w *storeWatch) tell(err error) {
+func (w *Watch) tell(err error) {
 	if !w.logs(err) {
 		return
 	}
@@ -184,7 +184,7 @@ func (w *storeWatch) tell(err error) {
 
 // claimed takes the mark of the store ([store.Claim]), and reports whether it is as before. One that has another, or lost it,
 // has lost what it held.
-func (w *storeWatch) claimed(mark []byte) bool {
+func (w *Watch) claimed(mark []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if mark == nil { // it is full
@@ -200,20 +200,20 @@ func (w *storeWatch) claimed(mark []byte) bool {
 }
 
 // lost notes that the store has lost what it held. It requires the lock.
-func (w *storeWatch) lost() {
+func (w *Watch) lost() {
 	w.state.emptied = time.Now()
 	w.log().Error("the store has lost what it held: people sign in again, and tokens that were revoked may be valid until they expire; restore a backup, or end all tokens (docs/operation.md)", "store", w.name, "cause", string(store.CauseEmptied))
 }
 
 // beganEmpty notes at a start that the store has lost what it held before that.
-func (w *storeWatch) beganEmpty() {
+func (w *Watch) beganEmpty() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lost()
 }
 
 // keepsNothing notes at a start why the store keeps nothing over its own restart.
-func (w *storeWatch) keepsNothing(why string) {
+func (w *Watch) keepsNothing(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if why != "" && w.state.volatile != why {
@@ -223,7 +223,7 @@ func (w *storeWatch) keepsNothing(why string) {
 }
 
 // warnings say what the gateway works in spite of.
-func (w *storeWatch) warnings() (warnings []string) {
+func (w *Watch) warnings() (warnings []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.isEmptied() {
@@ -236,12 +236,12 @@ func (w *storeWatch) warnings() (warnings []string) {
 }
 
 // isEmptied requires the lock.
-func (w *storeWatch) isEmptied() bool {
+func (w *Watch) isEmptied() bool {
 	return !w.state.emptied.IsZero() && time.Since(w.state.emptied) < emptiedFor
 }
 
 // causes are those of what is wrong now.
-func (w *storeWatch) causes() map[store.Cause]bool {
+func (w *Watch) causes() map[store.Cause]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	causes := map[store.Cause]bool{store.CauseEmptied: w.isEmptied(), store.CauseVolatile: w.state.volatile != ""}

@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // hurry lets the store have been well for as long as a problem needs to be over.
-func (w *storeWatch) hurry() {
+func (w *Watch) hurry() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.state.well.IsZero() {
@@ -105,11 +106,11 @@ func TestStoreWatchIsBounded(t *testing.T) {
 func TestStoreCameBackEmpty(t *testing.T) {
 	newTestServer(t)
 	g := newPeer(t, "a", t.TempDir())
-	watch := g.app.watched[g.app.store]
+	watch := g.app.stores.watched[g.app.stores.Store]
 	if err := watch.check(t.Context()); err != nil || watch.causes()[store.CauseEmptied] {
 		t.Fatalf("at first: %v, %v", err, watch.causes())
 	}
-	if err := g.app.shared[0].remote.Delete(t.Context(), store.IssuerKey); err != nil {
+	if err := g.app.stores.shared[0].remote.Delete(t.Context(), store.IssuerKey); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "it is noticed", func() bool { _ = watch.check(t.Context()); return watch.causes()[store.CauseEmptied] })
@@ -132,7 +133,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 		harm        func(t *testing.T, app *App, folder string)
 	}{
 		"memory store full": {"store", "memory full", func(t *testing.T, app *App, _ string) {
-			memory := app.store.(*MemoryStore)
+			memory := app.stores.Store.(*MemoryStore)
 			t.Cleanup(func() { // the store is that of all gateways of the process
 				memory.SetMaxEntries(0)
 				await(t, "it is well again", func() bool { memory.watched.hurry(); return memory.watched.check(context.Background()) == nil })
@@ -145,10 +146,10 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			memory.SetMaxEntries(3)
 		}},
 		"file at max_entries": {"durable_store", "file full", func(t *testing.T, app *App, _ string) {
-			if err := app.durable.Put(t.Context(), "k:1", nil, time.Minute); err != nil {
+			if err := app.stores.Durable.Put(t.Context(), "k:1", nil, time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			app.durable.(*FileStore).SetMaxEntries(1)
+			app.stores.Durable.(*FileStore).SetMaxEntries(1)
 		}},
 		"file gone": {"durable_store", "file gone", func(t *testing.T, _ *App, folder string) {
 			if err := os.Remove(filepath.Join(folder, "fhir", "localhost-8443.db")); err != nil {
@@ -159,7 +160,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			g := newGatewayAt(t, exampleWith(t, "", ""), folder)
-			app, err := fhirApp(g.Context)
+			app, err := fhirapp.Find[*App](g.Context)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,14 +190,14 @@ func TestStoreIsLostAtStart(t *testing.T) {
 	path := filepath.Join(folder, "fhir", "localhost-8443.db")
 	for _, lost := range []bool{false, true} {
 		g := newGatewayAt(t, exampleWith(t, "", ""), folder)
-		app, err := fhirApp(g.Context)
+		app, err := fhirapp.Find[*App](g.Context)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := app.startStores(); err != nil {
 			t.Fatal(err)
 		}
-		if got := app.watched[app.durable].causes()[store.CauseEmptied]; got != lost {
+		if got := app.stores.watched[app.stores.Durable].causes()[store.CauseEmptied]; got != lost {
 			t.Errorf("lost: %t, want %t", got, lost)
 		}
 		g.token()

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 // TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of
@@ -58,8 +59,8 @@ func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 	var own *guard.Verifier
 	if h.app != nil {
 		own = &guard.Verifier{
-			Issuer: h.app.Issuer, Audience: h.app.fhirBaseURL(),
-			Keys: guardKeys{h.app.keys, keyring.ErrUnknownKey}, Revoked: h.app.server.Revoked, Memory: memory,
+			Issuer: h.issuer, Audience: h.apiURL,
+			Keys: guardKeys{h.app.Keys(), keyring.ErrUnknownKey}, Revoked: h.app.Server().Revoked, Memory: memory,
 		}
 	}
 	var trusted []*guard.Trusted
@@ -70,7 +71,7 @@ func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 		}
 		trusted = append(trusted, verifier)
 	}
-	introspector, err := h.Introspection.introspector(h.app, memory)
+	introspector, err := h.Introspection.introspector(h.apiURL, memory)
 	if err != nil {
 		return nil, fmt.Errorf("introspect %s: %w", h.Introspection.Endpoint, err)
 	}
@@ -78,7 +79,7 @@ func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 }
 
 func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Memory) (*guard.Trusted, error) {
-	expected, err := audience(h.app, t.Audience)
+	expected, err := audience(h.apiURL, t.Audience)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Me
 }
 
 // introspector asks as configured, or is nil if nothing is.
-func (i *Introspection) introspector(app *App, memory *guard.Memory) (*guard.Introspector, error) {
+func (i *Introspection) introspector(apiURL string, memory *guard.Memory) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
 	}
@@ -111,23 +112,23 @@ func (i *Introspection) introspector(app *App, memory *guard.Memory) (*guard.Int
 	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
-		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: clientNetwork, Transport: transport,
+		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: transport,
 	}
 	if !asker.AnyAudience {
-		asker.Audience, err = audience(app, i.Audience)
+		asker.Audience, err = audience(apiURL, i.Audience)
 	}
 	return asker, err
 }
 
 // audience is what aud must contain: as told, or else the app's FHIR base URL.
-func audience(app *App, told string) (string, error) {
+func audience(apiURL, told string) (string, error) {
 	switch {
 	case told != "":
 		return told, nil
-	case app == nil:
+	case apiURL == "":
 		return "", errNoAudience
 	}
-	return app.fhirBaseURL(), nil
+	return apiURL, nil
 }
 
 // parseTrust reads an issuer. Syntax:

@@ -1,4 +1,4 @@
-package caddymodule
+package software
 
 import (
 	"runtime/debug"
@@ -38,7 +38,7 @@ func TestVersionIn(t *testing.T) {
 // caddy version tells our version, and Caddy's.
 func TestCaddyVersionTellsOurs(t *testing.T) {
 	t.Parallel()
-	version, _ := software()
+	version, _ := Version()
 	if _, full := caddy.Version(); !strings.HasPrefix(full, "caddy-fhir "+version+", Caddy") {
 		t.Errorf("%q", full)
 	}

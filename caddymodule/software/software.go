@@ -1,4 +1,5 @@
-package caddymodule
+// Package software says which version of caddy-fhir runs.
+package software
 
 import (
 	"os"
@@ -15,13 +16,13 @@ const modulePath = "github.com/caddy-fhir/caddy-fhir"
 // init makes `caddy version` show our version before Caddy's, unless the build has set another one.
 func init() {
 	if caddy.CustomVersion == "" {
-		version, _ := software()
+		version, _ := Version()
 		caddy.CustomVersion = "caddy-fhir " + version + ", Caddy"
 	}
 }
 
-// software is the version of this module in the binary, or "devel", and the time when the binary was built.
-func software() (version string, made time.Time) {
+// Version is the version of this module in the binary, or "devel", and the time when the binary was built.
+func Version() (version string, made time.Time) {
 	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
 		if info, err := os.Stat(name); err == nil {

@@ -1,0 +1,19 @@
+package fhirapp
+
+import (
+	"log/slog"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap/exp/zapslog"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+)
+
+// AuditLogger names the audit trail for `include` and `exclude` of Caddy's global option log.
+const AuditLogger = "fhir.audit"
+
+// NewEventLog is the audit trail of a configuration.
+func NewEventLog(ctx caddy.Context) *audit.Log {
+	const never = slog.Level(127)
+	return audit.NewLog(slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(AuditLogger), zapslog.AddStacktraceAt(never))))
+}

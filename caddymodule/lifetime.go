@@ -1,0 +1,25 @@
+package caddymodule
+
+import (
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
+func lifetime(name string, to *caddy.Duration) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if err := duration(to)(d); err != nil {
+			return err
+		}
+		return withLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
+	}
+}
+
+// lifetimeOrOff reads a lifetime, or the word off as -1.
+func lifetimeOrOff(name string, to *caddy.Duration) setter {
+	return durationOrOff(to, lifetime(name, to))
+}
