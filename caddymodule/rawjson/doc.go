@@ -1,5 +1,5 @@
-// Package rawjson reads JSON where it lies. A [Cursor] goes over a text once, and gives its values or their text without
-// making anything of what is not asked for. What it skips it checks too.
+// Package rawjson reads JSON in place. A [Cursor] passes over a text once, and returns values or their text without
+// decoding what nobody asks for. It also checks what it skips.
 //
 // It is strict, so that a text says the same to every reader: RFC 8259 to the letter, valid UTF-8, no halves of surrogate
 // pairs, no number with a leading zero, nothing nested deeper than [MaxDepth], and no name twice in an object.

@@ -14,8 +14,8 @@
 // [Grant] reads the SMART resource scopes with [ParseResourceScope]. Any other scope is an opaque string, which is
 // granted if it is listed.
 //
-// What a resource scope is narrowed by, its query, is read by [ResourceScope.Constraint]. [ParseParameters] reads the
-// queries of scopes and of requests alike.
+// [ResourceScope.Constraint] reads the query that narrows a resource scope. [ParseParameters] reads the queries of scopes
+// and of requests alike.
 //
 // References: RFC 6749 §3.3; SMART App Launch 2.2.0, "Scopes for requesting FHIR Resources"
 // (https://hl7.org/fhir/smart-app-launch/scopes-and-launch-context.html).

@@ -4,12 +4,12 @@
 //	keyring.go         the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
 //	renewal.go         which keys are due, retired or lost
 //	rotation.go        new keys when an operator asks for them
-//	watch.go           noticing early what became of the stored keys
+//	watch.go           noticing early that the stored keys changed
 //	health.go          what is wrong with the stored keys
 //	keys.go            one set of keys: which signs, which is only published
 //	signing.go         signing and sealing, as others need it
 //	seal.go            sealing and MACs, by the key that is in use
-//	sealer.go          sealing by one key, whosever it is
+//	sealer.go          sealing with one key, whoever has made it
 //	sharedkeys.go      keys that an operator gives to several gateways
 //	storage.go         where the keys are kept
 //	storagekeyring.go  sealing what is stored for years

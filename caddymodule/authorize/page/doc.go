@@ -1,6 +1,6 @@
 // Package page is what people see: the look, the words and the languages of all pages, and
-// the policy by which browsers show them. It knows nothing of what the pages are for: flow
-// and others hand it data.
+// the policy by which browsers show them. It does not know what the pages are for: flow and
+// others hand it data.
 //
 //	site.go        Site, and View: one page as it is to be shown
 //	content.go     what each template shows, and ShowMessage for what needs no form

@@ -1,6 +1,6 @@
 // Package upstream signs people in by an identity provider: it is the relying party of
 // OpenID Connect Core 1.0, for the authorization code flow. Browsers, sessions and
-// accounts are its caller's business.
+// accounts are up to its caller.
 //
 // A sign-in:
 //

@@ -1,5 +1,5 @@
-// Package interaction tells FHIR R4's REST interactions apart by method, path, query and header, and says which
-// permissions of SMART scopes each takes. [Parse] reads a request:
+// Package interaction finds out which of FHIR R4's REST interactions a request is, by method, path, query and header, and
+// which permissions of SMART scopes it needs. [Parse] reads a request:
 //
 //	path below the base          GET               POST               PUT                PATCH             DELETE
 //	(empty)                      SystemSearch      Bundle
@@ -28,7 +28,7 @@
 // offer, such as GET Type/_search, a slash at the end, and operations on one version of a resource. The types are those
 // of R4; a server's own types are refused.
 //
-// The parameters of a request stay as they were sent, decoded once. What they ask for is not judged here.
+// The parameters of a request stay as they were sent, decoded once. Whether they are allowed is not decided here.
 //
 // References: FHIR R4 http.html, search.html and compartmentdefinition.html (https://hl7.org/fhir/R4); SMART App Launch
 // 2.2.0, "Scopes for Requesting FHIR Resources".

@@ -1,5 +1,5 @@
-// Package resource is the view of a FHIR resource by which it is judged: [Parse] reads its text once, and what then is
-// asked of it is looked up only where it stands.
+// Package resource is the view of a FHIR resource by which access to it is decided: [Parse] reads its text once, and
+// elements are looked up in the text when they are needed.
 //
 //	resource.go     Resource: type, id, version, members, contained resources
 //	reader.go       Reader: reads one after the other
@@ -7,7 +7,7 @@
 //	reference.go    Reference: what a literal reference names
 //	scan.go         Field, Elements: what lies in a part of a resource
 //
-// It knows nothing of what the elements mean; the packages searchparam and compartment do.
+// It does not know what the elements mean; the packages searchparam and compartment do.
 //
 // References: FHIR R4, JSON (https://hl7.org/fhir/R4/json.html) and literal references
 // (https://hl7.org/fhir/R4/references.html#literal).

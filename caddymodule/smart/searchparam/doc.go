@@ -19,8 +19,8 @@
 //	decimal.go      numbers with the range that their digits imply
 //	prefix.go       eq, ne, gt, lt, ge, le, sa, eb, ap
 //
-// It rather finds too little than too much: what needs knowledge that is not here, such as the units of a quantity, does
-// not match, and what cannot be compared at all is an error.
+// In doubt it finds too little rather than too much: what needs knowledge that is not here, such as the units of a
+// quantity, does not match, and what cannot be compared at all is an error.
 //
 // Reference: FHIR R4, Search (https://hl7.org/fhir/R4/search.html).
 package searchparam
