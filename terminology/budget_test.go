@@ -116,7 +116,7 @@ func TestBombs(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.set.bounds.gathered = cmp.Or(b.most, 2_000_000)
+			base.Definitions().bounds.gathered = cmp.Or(b.most, 2_000_000)
 			w, _ := call(t, &Handler{Library: base}, http.MethodPost, b.path, b.body)
 			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
 				t.Errorf("%d bytes: got %d %.300s", len(b.body), w.Code, got)
@@ -148,14 +148,14 @@ func TestBombsOfClientsThatLeave(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.set.bounds.gathered = 1 << 50
+			base.Definitions().bounds.gathered = 1 << 50
 			for _, left := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
 				r.URL.Path = "/fhir/R4" + b.path
 				ctx := &countdown{Context: r.Context(), left: left}
 				err := operationAt(&Handler{Library: base}, b.path)(httptest.NewRecorder(), r.WithContext(ctx))
-				if steps := cmp.Or(b.most, 2_000_000); steps < 2*stretch && left > 0 {
+				if steps := cmp.Or(b.most, 2_000_000); steps < 2*50_000 && left > 0 {
 					continue // over before it is looked at again
 				}
 				if !errors.Is(err, context.Canceled) {
@@ -200,7 +200,7 @@ func TestTurns(t *testing.T) {
 			t.Parallel()
 			turns, held := 0, 0
 			l := colourLibrary(t)
-			l.set.bounds.gathered = 1_300_000
+			l.Definitions().bounds.gathered = 1_300_000
 			h := &Handler{Library: l, Turn: func(context.Context) (func(), error) {
 				turns++
 				if test.refuse != nil {
@@ -246,7 +246,8 @@ func TestCostlyDoNotWait(t *testing.T) {
 	vs, _ := l.set.valueSet("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.expansions.flights.Do(vs.key, func() (any, error) {
-			costly := &budget{limit: l.set.bounds.gathered, spent: stretch + 1, Context: t.Context()}
+			costly := newBudget(t.Context(), l.set.bounds.gathered, nil)
+			_ = costly.spend(100_000)
 			if x, err := l.expanding(costly).codes(vs); err != nil || len(x.entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
 			}
@@ -262,14 +263,14 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var second *codeList
 		waited := make(chan error)
-		gone := &budget{limit: l.set.bounds.gathered, Context: &leaving{Context: t.Context(), leave: func() {
+		gone := newBudget(&leaving{Context: t.Context(), leave: func() {
 			go func() {
-				x, err := l.expanding(&budget{limit: l.set.bounds.gathered, Context: t.Context()}).codes(vs)
+				x, err := l.expanding(newBudget(t.Context(), l.set.bounds.gathered, nil)).codes(vs)
 				second = x
 				waited <- err
 			}()
 			synctest.Wait() // until it waits
-		}}}
+		}}, l.set.bounds.gathered, nil)
 		if _, err := l.expanding(gone).codes(vs); !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that leaves: got %v", err)
 		}

@@ -48,7 +48,7 @@ func (o *operation) concepts(base *Library, inputs []input) (*concepts, *Library
 	o.fill(&p.parameters)
 	l, err := o.libraryWith(base, &p.parameters)
 	if err == nil && p.ID != "" {
-		err = l.set.instance(p.ID, &p.a, &p.b)
+		err = l.Definitions().instance(p.ID, &p.a, &p.b)
 	}
 	return p, l, err
 }

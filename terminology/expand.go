@@ -73,7 +73,7 @@ const askedPerStep = 4
 
 // choosePage finds the requested entries, and how many match in all.
 func (x *Expansion) choosePage(b *budget) (err error) {
-	if filter := textindex.NewFilterWith(x.query.Filter, x.library.synonyms); filter != nil {
+	if filter := textindex.NewFilterWith(x.query.Filter, x.library.Synonyms()); filter != nil {
 		from, to := x.query.window(maxInt32)
 		if x.query.wantsExplanations() && x.query.subset.hasCodes() {
 			err = x.searchExplained(filter, from, to, b)

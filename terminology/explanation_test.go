@@ -16,7 +16,7 @@ import (
 func (e expanded) explanations() (list []string) {
 	for _, c := range e.Expansion.Contains {
 		for _, x := range c.Extension {
-			if x.URL != explanationURL {
+			if x.URL != filterExplanation {
 				continue
 			}
 			line := c.Code
@@ -112,7 +112,7 @@ func TestExplainedAnswer(t *testing.T) {
 	plain, _ := call(t, h, http.MethodGet, path, "")
 	explained, _ := call(t, h, http.MethodGet, path+"&explainFilter=true", "")
 	wantText(t, explained.Body.String(), `{"name":"filter","valueString":"rot"},{"name":"explainFilter","valueBoolean":true}`,
-		`"contains":[{"extension":[{"url":"`+explanationURL+`","extension":[{"url":"tier","valueInteger":4},`+
+		`"contains":[{"extension":[{"url":"`+filterExplanation+`","extension":[{"url":"tier","valueInteger":4},`+
 			`{"url":"rule","valueString":"has all words as whole words"},`+
 			`{"url":"designation","extension":[{"url":"value","valueString":"Rot"},{"url":"language","valueCode":"de"}]}]}],"system":"http://x/colours"`)
 	var one, other expanded
@@ -157,7 +157,7 @@ func TestExplainPages(t *testing.T) {
 // TestExplainFilterLimits has what is refused.
 func TestExplainFilterLimits(t *testing.T) {
 	var concepts []string
-	for i := range maxExplained + 1 {
+	for i := range 1000 + 1 {
 		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":"Concept"}`, i))
 	}
 	h := &Handler{Library: libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/many","valueSet":"http://x/many/vs","status":"active","content":"complete","concept":[`+
@@ -226,3 +226,6 @@ func TestExplainWholeBomb(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// filterExplanation is the url of the extension for explanations.
+const filterExplanation = "https://github.com/caddy-fhir/caddy-fhir/StructureDefinition/filter-explanation"

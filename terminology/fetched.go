@@ -79,7 +79,7 @@ func (h *Handler) now() *Library {
 		l = h.Current()
 	}
 	if h.Fetched != nil {
-		l = h.Fetched.over(l)
+		l = h.Fetched.Over(l)
 	}
 	return l
 }
@@ -92,7 +92,7 @@ func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing,
 			return result, err
 		}
 		o.budget.rest()
-		more, failure := o.handler.Fetched.complete(o.Context(), missed)
+		more, failure := o.handler.Fetched.Complete(o.Context(), missed)
 		if failure != nil {
 			return *new(T), failure
 		}
@@ -111,8 +111,8 @@ func missingIn(err error) []Missing {
 	return nil
 }
 
-// complete fetches what is missing, and returns the library with it.
-func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error) {
+// Complete fetches what is missing, and returns the library with it.
+func (f *Fetched) Complete(ctx context.Context, list []Missing) (*Library, error) {
 	for _, m := range list {
 		if m = sourceOf(m); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
 			continue

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,18 +15,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// kept returns how many definitions are held, and how many bytes of JSON they have.
-func (f *Fetched) kept() (definitions int, bytes int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, item := range f.items {
-		if item.resource != nil {
-			definitions++
-		}
-	}
-	return definitions, f.held
-}
 
 // shelf is a Source in memory that notes what it is asked for.
 type shelf struct {
@@ -134,7 +121,7 @@ func TestFetched(t *testing.T) {
 				t.Errorf("the library below was changed: %v", base.Counts())
 			}
 			refused(t, base, "url", test.url)
-			if n, bytes := h.Fetched.kept(); n == 0 || bytes == 0 {
+			if n, bytes := h.Fetched.Held(); n == 0 || bytes == 0 {
 				t.Errorf("holds %d, %d bytes", n, bytes)
 			}
 		})
@@ -356,7 +343,7 @@ func TestFetchedForget(t *testing.T) {
 		wantCodes(t, expandWith(t, h, "url", "http://x/gone"), "a")
 		h.Fetched.Forget(reference)
 		wantCodes(t, expandWith(t, h, "url", "http://x/gone"), "b")
-		if n, _ := h.Fetched.kept(); n != 1 {
+		if n, _ := h.Fetched.Held(); n != 1 {
 			t.Errorf("holds %d", n)
 		}
 	}
@@ -368,7 +355,7 @@ func TestFetchedBound(t *testing.T) {
 	for round := range 2 {
 		for i := range 50 {
 			wantCodes(t, expandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
-			if n, bytes := f.kept(); bytes > 2000 || n > 20 || n == 0 {
+			if n, bytes := f.Held(); bytes > 2000 || n > 20 || n == 0 {
 				t.Fatalf("round %d: holds %d, %d bytes", round, n, bytes)
 			}
 		}
@@ -380,31 +367,12 @@ func TestFetchedBound(t *testing.T) {
 	for i := range 50 {
 		wantCodes(t, expandWith(t, h, "url", fmt.Sprintf("http://x/%d", i)), fmt.Sprintf("c%d", i))
 	}
-	if n, _ := f.kept(); n != 50 {
+	if n, _ := f.Held(); n != 50 {
 		t.Errorf("holds %d", n)
 	}
 	h.Library = libraryOf(t, composedOf("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))
 	wantCodes(t, expandWith(t, h, "url", "http://x/1"), "other")
 	wantCodes(t, expandWith(t, h, "url", "http://x/2"), "c2")
-}
-
-func TestFetchedFlood(t *testing.T) {
-	source := &shelf{resources: []string{composedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}}
-	f := &Fetched{Source: source}
-	base := libraryOf(t, gone)
-	f.over(base)
-	for i := range maxHeld + 100 {
-		m := Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
-		if i > 0 {
-			m.Canonical += strconv.Itoa(i)
-		}
-		if _, err := f.complete(t.Context(), []Missing{m}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, _ := f.kept(); n != 1 || len(f.order) != maxHeld || len(f.items) != maxHeld {
-		t.Errorf("holds %d, and remembers %d", n, len(f.order))
-	}
 }
 
 // made makes a value set of any url.

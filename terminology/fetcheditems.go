@@ -26,6 +26,18 @@ type fetched struct {
 	fetched   time.Time
 }
 
+// Held returns how many definitions are held, and how many bytes of JSON they have.
+func (f *Fetched) Held() (definitions int, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, item := range f.items {
+		if item.resource != nil {
+			definitions++
+		}
+	}
+	return definitions, f.held
+}
+
 // put adds or replaces an item, and reports whether the library has the old one.
 func (t *fetchedItems) put(m Missing, item *fetched) (replaced bool) {
 	if t.items == nil {

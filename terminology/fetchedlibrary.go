@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// over returns a library with what has been fetched, and starts the renewal of expired definitions.
-func (f *Fetched) over(base *Library) *Library {
+// Over returns a library with what has been fetched, and starts the renewal of expired definitions.
+func (f *Fetched) Over(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.base != base {

@@ -42,10 +42,10 @@ func TestPackageBeforeFrozenCopies(t *testing.T) {
 			t.Errorf("%s: got %q, the package's is %t", url, got, want)
 		}
 	}
-	if cs := l.set.codeSystems[l.set.codeSystem(tho+"CodeSystem/v2-0001", "2.x")]; cs.version != "2.0.0" {
+	if cs := l.Definitions().codeSystems[l.Definitions().codeSystem(tho+"CodeSystem/v2-0001", "2.x")]; cs.version != "2.0.0" {
 		t.Errorf("2.x is %s", cs.version)
 	}
-	if l.set.codeSystem(tho+"CodeSystem/v2-0001", "2.9") == none {
+	if l.Definitions().codeSystem(tho+"CodeSystem/v2-0001", "2.9") == none {
 		t.Error("R4's version is gone")
 	}
 }

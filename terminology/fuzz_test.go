@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // FuzzExpandQuery checks that any query string gets either a well-formed answer, within bounds, or an
@@ -80,21 +79,17 @@ func FuzzDefinitions(f *testing.F) {
 		f.Add(tgz(f, "package/x.json", seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l := newLibrary(defaults())
-		loader := newResourceLoader(l)
-		o := defaults()
-		loader.options = &o
-		var err error
+		file := filepath.Join(t.TempDir(), "x.json")
 		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
-			err = loader.fhirPackage(t.Context(), bytes.NewReader(data))
-		} else {
-			err = loader.resources(t.Context(), bytes.NewReader(data), fhirjson.NewShortage(maxShortInFile))
+			file = strings.TrimSuffix(file, "json") + "tgz"
 		}
+		writeFile(t, file, data)
+		l, err := Load(t.Context(), Options{Definitions: []string{file}})
 		if err != nil {
 			return
 		}
-		h := &Handler{Library: &Library{set: l, expansions: newCodeListCache(1000)}}
-		for _, vs := range l.valueSets {
+		h := &Handler{Library: l}
+		for _, vs := range l.Definitions().valueSets {
 			w, err := request(h, http.MethodGet, query("url", vs.canonical(), "filter", "a"))
 			var e *Error
 			if err != nil && !errors.As(err, &e) {
@@ -105,11 +100,4 @@ func FuzzDefinitions(f *testing.F) {
 			}
 		}
 	})
-}
-
-// defaults returns Options as Load uses them when nothing is set.
-func defaults() Options {
-	var o Options
-	o.setDefaults()
-	return o
 }

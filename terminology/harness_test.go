@@ -120,7 +120,7 @@ type anyExtension struct {
 func (c containsEntry) properties() []string {
 	list := []string{}
 	for _, x := range c.Extension {
-		if x.URL == propertyValue {
+		if x.URL == "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property" {
 			v := x.Extension[1]
 			list = append(list, x.Extension[0].ValueCode+"="+v.ValueCode+v.ValueString+string(v.ValueDecimal)+string(v.ValueInteger)+v.ValueDateTime)
 		}

@@ -20,7 +20,7 @@ type operation struct {
 
 func (h *Handler) begin(r *http.Request) *operation {
 	l := h.now()
-	return &operation{Request: r, handler: h, library: l, budget: newBudget(r.Context(), l.set.bounds.gathered, h.Turn)}
+	return &operation{Request: r, handler: h, library: l, budget: newBudget(r.Context(), l.Definitions().bounds.gathered, h.Turn)}
 }
 
 func (o *operation) read(w http.ResponseWriter, bare string) ([]input, error) {
@@ -84,8 +84,7 @@ func (o *operation) libraryWith(l *Library, p *parameters) (*Library, error) {
 	if !p.cached || limit < 0 {
 		return l.With(p.resources...)
 	}
-	set, err := o.handler.remembered.library(l.set, p.cacheKey, p.resources, limit, o.budget)
-	return &Library{set: set, expansions: l.expansions}, err
+	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, o.budget)
 }
 
 func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {

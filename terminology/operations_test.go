@@ -368,7 +368,7 @@ func TestMaxGathered(t *testing.T) {
 			h := &Handler{Library: l}
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
-				l.set.bounds.gathered = limit
+				l.Definitions().bounds.gathered = limit
 				if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
 				}
@@ -381,7 +381,7 @@ func TestMaxGathered(t *testing.T) {
 // else each step would double the work, and 4 KB of a request take hours.
 func TestImportsAreLookedIntoOnce(t *testing.T) {
 	l := colourLibrary(t)
-	l.set.bounds.gathered = 1000
+	l.Definitions().bounds.gathered = 1000
 	const depth = 20
 	var resources strings.Builder
 	for i := range depth {
@@ -412,7 +412,7 @@ func TestRememberedIsBounded(t *testing.T) {
 	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
 	resource := jsontext.Value(codeSystemWith("http://x/cs", "1", "a"))
 	for i := range maxCacheIDs + 50 {
-		if _, err := c.library(base.set, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource)), nil); err != nil {
+		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

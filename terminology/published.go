@@ -26,7 +26,7 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	kind, id := typeAndID(r.URL.Path)
-	l := h.now().set
+	l := h.now().Definitions()
 	for _, p := range slices.Backward(publishedIn(l, kind)) {
 		if p.id == id {
 			var body []byte

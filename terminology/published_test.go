@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,7 +46,11 @@ func TestReadCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer decoder.Close()
-	lines, err := decoder.DecodeAll(coreDefinitions, nil)
+	packed, err := os.ReadFile(filepath.Join("core", "r4.ndjson.zst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := decoder.DecodeAll(packed, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +64,7 @@ func TestReadCore(t *testing.T) {
 		want[resource["resourceType"].(string)+resource["url"].(string)+"|"+version] = resource
 	}
 	for _, kind := range []string{"CodeSystem", "ValueSet"} {
-		for _, p := range publishedIn(coreLibrary(t).set, kind) {
+		for _, p := range publishedIn(coreLibrary(t).Definitions(), kind) {
 			var got map[string]any
 			if err := json.Unmarshal(p.append(nil, new(subset)), &got); err != nil {
 				t.Fatalf("%s: %v", p.url, err)
@@ -194,7 +200,7 @@ func TestSearchBombs(t *testing.T) {
 		resources = append(resources, fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/%d","name":"n","description":%q}`, i, strings.Repeat("d", 5000)))
 	}
 	l := libraryOf(t, resources...)
-	l.set.bounds.gathered = 5000
+	l.Definitions().bounds.gathered = 5000
 	for _, test := range []struct {
 		name, query string
 		want        int

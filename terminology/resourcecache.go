@@ -20,9 +20,12 @@ type resourceCache struct {
 type remembered struct {
 	resources []jsontext.Value
 	known     map[[sha256.Size]byte]bool // hashes of the resources
-	library   *Set
+	laid
 	size      int64
 }
+
+// laid is a library with what was sent, over another.
+type laid struct{ base, library *Library }
 
 const maxCacheIDs = 200
 
@@ -47,25 +50,25 @@ func (o *operation) holder() string {
 }
 
 // library returns a library with everything sent under a key so far.
-func (c *resourceCache) library(base *Set, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget) (*Set, error) {
+func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget) (*Library, error) {
 	for {
 		item, known, fresh := c.look(key, sent)
-		if len(fresh) == 0 && known != nil && known.base == base {
-			return known, nil
+		if len(fresh) == 0 && known.library != nil && known.base == base {
+			return known.library, nil
 		}
 		resources := append(slices.Clip(item.resources), fresh...)
 		if err := b.read(sizeOf(resources)); err != nil {
 			return nil, err
 		}
 		library, err := base.With(resources...) // without the lock
-		if err != nil || c.add(key, item, known, library, fresh, limit) {
+		if err != nil || c.add(key, item, known, laid{base, library}, fresh, limit) {
 			return library, err
 		}
 	}
 }
 
 // look returns what is remembered under a key, its current library, and which of the resources are new.
-func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, library *Set, fresh []jsontext.Value) {
+func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, current laid, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	item, found := c.items.Get(key)
@@ -73,15 +76,15 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 		item = &remembered{known: make(map[[sha256.Size]byte]bool)}
 	}
 	fresh = slices.DeleteFunc(slices.Clone(sent), func(resource jsontext.Value) bool { return item.known[sha256.Sum256(resource)] })
-	return item, item.library, fresh
+	return item, item.laid, fresh
 }
 
 // add adds resources to an item, with the library that holds them. It reports false if another request added some
 // meanwhile. What exceeds the limit is not remembered.
-func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, library *Set, fresh []jsontext.Value, limit int64) bool {
+func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, now laid, fresh []jsontext.Value, limit int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if held, found := c.items.Get(key); item.library != known || found && held != item {
+	if held, found := c.items.Get(key); item.laid != known || found && held != item {
 		return false
 	}
 	size := int64(sizeOf(fresh))
@@ -92,7 +95,7 @@ func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, libr
 		item.known[sha256.Sum256(resource)] = true
 	}
 	item.resources = append(slices.Clip(item.resources), fresh...)
-	item.library, item.size = library, item.size+size
+	item.laid, item.size = now, item.size+size
 	c.items.MaxEntries, c.items.MaxCost = maxCacheIDs, limit
 	c.items.Put(key, item, item.size)
 	return true

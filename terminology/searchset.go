@@ -32,7 +32,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	for _, p := range publishedIn(o.library.set, kind) {
+	for _, p := range publishedIn(o.library.Definitions(), kind) {
 		if err := o.budget.spend(1 + s.cost); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	var bundle []byte
-	if o.library.set.use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
+	if o.library.Definitions().use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
 		return err
 	}
 	if f == (format{}) {

@@ -115,20 +115,20 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
 	}
 	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
-	half := strings.Repeat("{},", fhirjson.MaxShort/(shortPart-4)*6/10)
+	half := strings.Repeat("{},", fhirjson.MaxShort/(160-4)*6/10)
 	for _, test := range []struct{ name, brought, want string }{
-		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.MaxShort/(shortPart-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.MaxShort/(160-4)) + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
 			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
 		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
 		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
 		{"a long system", valueSetOf("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", fhirjson.MaxName+1)+`"}]}`), "a url or version is larger than"},
-		{"as many versions of a code system as may be", bundle(maxBroughtVersions, version), ""},
-		{"versions of a code system", bundle(maxBroughtVersions+1, version), "more than 100 versions"},
-		{"as many definitions as may be", bundle(maxBrought-1, empty), ""}, // the Bundle is one
-		{"definitions", bundle(maxBrought, empty), "more than 10000 definitions"},
-		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + repeat(maxBrought+1, empty) + `]}`, "more than 10000 definitions"},
+		{"as many versions of a code system as may be", bundle(100, version), ""},
+		{"versions of a code system", bundle(100+1, version), "more than 100 versions"},
+		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // the Bundle is one
+		{"definitions", bundle(10_000, empty), "more than 10000 definitions"},
+		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + repeat(10_000+1, empty) + `]}`, "more than 10000 definitions"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +144,7 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 func TestRoomForBodies(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
 	body := &roomy{Reader: strings.NewReader("{}")}
-	r.Body, r.ContentLength = io.NopCloser(body), defaultMaxBody
+	r.Body, r.ContentLength = io.NopCloser(body), 16<<20
 	if _, err := (&operation{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
 		t.Errorf("got %v, room for %d bytes", err, body.room)
 	}

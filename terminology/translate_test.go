@@ -266,7 +266,7 @@ func TestTranslateTooCostly(t *testing.T) {
 	}
 	wantCostly("as many matches as may be", ask(100, "1"), false)
 	wantCostly("too many matches", ask(101, "1"), true)
-	h.Library.set.bounds.gathered = 1100
+	h.Library.Definitions().bounds.gathered = 1100
 	wantCostly("as many targets as may be", ask(10, "2"), false)
 	wantCostly("too many targets", ask(11, "2"), true)
 }

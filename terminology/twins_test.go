@@ -138,8 +138,8 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 		}
 	}
 	compare("/ValueSet/$expand?" + query.Encode())
-	if vs, ok := loaded.set.anyValueSet(query.Get("url"), ""); ok && vs.id != "" && query.Get("valueSetVersion") == "" {
-		if same, _ := loaded.set.valueSetByID(vs.id); same == nil || same.canonical() != vs.canonical() {
+	if vs, ok := loaded.Definitions().anyValueSet(query.Get("url"), ""); ok && vs.id != "" && query.Get("valueSetVersion") == "" {
+		if same, _ := loaded.Definitions().valueSetByID(vs.id); same == nil || same.canonical() != vs.canonical() {
 			return 1
 		}
 		query.Del("url")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -125,8 +126,8 @@ func TestWeightsByIndex(t *testing.T) {
 	}
 	for _, filter := range []string{"f", "fever", "n1", "n", "5 fever"} {
 		f := textindex.NewFilter(filter)
-		got, total, _ := textindex.Search(d.searched, f, 0, maxInt32, nil)
-		want, n, _ := textindex.Search([]textindex.Part{{Corpus: d.searched[0].Corpus}}, f, 0, maxInt32, nil)
+		got, total, _ := textindex.Search(d.searched, f, 0, math.MaxInt32, nil)
+		want, n, _ := textindex.Search([]textindex.Part{{Corpus: d.searched[0].Corpus}}, f, 0, math.MaxInt32, nil)
 		if fmt.Sprint(got) != fmt.Sprint(want) || total != n || total == 0 {
 			t.Errorf("filter %q: got %d, want %d in the order of the scan", filter, total, n)
 		}

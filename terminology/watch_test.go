@@ -260,7 +260,9 @@ func TestWatchWhileServing(t *testing.T) {
 	}
 	for n := range 50 {
 		write(n)
-		w.reload(t.Context(), w.look())
+		if err := w.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 	close(done)
 	group.Wait()

@@ -1,0 +1,43 @@
+package terminology
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// single is a Source of one value set.
+type single struct{}
+
+func (single) Definitions(_ context.Context, m Missing) ([]jsontext.Value, error) {
+	if m.Canonical != "http://x/vs" {
+		return nil, nil
+	}
+	return []jsontext.Value{jsontext.Value(`{"resourceType":"ValueSet","url":"http://x/vs","status":"active",
+		"compose":{"include":[{"system":"http://x/cs","concept":[{"code":"a"}]}]}}`)}, nil
+}
+
+// TestFetchedFlood asks for ever other definitions that do not exist: only so many are remembered, and one that exists is
+// not dropped for them.
+func TestFetchedFlood(t *testing.T) {
+	base, err := Load(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Fetched{Source: single{}}
+	f.Over(base)
+	for i := range maxHeld + 100 {
+		m := Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
+		if i > 0 {
+			m.Canonical += strconv.Itoa(i)
+		}
+		if _, err := f.Complete(t.Context(), []Missing{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, _ := f.Held(); n != 1 || len(f.order) != maxHeld || len(f.items) != maxHeld {
+		t.Errorf("holds %d, and remembers %d", n, len(f.order))
+	}
+}
