@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // Definitions that cannot be loaded have a log line of their own, beside the error
@@ -46,11 +46,11 @@ func TestDefinitionsArePooled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := loadDefinitions(ctx, terminology.Options{Core: true})
+	first, err := loadDefinitions(ctx, definitions.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := loadDefinitions(ctx, terminology.Options{Core: true})
+	second, err := loadDefinitions(ctx, definitions.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestDefinitionsArePooled(t *testing.T) {
 func TestChangedDefinitionsAreOthers(t *testing.T) {
 	t.Parallel()
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
-	o := terminology.Options{Core: true, Definitions: []string{file}}
+	o := definitions.Options{Core: true, Definitions: []string{file}}
 	before, key := fingerprint(&o), definitionsKey(&o)
 	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 	if definitionsKey(&o) != key {
 		t.Error("a changed file has another place in the pool, where it is not noticed by those who use it")
 	}
-	for name, o := range map[string]terminology.Options{
+	for name, o := range map[string]definitions.Options{
 		"the core": {}, "synonyms": {Core: true, Synonyms: []string{file}},
 		"weights": {Core: true, Weights: []string{file}},
 	} {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 func TestDescribe(t *testing.T) {
@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 		text   string
 	}{
 		{"our refusal", caddyhttp.Error(401, &guard.Error{Status: 401, Description: "An access token is required."}), 401, "login", "An access token is required."},
-		{"a failed expansion", handlerError(&front.Error{Status: 422, Err: &terminology.Error{Status: 422, Code: "too-costly", Text: "too many"}}), 422, "too-costly", "too many"},
+		{"a failed expansion", handlerError(&front.Error{Status: 422, Err: &outcome.Error{Status: 422, Code: "too-costly", Text: "too many"}}), 422, "too-costly", "too many"},
 		{"the proxy's 502", caddyhttp.Error(502, secret), 502, "transient", statusIssues[502].text},
 		{"the proxy's 504", caddyhttp.Error(504, secret), 504, "timeout", statusIssues[504].text},
 		{"a status of no special meaning", caddyhttp.Error(418, secret), 418, "processing", "I'm a teapot"},

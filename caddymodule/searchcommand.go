@@ -15,6 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 func init() {
@@ -59,7 +64,7 @@ func searchCommand(flags caddycmd.Flags) (int, error) {
 	defer stop()
 	arguments := flags.Args()
 	s := conceptSearch{
-		out: os.Stdout, progress: terminology.Terminal(os.Stderr), url: arguments[0], words: strings.Join(arguments[1:], " "), count: flags.Int("count"), language: flags.String("language"),
+		out: os.Stdout, progress: definitions.Terminal(os.Stderr), url: arguments[0], words: strings.Join(arguments[1:], " "), count: flags.Int("count"), language: flags.String("language"),
 	}
 	if err := s.run(ctx, flags.String("config"), flags.String("adapter")); err != nil {
 		return caddy.ExitCodeFailedStartup, err
@@ -92,11 +97,11 @@ func (s *conceptSearch) run(ctx context.Context, config, adapter string) error {
 		return err
 	}
 	for _, h := range handlers {
-		var x *terminology.Expansion
+		var x *expansion.Expansion
 		if x, err = s.in(ctx, h); err == nil {
 			return (&searchReport{Expansion: x}).write(s.out)
 		}
-		if !errors.Is(err, terminology.ErrUnknown) {
+		if !errors.Is(err, outcome.ErrUnknown) {
 			break
 		}
 	}
@@ -104,29 +109,29 @@ func (s *conceptSearch) run(ctx context.Context, config, adapter string) error {
 }
 
 // in searches the definitions of a handler.
-func (s *conceptSearch) in(ctx context.Context, h *Expand) (*terminology.Expansion, error) {
+func (s *conceptSearch) in(ctx context.Context, h *Expand) (*expansion.Expansion, error) {
 	o := h.definitionOptions()
 	o.Terminal = s.progress
 	l, err := terminology.Load(ctx, o)
 	if err != nil {
 		return nil, h.wrap(asDefinitions(err))
 	}
-	q := terminology.Query{
-		ValueSetRef: terminology.ValueSetRef{URL: s.url},
-		Page:        terminology.Page{Filter: s.words, Count: &s.count, ExplainFilter: terminology.Yes},
-		Language:    terminology.Language{Display: s.language},
+	q := expansion.Query{
+		ValueSetRef: compose.ValueSetRef{URL: s.url},
+		Page:        expansion.Page{Filter: s.words, Count: &s.count, ExplainFilter: parameters.Yes},
+		Language:    definitions.Language{Display: s.language},
 		Limits:      h.limits(),
 	}
 	x, err := l.Expand(ctx, q)
-	if !errors.Is(err, terminology.ErrUnknown) {
+	if !errors.Is(err, outcome.ErrUnknown) {
 		return x, err
 	}
 	q.URL, q.Version, _ = strings.Cut(s.url, "|")
 	q.URL += "?fhir_vs" // all codes of a code system
-	if x, err := l.Expand(ctx, q); !errors.Is(err, terminology.ErrUnknown) {
+	if x, err := l.Expand(ctx, q); !errors.Is(err, outcome.ErrUnknown) {
 		return x, err
 	}
-	return nil, h.wrap(fmt.Errorf("%w: the definitions have neither a value set nor a code system %s%s", terminology.ErrUnknown, s.url, nearestSystem(l, s.url)))
+	return nil, h.wrap(fmt.Errorf("%w: the definitions have neither a value set nor a code system %s%s", outcome.ErrUnknown, s.url, nearestSystem(l, s.url)))
 }
 
 // nearestSystem suggests a code system for a url with a typing error.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // searched are definitions to search in.
@@ -151,7 +151,7 @@ func TestSearchCommandRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
-			if unknown := strings.Contains(test.want, "not known"); unknown && !errors.Is(err, terminology.ErrUnknown) {
+			if unknown := strings.Contains(test.want, "not known"); unknown && !errors.Is(err, outcome.ErrUnknown) {
 				t.Errorf("got %v", err)
 			}
 		})

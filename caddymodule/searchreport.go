@@ -6,12 +6,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
 // searchReport shows what a search found to a person: a table in the order of the answer, with a heading for each rule.
 type searchReport struct {
-	*terminology.Expansion
+	*expansion.Expansion
 	text     strings.Builder
 	codes    []string
 	displays []string
@@ -72,7 +72,7 @@ func widest(texts []string) (width int) {
 }
 
 // notes says what decided, and what was found beside the display.
-func notes(e *terminology.Explanation) string {
+func notes(e *expansion.Explanation) string {
 	var list []string
 	if e.After != "" {
 		list = append(list, e.After)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -46,25 +47,25 @@ type CodeSystemCapability struct {
 
 // Capabilities returns the loaded code systems with their versions, and what $expand supports.
 func (l *Library) Capabilities() *Capabilities {
-	c := &Capabilities{Date: l.set.loaded, Parameters: slices.Clone(expandParameters)}
-	for i := range l.set.systems {
-		if system := capability(l.set, &l.set.systems[i]); len(system.Versions) > 0 {
+	c := &Capabilities{Date: l.set.Loaded, Parameters: slices.Clone(expandParameters)}
+	for i := range l.set.Systems.List {
+		if system := capability(l.set, &l.set.Systems.List[i]); len(system.Versions) > 0 {
 			c.CodeSystems = append(c.CodeSystems, system)
 		}
 	}
 	return c
 }
 
-func capability(t *Set, s *system) CodeSystemCapability {
-	c := CodeSystemCapability{URI: s.url, Subsumption: true}
-	for _, index := range s.versions {
-		if cs := t.codeSystems[index]; cs.content.hasConcepts() {
-			c.Versions = append(c.Versions, cs.version)
-			c.Subsumption = c.Subsumption && !cs.notSubsuming && cs.concepts.List != nil
+func capability(t *definitions.Set, s *definitions.System) CodeSystemCapability {
+	c := CodeSystemCapability{URI: s.URL, Subsumption: true}
+	for _, index := range s.Versions {
+		if cs := t.Systems.CodeSystems[index]; cs.Content.HasConcepts() {
+			c.Versions = append(c.Versions, cs.Version)
+			c.Subsumption = c.Subsumption && !cs.NotSubsuming && cs.Concepts.List != nil
 		}
 	}
-	if s.current != none {
-		c.Default = t.codeSystems[s.current].version
+	if s.Current != definitions.None {
+		c.Default = t.Systems.CodeSystems[s.Current].Version
 	}
 	slices.Sort(c.Versions)
 	return c

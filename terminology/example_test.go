@@ -8,11 +8,17 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+	"github.com/caddy-fhir/caddy-fhir/terminology/validate"
 )
 
 // load returns a library of the code systems and value sets of FHIR R4, which are built in.
 func load(ctx context.Context) *terminology.Library {
-	library, err := terminology.Load(ctx, terminology.Options{Core: true})
+	library, err := terminology.Load(ctx, definitions.Options{Core: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -22,9 +28,9 @@ func load(ctx context.Context) *terminology.Library {
 // A pick list that is searched while its user types.
 func ExampleLibrary_Expand() {
 	ctx := context.Background()
-	expansion, err := load(ctx).Expand(ctx, terminology.Query{
-		ValueSetRef: terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
-		Page:        terminology.Page{Filter: "ma", Count: new(10)},
+	expansion, err := load(ctx).Expand(ctx, expansion.Query{
+		ValueSetRef: compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
+		Page:        expansion.Page{Filter: "ma", Count: new(10)},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -47,7 +53,7 @@ func ExampleLibrary_Expand() {
 // A value set that the program makes itself, of codes that are loaded.
 func ExampleLibrary_Expand_valueSet() {
 	ctx := context.Background()
-	expansion, err := load(ctx).Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{ValueSet: []byte(`{
+	expansion, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{ValueSet: []byte(`{
 		"resourceType": "ValueSet",
 		"status": "active",
 		"compose": {"include": [{
@@ -70,17 +76,17 @@ func ExampleLibrary_Expand_valueSet() {
 // An error says what is missing, so that it can be had elsewhere.
 func ExampleError() {
 	ctx := context.Background()
-	_, err := load(ctx).Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
-	if failed, ok := errors.AsType[*terminology.Error](err); ok {
-		fmt.Println(errors.Is(err, terminology.ErrUnknown), failed.Code, failed.Missing[0])
+	_, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
+	if failed, ok := errors.AsType[*outcome.Error](err); ok {
+		fmt.Println(errors.Is(err, outcome.ErrUnknown), failed.Code, failed.Missing[0])
 	}
 	// Output:
 	// true not-found ValueSet http://example.org/ValueSet/unknown
 }
 
 func TestPageIsChecked(t *testing.T) {
-	for _, page := range []terminology.Page{{Offset: new(-1)}, {Count: new(-1)}, {Offset: new(1), Count: new(1 << 40)}} {
-		q := terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}, Page: page}
+	for _, page := range []expansion.Page{{Offset: new(-1)}, {Count: new(-1)}, {Offset: new(1), Count: new(1 << 40)}} {
+		q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}, Page: page}
 		if _, err := load(t.Context()).Expand(t.Context(), q); err == nil {
 			t.Errorf("page %+v: got no error", page)
 		}
@@ -90,9 +96,9 @@ func TestPageIsChecked(t *testing.T) {
 // A code that came in from elsewhere, with a display that it does not have.
 func ExampleLibrary_ValidateCode() {
 	ctx := context.Background()
-	result, err := load(ctx).ValidateCode(ctx, terminology.Validation{
-		ValueSetRef: terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
-		Codings:     []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male", Display: "Man"}},
+	result, err := load(ctx).ValidateCode(ctx, validate.Validation{
+		ValueSetRef: compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
+		Codings:     []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male", Display: "Man"}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -109,11 +115,11 @@ func ExampleLibrary_ValidateCode() {
 // Several codes at once, which together may cost no more than one question.
 func ExampleLibrary_BatchValidateCode() {
 	ctx := context.Background()
-	gender := terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}
-	var list []terminology.Validation
+	gender := compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}
+	var list []validate.Validation
 	for _, code := range []string{"female", "feminine"} {
-		list = append(list, terminology.Validation{
-			ValueSetRef: gender, Codings: []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: code}},
+		list = append(list, validate.Validation{
+			ValueSetRef: gender, Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: code}},
 		})
 	}
 	for result, err := range load(ctx).BatchValidateCode(ctx, list) {
@@ -129,8 +135,8 @@ func ExampleLibrary_BatchValidateCode() {
 
 func ExampleLibrary_ValidateCodeInSystem() {
 	ctx := context.Background()
-	result, err := load(ctx).ValidateCodeInSystem(ctx, terminology.Validation{
-		Codings: []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "other"}},
+	result, err := load(ctx).ValidateCodeInSystem(ctx, validate.Validation{
+		Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "other"}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -143,7 +149,7 @@ func ExampleLibrary_ValidateCodeInSystem() {
 func ExampleLibrary_Lookup() {
 	ctx := context.Background()
 	concept, err := load(ctx).Lookup(ctx, terminology.Lookup{
-		Coding:     terminology.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "DRUGPOL"},
+		Coding:     parameters.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "DRUGPOL"},
 		Properties: []string{"parent"},
 	})
 	if err != nil {
@@ -160,8 +166,8 @@ func ExampleLibrary_Lookup() {
 
 func ExampleLibrary_Subsumes() {
 	ctx := context.Background()
-	parent := terminology.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "_ActHealthInsuranceTypeCode"}
-	outcome, err := load(ctx).Subsumes(ctx, parent, terminology.Coding{Code: "DRUGPOL"})
+	parent := parameters.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "_ActHealthInsuranceTypeCode"}
+	outcome, err := load(ctx).Subsumes(ctx, parent, parameters.Coding{Code: "DRUGPOL"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -183,7 +189,7 @@ func ExampleLibrary_Translate() {
 				"element": [{"code": "male", "target": [{"code": "M", "equivalence": "equal"}]}]
 			}]
 		}`)},
-		Codings: []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male"}},
+		Codings: []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male"}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -207,7 +213,7 @@ func ExampleLibrary_With() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	expansion, err := library.Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://example.org/sex?fhir_vs"}})
+	expansion, err := library.Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://example.org/sex?fhir_vs"}})
 	if err != nil {
 		log.Fatal(err)
 	}

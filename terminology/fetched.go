@@ -14,7 +14,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Source has definitions that are not loaded.
@@ -22,7 +25,7 @@ type Source interface {
 	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
 	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
 	// available now.
-	Definitions(ctx context.Context, m Missing) ([]jsontext.Value, error)
+	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
 }
 
 // Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
@@ -67,52 +70,13 @@ type fetchedLayers struct {
 }
 
 const (
-	maxFetches = 100    // for one request
+	MaxFetches = 100    // for one request
 	maxHeld    = 10_000 // definitions, with those that do not exist
 	maxStacked = 16     // overlays before they are made into one
 )
 
-// now returns the library to answer a request from.
-func (h *Handler) now() *Library {
-	l := h.Library
-	if h.Current != nil {
-		l = h.Current()
-	}
-	if h.Fetched != nil {
-		l = h.Fetched.Over(l)
-	}
-	return l
-}
-
-// fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch.
-func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing, error)) (T, error) {
-	for round := 0; ; round++ {
-		result, missed, err := try(l)
-		if o.handler.Fetched == nil || len(missed) == 0 || round == maxFetches {
-			return result, err
-		}
-		o.budget.rest()
-		more, failure := o.handler.Fetched.Complete(o.Context(), missed)
-		if failure != nil {
-			return *new(T), failure
-		}
-		if more == l {
-			return result, err
-		}
-		l = more
-	}
-}
-
-// missingIn returns the definitions whose lack is the error.
-func missingIn(err error) []Missing {
-	if failed, ok := errors.AsType[*Error](err); ok && failed.Provisional == nil {
-		return failed.Missing
-	}
-	return nil
-}
-
 // Complete fetches what is missing, and returns the library with it.
-func (f *Fetched) Complete(ctx context.Context, list []Missing) (*Library, error) {
+func (f *Fetched) Complete(ctx context.Context, list []outcome.Missing) (*Library, error) {
 	for _, m := range list {
 		if m = sourceOf(m); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
 			continue
@@ -127,28 +91,16 @@ func (f *Fetched) Complete(ctx context.Context, list []Missing) (*Library, error
 }
 
 // sourceOf returns the definition to fetch: of an implicit value set, the code system.
-func sourceOf(m Missing) Missing {
+func sourceOf(m outcome.Missing) outcome.Missing {
 	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
-		_, version := splitCanonical(query)
-		return Missing{Kind: "CodeSystem", Canonical: canonical(system, version)}
+		_, version := outcome.Split(query)
+		return outcome.Missing{Kind: "CodeSystem", Canonical: outcome.Canonical(system, version)}
 	}
 	return m
 }
 
-// missingSystems returns the code systems of codings whose concepts are not here.
-func missingSystems(t *Set, codings []Coding) (list []Missing) {
-	for i := range codings {
-		c := &codings[i]
-		index := t.codeSystem(c.System, c.Version)
-		if c.System != "" && (index == none || !t.codeSystems[index].content.hasConcepts()) {
-			list = append(list, missing("CodeSystem", c.System, c.Version)...)
-		}
-	}
-	return list
-}
-
 // await fetches a definition once for all requests that need it now, even if the first of them is cancelled.
-func (f *Fetched) await(ctx context.Context, m Missing) error {
+func (f *Fetched) await(ctx context.Context, m outcome.Missing) error {
 	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
 		return nil, f.fetch(context.WithoutCancel(ctx), m)
 	})
@@ -160,8 +112,8 @@ func (f *Fetched) await(ctx context.Context, m Missing) error {
 	}
 }
 
-func unfetched(m Missing, err error) error {
-	if own, ok := errors.AsType[*Error](err); ok {
+func unfetched(m outcome.Missing, err error) error {
+	if own, ok := errors.AsType[*outcome.Error](err); ok {
 		return own
 	}
 	var told interface {
@@ -170,13 +122,13 @@ func unfetched(m Missing, err error) error {
 		Diagnostics() string
 	}
 	if errors.As(err, &told) {
-		return &Error{Status: told.HTTPStatus(), Code: told.IssueType(), Text: m.String() + " is needed: " + told.Diagnostics(), Err: err}
+		return &outcome.Error{Status: told.HTTPStatus(), Code: told.IssueType(), Text: m.String() + " is needed: " + told.Diagnostics(), Err: err}
 	}
-	return &Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " cannot be fetched now; try again later", Err: err}
+	return &outcome.Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " cannot be fetched now; try again later", Err: err}
 }
 
 // holds reports whether the answer of Source is still good.
-func (f *Fetched) holds(m Missing) bool {
+func (f *Fetched) holds(m outcome.Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]
@@ -185,11 +137,11 @@ func (f *Fetched) holds(m Missing) bool {
 
 // fetch keeps what Source returns, unless something was forgotten meanwhile: then it may be from before a write, and Source
 // is asked again.
-func (f *Fetched) fetch(ctx context.Context, m Missing) error {
+func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 	if f.holds(m) {
 		return nil
 	}
-	for range maxFetches {
+	for range MaxFetches {
 		forgets := f.forgets.Load()
 		resource, err := f.ask(ctx, m)
 		if err != nil {
@@ -202,7 +154,7 @@ func (f *Fetched) fetch(ctx context.Context, m Missing) error {
 	return errors.New("definitions change all the time")
 }
 
-func (f *Fetched) keepUnless(forgets int64, m Missing, resource jsontext.Value) (kept bool, err error) {
+func (f *Fetched) keepUnless(forgets int64, m outcome.Missing, resource jsontext.Value) (kept bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.forgets.Load() != forgets {
@@ -212,21 +164,21 @@ func (f *Fetched) keepUnless(forgets int64, m Missing, resource jsontext.Value) 
 }
 
 // ask asks Source for the latest version of a definition.
-func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
+func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
 	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	resource, err := latestOf(found, m)
+	resource, err := definitions.LatestOf(found, m)
 	if err != nil || resource == nil {
 		return nil, err
 	}
-	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
-		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
+	if limit := cmp.Or(f.MaxBytes, expansion.DefaultMaxFetched); int64(len(resource)) > limit {
+		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
 	}
-	cmp.Or(f.Logger, noLog).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
+	cmp.Or(f.Logger, definitions.NoLog).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
 		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
 	return resource, nil
 }

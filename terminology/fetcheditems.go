@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // fetchedItems are the definitions that were fetched, and those found not to exist.
 type fetchedItems struct {
-	items   map[Missing]*fetched
-	order   []Missing    // as they were fetched
-	held    int64        // bytes of JSON
-	due     time.Time    // when the next item expires
-	forgets atomic.Int64 // calls of Forget
+	items   map[outcome.Missing]*fetched
+	order   []outcome.Missing // as they were fetched
+	held    int64             // bytes of JSON
+	due     time.Time         // when the next item expires
+	forgets atomic.Int64      // calls of Forget
 }
 
 // fetched is an answer of Source.
@@ -39,9 +41,9 @@ func (f *Fetched) Held() (definitions int, bytes int64) {
 }
 
 // put adds or replaces an item, and reports whether the library has the old one.
-func (t *fetchedItems) put(m Missing, item *fetched) (replaced bool) {
+func (t *fetchedItems) put(m outcome.Missing, item *fetched) (replaced bool) {
 	if t.items == nil {
-		t.items = make(map[Missing]*fetched)
+		t.items = make(map[outcome.Missing]*fetched)
 	}
 	replaced = t.drop(m)
 	t.items[m] = item
@@ -51,13 +53,13 @@ func (t *fetchedItems) put(m Missing, item *fetched) (replaced bool) {
 }
 
 // drop removes an item, and reports whether the library has it.
-func (t *fetchedItems) drop(m Missing) bool {
+func (t *fetchedItems) drop(m outcome.Missing) bool {
 	item, ok := t.items[m]
 	if !ok {
 		return false
 	}
 	delete(t.items, m)
-	t.order = slices.DeleteFunc(t.order, func(other Missing) bool { return other == m })
+	t.order = slices.DeleteFunc(t.order, func(other outcome.Missing) bool { return other == m })
 	t.held -= int64(len(item.resource))
 	return item.resource != nil
 }
@@ -75,8 +77,8 @@ func (t *fetchedItems) makeRoom(most int64) (dropped bool) {
 }
 
 // first returns the oldest item that counts, or else the oldest of all.
-func (t *fetchedItems) first(counts func(*fetched) bool) Missing {
-	return t.order[max(0, slices.IndexFunc(t.order, func(m Missing) bool { return counts(t.items[m]) }))]
+func (t *fetchedItems) first(counts func(*fetched) bool) outcome.Missing {
+	return t.order[max(0, slices.IndexFunc(t.order, func(m outcome.Missing) bool { return counts(t.items[m]) }))]
 }
 
 // plan sets when the next item expires.

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Over returns a library with what has been fetched, and starts the renewal of expired definitions.
@@ -21,11 +25,11 @@ func (f *Fetched) Over(base *Library) *Library {
 }
 
 // keep stores an answer of Source, and adds it to the library.
-func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
+func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 	now := time.Now()
 	item := &fetched{resource: resource, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
-	if h, err := headOf(resource); err == nil {
-		item.url, item.reference = h.url, h.kind+"/"+h.id
+	if h, err := definitions.HeadOf(resource); err == nil {
+		item.url, item.reference = h.URL, h.Kind+"/"+h.ID
 	}
 	if resource == nil {
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
@@ -37,7 +41,7 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 		}
 		f.current, f.stacked = more, f.stacked+1
 	}
-	if f.put(m, item) || f.makeRoom(cmp.Or(f.MaxBytes, defaultMaxFetched)) || f.stacked > maxStacked {
+	if f.put(m, item) || f.makeRoom(cmp.Or(f.MaxBytes, expansion.DefaultMaxFetched)) || f.stacked > maxStacked {
 		f.rebuild()
 	}
 	if f.due.IsZero() || item.expires.Before(f.due) {
@@ -66,13 +70,13 @@ func (f *Fetched) rebuild() {
 // Forget drops all versions of a definition, as after a write; it is fetched again when it is next needed. The reference is
 // a canonical, or type and id as in ValueSet/1; empty means all definitions.
 func (f *Fetched) Forget(reference string) {
-	url, _ := splitCanonical(reference)
+	url, _ := outcome.Split(reference)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgets.Add(1)
 	dropped := false
 	for m, item := range f.items {
-		own, _ := splitCanonical(m.Canonical)
+		own, _ := outcome.Split(m.Canonical)
 		if url == "" || own == url || item.url == url || item.reference == url {
 			dropped = f.drop(m) || dropped
 		}

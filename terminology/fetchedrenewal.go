@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Renew starts to fetch expired definitions again in the background, as every use of the library does. Callers that answer
@@ -38,7 +41,7 @@ func (f *Fetched) renew() {
 		forgets := f.forgets.Load()
 		resource, err := f.ask(context.Background(), m)
 		if err != nil {
-			cmp.Or(f.Logger, noLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
+			cmp.Or(f.Logger, definitions.NoLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
 		}
 		if old := f.replace(forgets, m, resource, err); old != nil && f.Changed != nil {
 			f.Changed(old.url)
@@ -47,7 +50,7 @@ func (f *Fetched) renew() {
 }
 
 // overdue returns the expired definitions, and drops those found not to exist: Source is asked again when they are needed.
-func (f *Fetched) overdue() (list []Missing) {
+func (f *Fetched) overdue() (list []outcome.Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -64,7 +67,7 @@ func (f *Fetched) overdue() (list []Missing) {
 }
 
 // replace updates a definition by a new answer of Source, and returns the old one if it has changed.
-func (f *Fetched) replace(forgets int64, m Missing, resource jsontext.Value, err error) (old *fetched) {
+func (f *Fetched) replace(forgets int64, m outcome.Missing, resource jsontext.Value, err error) (old *fetched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]

@@ -6,12 +6,15 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // single is a Source of one value set.
 type single struct{}
 
-func (single) Definitions(_ context.Context, m Missing) ([]jsontext.Value, error) {
+func (single) Definitions(_ context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	if m.Canonical != "http://x/vs" {
 		return nil, nil
 	}
@@ -22,18 +25,18 @@ func (single) Definitions(_ context.Context, m Missing) ([]jsontext.Value, error
 // TestFetchedFlood asks for ever other definitions that do not exist: only so many are remembered, and one that exists is
 // not dropped for them.
 func TestFetchedFlood(t *testing.T) {
-	base, err := Load(t.Context(), Options{})
+	base, err := Load(t.Context(), definitions.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &Fetched{Source: single{}}
 	f.Over(base)
 	for i := range maxHeld + 100 {
-		m := Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
+		m := outcome.Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
 		if i > 0 {
 			m.Canonical += strconv.Itoa(i)
 		}
-		if _, err := f.Complete(t.Context(), []Missing{m}); err != nil {
+		if _, err := f.Complete(t.Context(), []outcome.Missing{m}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,32 +7,37 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+	"github.com/caddy-fhir/caddy-fhir/terminology/validate"
 )
 
 // Library answers the operations of a terminology service from definitions, which never change. Make one with [Load]. It
 // is safe for concurrent use.
 type Library struct {
-	set        *Set
-	expansions *codeListCache
+	set        *definitions.Set
+	expansions *compose.CodeListCache
 }
 
 // Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
 // cannot be read completely.
-func Load(ctx context.Context, o Options) (*Library, error) {
-	set, err := loadSet(ctx, o)
+func Load(ctx context.Context, o definitions.Options) (*Library, error) {
+	set, err := definitions.Load(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	o.setDefaults()
-	l := &Library{set: set, expansions: newCodeListCache(o.MaxCachedEntries)}
+	o.SetDefaults()
+	l := &Library{set: set, expansions: compose.NewCodeListCache(o.MaxCachedEntries)}
 	weightCheck{l, o.Logger}.check(ctx)
-	set.indexLarge(ctx, o.Logger)
+	set.IndexLarge(ctx, o.Logger)
 	return l, nil
 }
 
 // Definitions returns what the library holds.
-func (l *Library) Definitions() *Set { return l.set }
+func (l *Library) Definitions() *definitions.Set { return l.set }
 
 // With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
 // cheap, and meant for the few definitions of one request.
@@ -47,44 +52,44 @@ func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 // Beside returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. It does not change l.
 func (l *Library) Beside(resources ...jsontext.Value) (*Library, error) {
-	set, err := l.set.combine(resources)
+	set, err := l.set.Combine(resources)
 	if err != nil {
 		return nil, err
 	}
-	return &Library{set: set, expansions: newCodeListCache(l.expansions.limit())}, nil
+	return &Library{set: set, expansions: compose.NewCodeListCache(l.expansions.Limit())}, nil
 }
 
 // Counts returns how much the library holds.
-func (l *Library) Counts() Counts { return l.set.Counts() }
+func (l *Library) Counts() definitions.Counts { return l.set.Counts() }
 
 // Loaded returns when the library was loaded.
-func (l *Library) Loaded() time.Time { return l.set.loaded }
+func (l *Library) Loaded() time.Time { return l.set.Loaded }
 
 // Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
 func (l *Library) Synonyms() *textindex.Synonyms { return l.set.Synonyms() }
 
 // Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
 // [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
-func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
-	return newExpansion(l.set, l.expansions, q, budgetOf(ctx, l.set.bounds.gathered))
+func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
+	return expansion.New(l.set, l.expansions, q, budget.BudgetOf(ctx, l.set.Bounds.Gathered))
 }
 
 // ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. It fails as [Library.Expand] does; an
 // invalid code is not an error.
-func (l *Library) ValidateCode(ctx context.Context, q Validation) (*ValidationResult, error) {
-	return inValueSet(l.set, l.expansions, q, budgetOf(ctx, l.set.bounds.gathered))
+func (l *Library) ValidateCode(ctx context.Context, q validate.Validation) (*validate.ValidationResult, error) {
+	return validate.InValueSet(l.set, l.expansions, q, budget.BudgetOf(ctx, l.set.Bounds.Gathered))
 }
 
 // ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is in its code system.
-func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*ValidationResult, error) {
-	return inCodeSystem(l.set, q, budgetOf(ctx, l.set.bounds.gathered))
+func (l *Library) ValidateCodeInSystem(ctx context.Context, q validate.Validation) (*validate.ValidationResult, error) {
+	return validate.InCodeSystem(l.set, q, budget.BudgetOf(ctx, l.set.Bounds.Gathered))
 }
 
 // BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, on demand. Together they
 // may cost no more than one operation.
-func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter.Seq2[*ValidationResult, error] {
-	b := budgetOf(ctx, l.set.bounds.gathered)
-	return func(yield func(*ValidationResult, error) bool) {
+func (l *Library) BatchValidateCode(ctx context.Context, list []validate.Validation) iter.Seq2[*validate.ValidationResult, error] {
+	b := budget.BudgetOf(ctx, l.set.Bounds.Gathered)
+	return func(yield func(*validate.ValidationResult, error) bool) {
 		for _, q := range list {
 			if !yield(l.ValidateCode(b, q)) {
 				return

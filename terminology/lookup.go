@@ -7,13 +7,15 @@ import (
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // Lookup holds the parameters of CodeSystem/$lookup, for [Library.Lookup].
 type Lookup struct {
 	// Coding is the code to look up. Its System is required.
-	Coding
+	parameters.Coding
 
 	// Date is a FHIR date: later versions of the code system do not count.
 	Date string
@@ -25,7 +27,7 @@ type Lookup struct {
 	Properties []string
 
 	// Language chooses the display.
-	Language Language
+	Language definitions.Language
 }
 
 // Concept is what a code system and its supplements say of a code.
@@ -34,7 +36,7 @@ type Concept struct {
 	Name string
 
 	// Coding is the code with the version of the code system.
-	Coding
+	parameters.Coding
 
 	// Definition is the meaning of the concept, if the code system has it.
 	Definition string
@@ -43,28 +45,13 @@ type Concept struct {
 	Abstract, Inactive bool
 
 	// Designations are the displays and other names in all languages.
-	Designations []Designation
+	Designations []parameters.Designation
 
 	// Properties are the wanted ones.
 	Properties []ConceptProperty
 
 	// Supplements are the canonicals of the supplements used.
 	Supplements []string
-}
-
-// Designation is a name of a concept.
-type Designation struct {
-	// Language is empty if it is not known.
-	Language string
-
-	// Use has no Code if it is not known.
-	Use Coding
-
-	// Value is the name itself.
-	Value string
-
-	// Source is the canonical of the supplement with the designation; empty: it is the code system's own.
-	Source string
 }
 
 // ConceptProperty is a property of a concept.
@@ -84,70 +71,70 @@ type ConceptProperty struct {
 
 // Lookup answers CodeSystem/$lookup. It fails as [Library.Expand] does.
 func (l *Library) Lookup(_ context.Context, q Lookup) (c *Concept, err error) {
-	l.set.use(func() { c, err = lookup(l.set, &q) })
+	l.set.Use(func() { c, err = lookup(l.set, &q) })
 	return c, err
 }
 
-func lookup(l *Set, q *Lookup) (*Concept, error) {
-	if err := l.asOf(&q.Coding, q.Date); err != nil {
+func lookup(l *definitions.Set, q *Lookup) (*Concept, error) {
+	if err := l.Systems.AsOf(&q.Coding, q.Date); err != nil {
 		return nil, err
 	}
-	e, err := l.concept(&q.Coding)
+	e, err := l.Systems.Concept(&q.Coding)
 	if err != nil {
 		return nil, err
 	}
-	cs, at := l.codeSystems[e.codeSystem], e.at
-	supplements, err := l.requiredSupplements([]uint32{e.codeSystem}, q.Supplements)
+	cs, at := l.Systems.CodeSystems[e.CodeSystem], e.At
+	supplements, err := l.Systems.RequiredSupplements([]uint32{e.CodeSystem}, q.Supplements)
 	if err != nil {
 		return nil, err
 	}
-	c := newConcept(cs, at, l.shownTexts(nil, e, "", supplements), &q.Language)
-	c.relate(q.Properties, cs, "parent", cs.concepts.Hierarchy.Parents(at.Number))
-	c.relate(q.Properties, cs, "child", cs.concepts.Hierarchy.Children(at.Number))
+	c := newConcept(cs, at, l.ShownTexts(nil, e, "", supplements), &q.Language)
+	c.relate(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
+	c.relate(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
 	c.take(q.Properties, cs, at, "")
 	for _, s := range supplements {
-		by := l.codeSystems[s.by]
-		if other, ok := by.concepts.Locate(cs.concepts.Code(at)); ok {
-			c.take(q.Properties, by, other, by.canonical())
+		by := l.Systems.CodeSystems[s.By]
+		if other, ok := by.Concepts.Locate(cs.Concepts.Code(at)); ok {
+			c.take(q.Properties, by, other, by.Canonical())
 		}
-		c.Supplements = append(c.Supplements, by.canonical())
+		c.Supplements = append(c.Supplements, by.Canonical())
 	}
 	return c, nil
 }
 
 // newConcept returns a concept with its designations, the display chosen among them.
-func newConcept(cs *codeSystem, at codesystem.Concept, texts []codesystem.Text, language *Language) *Concept {
-	code, _, flags := cs.concepts.Concept(at)
+func newConcept(cs *definitions.CodeSystem, at codesystem.Concept, texts []codesystem.Text, language *definitions.Language) *Concept {
+	code, _, flags := cs.Concepts.Concept(at)
 	c := &Concept{
-		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.concepts.Notes.Definition(at)),
-		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(code), Display: string(code)},
+		Name: cmp.Or(cs.Name, cs.URL), Definition: string(cs.Concepts.Notes.Definition(at)),
+		Coding:   parameters.Coding{System: cs.URL, Version: cs.Version, Code: string(code), Display: string(code)},
 		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
 	}
-	languages := codesystem.ParseLanguages(language.preferred(&valueSet{}))
+	languages := codesystem.ParseLanguages(language.Preferred(&definitions.ValueSet{}))
 	if i := languages.PreferredOrFirst(texts); i >= 0 {
 		c.Display = string(texts[i].Value)
 	}
 	for _, t := range texts {
-		use := Coding{System: t.Use.System, Code: t.Use.Code, Display: t.Use.Display}
-		c.Designations = append(c.Designations, Designation{Language: t.Language, Use: use, Value: string(t.Value), Source: t.Source})
+		use := parameters.Coding{System: t.Use.System, Code: t.Use.Code, Display: t.Use.Display}
+		c.Designations = append(c.Designations, parameters.Designation{Language: t.Language, Use: use, Value: string(t.Value), Source: t.Source})
 	}
 	return c
 }
 
 // relate adds a property for each related concept, if wanted.
-func (c *Concept) relate(wanted []string, cs *codeSystem, name string, related []uint32) {
+func (c *Concept) relate(wanted []string, cs *definitions.CodeSystem, name string, related []uint32) {
 	if !wants(wanted, name) {
 		return
 	}
 	for _, other := range related {
-		code, display, _ := cs.concepts.Concept(codesystem.At(other))
+		code, display, _ := cs.Concepts.Concept(codesystem.At(other))
 		c.Properties = append(c.Properties, ConceptProperty{Code: name, Type: "valueCode", Value: string(code), Description: string(display)})
 	}
 }
 
 // take adds the wanted properties of a code system or supplement, without those that are known otherwise.
-func (c *Concept) take(wanted []string, cs *codeSystem, at codesystem.Concept, source string) {
-	for _, v := range cs.concepts.AppendValues(nil, at) {
+func (c *Concept) take(wanted []string, cs *definitions.CodeSystem, at codesystem.Concept, source string) {
+	for _, v := range cs.Concepts.AppendValues(nil, at) {
 		p := v.Property
 		if !wants(wanted, p.Code) || p.Is("inactive") || p.Is("parent") || p.Is("child") {
 			continue
@@ -166,52 +153,43 @@ func wants(wanted []string, code string) bool {
 
 // AppendJSON appends the Parameters that answer $lookup.
 func (c *Concept) AppendJSON(dst []byte) []byte {
-	out := newParametersWriter(dst)
-	out.text("name", "valueString", c.Name)
-	out.optional("version", "valueString", c.Version)
-	out.text("system", "valueUri", c.System)
-	out.text("code", "valueCode", c.Code)
-	out.text("display", "valueString", c.Display)
-	out.optional("definition", "valueString", c.Definition)
-	out.boolean("abstract", c.Abstract)
+	out := parameters.NewWriter(dst)
+	out.Text("name", "valueString", c.Name)
+	out.Optional("version", "valueString", c.Version)
+	out.Text("system", "valueUri", c.System)
+	out.Text("code", "valueCode", c.Code)
+	out.Text("display", "valueString", c.Display)
+	out.Optional("definition", "valueString", c.Definition)
+	out.Boolean("abstract", c.Abstract)
 	for i := range c.Designations {
-		writeDesignation(out, &c.Designations[i])
+		parameters.WriteDesignation(out, &c.Designations[i])
 	}
 	inactive := strconv.AppendBool(nil, c.Inactive)
-	out.parts("property", textPart("code", "valueCode", "inactive"), outPart{name: "value", kind: "valueBoolean", value: inactive})
+	out.Parts("property", parameters.TextPart("code", "valueCode", "inactive"), parameters.OutPart{Name: "value", Kind: "valueBoolean", Value: inactive})
 	writeProperties(out, c.Properties, "")
 	for _, supplement := range c.Supplements {
 		writeProperties(out, c.Properties, supplement)
-		out.text("used-supplement", "valueCanonical", supplement)
+		out.Text("used-supplement", "valueCanonical", supplement)
 	}
-	return out.end()
-}
-
-func writeDesignation(w *parametersWriter, d *Designation) {
-	use := outPart{}
-	if d.Use.Code != "" {
-		use = outPart{name: "use", kind: "valueCoding", value: d.Use.append(nil)}
-	}
-	w.parts("designation", textPart("language", "valueCode", d.Language), use,
-		textPart("value", "valueString", d.Value), textPart("source", "valueCanonical", d.Source))
+	return out.End()
 }
 
 // writeProperties writes the properties from one source.
-func writeProperties(w *parametersWriter, list []ConceptProperty, source string) {
+func writeProperties(w *parameters.Writer, list []ConceptProperty, source string) {
 	for i := range list {
 		if p := &list[i]; p.Source == source {
-			w.parts("property", textPart("code", "valueCode", p.Code), p.value(), textPart("description", "valueString", p.Description))
+			w.Parts("property", parameters.TextPart("code", "valueCode", p.Code), p.value(), parameters.TextPart("description", "valueString", p.Description))
 		}
 	}
 }
 
 // value returns the part with the value of a property.
-func (p *ConceptProperty) value() outPart {
+func (p *ConceptProperty) value() parameters.OutPart {
 	value := []byte(p.Value)
 	if !slices.Contains(unquoted, p.Type) {
 		value = fhirjson.AppendString(nil, value)
 	}
-	return outPart{name: "value", kind: p.Type, value: value}
+	return parameters.OutPart{Name: "value", Kind: p.Type, Value: value}
 }
 
 // unquoted are the types whose values are JSON already.

@@ -10,6 +10,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+	"github.com/caddy-fhir/caddy-fhir/terminology/validate"
 )
 
 const (
@@ -31,7 +37,7 @@ func languageLibrary(t *testing.T) *Library {
 }
 
 // shown are the codes of an expansion, each as code=display.
-func shown(codes iter.Seq[Code]) string {
+func shown(codes iter.Seq[expansion.Code]) string {
 	var list []string
 	for c := range codes {
 		list = append(list, c.Code+"="+c.Display)
@@ -53,9 +59,9 @@ func TestExpandOfGrammar(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			x, err := l.Expand(t.Context(), Query{ValueSetRef: ValueSetRef{URL: test.url}, Page: Page{Filter: test.filter}})
+			x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: test.url}, Page: expansion.Page{Filter: test.filter}})
 			var got string
-			if e, ok := errors.AsType[*Error](err); ok {
+			if e, ok := errors.AsType[*outcome.Error](err); ok {
 				got = e.Code
 			} else if err != nil {
 				t.Fatal(err)
@@ -91,7 +97,7 @@ func TestValidateCodeOfGrammar(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			q := Validation{ValueSetRef: ValueSetRef{URL: test.url}, Codings: []Coding{{System: tags, Code: test.code, Display: test.display}}}
+			q := validate.Validation{ValueSetRef: compose.ValueSetRef{URL: test.url}, Codings: []parameters.Coding{{System: tags, Code: test.code, Display: test.display}}}
 			ask := l.ValidateCode
 			if test.url == "" {
 				ask = l.ValidateCodeInSystem
@@ -113,7 +119,7 @@ func TestValidateCodeOfGrammar(t *testing.T) {
 
 func TestLookupOfGrammar(t *testing.T) {
 	l := coreLibrary(t)
-	c, err := l.Lookup(t.Context(), Lookup{Coding: Coding{System: tags, Code: "DE-ch"}, Properties: []string{"*"}})
+	c, err := l.Lookup(t.Context(), Lookup{Coding: parameters.Coding{System: tags, Code: "DE-ch"}, Properties: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +127,7 @@ func TestLookupOfGrammar(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for _, test := range [][3]string{{"de-CH", "de-ch", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
-		if got, err := l.Subsumes(t.Context(), Coding{System: tags, Code: test[0]}, Coding{Code: test[1]}); got != test[2] || err != nil {
+		if got, err := l.Subsumes(t.Context(), parameters.Coding{System: tags, Code: test[0]}, parameters.Coding{Code: test[1]}); got != test[2] || err != nil {
 			t.Errorf("%s and %s: got %s, %v", test[0], test[1], got, err)
 		}
 	}
@@ -132,12 +138,12 @@ func TestDefinitionOfGrammar(t *testing.T) {
 	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
 		folder := t.TempDir()
 		writeFile(t, folder+"/cs.json", []byte(`{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`))
-		l, err := Load(t.Context(), Options{Core: true, Definitions: []string{folder}})
+		l, err := Load(t.Context(), definitions.Options{Core: true, Definitions: []string{folder}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		index := l.set.codeSystem(tags, "")
-		if got := l.set.codeSystems[index].concepts.Len(); got != want {
+		index := l.set.Systems.CodeSystem(tags, "")
+		if got := l.set.Systems.CodeSystems[index].Concepts.Len(); got != want {
 			t.Errorf("%s: %d concepts are listed, want %d", content, got, want)
 		}
 	}
@@ -167,11 +173,11 @@ func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesys
 // TestBareCodeSystem asks each operation about a code system that has only what it must.
 func TestBareCodeSystem(t *testing.T) {
 	l := libraryOf(t, valueSetOf("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
-	l.set.addCodeSystem(&codeSystem{definition: definition{url: "http://x/bare"}, concepts: codesystem.Of(bare{}), content: contentComplete})
-	one := Coding{System: "http://x/bare", Code: "one"}
+	l.set.Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
+	one := parameters.Coding{System: "http://x/bare", Code: "one"}
 	for _, url := range []string{"http://x/bare?fhir_vs", "http://x/is-a"} {
 		for filter, want := range map[string]string{"": "one=First", "fi": "one=First", "second": ""} {
-			x, err := l.Expand(t.Context(), Query{ValueSetRef: ValueSetRef{URL: url}, Page: Page{Filter: filter}})
+			x, err := l.Expand(t.Context(), expansion.Query{ValueSetRef: compose.ValueSetRef{URL: url}, Page: expansion.Page{Filter: filter}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +185,7 @@ func TestBareCodeSystem(t *testing.T) {
 				t.Errorf("%s, %q: got %s, want %s", url, filter, got, want)
 			}
 		}
-		r, err := l.ValidateCode(t.Context(), Validation{ValueSetRef: ValueSetRef{URL: url}, Codings: []Coding{one}})
+		r, err := l.ValidateCode(t.Context(), validate.Validation{ValueSetRef: compose.ValueSetRef{URL: url}, Codings: []parameters.Coding{one}})
 		if err != nil || !r.Valid {
 			t.Errorf("%s: got %+v, %v", url, r, err)
 		}

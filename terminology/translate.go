@@ -5,7 +5,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // Translation holds the parameters of ConceptMap/$translate, for [Library.Translate].
@@ -13,7 +18,7 @@ type Translation struct {
 	ConceptMapRef
 
 	// Codings are what to translate: one, or those of a CodeableConcept.
-	Codings []Coding
+	Codings []parameters.Coding
 
 	// SourceScope and TargetScope are the canonicals of the value sets that the concept map should be between.
 	SourceScope, TargetScope string
@@ -28,10 +33,10 @@ type Translation struct {
 	Dependencies []Dependency
 
 	// Limits bounds how many matches there may be.
-	Limits Limits
+	Limits expansion.Limits
 
-	inTermsOfR5 bool // in reverse, Match.Concept is what was asked for, and Match.Source the outcome
-	eitherWay   bool // it is unclear which of the two systems is the codings'
+	InTermsOfR5 bool // in reverse, Match.Concept is what was asked for, and Match.Source the outcome
+	EitherWay   bool // it is unclear which of the two systems is the codings'
 }
 
 // ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map will do.
@@ -55,7 +60,7 @@ type Dependency struct {
 	Element string
 
 	// Values are its values. One that is no code has only a Code.
-	Values []Coding
+	Values []parameters.Coding
 }
 
 // TranslationResult says what a concept is in other code systems.
@@ -70,7 +75,7 @@ type TranslationResult struct {
 	Matches []Match
 
 	// Missing are the concept maps that could change the result.
-	Missing []Missing
+	Missing []outcome.Missing
 }
 
 // Match is what a concept map says of a concept.
@@ -79,10 +84,10 @@ type Match struct {
 	Equivalence string
 
 	// Concept is the translation; nil if there is none.
-	Concept *Coding
+	Concept *parameters.Coding
 
 	// Source is the other side of a match in reverse, if the request uses R5's names; else nil.
-	Source *Coding
+	Source *parameters.Coding
 
 	// Products are elements that the translation also produces, DependsOn those that it depends on.
 	Products, DependsOn []Dependency
@@ -97,23 +102,23 @@ type Match struct {
 // Translate answers ConceptMap/$translate: what a concept is in other code systems. It fails as [Library.Expand] does;
 // a code without a translation is not an error.
 func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationResult, error) {
-	maps, err := applicable(&l.set.mapTable, &q)
+	maps, err := applicable(&l.set.Maps, &q)
 	if err != nil {
 		return nil, err
 	}
 	if len(maps) == 0 && q.isNamed() {
-		name := canonical(q.URL, q.Version)
+		name := outcome.Canonical(q.URL, q.Version)
 		if q.ID != "" {
 			name = "with the id " + q.ID
 		}
-		return nil, unknown("", "concept map "+name+" is not known")
+		return nil, outcome.Unknown("", "concept map "+name+" is not known")
 	}
-	x := &translator{Translation: &q, library: l.set, budget: budgetOf(ctx, l.set.bounds.gathered), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
-	x.written = *newParametersWriter(nil)
-	x.size = len(x.written.dst)
+	x := &translator{Translation: &q, library: l.set, budget: budget.BudgetOf(ctx, l.set.Bounds.Gathered), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
+	x.written = *parameters.NewWriter(nil)
+	x.size = len(x.written.Dst)
 	for i := range q.Codings {
 		for _, m := range maps {
-			if err := x.inMap(&q.Codings[i], []*conceptMap{m}); err != nil {
+			if err := x.inMap(&q.Codings[i], []*definitions.ConceptMap{m}); err != nil {
 				return nil, err
 			}
 		}
@@ -123,13 +128,13 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 
 // applicable returns the concept maps to search: the one in the request alone, or those of the library; with an id,
 // that one.
-func applicable(t *mapTable, q *Translation) (list []*conceptMap, err error) {
+func applicable(t *definitions.MapTable, q *Translation) (list []*definitions.ConceptMap, err error) {
 	if q.ConceptMap != nil && q.ID == "" {
-		m, err := inlineConceptMap(q.ConceptMap)
-		return []*conceptMap{m}, err
+		m, err := definitions.InlineConceptMap(q.ConceptMap)
+		return []*definitions.ConceptMap{m}, err
 	}
-	for at := t; at != nil; at = at.base {
-		for _, m := range at.conceptMaps {
+	for at := t; at != nil; at = at.Base {
+		for _, m := range at.List {
 			if q.applies(m) {
 				list = append(list, m)
 			}
@@ -138,51 +143,51 @@ func applicable(t *mapTable, q *Translation) (list []*conceptMap, err error) {
 	return list, nil
 }
 
-func (q *Translation) applies(m *conceptMap) bool {
-	if q.URL != "" && !m.definition.isNamed(canonical(q.URL, q.Version)) {
+func (q *Translation) applies(m *definitions.ConceptMap) bool {
+	if q.URL != "" && !m.Definition.IsNamed(outcome.Canonical(q.URL, q.Version)) {
 		return false
 	}
-	if q.ID != "" && q.ID != m.id {
+	if q.ID != "" && q.ID != m.ID {
 		return false
 	}
-	return isScope(m.sourceScope, q.SourceScope) && isScope(m.targetScope, q.TargetScope)
+	return isScope(m.SourceScope, q.SourceScope) && isScope(m.TargetScope, q.TargetScope)
 }
 
 // isScope reports whether a value set of a concept map can be the one asked for.
 func isScope(has, wanted string) bool {
-	url, version := splitCanonical(has)
-	wantedURL, wantedVersion := splitCanonical(wanted)
-	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || matchesVersion(version, wantedVersion))
+	url, version := outcome.Split(has)
+	wantedURL, wantedVersion := outcome.Split(wanted)
+	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || definitions.MatchesVersion(version, wantedVersion))
 }
 
 // isAbout reports whether a group maps between the systems of the request.
-func (q *Translation) isAbout(g *mapGroup, c *Coding) bool {
-	own, version, other := g.source, g.sourceVersion, g.target
+func (q *Translation) isAbout(g *definitions.MapGroup, c *parameters.Coding) bool {
+	own, version, other := g.Source, g.SourceVersion, g.Target
 	if q.Reverse {
-		own, version, other = g.target, g.targetVersion, g.source
+		own, version, other = g.Target, g.TargetVersion, g.Source
 	}
-	if version != "" && c.Version != "" && !matchesVersion(c.Version, version) {
+	if version != "" && c.Version != "" && !definitions.MatchesVersion(c.Version, version) {
 		return false
 	}
 	fits := func(own, other string) bool {
 		return (c.System == "" || own == c.System) && (q.TargetSystem == "" || other == q.TargetSystem)
 	}
-	return fits(own, other) || q.eitherWay && fits(other, own)
+	return fits(own, other) || q.EitherWay && fits(other, own)
 }
 
 // AppendJSON appends the Parameters that $translate answers with.
 func (r *TranslationResult) AppendJSON(dst []byte) []byte {
-	out := newParametersWriter(dst)
+	out := parameters.NewWriter(dst)
 	for i := range r.Matches {
-		out.parts("match", r.Matches[i].parts()...)
+		out.Parts("match", r.Matches[i].parts()...)
 	}
-	out.boolean("result", r.Found)
-	out.optional("message", "valueString", r.Message)
-	return out.end()
+	out.Boolean("result", r.Found)
+	out.Optional("message", "valueString", r.Message)
+	return out.End()
 }
 
-func (m *Match) parts() []outPart {
-	parts := []outPart{textPart("equivalence", "valueCode", m.Equivalence), codingPart("concept", m.Concept), codingPart("source", m.Source)}
+func (m *Match) parts() []parameters.OutPart {
+	parts := []parameters.OutPart{parameters.TextPart("equivalence", "valueCode", m.Equivalence), codingPart("concept", m.Concept), codingPart("source", m.Source)}
 	parts = append(parts, dependencyParts("product", m.Products)...)
 	parts = append(parts, dependencyParts("dependsOn", m.DependsOn)...)
 	for i, canonical := range m.Maps {
@@ -190,26 +195,26 @@ func (m *Match) parts() []outPart {
 		if i == 0 { // R4's name, source, means the source code in reverse to some; R5's is unambiguous
 			name = "originMap"
 		}
-		parts = append(parts, textPart(name, "valueCanonical", canonical))
+		parts = append(parts, parameters.TextPart(name, "valueCanonical", canonical))
 	}
-	return append(parts, textPart("sourceComment", "valueString", m.SourceComment), textPart("targetComment", "valueString", m.TargetComment))
+	return append(parts, parameters.TextPart("sourceComment", "valueString", m.SourceComment), parameters.TextPart("targetComment", "valueString", m.TargetComment))
 }
 
 // codingPart is a part that is a Coding, left out if it is nil.
-func codingPart(name string, c *Coding) outPart {
+func codingPart(name string, c *parameters.Coding) parameters.OutPart {
 	if c == nil {
-		return outPart{}
+		return parameters.OutPart{}
 	}
-	return outPart{name: name, kind: "valueCoding", value: c.append(nil)}
+	return parameters.OutPart{Name: name, Kind: "valueCoding", Value: c.Append(nil)}
 }
 
 // dependencyParts returns a part for each value of other elements.
-func dependencyParts(name string, list []Dependency) (parts []outPart) {
+func dependencyParts(name string, list []Dependency) (parts []parameters.OutPart) {
 	for i := range list {
 		for k := range list[i].Values {
-			value := appendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
-			value = append(appendPart(append(value, ','), "concept", "valueCoding", list[i].Values[k].append(nil)), ']')
-			parts = append(parts, outPart{name: name, kind: "part", value: value})
+			value := parameters.AppendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
+			value = append(parameters.AppendPart(append(value, ','), "concept", "valueCoding", list[i].Values[k].Append(nil)), ']')
+			parts = append(parts, parameters.OutPart{Name: name, Kind: "part", Value: value})
 		}
 	}
 	return parts

@@ -7,18 +7,23 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // translator looks up what a concept is in other code systems.
 type translator struct {
 	*Translation
-	library  *Set
-	budget   *budget
+	library  *definitions.Set
+	budget   *budget.Budget
 	told     dependencies
 	result   *TranslationResult
-	written  parametersWriter // the last match
-	size     int              // of the matches, in bytes of JSON
-	handed   int              // how often a concept map referred to another
+	written  parameters.Writer // the last match
+	size     int               // of the matches, in bytes of JSON
+	handed   int               // how often a concept map referred to another
 	messages []string
 }
 
@@ -32,20 +37,20 @@ func (x *translator) end() *TranslationResult {
 	case r.Found:
 		r.Missing = nil
 	case r.Missing == nil && len(r.Matches) == 0 && x.ConceptMap == nil && !x.isNamed():
-		r.Missing = []Missing{{Kind: "ConceptMap"}} // any concept map could have it
+		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could have it
 	}
 	return r
 }
 
 // inMap adds the translations of the last concept map of a chain, in which each refers to the next.
-func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
+func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap) error {
 	m := chain[len(chain)-1]
-	if err := x.spend(len(m.groups)); err != nil {
+	if err := x.spend(len(m.Groups)); err != nil {
 		return err
 	}
 	mapped := map[string]bool{} // the target systems that have a translation
-	for i := range m.groups {
-		g := &m.groups[i]
+	for i := range m.Groups {
+		g := &m.Groups[i]
 		if !x.isAbout(g, c) {
 			continue
 		}
@@ -53,10 +58,10 @@ func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 		if err != nil {
 			return err
 		}
-		mapped[g.target] = mapped[g.target] || said
+		mapped[g.Target] = mapped[g.Target] || said
 	}
-	for i := range m.groups {
-		if g := &m.groups[i]; !x.Reverse && g.unmapped.mode != "" && !mapped[g.target] && x.isAbout(g, c) {
+	for i := range m.Groups {
+		if g := &m.Groups[i]; !x.Reverse && g.Unmapped.Mode != "" && !mapped[g.Target] && x.isAbout(g, c) {
 			if err := x.unmapped(c, chain, g); err != nil {
 				return err
 			}
@@ -66,17 +71,17 @@ func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 }
 
 // inGroup adds the translations of a group, and reports whether it has any for the code.
-func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
-	for i := range g.elements {
-		e := &g.elements[i]
-		if err := x.spend(1 + len(e.targets)); err != nil {
+func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) (said bool, err error) {
+	for i := range g.Elements {
+		e := &g.Elements[i]
+		if err := x.spend(1 + len(e.Targets)); err != nil {
 			return said, err
 		}
-		for k := range e.targets {
-			target := &e.targets[k]
-			code := e.code
+		for k := range e.Targets {
+			target := &e.Targets[k]
+			code := e.Code
 			if x.Reverse {
-				code = target.code
+				code = target.Code
 			}
 			if code == c.Code && code != "" && (x.Reverse || !x.told.contradict(target)) {
 				said = true
@@ -91,45 +96,45 @@ func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said 
 
 // spend pays for looking at elements and targets.
 func (x *translator) spend(n int) error {
-	err := x.budget.spend(n)
-	if errors.Is(err, errSpent) {
-		return unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.bounds.gathered)
+	err := x.budget.Spend(n)
+	if errors.Is(err, budget.ErrSpent) {
+		return outcome.Unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.Bounds.Gathered)
 	}
 	return err
 }
 
 // unmapped adds what a group has for codes without an element (R4 ConceptMap.group.unmapped).
-func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error {
-	u := &g.unmapped
-	switch u.mode {
+func (x *translator) unmapped(c *parameters.Coding, chain []*definitions.ConceptMap, g *definitions.MapGroup) error {
+	u := &g.Unmapped
+	switch u.Mode {
 	case "provided", "use-source-code":
-		target := &mapTarget{code: c.Code, equivalence: cmp.Or(u.equivalence, "equivalent")}
-		return x.add(chain, g, &mapElement{code: c.Code}, target)
+		target := &definitions.MapTarget{Code: c.Code, Equivalence: cmp.Or(u.Equivalence, "equivalent")}
+		return x.add(chain, g, &definitions.MapElement{Code: c.Code}, target)
 	case "fixed":
-		return x.add(chain, g, &mapElement{code: c.Code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
+		return x.add(chain, g, &definitions.MapElement{Code: c.Code}, &definitions.MapTarget{Code: u.Code, Display: u.Display, Equivalence: u.Equivalence})
 	case "other-map":
-		return x.otherMap(c, chain, u.otherMap)
+		return x.otherMap(c, chain, u.OtherMap)
 	}
 	return nil
 }
 
 // otherMap continues in another concept map.
-func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) error {
-	other, ok := x.library.conceptMap(reference)
+func (x *translator) otherMap(c *parameters.Coding, chain []*definitions.ConceptMap, reference string) error {
+	other, ok := x.library.Maps.ConceptMap(reference)
 	switch {
 	case !ok:
-		x.result.Missing = append(x.result.Missing, Missing{Kind: "ConceptMap", Canonical: reference})
-		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].canonical()))
+		x.result.Missing = append(x.result.Missing, outcome.Missing{Kind: "ConceptMap", Canonical: reference})
+		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].Canonical()))
 		return nil
 	case slices.Contains(chain, other):
 		var names []string
 		for _, m := range append(chain, other) {
-			names = append(names, m.canonical())
+			names = append(names, m.Canonical())
 		}
-		return issue(http.StatusUnprocessableEntity, "processing", "", "", "concept maps hand on to each other: "+strings.Join(names, " -> "))
+		return outcome.New(http.StatusUnprocessableEntity, "processing", "", "", "concept maps hand on to each other: "+strings.Join(names, " -> "))
 	}
 	if x.handed++; x.handed > maxHandedOn {
-		return unprocessable("too-costly", "concept maps hand on to each other more than %d times", maxHandedOn)
+		return outcome.Unprocessable("too-costly", "concept maps hand on to each other more than %d times", maxHandedOn)
 	}
 	return x.inMap(c, append(chain, other))
 }
@@ -138,20 +143,20 @@ func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) 
 const maxHandedOn = 1000
 
 // add adds a match, within the limits. One without a target says that there is no translation.
-func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
-	if limit := x.Limits.entries(); len(x.result.Matches) >= limit {
-		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
+func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
+	if limit := x.Limits.Most(); len(x.result.Matches) >= limit {
+		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
 	m := Match{
-		Equivalence: cmp.Or(equivalences[target.equivalence], target.equivalence),
-		Products:    dependenciesOf(target.products), DependsOn: dependenciesOf(target.dependsOn),
-		SourceComment: e.comment, TargetComment: target.comment,
+		Equivalence: cmp.Or(definitions.Equivalences[target.Equivalence], target.Equivalence),
+		Products:    dependenciesOf(target.Products), DependsOn: dependenciesOf(target.DependsOn),
+		SourceComment: e.Comment, TargetComment: target.Comment,
 	}
-	from, to := &Coding{System: g.source, Code: e.code, Display: e.display}, &Coding{System: g.target, Code: target.code, Display: target.display}
+	from, to := &parameters.Coding{System: g.Source, Code: e.Code, Display: e.Display}, &parameters.Coding{System: g.Target, Code: target.Code, Display: target.Display}
 	switch {
-	case target.code == "":
+	case target.Code == "":
 		m.Equivalence = "unmatched"
-	case x.Reverse && !x.inTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
+	case x.Reverse && !x.InTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
 		m.Equivalence, m.Concept = cmp.Or(turned[m.Equivalence], m.Equivalence), from
 	case x.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
 		m.Concept, m.Source = to, from
@@ -159,29 +164,23 @@ func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target
 		m.Concept = to
 	}
 	for _, by := range chain {
-		m.Maps = append(m.Maps, by.canonical())
+		m.Maps = append(m.Maps, by.Canonical())
 	}
 	x.result.Matches = append(x.result.Matches, m)
 	x.result.Found = x.result.Found || m.Equivalence != "unmatched" && m.Equivalence != "disjoint"
-	x.written.dst = x.written.dst[:0]
-	x.written.parts("match", m.parts()...)
-	if x.size += len(x.written.dst); x.size > maxWritten {
-		return tooLong()
+	x.written.Dst = x.written.Dst[:0]
+	x.written.Parts("match", m.parts()...)
+	if x.size += len(x.written.Dst); x.size > outcome.MaxWritten {
+		return outcome.TooLong()
 	}
 	return nil
 }
 
-func dependenciesOf(list []mapAttribute) (dependencies []Dependency) {
+func dependenciesOf(list []definitions.MapAttribute) (dependencies []Dependency) {
 	for _, a := range list {
-		dependencies = append(dependencies, Dependency{Element: a.property, Values: []Coding{{System: a.system, Code: a.value, Display: a.display}}})
+		dependencies = append(dependencies, Dependency{Element: a.Property, Values: []parameters.Coding{{System: a.System, Code: a.Value, Display: a.Display}}})
 	}
 	return dependencies
-}
-
-// equivalences are R4's codes for relationships of R5, and for none.
-var equivalences = map[string]string{
-	"": "relatedto", "related-to": "relatedto", "not-related-to": "disjoint",
-	"source-is-narrower-than-target": "wider", "source-is-broader-than-target": "narrower",
 }
 
 // turned are the equivalences that are others in the opposite direction.

@@ -13,13 +13,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // Watch keeps a library up to date with its files. When files are changed, added or removed, it loads all of them anew
 // and replaces the library; if that fails, the library stays. It compares names, sizes and modification times, which
 // works on network mounts and container volumes, where file events do not. Use [NewWatch] to make one.
 type Watch struct {
-	options  Options
+	options  definitions.Options
 	interval time.Duration
 	library  atomic.Pointer[Library]
 
@@ -40,7 +42,7 @@ type State struct {
 	Files []string
 
 	// Counts is how much the library holds.
-	Counts Counts
+	Counts definitions.Counts
 
 	// Loaded is when it was loaded.
 	Loaded time.Time
@@ -60,8 +62,8 @@ type fingerprint [sha256.Size]byte
 
 // NewWatch loads a library, and fails, as [Load] does. Nothing is watched until Run is called. Run notices a change
 // within the interval after the last write; 0 means [DefaultWatchInterval].
-func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, error) {
-	o.setDefaults()
+func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration) (*Watch, error) {
+	o.SetDefaults()
 	w := &Watch{options: o, interval: cmp.Or(max(0, interval), DefaultWatchInterval)}
 	files := w.look()
 	if err := w.load(ctx); err != nil {
@@ -172,7 +174,7 @@ func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	w.mu.Unlock()
 	had = make(map[string]bool)
 	for _, pattern := range w.options.Definitions {
-		found, failed := sources(pattern)
+		found, failed := definitions.Sources(pattern)
 		if failed == nil && len(found) == 0 && before[pattern] {
 			failed = fmt.Errorf("definitions %s: all files have gone: %w", pattern, fs.ErrNotExist)
 		}
@@ -183,7 +185,7 @@ func (w *Watch) found() (files []string, had map[string]bool, err error) {
 }
 
 // loadWhole is Load, but returns a panic as an error: a file that crashes the loader must not end the server.
-func loadWhole(ctx context.Context, o Options) (l *Library, err error) {
+func loadWhole(ctx context.Context, o definitions.Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("loading definitions: panic: %v", cause)

@@ -3,6 +3,10 @@ package terminology
 import (
 	"context"
 	"log/slog"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
 // weightCheck compares weights with a library.
@@ -15,7 +19,7 @@ type weightCheck struct {
 // request waits for them.
 func (c weightCheck) check(ctx context.Context) {
 	log := c.log
-	for url, codes := range c.library.set.usage.files.All() {
+	for url, codes := range c.library.set.Usage.Files.All() {
 		holds, ok := c.codesOf(ctx, url)
 		if !ok {
 			log.WarnContext(ctx, "weights are for no code system or value set that is loaded", slog.String("url", url))
@@ -37,17 +41,17 @@ func (c weightCheck) check(ctx context.Context) {
 // codesOf returns what tells the codes of a code system or value set; false if it is not here.
 func (c weightCheck) codesOf(ctx context.Context, url string) (holds func(code string) bool, ok bool) {
 	l := c.library.set
-	if index := l.codeSystem(url, ""); index != none {
-		return func(code string) bool { _, ok := l.codeSystems[index].concepts.Locate([]byte(code)); return ok }, true
+	if index := l.Systems.CodeSystem(url, ""); index != definitions.None {
+		return func(code string) bool { _, ok := l.Systems.CodeSystems[index].Concepts.Locate([]byte(code)); return ok }, true
 	}
-	x, err := c.library.Expand(ctx, Query{ValueSetRef: ValueSetRef{URL: url}, Page: Page{Filter: "a", Count: new(int)}})
+	x, err := c.library.Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: url}, Page: expansion.Page{Filter: "a", Count: new(int)}})
 	if err != nil {
 		return nil, false
 	}
-	codes := make(map[string]bool, len(x.list.entries))
-	l.use(func() {
-		for _, e := range x.list.entries {
-			codes[string(l.code(e))] = true
+	codes := make(map[string]bool, len(x.List.Entries))
+	l.Use(func() {
+		for _, e := range x.List.Entries {
+			codes[string(l.Code(e))] = true
 		}
 	})
 	return func(code string) bool { return codes[code] }, true

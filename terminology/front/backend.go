@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -50,7 +51,7 @@ const maxReferences = 100_000
 
 // Definitions implements terminology.Source. It notes the id of each definition, so that a write to the id can be matched
 // with the definition it replaces.
-func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
+func (b *backend) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -31,7 +32,7 @@ const statusClientGone = 499
 
 // errorOf finds the status for an error.
 func errorOf(err error) *Error {
-	var own *terminology.Error
+	var own *outcome.Error
 	var failed *remote.Error
 	status := 0
 	switch {
@@ -45,7 +46,7 @@ func errorOf(err error) *Error {
 		status = statusClientGone
 	case errors.Is(err, cache.ErrNotKept):
 		status = http.StatusGatewayTimeout
-		err = &terminology.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
+		err = &outcome.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
 	}
 	return &Error{Status: status, Err: err}
 }
@@ -68,7 +69,7 @@ func unavailable(err, cause error) error {
 
 // retryAfter returns how long to wait (RFC 9110 §10.2.3); 0: nobody said.
 func retryAfter(err error) time.Duration {
-	if errors.Is(err, terminology.ErrBusy) {
+	if errors.Is(err, budget.ErrBusy) {
 		return busyRetryAfter
 	}
 	if failed, ok := errors.AsType[*cache.Unavailable](err); ok { // it knows how much of the time is left

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Options are those of a [Front].
@@ -22,7 +24,7 @@ type Options struct {
 	AllOperations bool
 
 	// Handler answers operations here. Required, with its Current.
-	Handler *terminology.Handler
+	Handler *api.Handler
 
 	// Epoch identifies a library's contents. Answers made in another epoch are not used. Required.
 	Epoch func(*terminology.Library) string
@@ -136,7 +138,7 @@ func (f *Front) serveOther(w http.ResponseWriter, r *http.Request, next NextHand
 	if err := f.passOther(answer, r, next); err != nil || answer.status != 0 {
 		return err
 	}
-	return &Error{Status: http.StatusNotFound, Err: &terminology.Error{
+	return &Error{Status: http.StatusNotFound, Err: &outcome.Error{
 		Status: http.StatusNotFound, Code: "not-found", Text: "There is no such operation or resource here.",
 	}}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
@@ -70,7 +71,7 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 	kept := NewState(state)
 	return &site{t: t, next: plain{next}, host: h, front: New(Options{
 		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
-		Handler: &terminology.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
+		Handler: &api.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
 		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, End: func(e Ending) { kept.End(e) }, BeginOwn: h.beginOwn},
 	})}

@@ -10,8 +10,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -82,8 +83,8 @@ const maxHeldHere = 2 << 20
 
 // isFetchFailure reports whether a definition could not be fetched: a stale response is better then.
 func isFetchFailure(err error) bool {
-	failed, ok := errors.AsType[*terminology.Error](err)
-	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
+	failed, ok := errors.AsType[*outcome.Error](err)
+	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, budget.ErrBusy)
 }
 
 // madeOf is what an expansion says of its definitions.

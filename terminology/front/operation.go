@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 )
 
 // operation answers a request, or returns an error before it has written anything.
@@ -18,7 +18,7 @@ type operations struct {
 	others     map[string]operation // answered only if the next handler does not: "metadata", "ValueSet", "ValueSet/"
 }
 
-func newOperations(h *terminology.Handler, all bool) operations {
+func newOperations(h *api.Handler, all bool) operations {
 	o := operations{
 		ofType:     map[string]operation{"ValueSet/$expand": h.Expand},
 		ofInstance: map[string]operation{"ValueSet/$expand": h.Expand},

@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // passOn passes the next handler's answer to the client as it comes. here is why there is none from here.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) error {
-	if errors.Is(here, terminology.ErrUnknown) {
+	if errors.Is(here, outcome.ErrUnknown) {
 		return q.passUnknown(w, r, here)
 	}
 	return q.passIncomplete(w, r, here)

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // result is the result of a step: an answer, what is missing for one, or an error. A zero one was written to the client.
@@ -37,8 +37,8 @@ func (res result) failure() error {
 // missing says why there is no answer here although another server may have one.
 type missing struct {
 	err         error
-	unknown     bool                     // even the definition that was asked for
-	provisional *terminology.Provisional // the answer if nobody has a better one; may be nil
+	unknown     bool                 // even the definition that was asked for
+	provisional *outcome.Provisional // the answer if nobody has a better one; may be nil
 }
 
 // missingOf returns what an error says is missing, or nil.
@@ -46,15 +46,15 @@ func missingOf(err error) *missing {
 	if err == nil {
 		return nil
 	}
-	m := &missing{err: err, unknown: errors.Is(err, terminology.ErrUnknown), provisional: provisionalOf(err)}
-	if !m.unknown && !errors.Is(err, terminology.ErrIncomplete) && !errors.Is(err, terminology.ErrUnsupported) {
+	m := &missing{err: err, unknown: errors.Is(err, outcome.ErrUnknown), provisional: provisionalOf(err)}
+	if !m.unknown && !errors.Is(err, outcome.ErrIncomplete) && !errors.Is(err, outcome.ErrUnsupported) {
 		return nil
 	}
 	return m
 }
 
-func provisionalOf(err error) *terminology.Provisional {
-	if failed, ok := errors.AsType[*terminology.Error](err); ok {
+func provisionalOf(err error) *outcome.Provisional {
+	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		return failed.Provisional
 	}
 	return nil
@@ -65,7 +65,7 @@ func (m *missing) answer() result {
 	if m.provisional != nil {
 		return result{answer: provisionalAnswer(m.provisional)}
 	}
-	failed, ok := errors.AsType[*terminology.Error](m.err)
+	failed, ok := errors.AsType[*outcome.Error](m.err)
 	if !ok {
 		return result{err: m.err}
 	}
@@ -118,7 +118,7 @@ func detourOf(err error) *detour {
 var privateNoCache = []string{"private, no-cache"}
 
 // provisionalAnswer is stored as briefly as a 404.
-func provisionalAnswer(p *terminology.Provisional) *cache.Answer {
+func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
 	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
@@ -17,7 +17,7 @@ import (
 // What cannot be cut is returned as it is.
 func (a *Answer) Cut(q Request) *Answer {
 	values, _ := q.parameters() // what it can read; the server refuses what is wrong
-	var page terminology.Page
+	var page expansion.Page
 	if !readNumber(values, "count", &page.Count) || !readNumber(values, "offset", &page.Offset) || page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
 		return a
 	}
@@ -41,7 +41,7 @@ func (a *Answer) Cut(q Request) *Answer {
 }
 
 // cutExpansion returns a ValueSet with a page of its entries; nil if it has no more than that.
-func cutExpansion(body []byte, page terminology.Page) ([]byte, error) {
+func cutExpansion(body []byte, page expansion.Page) ([]byte, error) {
 	resource, err := members(body)
 	at := slices.IndexFunc(resource, func(m fhirjson.Member) bool { return m.Name == "expansion" })
 	if err != nil || at < 0 {

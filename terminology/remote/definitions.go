@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Definitions finds definitions on a FHIR server by a search for their canonical, or by a read. It is a
@@ -22,7 +23,7 @@ type Definitions struct {
 }
 
 // Definitions implements [terminology.Source].
-func (d *Definitions) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
+func (d *Definitions) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
 	if m.ID != "" {
 		q = Request{Path: m.Kind + "/" + m.ID}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -30,10 +32,10 @@ func bundle(resources ...string) string {
 const stored = `{"resourceType":"ValueSet","id":"a","url":"http://x/vs","version":"2","status":"active"}`
 
 func TestDefinitions(t *testing.T) {
-	canonical := func(c string) terminology.Missing { return terminology.Missing{Kind: "ValueSet", Canonical: c} }
+	canonical := func(c string) outcome.Missing { return outcome.Missing{Kind: "ValueSet", Canonical: c} }
 	tests := []struct {
 		name   string
-		m      terminology.Missing
+		m      outcome.Missing
 		answer http.HandlerFunc
 		path   string
 		query  url.Values // but _count
@@ -45,10 +47,10 @@ func TestDefinitions(t *testing.T) {
 		{"wildcard", canonical("http://x/vs|2.x"), reply(200, fhirJSON, bundle(stored)), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 1, nil},
 		{"what means something in a search", canonical(`http://x/a,http://x/b$`), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {`http://x/a\,http://x/b\$`}}, 0, nil},
 		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
-		{"id", terminology.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
-		{"id that is none", terminology.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrRequest},
-		{"id of nothing", terminology.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
-		{"deleted", terminology.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"id", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
+		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrRequest},
+		{"id of nothing", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"deleted", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
 		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcome), "", nil, 0, ErrFailed},
 		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcome), "", nil, 0, ErrFailed},
@@ -56,7 +58,7 @@ func TestDefinitions(t *testing.T) {
 		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, ErrMalformed},
 		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, ErrMalformed},
 		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, ErrMalformed},
-		{"another resource", terminology.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, ErrMalformed},
+		{"another resource", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, ErrMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,7 +104,7 @@ func TestExpandFromBackend(t *testing.T) {
 		return nil
 	}}
 	l := terminologytest.Core(t)
-	h := &terminology.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Client: backend}}}
+	h := &api.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Client: backend}}}
 	expand := func(url string) (string, error) {
 		r := httptest.NewRequest("GET", "/fhir/ValueSet/$expand?url="+url, nil)
 		r.Header.Set("Authorization", "Bearer of-the-user")
@@ -119,12 +121,12 @@ func TestExpandFromBackend(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("asked %d times", asked)
 	}
-	if _, err := expand("http://x/none"); !errors.Is(err, terminology.ErrUnknown) {
+	if _, err := expand("http://x/none"); !errors.Is(err, outcome.ErrUnknown) {
 		t.Errorf("got %v", err)
 	}
 	down = true
 	_, err := expand("http://x/other")
-	var failed *terminology.Error
+	var failed *outcome.Error
 	if !errors.As(err, &failed) || failed.Status != 502 || strings.Contains(failed.Diagnostics(), "10.0.0.7") || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v", err)
 	}

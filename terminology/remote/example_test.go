@@ -4,7 +4,8 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -12,14 +13,14 @@ import (
 // What either says can be cached where there is an answer, and only there.
 func Example() {
 	var (
-		local  *terminology.Handler
+		local  *api.Handler
 		routes *remote.Routes
 		wholes *remote.Wholes
 		next   func(http.ResponseWriter, *http.Request) error
 	)
 	_ = func(w http.ResponseWriter, r *http.Request, operation string, body []byte) (*remote.Answer, error) {
 		err := local.Expand(w, r)
-		if !errors.Is(err, terminology.ErrUnknown) && !errors.Is(err, terminology.ErrIncomplete) {
+		if !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrIncomplete) {
 			return nil, err
 		}
 		subject := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), body).Lacking(err)

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -40,7 +41,7 @@ func TestRoutes(t *testing.T) {
 		{"an edition", Subject{ValueSet: "http://snomed.info/sct/731000124108?fhir_vs"}, "sct"},
 		{"system", Subject{ValueSet: "http://y/vs", Systems: []string{"http://y", "http://snomed.info/sct"}}, "sct"},
 		{"value set before system", Subject{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
-		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.Lacking(&terminology.Error{Missing: []terminology.Missing{{Canonical: "http://snomed.info/sct"}}}), "sct"},
+		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.Lacking(&outcome.Error{Missing: []outcome.Missing{{Canonical: "http://snomed.info/sct"}}}), "sct"},
 	}
 	all, err := NewRoutes(named(t, "other"), routes...)
 	if err != nil {
@@ -75,8 +76,8 @@ func TestRouteOfIncomplete(t *testing.T) {
 		"http://hl7.org/fhir/ValueSet/report-codes":   "loinc",
 	} {
 		r := httptest.NewRequest("GET", "/ValueSet/$expand?url="+valueSet, nil)
-		err := (&terminology.Handler{Library: l}).Expand(httptest.NewRecorder(), r)
-		if !errors.Is(err, terminology.ErrIncomplete) {
+		err := (&api.Handler{Library: l}).Expand(httptest.NewRecorder(), r)
+		if !errors.Is(err, outcome.ErrIncomplete) {
 			t.Fatalf("%s: got %v", valueSet, err)
 		}
 		subject := SubjectOf(r.URL.RawQuery, "", nil)

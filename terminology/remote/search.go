@@ -13,14 +13,15 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // search is a request for a part of an expansion.
 type search struct {
 	key  string
-	page terminology.Page
+	page expansion.Page
 	rest url.Values // the other parameters
 	q    Request
 	xml  bool // the answer is wanted in XML
@@ -69,12 +70,12 @@ func readNumber(values url.Values, name string, n **int) bool {
 }
 
 // readChoice reads a boolean parameter, if it is there. It returns false if that is none.
-func readChoice(values url.Values, name string, c *terminology.Choice) bool {
+func readChoice(values url.Values, name string, c *parameters.Choice) bool {
 	switch values.Get(name) {
 	case "true":
-		*c = terminology.Yes
+		*c = parameters.Yes
 	case "false":
-		*c = terminology.No
+		*c = parameters.No
 	default:
 		return !values.Has(name)
 	}
@@ -82,7 +83,7 @@ func readChoice(values url.Values, name string, c *terminology.Choice) bool {
 }
 
 // isPart reports whether a page is not all of n entries.
-func isPart(p terminology.Page, n int) bool {
+func isPart(p expansion.Page, n int) bool {
 	return p.Offset != nil && *p.Offset > 0 || p.Count != nil && *p.Count < n
 }
 

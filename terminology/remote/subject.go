@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Subject is what an operation is about, as far as it decides who is asked.
@@ -23,7 +23,7 @@ type Subject struct {
 
 // Lacking puts first what an error of package terminology says is missing here: whoever has it can answer.
 func (s Subject) Lacking(err error) Subject {
-	if failed, ok := errors.AsType[*terminology.Error](err); ok {
+	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		for _, m := range failed.Missing {
 			s.Systems = append([]string{m.Canonical}, s.Systems...)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -64,7 +64,7 @@ type watched struct {
 
 // whole is an expansion that was fetched.
 type whole struct {
-	*terminology.Whole
+	*expansion.Whole
 	url   string
 	until time.Time
 }
@@ -220,15 +220,15 @@ func (w *Wholes) Held() (expansions int, bytes int64) {
 
 // gather fetches an expansion page by page, and returns for how long it is fresh. It asks for designations, which are
 // searched, even if the client does not; answers then leave them out, as the server's do.
-func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*terminology.Whole, time.Duration, error) {
+func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*expansion.Whole, time.Duration, error) {
 	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
-	b := &terminology.WholeBuilder{Languages: language}
+	b := &expansion.WholeBuilder{Languages: language}
 	ttl, more, err := w.page(ctx, s, x, b)
 	if err != nil {
 		return nil, 0, err
 	}
 	if asked := x.rest.Get("includeDesignations") == "true" || x.rest.Has("designation"); !asked && !b.Designations() {
-		b = &terminology.WholeBuilder{Languages: language, Terse: true}
+		b = &expansion.WholeBuilder{Languages: language, Terse: true}
 		x.rest = maps.Clone(x.rest)
 		x.rest.Set("includeDesignations", "true")
 		more = true
@@ -242,7 +242,7 @@ func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*terminology.
 	return whole, ttl, err
 }
 
-func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.WholeBuilder) (ttl time.Duration, more bool, err error) {
+func (w *Wholes) page(ctx context.Context, s *Server, x search, b *expansion.WholeBuilder) (ttl time.Duration, more bool, err error) {
 	count := cmp.Or(w.PageSize, 1000)
 	values := maps.Clone(x.rest)
 	values["offset"], values["count"] = []string{strconv.Itoa(b.Offset())}, []string{strconv.Itoa(count)}
@@ -262,7 +262,7 @@ func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.W
 	return ttl, more, w.checkSize(b)
 }
 
-func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
+func (w *Wholes) checkSize(b *expansion.WholeBuilder) error {
 	total, _ := b.Total()
 	if limit := cmp.Or(w.MaxEntries, 150_000); total > limit || b.Offset() > limit {
 		return fmt.Errorf("%w: it has %d entries", errTooMany, max(total, b.Offset()))

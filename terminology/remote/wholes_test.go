@@ -20,8 +20,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -29,9 +31,9 @@ import (
 // engine returns a handler that answers as a terminology server does.
 func engine(t *testing.T) http.HandlerFunc {
 	t.Helper()
-	h := &terminology.Handler{Library: terminologytest.Core(t)}
+	h := &api.Handler{Library: terminologytest.Core(t)}
 	return func(w http.ResponseWriter, r *http.Request) {
-		var failed *terminology.Error
+		var failed *outcome.Error
 		if err := h.Expand(w, r); errors.As(err, &failed) {
 			w.Header().Set("Content-Type", fhirJSON)
 			w.WriteHeader(failed.Status)
@@ -402,7 +404,7 @@ func TestPullThroughBounds(t *testing.T) {
 func TestPullThroughSearchesDesignations(t *testing.T) {
 	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","valueSet":"http://x/vs","language":"en","concept":[
 		{"code":"1","display":"Red","designation":[{"language":"de","value":"Rot"}]},{"code":"2","display":"Blue","designation":[{"language":"de","value":"Blau"}]},{"code":"3","display":"Rotten"}]}`)
-	h := &terminology.Handler{Library: l}
+	h := &api.Handler{Library: l}
 	bubble(t, func(w http.ResponseWriter, r *http.Request) { _ = h.Expand(w, r) }, func(t *testing.T, a *asking) {
 		for _, params := range [][]string{{}, {"includeDesignations", "true"}, {"includeDesignations", "false"}, {"displayLanguage", "de"}} {
 			params = append(params, "url", "http://x/vs", "count", "9")
@@ -426,7 +428,7 @@ func TestPullThroughSearchesDesignations(t *testing.T) {
 // Without settings, there is room for ICD-10-CM, and not for what is several times as large.
 func TestPullThroughLimit(t *testing.T) {
 	for total, ok := range map[int]bool{98_186: true, 350_000: false} {
-		var b terminology.WholeBuilder
+		var b expansion.WholeBuilder
 		page := fmt.Sprintf(`{"resourceType":"ValueSet","expansion":{"total":%d,"contains":[{"code":"A00"}]}}`, total)
 		if _, err := b.Add([]byte(page), 1000); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -39,7 +42,7 @@ var library = sync.OnceValues(func() (*terminology.Library, error) {
 	if err := os.WriteFile(filepath.Join(folder, "vs.json"), []byte(all+tree), 0o600); err != nil {
 		return nil, err
 	}
-	return terminology.Load(context.Background(), terminology.Options{Definitions: []string{folder}})
+	return terminology.Load(context.Background(), definitions.Options{Definitions: []string{folder}})
 })
 
 // discard is a response writer that counts what it throws away.
@@ -61,7 +64,7 @@ func benchmark(b *testing.B, valueSet string, queries ...string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &terminology.Handler{Library: l, Limits: terminology.Limits{Entries: synthetic.Concepts}}
+	h := &api.Handler{Library: l, Limits: expansion.Limits{Entries: synthetic.Concepts}}
 	var requests []*http.Request
 	for _, query := range queries {
 		query = "url=" + url.QueryEscape(synthetic.URL+valueSet) + "&" + query

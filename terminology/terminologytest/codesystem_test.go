@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -50,7 +50,7 @@ func TestExpand(t *testing.T) {
 	}
 	all, tree := cs.ValueSets()
 	l := terminologytest.Library(t, text.String(), all+tree)
-	h := &terminology.Handler{Library: l}
+	h := &api.Handler{Library: l}
 	for query, want := range map[string]int{
 		"url=http://x/synthetic/all&count=0": 300, "url=http://x/synthetic/tree&count=0": 300,
 		"url=http://x/synthetic/all&count=0&filter=" + cs.Code(7): 1,

@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // core loads the built-in definitions.
 var core = sync.OnceValues(func() (*terminology.Library, error) {
-	return terminology.Load(context.Background(), terminology.Options{Core: true})
+	return terminology.Load(context.Background(), definitions.Options{Core: true})
 })
 
 // Core returns a library of the built-in definitions, which are loaded once.
@@ -35,7 +36,7 @@ func Library(t testing.TB, resources ...string) *terminology.Library {
 			t.Fatal(err)
 		}
 	}
-	l, err := terminology.Load(t.Context(), terminology.Options{Definitions: []string{folder}})
+	l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}})
 	if err != nil {
 		t.Fatal(err)
 	}

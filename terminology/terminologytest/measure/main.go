@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
@@ -48,8 +51,8 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 		return err
 	}
 	start := time.Now()
-	l, err := terminology.Load(context.Background(), terminology.Options{
-		Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})), Terminal: terminology.Terminal(os.Stderr),
+	l, err := terminology.Load(context.Background(), definitions.Options{
+		Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})), Terminal: definitions.Terminal(os.Stderr),
 	})
 	if err != nil {
 		return err
@@ -57,7 +60,7 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	fmt.Printf("load of %d concepts with %d designations, %.0f MB of JSON: %.1f s\n", cs.Concepts, cs.Designations,
 		float64(size)/1e6, time.Since(start).Seconds())
 	memory()
-	h := &terminology.Handler{Library: l, Limits: terminology.Limits{Entries: cs.Concepts}}
+	h := &api.Handler{Library: l, Limits: expansion.Limits{Entries: cs.Concepts}}
 	if err := whole(h, cs.URL+"/all"); err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func memory() {
 }
 
 // ask asks once.
-func ask(h *terminology.Handler, w http.ResponseWriter, pairs ...string) error {
+func ask(h *api.Handler, w http.ResponseWriter, pairs ...string) error {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
 		values.Set(pairs[i], pairs[i+1])
@@ -133,7 +136,7 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // whole measures an unpaged expansion: the first time, and then.
-func whole(h *terminology.Handler, valueSet string) error {
+func whole(h *api.Handler, valueSet string) error {
 	for _, name := range []string{"unpaged expansion, first time", "unpaged expansion", "unpaged expansion"} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -150,7 +153,7 @@ func whole(h *terminology.Handler, valueSet string) error {
 }
 
 // typing measures the beginnings of what people type, by their length.
-func typing(h *terminology.Handler, cs terminologytest.CodeSystem, workers int) error {
+func typing(h *api.Handler, cs terminologytest.CodeSystem, workers int) error {
 	fmt.Println("| letters | p50 | p99 | max | entries on average |\n|---|---|---|---|---|")
 	var all []string
 	for length := 1; length <= 10; length++ {
@@ -188,7 +191,7 @@ func typing(h *terminology.Handler, cs terminologytest.CodeSystem, workers int) 
 }
 
 // repeated measures one question.
-func repeated(h *terminology.Handler, name string, workers int, pairs ...string) error {
+func repeated(h *api.Handler, name string, workers int, pairs ...string) error {
 	t, err := run(workers, 1000*workers, func(int) error { return ask(h, &counter{header: http.Header{}}, pairs...) })
 	if err != nil {
 		return err

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// discard is a response writer that keeps nothing.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header       { return d.header }
+func (*discard) WriteHeader(int)             {}
+func (*discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// benchmarkExpand measures one question, asked again and again.
+func benchmarkExpand(b *testing.B, pairs ...string) {
+	h := &Handler{Library: coreLibrary(b)}
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+query(pairs...), nil)
+	w := &discard{header: http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := h.Expand(w, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkExpandAdministrativeGender(b *testing.B) { benchmarkExpand(b, "url", gender) }
+
+func BenchmarkExpandActCodeFiltered(b *testing.B) {
+	benchmarkExpand(b, "url", "http://terminology.hl7.org/ValueSet/v3-ActCode", "filter", "med ins", "count", "20")
+}
+
+func BenchmarkExpandActCodeOneLetter(b *testing.B) {
+	benchmarkExpand(b, "url", "http://terminology.hl7.org/ValueSet/v3-ActCode", "filter", "m", "count", "20")
+}
+
+func BenchmarkExpandActCodeWhole(b *testing.B) {
+	benchmarkExpand(b, "url", "http://terminology.hl7.org/ValueSet/v3-ActCode")
+}
+
+// BenchmarkLoadCore measures the loading of the built-in definitions, and what they hold of the heap.
+func BenchmarkLoadCore(b *testing.B) {
+	before := heap()
+	var l *terminology.Library
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if l, err = terminology.Load(b.Context(), definitions.Options{Core: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(heap()-before), "heap-bytes")
+	runtime.KeepAlive(l)
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// readInputs reads the parameters of the query string and, in a POST, of the body: a form, a Parameters resource in JSON or
+// XML, or another resource, which is the value of the parameter called bare.
+func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
+	r := o.Request
+	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
+	if err != nil || r.Method != http.MethodPost {
+		return inputs, err
+	}
+	body, err := o.readBody(w, r)
+	if err != nil || len(body) == 0 {
+		return inputs, err
+	}
+	if err := o.budget.Read(len(body)); err != nil {
+		return nil, err
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind == "application/x-www-form-urlencoded" && err == nil {
+		form, err := parameters.QueryInputs(string(body))
+		return append(inputs, form...), err
+	}
+	if strings.Contains(kind, "xml") {
+		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
+			return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
+		}
+	}
+	return parameters.BodyInputs(inputs, body, bare)
+}
+
+// maxTrusted bounds the memory allocated for a Content-Length before its body has come.
+const maxTrusted = 256 << 10
+
+// readBody reads the body of a POST, and puts it back for another server that may be asked.
+func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := cmp.Or(o.handler.MaxBody, expansion.DefaultMaxBody)
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 && n <= limit {
+		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.SizeText(limit)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the body came too slowly"}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read whole"}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
+	return body.Bytes(), nil
+}

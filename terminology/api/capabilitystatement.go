@@ -1,0 +1,129 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// TerminologyCapabilities answers [base]/metadata?mode=terminology. See [Handler.Expand] for what is written and
+// returned.
+func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
+	}
+	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	return f.write(w, r, h.now().Capabilities().AppendJSON(nil))
+}
+
+// CapabilityStatement answers [base]/metadata where no other server does, with the operations of this package and with
+// read and search of code systems and value sets. See [Handler.Expand] for what is written and returned.
+func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) error {
+	inputs, _, f, err := searchInputs(r)
+	if err != nil {
+		return err
+	}
+	for i := range inputs {
+		if mode := inputs[i].Value; inputs[i].Name == "mode" && mode != "full" && mode != "normative" {
+			return outcome.BadRequest("invalid", "the parameter mode must be full, normative or terminology")
+		}
+	}
+	return f.write(w, r, h.capabilityStatement(address(r)))
+}
+
+// Versions answers [base]/$versions with the version of FHIR, 4.0. See [Handler.Expand] for what is written and returned.
+func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
+	return h.serve(w, r, func(*operation, *terminology.Library, []parameters.Input) ([]byte, error) {
+		out := parameters.NewWriter(nil)
+		out.Text("version", "valueString", "4.0")
+		out.Text("default", "valueString", "4.0")
+		return out.End(), nil
+	})
+}
+
+// restResource is CapabilityStatement.rest.resource.
+type restResource struct {
+	kind        string
+	interaction string
+	operations  []string
+}
+
+var restResources = []restResource{
+	{kind: "CodeSystem", interaction: readAndSearch, operations: []string{"lookup", "subsumes", "validate-code"}},
+	{kind: "ConceptMap", operations: []string{"translate"}},
+	{kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand", "validate-code"}},
+}
+
+// readAndSearch is rest.resource.interaction and searchParam of a type that can be read and searched.
+const readAndSearch = `,"interaction":[{"code":"read"},{"code":"search-type"}],"searchParam":[` +
+	`{"name":"_id","type":"token"},{"name":"name","type":"string"},{"name":"status","type":"token"},` +
+	`{"name":"title","type":"string"},{"name":"url","type":"uri"},{"name":"version","type":"token"}]`
+
+// capabilityStatement returns the CapabilityStatement of the server whose metadata has the given address.
+func (h *Handler) capabilityStatement(address string) []byte {
+	dst := []byte(`{"resourceType":"CapabilityStatement","extension":[`)
+	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testVersion+`"`), ',')
+	dst = append(appendFeature(dst, "tx-ecosystem/FeatureDefinition/CodeSystemAsParameter", `"valueBoolean":true`), ']')
+	dst = fhirjson.AppendMember(dst, "url", address)
+	dst = append(dst, `,"version":"1","name":"TerminologyService","title":"Terminology service","status":"active","date":"`...)
+	dst = append(h.now().Loaded().AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	dst = append(dst, `,"instantiates":["http://hl7.org/fhir/CapabilityStatement/terminology-server"],"software":{"name":"caddy-fhir"`...)
+	dst = fhirjson.AppendMember(dst, "version", h.Statement.Version)
+	if !h.Statement.Released.IsZero() {
+		dst = fhirjson.AppendMember(dst, "releaseDate", h.Statement.Released.UTC().Format(time.DateOnly))
+	}
+	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
+	dst = append(fhirjson.AppendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
+	dst = append(dst, `,"fhirVersion":"4.0.1","format":["application/fhir+json","application/fhir+xml","json","xml"],"rest":[{"mode":"server"`...)
+	dst = h.appendSecurity(dst)
+	list := fhirjson.Array{Name: "resource"}
+	for i := range restResources {
+		dst = restResources[i].append(list.Next(dst))
+	}
+	dst = append(list.End(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
+	return append(dst, `}]}`...)
+}
+
+// appendSecurity appends rest.security, which the HL7 terminology ecosystem IG demands.
+func (h *Handler) appendSecurity(dst []byte) []byte {
+	if len(h.Statement.Security) == 0 {
+		return dst
+	}
+	begin := `,"security":{"service":[`
+	for _, code := range h.Statement.Security {
+		dst = append(dst, begin+`{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":`...)
+		dst = append(fhirjson.AppendString(dst, code), `}]}`...)
+		begin = ","
+	}
+	return append(dst, `]}`...)
+}
+
+// testVersion is the version of the HL7 terminology ecosystem's tests that this package passes.
+const testVersion = "1.9.3"
+
+// appendFeature appends an extension for a feature of the HL7 terminology ecosystem.
+func appendFeature(dst []byte, definition, value string) []byte {
+	return append(dst, `{"url":"http://hl7.org/fhir/uv/application-feature/StructureDefinition/feature","extension":[{"url":"definition","valueCanonical":"http://hl7.org/fhir/uv/`+
+		definition+`"},{"url":"value",`+value+`}]}`...)
+}
+
+func (x *restResource) append(dst []byte) []byte {
+	dst = append(dst, `{"type":"`+x.kind+`"`+x.interaction...)
+	operations := fhirjson.Array{Name: "operation"}
+	for _, name := range x.operations {
+		dst = append(operations.Next(dst), `{"name":"`+name+`","definition":"http://hl7.org/fhir/OperationDefinition/`+x.kind+`-`+name+`"}`...)
+	}
+	return append(operations.End(dst), '}')
+}

@@ -1,0 +1,302 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// animals is a code system with two parents for one concept (bat), properties and an inactive concept.
+const animals = `{"resourceType":"CodeSystem","url":"http://x/animals","version":"1.0.0","status":"active","content":"complete",
+"caseSensitive":false,
+"property":[{"code":"legs","type":"integer"},{"code":"kind","type":"code"},{"code":"status","type":"code"}],
+"concept":[
+ {"code":"animal","display":"Animal","property":[{"code":"notSelectable","valueBoolean":true}],"concept":[
+  {"code":"mammal","display":"Mammal","property":[{"code":"legs","valueInteger":4}],"concept":[
+   {"code":"dog","display":"Dog","property":[{"code":"kind","valueCode":"tame"},{"code":"legs","valueInteger":4}]},
+   {"code":"bat","display":"Bat","property":[{"code":"parent","valueCode":"flyer"},{"code":"kind","valueCode":"wild"}]}]},
+  {"code":"flyer","display":"Flyer","property":[{"code":"child","valueCode":"fly"}]},
+  {"code":"fly","display":"Fly","property":[{"code":"legs","valueInteger":6},{"code":"kind","valueCode":"wild"},{"code":"kind","valueCode":"pest"}]}]},
+ {"code":"dodo","display":"Dodo","property":[{"code":"status","valueCode":"retired"}]},
+ {"code":"chimera"}]}`
+
+// valueSetOf returns a value set with the given compose.
+func valueSetOf(url, compose string) string {
+	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","compose":%s}`, url, compose)
+}
+
+func TestCompose(t *testing.T) {
+	const all = "animal mammal dog bat flyer fly dodo chimera"
+	two := valueSetOf("http://x/two", `{"include":[{"system":"http://x/animals","concept":[{"code":"dog"},{"code":"bat"}]}]}`)
+	flying := valueSetOf("http://x/flying", `{"include":[{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a","value":"flyer"}]}]}`)
+	tests := []struct{ name, compose, want string }{
+		{"whole system", `{"include":[{"system":"http://x/animals"}]}`, all},
+		{"listed concepts keep their order", `{"include":[{"system":"http://x/animals","concept":[{"code":"fly"},{"code":"dog"}]}]}`, "fly dog"},
+		{"listed twice", `{"include":[{"system":"http://x/animals","concept":[{"code":"fly"},{"code":"fly"}]}]}`, "fly"},
+		{"listed in another case", `{"include":[{"system":"http://x/animals","concept":[{"code":"DOG"}]}]}`, "dog"},
+		{"listed but no code of the system", `{"include":[{"system":"http://x/animals","concept":[{"code":"cat"},{"code":"dog"}]}]}`, "dog"},
+		{"listed from a system that is not here", `{"include":[{"system":"http://x/none","concept":[{"code":"b"},{"code":"a"},{"code":"b"}]}]}`, "b a"},
+		{"listed from a version that is not here", `{"include":[{"system":"http://x/animals","version":"9","concept":[{"code":"cat"}]}]}`, "cat"},
+		{"includes unite", `{"include":[{"valueSet":["http://x/flying"]},{"valueSet":["http://x/two"]}]}`, "bat flyer fly dog"},
+		{"value sets in one include intersect", `{"include":[{"valueSet":["http://x/flying","http://x/two"]}]}`, "bat"},
+		{"system and value set intersect", `{"include":[{"system":"http://x/animals","valueSet":["http://x/two"]}]}`, "dog bat"},
+		{"filter and value set intersect", `{"include":[{"system":"http://x/animals","filter":[{"property":"kind","op":"=","value":"tame"}],"valueSet":["http://x/two"]}]}`, "dog"},
+		{"exclude listed", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"DODO"}]}]}`, "mammal dog bat flyer fly chimera"},
+		{"exclude all", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/animals"}]}`, ""},
+		{"exclude value set", `{"include":[{"system":"http://x/animals"}],"exclude":[{"valueSet":["http://x/flying"]}]}`, "animal mammal dog dodo chimera"},
+		{"exclude by what is not here", `{"include":[{"system":"http://x/none","concept":[{"code":"a"},{"code":"b"}]}],"exclude":[{"system":"http://x/none","concept":[{"code":"a"}]}]}`, "b"},
+		{"exclude what only another version lists", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/animals","version":"9","concept":[{"code":"animal"},{"code":"mammal"},{"code":"dodo"},{"code":"chimera"}]}]}`, "dog bat flyer fly"},
+		{"active only", `{"inactive":false,"include":[{"system":"http://x/animals"}]}`, "animal mammal dog bat flyer fly chimera"},
+		{"inactive too", `{"inactive":true,"include":[{"system":"http://x/animals"}]}`, all},
+		{"version that is here", `{"include":[{"system":"http://x/animals","version":"1.0.0"}]}`, all},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			l := libraryOf(t, animals, two, flying, valueSetOf("http://x/vs", test.compose))
+			wantCodes(t, expand(t, l, "url", "http://x/vs"), test.want)
+		})
+	}
+}
+
+func TestConceptFilters(t *testing.T) {
+	tests := []struct{ filter, want string }{
+		{"concept is-a mammal", "mammal dog bat"},
+		{"code is-a mammal", "mammal dog bat"},
+		{"concept is-a Mammal", "mammal dog bat"},
+		{"concept is-a flyer", "bat flyer fly"},
+		{"concept descendent-of mammal", "dog bat"},
+		{"concept descendent-of dog", ""},
+		{"concept is-not-a animal", "dodo chimera"},
+		{"concept descendent-leaf animal", "dog bat fly"},
+		{"concept descendent-leaf dog", ""},
+		{"concept child-of animal", "mammal flyer fly"},
+		{"concept child-of flyer", "bat fly"},
+		{"concept generalizes bat", "animal mammal bat flyer"},
+		{"concept = dog", "dog"},
+		{"code in dog,cat, fly", "dog fly"},
+		{"code not-in animal,mammal,dog,bat", "flyer fly dodo chimera"},
+		{"code regex [a-d].*", "animal dog bat dodo chimera"},
+		{"code regex fl", ""},
+		{"code regex fly|dog", "dog fly"},
+		{"display regex F.*", "flyer fly"},
+		{"display exists false", "chimera"},
+		{"display = Fly", "fly"},
+		{"kind = wild", "bat fly"},
+		{"kind = pest", "fly"},
+		{"kind in tame,pest", "dog fly"},
+		{"kind not-in wild", "animal mammal dog flyer dodo chimera"},
+		{"kind regex w.*|t.*", "dog bat fly"},
+		{"kind exists true", "dog bat fly"},
+		{"kind exists false", "animal mammal flyer dodo chimera"},
+		{"legs = 4", "mammal dog"},
+		{"notSelectable = true", "animal"},
+		{"parent = flyer", "bat fly"},
+		{"child = bat", "mammal flyer"},
+		{"parent exists false", "animal dodo chimera"},
+		{"status = retired", "dodo"},
+	}
+	for _, test := range tests {
+		t.Run(test.filter, func(t *testing.T) {
+			property, rest, _ := strings.Cut(test.filter, " ")
+			op, value, _ := strings.Cut(rest, " ")
+			filter := fmt.Sprintf(`{"include":[{"system":"http://x/animals","filter":[{"property":%q,"op":%q,"value":%q}]}]}`, property, op, value)
+			l := libraryOf(t, animals, valueSetOf("http://x/vs", filter))
+			wantCodes(t, expand(t, l, "url", "http://x/vs"), test.want)
+		})
+	}
+	t.Run("several must all hold", func(t *testing.T) {
+		l := libraryOf(t, animals, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/animals","filter":[
+			{"property":"concept","op":"is-a","value":"mammal"},{"property":"legs","op":"=","value":"4"},{"property":"kind","op":"exists","value":"false"}]}]}`))
+		wantCodes(t, expand(t, l, "url", "http://x/vs"), "mammal")
+	})
+}
+
+func TestUnexpandable(t *testing.T) {
+	notPresent := `{"resourceType":"CodeSystem","url":"http://x/stub","version":"3","status":"active","content":"not-present"}`
+	supplement := `{"resourceType":"CodeSystem","url":"http://x/more","status":"active","content":"supplement","supplements":"http://x/animals","concept":[{"code":"dog"}]}`
+	include := func(s string) string { return `{"include":[` + s + `]}` }
+	tests := []struct {
+		name, compose string
+		wrapped       error // nil: none of the package's
+		names         []string
+	}{
+		{"missing code system", include(`{"system":"http://x/none"}`), outcome.ErrIncomplete, []string{"http://x/none"}},
+		{"missing code system with version", include(`{"system":"http://x/none","version":"2"}`), outcome.ErrIncomplete, []string{"http://x/none", "version '2'"}},
+		{"missing version", include(`{"system":"http://x/animals","version":"2"}`), outcome.ErrIncomplete, []string{"http://x/animals", "2", "1.0.0"}},
+		{"not-present", include(`{"system":"http://x/stub"}`), outcome.ErrIncomplete, []string{"http://x/stub|3", "not-present"}},
+		{"not-present with a filter", include(`{"system":"http://x/stub","filter":[{"property":"concept","op":"is-a","value":"a"}]}`), outcome.ErrIncomplete, []string{"http://x/stub"}},
+		{"supplement", include(`{"system":"http://x/more"}`), outcome.ErrIncomplete, []string{"http://x/more", "supplement"}},
+		{"missing in an exclude", `{"include":[{"system":"http://x/animals"}],"exclude":[{"system":"http://x/none"}]}`, outcome.ErrIncomplete, []string{"http://x/none"}},
+		{"missing value set", include(`{"valueSet":["http://x/gone"]}`), outcome.ErrIncomplete, []string{"http://x/gone", "http://x/vs"}},
+		{"missing version of a value set", include(`{"valueSet":["http://x/vs|7"]}`), outcome.ErrIncomplete, []string{"http://x/vs|7"}},
+		{"unknown operator", include(`{"system":"http://x/animals","filter":[{"property":"kind","op":"resembles","value":"a"}]}`), outcome.ErrIncomplete, []string{"resembles", "kind", "http://x/animals"}},
+		{"unknown property", include(`{"system":"http://x/animals","filter":[{"property":"wings","op":"=","value":"2"}]}`), outcome.ErrIncomplete, []string{"wings", "http://x/animals"}},
+		{"hierarchy over a property", include(`{"system":"http://x/animals","filter":[{"property":"kind","op":"is-a","value":"wild"}]}`), outcome.ErrIncomplete, []string{"kind", "is-a"}},
+		{"unknown concept in a filter", include(`{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a","value":"cat"}]}`), outcome.ErrIncomplete, []string{`"cat"`, "http://x/animals"}},
+		{"no compose", "", outcome.ErrIncomplete, []string{"http://x/vs", "compose"}},
+		{"contained code system", include(`{"system":"#c","concept":[{"code":"a"}]}`), outcome.ErrIncomplete, []string{"#c"}},
+		{"bad regex", include(`{"system":"http://x/animals","filter":[{"property":"code","op":"regex","value":"a(b"}]}`), nil, []string{"a(b", "missing closing )"}},
+		{"regex that closes brackets which are not its own", include(`{"system":"http://x/animals","filter":[{"property":"code","op":"regex","value":".*)|(?:.*"}]}`), nil, []string{"unexpected )"}},
+		{"regex that opens a class", include(`{"system":"http://x/animals","filter":[{"property":"code","op":"regex","value":"["}]}`), nil, []string{"missing closing ]"}},
+		{"filter without value", include(`{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a"}]}`), nil, []string{"no value"}},
+		{"exists with no boolean", include(`{"system":"http://x/animals","filter":[{"property":"kind","op":"exists","value":"maybe"}]}`), nil, []string{"maybe"}},
+		{"include of nothing", include(`{"version":"1"}`), nil, []string{"neither system nor valueSet"}},
+		{"concept without system", include(`{"concept":[{"code":"a"}],"valueSet":["http://x/vs"]}`), nil, []string{"no system"}},
+		{"concept and filter", include(`{"system":"http://x/animals","concept":[{"code":"dog"}],"filter":[{"property":"code","op":"=","value":"dog"}]}`), nil, []string{"both"}},
+		{"imports itself", include(`{"valueSet":["http://x/vs"]}`), nil, []string{"http://x/vs -> http://x/vs"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			vs := valueSetOf("http://x/vs", test.compose)
+			if test.compose == "" {
+				vs = `{"resourceType":"ValueSet","url":"http://x/vs","status":"active"}`
+			}
+			e := refused(t, libraryOf(t, animals, notPresent, supplement, vs), "url", "http://x/vs")
+			if e.Status != http.StatusUnprocessableEntity || e.Code == "" {
+				t.Errorf("got status %d, code %q", e.Status, e.Code)
+			}
+			if errors.Is(e, outcome.ErrIncomplete) != errors.Is(test.wrapped, outcome.ErrIncomplete) || errors.Is(e, outcome.ErrUnknown) {
+				t.Errorf("got an error that wraps %v, want %v", e.Err, test.wrapped)
+			}
+			wantText(t, e.Text, test.names...)
+		})
+	}
+}
+
+func TestImportCycle(t *testing.T) {
+	l := libraryOf(t,
+		valueSetOf("http://x/a", `{"include":[{"valueSet":["http://x/b"]}]}`),
+		valueSetOf("http://x/b", `{"include":[{"valueSet":["http://x/c"]}]}`),
+		valueSetOf("http://x/c", `{"include":[{"system":"http://x/none","concept":[{"code":"1"}]}],"exclude":[{"valueSet":["http://x/b"]}]}`))
+	for range 2 { // the failure must not leave anything behind
+		e := refused(t, l, "url", "http://x/a")
+		if e.Status != http.StatusUnprocessableEntity || errors.Is(e, outcome.ErrIncomplete) {
+			t.Errorf("got %d, %v", e.Status, e.Err)
+		}
+		wantText(t, e.Text, "http://x/b -> http://x/c -> http://x/b")
+	}
+}
+
+// chain returns n value sets of which each imports the next twice over; the last lists one code.
+func chain(n int) []string {
+	sets := []string{}
+	for i := range n {
+		next := fmt.Sprintf(`{"include":[{"valueSet":["http://x/%d"]},{"valueSet":["http://x/%d"]}]}`, i+1, i+1)
+		sets = append(sets, valueSetOf(fmt.Sprintf("http://x/%d", i), next))
+	}
+	return append(sets, valueSetOf(fmt.Sprintf("http://x/%d", n), `{"include":[{"system":"http://x/none","concept":[{"code":"end"}]}]}`))
+}
+
+func TestImportDepth(t *testing.T) {
+	l := libraryOf(t, chain(40)...)
+	wantCodes(t, expand(t, l, "url", "http://x/8"), "end") // 32 imports deep, 2^32 paths
+	e := refused(t, l, "url", "http://x/7")
+	if e.Status != http.StatusUnprocessableEntity || e.Code != "too-costly" {
+		t.Errorf("got %d %s", e.Status, e.Code)
+	}
+	wantText(t, e.Text, "http://x/7", "32")
+}
+
+func TestDeepHierarchy(t *testing.T) {
+	const depth = 9000 // the JSON decoder itself stops at 10,000 levels, of which a concept takes two
+	var b strings.Builder
+	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/deep","status":"active","content":"complete","concept":[`)
+	for i := range depth / 2 {
+		fmt.Fprintf(&b, `{"code":"c%d","concept":[`, i)
+	}
+	b.WriteString(`{"code":"end"}` + strings.Repeat("]}", depth/2) + `]}`)
+	l := libraryOf(t, b.String(), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/deep","filter":[{"property":"concept","op":"is-a","value":"c0"}]}]}`))
+	got := expand(t, l, "url", "http://x/vs")
+	if len(got.codes()) != depth/2+1 || got.codes()[depth/2] != "end" {
+		t.Errorf("got %d codes", len(got.codes()))
+	}
+}
+
+func TestHierarchyCycle(t *testing.T) {
+	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/ring","status":"active","content":"complete","concept":[
+		{"code":"a","property":[{"code":"parent","valueCode":"c"}]},{"code":"b","property":[{"code":"parent","valueCode":"a"}]},
+		{"code":"c","property":[{"code":"parent","valueCode":"b"}]},{"code":"d"}]}`,
+		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/ring","filter":[{"property":"concept","op":"descendent-of","value":"a"}]}]}`))
+	wantCodes(t, expand(t, l, "url", "http://x/vs"), "b c")
+}
+
+func TestVersions(t *testing.T) {
+	version := func(v, code string) string {
+		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/cs","version":%q,"status":"active","content":"complete","concept":[{"code":"same","display":%q},{"code":%q}]}`, v, v, code)
+	}
+	l := libraryOf(t, version("1.10.0", "new"), version("1.9.0", "old"),
+		valueSetOf("http://x/latest", `{"include":[{"system":"http://x/cs"}]}`),
+		valueSetOf("http://x/old", `{"include":[{"system":"http://x/cs","version":"1.9.0"}]}`),
+		valueSetOf("http://x/both", `{"include":[{"system":"http://x/cs","version":"1.9.0"},{"system":"http://x/cs"}]}`),
+		valueSetOf("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
+	wantCodes(t, expand(t, l, "url", "http://x/latest"), "same new")
+	wantCodes(t, expand(t, l, "url", "http://x/old"), "same old")
+	wantCodes(t, expand(t, l, "url", "http://x/less"), "same new") // of another version, and so another code
+	wantCodes(t, expand(t, l, "url", "http://x/less", "versionsMatch", "true"), "new")
+	both := expand(t, l, "url", "http://x/both")
+	wantEntries(t, both, "same|1.9.0 1.9.0", "old|1.9.0", "same|1.10.0 1.10.0", "new|1.10.0")
+	merged := expand(t, l, "url", "http://x/both", "versionsMatch", "true")
+	wantEntries(t, merged, "same|1.9.0 1.9.0", "old|1.9.0", "new|1.10.0")
+	if got := both.parameters(); !slices.Equal(got, []string{"used-codesystem=http://x/cs|1.9.0", "used-codesystem=http://x/cs|1.10.0"}) {
+		t.Errorf("got parameters %v", got)
+	}
+}
+
+func TestConceptDetails(t *testing.T) {
+	l := libraryOf(t, animals,
+		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"dog","display":"Hound"},{"code":"dodo"},{"code":"chimera"}]}]}`),
+		valueSetOf("http://x/outer", `{"include":[{"valueSet":["http://x/vs"]}]}`))
+	got := expand(t, l, "url", "http://x/outer")
+	wantEntries(t, got, "animal Animal abstract", "dog Hound", "dodo Dodo inactive", "chimera")
+	if p := got.parameters(); !slices.Equal(p, []string{"used-codesystem=http://x/animals|1.0.0", "used-valueset=http://x/vs"}) {
+		t.Errorf("got parameters %v", p)
+	}
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // by its code
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // no display: found by its code
+}
+
+func TestRepeatedConcept(t *testing.T) {
+	// The same concept nested under each of its parents, as some authors write it.
+	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[
+		{"code":"a","concept":[{"code":"ab","display":"AB"}]},{"code":"b","concept":[{"code":"ab","display":"AB again"},{"code":"b2"}]}]}`,
+		valueSetOf("http://x/all", `{"include":[{"system":"http://x/cs"}]}`),
+		valueSetOf("http://x/b", `{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"b"}]}]}`))
+	wantCodes(t, expand(t, l, "url", "http://x/all"), "a ab b b2")
+	wantCodes(t, expand(t, l, "url", "http://x/b"), "ab b b2")
+}
+
+func TestFragmentKeepsListedCodes(t *testing.T) {
+	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/cs","version":"1","status":"active","content":"fragment","concept":[{"code":"a","display":"A"}]}`,
+		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/cs","concept":[{"code":"z","display":"Z"},{"code":"a"}]}]}`))
+	got := expand(t, l, "url", "http://x/vs")
+	wantCodes(t, got, "z a")
+	if !slices.Contains(got.parameters(), "used-fragment=http://x/cs|1") {
+		t.Errorf("got parameters %v", got.parameters())
+	}
+}
+
+// TestLockedDate checks that the versions of code systems that were there on the locked date count, whatever
+// date is asked for.
+func TestLockedDate(t *testing.T) {
+	system := func(version, date, code string) string {
+		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/s","version":%q,"date":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, version, date, code)
+	}
+	locked := func(date string) string { return `{"lockedDate":"` + date + `","include":[{"system":"http://x/s"}]}` }
+	l := libraryOf(t, system("1", "2020-01-01", "old"), system("2", "2022-01-01", "new"),
+		valueSetOf("http://x/2021", locked("2021-06-01")), valueSetOf("http://x/2023", locked("2023")), valueSetOf("http://x/2019", locked("2019")),
+		valueSetOf("http://x/pinned", `{"lockedDate":"2021","include":[{"system":"http://x/s","version":"2"}]}`),
+		valueSetOf("http://x/import", `{"include":[{"valueSet":["http://x/2021"]}]}`))
+	for url, want := range map[string]string{"http://x/2021": "old", "http://x/2023": "new", "http://x/pinned": "new", "http://x/import": "old"} {
+		wantCodes(t, expand(t, l, "url", url), want)
+	}
+	wantCodes(t, expand(t, l, "url", "http://x/2021", "date", "2024-01-01"), "old")
+	if e := refused(t, l, "url", "http://x/2019"); !errors.Is(e, outcome.ErrUnsupported) {
+		t.Errorf("got %d %s", e.Status, e.Text)
+	}
+}

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// serve mounts a handler the way the gateway does: operations by path, errors as OperationOutcome.
+func serve(h *Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.Path, "/fhir/R4")
+		var err error
+		switch {
+		case strings.HasPrefix(path, "/ValueSet/") && strings.HasSuffix(path, "/$expand"):
+			err = h.Expand(w, r)
+		case strings.HasPrefix(path, "/ValueSet/") && strings.HasSuffix(path, "/$validate-code"):
+			err = h.ValidateCode(w, r)
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$validate-code"):
+			err = h.ValidateCodeInSystem(w, r)
+		case path == "/ValueSet/$batch-validate-code":
+			err = h.BatchValidateCode(w, r)
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$lookup"):
+			err = h.Lookup(w, r)
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$subsumes"):
+			err = h.Subsumes(w, r)
+		case strings.HasPrefix(path, "/ConceptMap/") && strings.HasSuffix(path, "/$translate"):
+			err = h.Translate(w, r)
+		case path == "/metadata" && r.URL.Query().Get("mode") == "terminology":
+			err = h.TerminologyCapabilities(w, r)
+		case path == "/metadata":
+			err = h.CapabilityStatement(w, r)
+		case path == "/$versions":
+			err = h.Versions(w, r)
+		case path == "/ValueSet" || path == "/CodeSystem":
+			err = h.Search(w, r)
+		case strings.Count(path, "/") == 2 && !strings.Contains(path, "$"):
+			err = h.Read(w, r)
+		default:
+			err = &outcome.Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
+		}
+		if failed, ok := errors.AsType[*outcome.Error](err); ok {
+			w.Header().Set("Content-Type", "application/fhir+json")
+			w.WriteHeader(failed.Status)
+			_, _ = w.Write(failed.OperationOutcome())
+		}
+	})
+}
+
+// ecosystem returns the folder of the HL7 terminology ecosystem's tests, with the program that runs them.
+func ecosystem(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv("TX_ECOSYSTEM")
+	if folder == "" {
+		t.Skip("TX_ECOSYSTEM does not name the folder of the HL7 terminology ecosystem's tests")
+	}
+	return folder
+}
+
+// TestEcosystem runs the tests that HL7 has for the servers of its terminology ecosystem.
+func TestEcosystem(t *testing.T) {
+	folder := ecosystem(t)
+	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t), Statement: Statement{Version: "0.0.0", Released: fixedTime}}))
+	defer server.Close()
+	arguments := []string{filepath.Join(folder, "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}
+	if more := os.Getenv("TX_ECOSYSTEM_ARGUMENTS"); more != "" {
+		arguments = append(arguments, strings.Fields(more)...)
+	}
+	output, err := exec.CommandContext(t.Context(), "python3", arguments...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %v", arguments, err)
+	}
+	t.Logf("%s", output)
+	passed, all := 0, 0
+	for _, count := range operationCounts.FindAllStringSubmatch(string(output[max(0, bytes.LastIndex(output, []byte("TOTAL"))):]), -1) {
+		n, _ := strconv.Atoi(count[2])
+		of, _ := strconv.Atoi(count[3])
+		if count[1] == "expand" && n < of {
+			t.Errorf("%d of %d tests of $expand pass", n, of)
+		}
+		passed, all = passed+n, all+of
+	}
+	if all == 0 || passed*10 < all*9 {
+		t.Errorf("%d of %d tests pass", passed, all)
+	}
+}
+
+// operationCounts finds an operation in the sum that ends the output, with how many of its tests pass.
+var operationCounts = regexp.MustCompile(`'([a-z-]+)': \((\d+), (\d+)\)`)

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// format is how an answer is written.
+type format struct{ xml, pretty bool }
+
+// negotiate chooses the format by the parameter _format or else the header Accept. Unknown types in the header count as
+// JSON.
+func negotiate(r *http.Request, inputs []parameters.Input) (f format, err error) {
+	for i := range inputs {
+		switch in := &inputs[i]; in.Name {
+		case "_format":
+			kind, _, _ := strings.Cut(in.Value, ";")
+			kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a plus sign that was not escaped
+			named, known := negotiation.FormatOf(strings.ToLower(kind))
+			switch f.xml = named == negotiation.XML; {
+			case kind == "":
+				continue // as if it were not there
+			case known && !f.xml:
+				f.pretty = f.pretty || slices.ContainsFunc(inputs, func(in parameters.Input) bool { return in.Name == "_pretty" && in.Value == "true" })
+			case !known:
+				err = &outcome.Error{Status: http.StatusNotAcceptable, Code: "not-supported", Text: "_format must be json or xml"}
+			}
+			return f, err
+		case "_pretty":
+			f.pretty = in.Value == "true"
+		}
+	}
+	f.xml = prefersXML(r.Header["Accept"])
+	return f, nil
+}
+
+// prefersXML reports whether Accept prefers XML. Most requests do not name it, which is seen faster.
+func prefersXML(accept []string) bool {
+	named := slices.ContainsFunc(accept, func(value string) bool { return strings.Contains(strings.ToLower(value), "xml") })
+	if !named {
+		return false
+	}
+	preferred, _ := negotiation.Accepted(accept)
+	return preferred == negotiation.XML
+}
+
+// AsksForXML reports whether a request asks for XML, by _format in its query or by the header Accept. An invalid request
+// counts as one for JSON.
+func AsksForXML(r *http.Request) bool {
+	inputs, err := parameters.QueryInputs(r.URL.RawQuery)
+	if err != nil {
+		return false
+	}
+	f, err := negotiate(r, inputs)
+	return err == nil && f.xml
+}
+
+// write answers with a resource given in JSON.
+func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error {
+	header := w.Header()
+	kind, body, err := f.encode(body)
+	header["Content-Type"] = kind
+	if err != nil {
+		return err
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := w.Write(body); err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	return nil
+}
+
+// encode converts a resource from JSON, and returns its Content-Type.
+func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
+	switch {
+	case f.xml:
+		if body, err = fhirxml.Append(nil, body); err != nil {
+			err = fmt.Errorf("writing the answer as XML: %w", err)
+		}
+		return fhirXML, body, err
+	case f.pretty:
+		value := jsontext.Value(body)
+		if err = value.Indent(); err != nil {
+			err = fmt.Errorf("indenting the answer: %w", err)
+		}
+		return fhirJSON, value, err
+	}
+	return fhirJSON, body, nil
+}
+
+// provisional converts an error's provisional answer from JSON.
+func (f format) provisional(err error) error {
+	e, ok := errors.AsType[*outcome.Error](err)
+	if !ok || e.Provisional == nil {
+		return err
+	}
+	kind, body, failed := f.encode(e.Provisional.Body)
+	if failed != nil {
+		return failed
+	}
+	e.Provisional = &outcome.Provisional{ContentType: kind[0], Body: body}
+	return err
+}
+
+// Values of headers, shared by many answers.
+var (
+	varying  = []string{"Accept, Accept-Language"}
+	fhirJSON = []string{"application/fhir+json"}
+	fhirXML  = []string{"application/fhir+xml"}
+)

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// FuzzExpandQuery checks that any query string gets either a well-formed answer, within bounds, or an
+// Error with a status of the 4xx kind, and never both.
+func FuzzExpandQuery(f *testing.F) {
+	for _, seed := range []string{
+		query("url", gender), query("url", gender, "filter", "ma fe", "offset", "1", "count", "2"),
+		query("url", gender+"|4.0.1", "count", "0"), "url=%zz", "url=a;b", query("url", gender, "filter", "\"\x00\xff\u2028é"),
+		query("url", "http://hl7.org/fhir/ValueSet/service-category", "filter", "%"), query("url", "http://terminology.hl7.org/ValueSet/v3-ActCode"),
+		query("url", "http://hl7.org/fhir/ValueSet/body-site"), query("url", gender, "activeOnly", "true"), "offset=1&count=99999999999999999999&url=x",
+	} {
+		f.Add(seed)
+	}
+	h := &Handler{Library: coreLibrary(f), Limits: expansion.Limits{Entries: 1500}}
+	f.Fuzz(func(t *testing.T, query string) {
+		w, err := request(h, http.MethodGet, query)
+		if err != nil {
+			var e *outcome.Error
+			if !errors.As(err, &e) || e.Status < 400 || e.Status > 499 || e.Code == "" || e.Text == "" {
+				t.Fatalf("got %#v", err)
+			}
+			if w.Body.Len() > 0 || len(w.Header()) > 0 {
+				t.Fatal("wrote something besides returning an error")
+			}
+			return
+		}
+		checkAnswer(t, h, w.Body.Bytes())
+	})
+}
+
+// checkAnswer checks what is true of every answer.
+func checkAnswer(t *testing.T, h *Handler, body []byte) {
+	t.Helper()
+	var e expanded
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&e); err != nil || !utf8.Valid(body) {
+		t.Fatalf("%v in %q", err, body)
+	}
+	entries, total, offset := len(e.Expansion.Contains), *e.Expansion.Total, 0
+	if e.Expansion.Offset != nil {
+		offset = *e.Expansion.Offset
+	}
+	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > h.Limits.Most() || entries > max(0, total-offset) {
+		t.Fatalf("got %q", body)
+	}
+	seen := map[string]bool{}
+	for _, c := range e.Expansion.Contains {
+		key := c.System + "|" + c.Version + "#" + c.Code
+		if c.System == "" || c.Code == "" || seen[key] {
+			t.Fatalf("got %q", body)
+		}
+		seen[key] = true
+	}
+}
+
+// FuzzDefinitions checks that any file is either loaded or refused with an error, and that whatever was
+// loaded can be asked for.
+func FuzzDefinitions(f *testing.F) {
+	for _, seed := range []string{
+		animals, codeSystemWith("http://x/a", "1", "c"), allOf("http://x/animals"),
+		valueSetOf("a", `{"inactive":false,"include":[{"valueSet":["a|1"]},{"system":"s","version":"1","concept":[{"code":"a","display":"b"}]}],"exclude":[{"system":"s"}]}`),
+		`{"resourceType":"Bundle","entry":[{"resource":` + animals + `},{"resource":` + allOf("http://x/animals") + `}]}`,
+		`{"concept":[{"code":"a"},{"code":"a"}],"url":"u","content":"complete","resourceType":"CodeSystem"}{"resourceType":"ValueSet","url":"v","compose":{"include":[{"system":"u","filter":[{"property":"code","op":"regex","value":"a+"}]}]}}`,
+		`{"resourceType":"CodeSystem","resourceType":"ValueSet"}`, `{`, ``, `[]`, "\xff", `{"resourceType":"ValueSet","compose":{"include":[{"filter":[{}]}]}}`,
+	} {
+		f.Add([]byte(seed))
+		f.Add(tgz(f, "package/x.json", seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := filepath.Join(t.TempDir(), "x.json")
+		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
+			file = strings.TrimSuffix(file, "json") + "tgz"
+		}
+		writeFile(t, file, data)
+		l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}})
+		if err != nil {
+			return
+		}
+		h := &Handler{Library: l}
+		for _, vs := range l.Definitions().ValueSets.List {
+			w, err := request(h, http.MethodGet, query("url", vs.Canonical(), "filter", "a"))
+			var e *outcome.Error
+			if err != nil && !errors.As(err, &e) {
+				t.Fatal(err)
+			}
+			if err == nil && !strings.Contains(vs.URL, "|") {
+				checkAnswer(t, h, w.Body.Bytes())
+			}
+		}
+	})
+}

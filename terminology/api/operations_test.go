@@ -1,0 +1,427 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// colours has everything that an answer may show: a hierarchy, designations, properties, statuses.
+const colours = `{"resourceType":"CodeSystem","id":"colours","url":"http://x/colours","version":"1.0.0","name":"Colours","status":"active",
+"language":"en","content":"complete","valueSet":"http://x/colours/vs","caseSensitive":true,
+"property":[{"code":"hue","uri":"http://x/hue","type":"integer"},{"code":"kin","type":"Coding"}],
+"concept":[
+ {"code":"any","display":"Any colour","definition":"All of them","property":[{"code":"notSelectable","valueBoolean":true}],"concept":[
+  {"code":"red","display":"Red","designation":[{"language":"de","value":"Rot"},{"language":"de-CH","value":"Rot (CH)"},
+    {"language":"fr","use":{"system":"http://x/use","code":"formal"},"value":"Rouge"}],"property":[{"code":"hue","valueInteger":0},
+    {"code":"kin","valueCoding":{"system":"http://x/colours","code":"pink"}}],
+   "concept":[{"code":"pink","display":"Pink","property":[{"code":"status","valueCode":"retired"}]}]},
+  {"code":"blue","display":"Blue","designation":[{"language":"de","value":"Blau"}],"property":[{"code":"hue","valueInteger":240}]}]}]}`
+
+// coloursInDutch is a language pack, colourNotes a supplement that has to be asked for.
+const (
+	coloursInDutch = `{"resourceType":"CodeSystem","url":"http://x/nl","version":"1","status":"active","language":"nl","content":"supplement",
+"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-supplement-type","valueCode":"lang-pack"}],
+"supplements":"http://x/colours","concept":[{"code":"red","display":"Rood"}]}`
+	colourNotes = `{"resourceType":"CodeSystem","url":"http://x/notes","version":"2","status":"active","content":"supplement","supplements":"http://x/colours|1.0.0",
+"property":[{"code":"mood","type":"string"}],"concept":[{"code":"red","property":[{"code":"mood","valueString":"angry"}],
+"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":1.50}]}]}`
+)
+
+// colourLibrary returns a library with the colours.
+func colourLibrary(t testing.TB) *terminology.Library {
+	t.Helper()
+	return libraryOf(t, colours, coloursInDutch, colourNotes,
+		valueSetOf("http://x/is-red", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]}]}`),
+		valueSetOf("http://x/listed", `{"include":[{"system":"http://x/colours","concept":[{"code":"red","display":"Crimson",
+			"designation":[{"language":"de","value":"Karmesin"}]},{"code":"blue"}]}]}`),
+		`{"resourceType":"StructureDefinition","url":"http://x/Paint","snapshot":{"element":[{"id":"Paint.colour","path":"Paint.colour",
+			"binding":{"strength":"required","valueSet":"http://x/is-red"}}]}}`,
+		`{"resourceType":"ConceptMap","id":"map","url":"http://x/map","version":"1","status":"active","group":[{"source":"http://x/colours","target":"http://x/rgb",
+			"element":[{"code":"red","target":[{"code":"f00","display":"#f00","equivalence":"equivalent"}]},{"code":"blue","target":[{"code":"00f","equivalence":"unmatched"}]}]}]}`)
+}
+
+// call sends a request to a handler that is mounted as in the gateway, and returns the answer.
+func call(t testing.TB, h *Handler, method, path, body string, headers ...string) (*httptest.ResponseRecorder, map[string]any) {
+	t.Helper()
+	r := httptest.NewRequest(method, "/fhir/R4"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	serve(h).ServeHTTP(w, r)
+	var answer map[string]any
+	if w.Body.Len() > 0 && strings.Contains(w.Header().Get("Content-Type"), "json") {
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%s %s: %v in %s", method, path, err, w.Body)
+		}
+	}
+	return w, answer
+}
+
+// outline writes an expansion as code[display](properties){entries within}.
+func outline(contains []containsEntry) string {
+	var b strings.Builder
+	for i, c := range contains {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(c.Code)
+		if c.Display != "" {
+			b.WriteString("[" + c.Display + "]")
+		}
+		if p := c.properties(); len(p) > 0 {
+			b.WriteString("(" + strings.Join(p, ",") + ")")
+		}
+		for _, d := range c.Designation {
+			b.WriteString("<" + d["language"].(string) + ":" + d["value"].(string) + ">")
+		}
+		if len(c.Contains) > 0 {
+			b.WriteString("{" + outline(c.Contains) + "}")
+		}
+	}
+	return b.String()
+}
+
+func TestExpandParameters(t *testing.T) {
+	l := colourLibrary(t)
+	tests := []struct {
+		name  string
+		pairs []string
+		want  string
+	}{
+		{"plain: a list", nil, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
+		{"plain with what is ignored", []string{"_", "1700000000"}, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
+		{"a tree", []string{"excludeNested", "false"}, "any[Any colour]{red[Red]{pink[Pink](status=retired)} blue[Blue]}"},
+		{"a page is a list", []string{"excludeNested", "false", "count", "2"}, "any[Any colour] red[Red]"},
+		{"no inactive ones", []string{"activeOnly", "true"}, "any[Any colour] red[Red] blue[Blue]"},
+		{"a tree of those that are for users", []string{"excludeNotForUI", "true", "excludeNested", "false"}, "red[Red]{pink[Pink](status=retired)} blue[Blue]"},
+		{"language", []string{"displayLanguage", "de"}, "any[Any colour] red[Rot] pink[Pink](status=retired) blue[Blau]"},
+		{"narrower language first", []string{"displayLanguage", "de-CH, *;q=0"}, "any red[Rot (CH)] pink(status=retired) blue[Blau]"},
+		{"language by weight", []string{"displayLanguage", "de;q=0.5,nl", "count", "2"}, "any[Any colour] red[Rood]"},
+		{"designations", []string{"includeDesignations", "true", "filter", "red"}, "red[Red]<de:Rot><de-CH:Rot (CH)><fr:Rouge><nl:Rood>"},
+		{"designations by language", []string{"designation", "urn:ietf:bcp:47|de", "filter", "red"}, "red[Red]<de:Rot>"},
+		{"designations by use", []string{"designation", "http://x/use|formal", "filter", "red"}, "red[Red]<fr:Rouge>"},
+		{"properties", []string{"property", "hue", "property", "definition", "count", "2"}, "any[Any colour](definition=All of them) red[Red](hue=0)"},
+		{"the hierarchy as properties", []string{"property", "parent", "property", "child", "count", "2"}, "any[Any colour](child=red,child=blue) red[Red](parent=any,child=pink)"},
+		{"all properties", []string{"property", "*", "activeOnly", "true", "filter", "red"}, "red[Red](hue=0,kin=)"},
+		{"supplement", []string{"useSupplement", "http://x/notes", "property", "mood", "filter", "red"}, "red[Red](weight=1.50,mood=angry)"},
+		{"system excluded", []string{"exclude-system", "http://x/colours"}, ""},
+		{"other system excluded", []string{"exclude-system", "http://x/colours|2", "count", "1"}, "any[Any colour]"},
+		{"as on a date", []string{"date", "2026-01-01", "count", "1"}, "any[Any colour]"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := expand(t, l, append([]string{"url", "http://x/colours/vs"}, test.pairs...)...)
+			if o := outline(got.Expansion.Contains); o != test.want {
+				t.Errorf("got  %s\nwant %s", o, test.want)
+			}
+		})
+	}
+}
+
+func TestExpandSubjects(t *testing.T) {
+	h := &Handler{Library: colourLibrary(t)}
+	inline := `{"resourceType":"ValueSet","status":"active","contained":[{"resourceType":"ValueSet","id":"in","compose":{"include":[
+		{"system":"http://x/colours","concept":[{"code":"blue"}]}]}}],"compose":{"include":[{"valueSet":["#in"]}]}}`
+	green := `{"resourceType":"CodeSystem","url":"http://x/colours","version":"0.9","content":"complete","status":"active","concept":[{"code":"green"}]}`
+	tests := []struct{ name, method, path, body, want string }{
+		{"listed", "GET", "/ValueSet/$expand?url=http://x/listed", "", "red[Crimson] blue[Blue]"},
+		{"listed, in a language", "GET", "/ValueSet/$expand?url=http://x/listed&displayLanguage=de", "", "red[Karmesin] blue[Blau]"},
+		{"all of a code system", "GET", "/ValueSet/$expand?url=http://x/colours?fhir_vs&count=1", "", "any[Any colour]"},
+		{"below a concept", "GET", "/ValueSet/$expand?url=http://x/colours%3Ffhir_vs=isa/red", "", "red[Red] pink[Pink](status=retired)"},
+		{"context", "GET", "/ValueSet/$expand?context=http://x/Paint%23Paint.colour&contextDirection=outgoing&activeOnly=true", "", "red[Red]"},
+		{"bare value set", "POST", "/ValueSet/$expand", inline, "blue[Blue]"},
+		{"value set in Parameters", "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":` + inline + `}]}`, "blue[Blue]"},
+		{"form", "POST", "/ValueSet/$expand?count=1", "", "any[Any colour]"},
+		{"brought along", "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/colours/vs"},
+			{"name":"tx-resource","resource":` + green + `}]}`, "green"},
+		{"the library is as it was", "GET", "/ValueSet/$expand?url=http://x/colours/vs&count=1", "", "any[Any colour]"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			path, body := test.path, test.body
+			if test.name == "form" {
+				path += "&url=http://x/colours/vs"
+			}
+			w, _ := call(t, h, test.method, path, body)
+			var got expanded
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+				t.Fatalf("got %d %s", w.Code, w.Body)
+			}
+			if o := outline(got.Expansion.Contains); o != test.want {
+				t.Errorf("got  %s\nwant %s", o, test.want)
+			}
+		})
+	}
+}
+
+func TestExpandInstance(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	_, byID := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?filter=male", "")
+	_, byURL := call(t, h, "GET", "/ValueSet/$expand?filter=male&url="+gender, "")
+	if a, b := jsonOf(byID), jsonOf(byURL); a != b {
+		t.Errorf("got %s, want %s", a, b)
+	}
+	if w, _ := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url="+gender+"|4.0.1", ""); w.Code != 200 {
+		t.Errorf("its own url: got %d %s", w.Code, w.Body)
+	}
+	if w, _ := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url=http://hl7.org/fhir/ValueSet/languages", ""); w.Code != 400 {
+		t.Errorf("the url of another: got %d %s", w.Code, w.Body)
+	}
+	if w, answer := call(t, h, "GET", "/ValueSet/none/$expand", ""); w.Code != 404 || answer["resourceType"] != "OperationOutcome" {
+		t.Errorf("got %d %v", w.Code, answer)
+	}
+}
+
+// jsonOf returns a value as JSON with sorted members.
+func jsonOf(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+func TestIncludeDefinition(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, colours, `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"draft","publisher":"P",
+		"extension":[{"url":"http://x/e","valueString":"kept"}],"compose":{"include":[{"system":"http://x/colours"}]}}`)}
+	_, plain := call(t, h, "GET", "/ValueSet/v/$expand", "")
+	_, whole := call(t, h, "GET", "/ValueSet/v/$expand?includeDefinition=true", "")
+	for _, member := range []string{"id", "publisher", "extension", "compose"} {
+		if plain[member] != nil || whole[member] == nil {
+			t.Errorf("%s: got %v and %v", member, plain[member], whole[member])
+		}
+	}
+}
+
+func TestVersionRules(t *testing.T) {
+	version := func(v string) string {
+		return strings.ReplaceAll(codeSystemWith("http://x/cs", v, "c"), `{"code":"c"}`, `{"code":"c","display":"`+v+`"}`)
+	}
+	l := libraryOf(t, version("1.0.0"), version("1.2.0"), version("2.0.0"), allOf("http://x/cs"),
+		valueSetOf("http://x/one", `{"include":[{"system":"http://x/cs","version":"1.x"}]}`))
+	tests := []struct {
+		name, url string
+		pairs     []string
+		want      string // the display, or a part of the error
+	}{
+		{"latest", "cs-all", nil, "2.0.0"},
+		{"wildcard", "one", nil, "1.2.0"},
+		{"preferred", "cs-all", []string{"system-version", "http://x/cs|1.0.0"}, "1.0.0"},
+		{"preferred, but the value set says", "one", []string{"system-version", "http://x/cs|2.0.0"}, "1.2.0"},
+		{"forced", "one", []string{"force-system-version", "http://x/cs|1.0.x"}, "1.0.0"},
+		{"required", "cs-all", []string{"check-system-version", "http://x/cs|1.x"}, "1.2.0"},
+		{"required, but the value set says", "one", []string{"check-system-version", "http://x/cs|2.x"}, "required to be '2.x'"},
+		{"forced and not here", "one", []string{"force-system-version", "http://x/cs|3"}, "Valid versions: 1.0.0, 1.2.0 or 2.0.0"},
+		{"of another system", "cs-all", []string{"force-system-version", "http://x/other|1.0.0"}, "2.0.0"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, err := request(&Handler{Library: l}, http.MethodGet, query(append([]string{"url", "http://x/" + test.url}, test.pairs...)...))
+			got := w.Body.String()
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, test.want) || err == nil && !strings.Contains(got, `"display":"`+test.want+`"`) {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFormats(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	path := "/ValueSet/$expand?url=" + gender
+	w, _ := call(t, h, "GET", path+"&_format=xml", "")
+	wantText(t, w.Body.String(), `<ValueSet xmlns="http://hl7.org/fhir"><url value="`+gender+`"/>`, `<code value="male"/>`)
+	if got := w.Header().Get("Content-Type"); got != "application/fhir+xml" {
+		t.Errorf("got Content-Type %q", got)
+	}
+	if w, _ := call(t, h, "GET", path, "", "Accept", "application/fhir+xml"); !strings.HasPrefix(w.Body.String(), "<?xml") {
+		t.Errorf("got %.50s", w.Body)
+	}
+	if w, _ := call(t, h, "GET", path, "", "Accept", "text/html,application/xml;q=0.9,*/*"); w.Body.Bytes()[0] != '{' {
+		t.Errorf("got %.50s", w.Body)
+	}
+	if w, _ := call(t, h, "GET", path+"&_pretty=true", ""); !strings.Contains(w.Body.String(), "\n") {
+		t.Errorf("got %.50s", w.Body)
+	}
+	if w, _ := call(t, h, "GET", path+"&_format=turtle", ""); w.Code != http.StatusNotAcceptable {
+		t.Errorf("got %d", w.Code)
+	}
+}
+
+// RFC 9110 §12.5.1: the greater weight counts, and of equal ones the first; 0 is none.
+func TestAccept(t *testing.T) {
+	for accept, xml := range map[string]bool{
+		"": false, "*/*": false, "garbage": false, "text/csv": false, "text/html": false, "application/fhir+turtle": false,
+		"application/xml": true, "text/xml": true, "Application/FHIR+XML": true, "application/fhir+xml; fhirVersion=4.0": true,
+		"application/fhir+xml;q=0.5, application/fhir+json": false, "application/fhir+json;q=0.1, application/fhir+xml;q=0.9": true,
+		"application/fhir+json;q=0, application/fhir+xml": true, "application/fhir+xml;q=0": false,
+		"application/fhir+json, application/fhir+xml": false, "application/fhir+xml, application/fhir+json": true, "application/fhir+xml, */*": true,
+		"text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8": false, "image/svg+xml, application/json": false,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", accept)
+		if AsksForXML(r) != xml {
+			t.Errorf("%s: got XML %t", accept, !xml)
+		}
+	}
+	r := httptest.NewRequest("GET", "/?_format=", nil)
+	r.Header["Accept"] = []string{"application/json;q=0.5", "application/fhir+xml"}
+	if !AsksForXML(r) {
+		t.Error("of two lines of Accept, the second is not read")
+	}
+}
+
+func TestEntityTags(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	path := "/ValueSet/$expand?url=" + gender
+	w, _ := call(t, h, "GET", path, "")
+	tag := w.Header().Get("ETag")
+	for _, header := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
+		if again, _ := call(t, h, "GET", path, "", "If-None-Match", header); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+			t.Errorf("If-None-Match %s: got %d", header, again.Code)
+		}
+	}
+	tags := []string{tag}
+	for _, other := range []string{"&count=1", "&filter=m", "&_format=xml", "&_pretty=true", "&excludeNested=true", "&displayLanguage=de"} {
+		w, _ := call(t, h, "GET", path+other, "", "If-None-Match", tag)
+		if got := w.Header().Get("ETag"); w.Code != 200 || slices.Contains(tags, got) {
+			t.Errorf("%s: got %d %s", other, w.Code, got)
+		}
+	}
+}
+
+func TestStreamedAnswer(t *testing.T) {
+	var concepts []string
+	for i := range 5000 {
+		concepts = append(concepts, `{"code":"c`+strings.Repeat("0", i%7)+jsonOf(i)+`"}`)
+	}
+	l := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/big","status":"active","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`, allOf("http://x/big"))
+	got := expand(t, l, "url", "http://x/big-all")
+	if len(got.codes()) != 5000 || *got.Expansion.Total != 5000 {
+		t.Errorf("got %d of %d", len(got.codes()), *got.Expansion.Total)
+	}
+}
+
+func TestCacheID(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t), MaxRemembered: 1000}
+	parameters := func(more string) string {
+		return `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/cs-all"},{"name":"cache-id","valueId":"1"}` + more + `]}`
+	}
+	resource := func(r string) string { return `,{"name":"tx-resource","resource":` + r + `}` }
+	status := func(body string, headers ...string) int {
+		w, _ := call(t, h, "POST", "/ValueSet/$expand", body, headers...)
+		return w.Code
+	}
+	steps := []struct {
+		name string
+		got  int
+		want int
+	}{
+		{"nothing yet", status(parameters("")), 404},
+		{"a part", status(parameters(resource(allOf("http://x/cs")))), 422},
+		{"the rest", status(parameters(resource(codeSystemWith("http://x/cs", "1", "a")))), 200},
+		{"remembered", status(parameters("")), 200},
+		{"of another client", status(parameters(""), "Authorization", "Bearer x"), 404},
+		{"too much to remember", status(parameters(resource(codeSystemWith("http://x/y", "1", strings.Repeat("a", 1000))))), 200},
+		{"still remembered", status(parameters("")), 200},
+	}
+	for _, step := range steps {
+		if step.got != step.want {
+			t.Errorf("%s: got %d, want %d", step.name, step.got, step.want)
+		}
+	}
+}
+
+// What a value set gathers counts, and what must be looked at for it, though nothing
+// is found: a request could bring a value set that takes for ever.
+func TestMaxGathered(t *testing.T) {
+	many := func(n int, include string) string { return strings.TrimSuffix(strings.Repeat(include+",", n), ",") }
+	filtered := func(filters string) string { return `{"system":"http://x/colours","filter":[` + filters + `]}` }
+	containing := func(n int, resource, include string) string {
+		return `"contained":[` + many(n, resource) + `],"compose":{"include":[` + many(n, include) + `]}`
+	}
+	const (
+		none   = `{"property":"code","op":"=","value":"none"}`
+		anyOf  = `{"property":"concept","op":"is-a","value":"any"}`
+		system = `{"resourceType":"CodeSystem","id":"c","url":"http://x/c","status":"active","content":"complete"}`
+		set    = `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"active","compose":{"include":[{"system":"http://x","concept":[]}]}}`
+	)
+	for name, members := range map[string]string{
+		"codes":                      `"compose":{"include":[` + many(10, `{"system":"http://x/colours"}`) + `]}`,
+		"filters that find nothing":  `"compose":{"include":[` + many(10, filtered(none)) + `]}`,
+		"a regex of many states":     `"compose":{"include":[` + filtered(`{"property":"code","op":"regex","value":"x{50}"}`) + `]}`,
+		"filters by the hierarchy":   `"compose":{"include":[` + many(5, filtered(anyOf+","+none)) + `]}`,
+		"contained value sets":       containing(10, set, `{"valueSet":["#v"]}`),
+		"contained code systems":     containing(10, system, `{"system":"#c"}`),
+		"imports, one for each name": `"compose":{"include":[{"valueSet":[` + many(60, `"http://x/colours/vs"`) + `]}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := colourLibrary(t)
+			h := &Handler{Library: l}
+			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
+			for limit, want := range map[int]int{30: 422, 100_000: 200} {
+				l.Definitions().Bounds.Gathered = limit
+				if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
+					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
+// A value set that two import is looked into once, and so are those that it imports:
+// else each step would double the work, and 4 KB of a request take hours.
+func TestImportsAreLookedIntoOnce(t *testing.T) {
+	l := colourLibrary(t)
+	l.Definitions().Bounds.Gathered = 1000
+	const depth = 20
+	var resources strings.Builder
+	for i := range depth {
+		next := fmt.Sprintf(`{"valueSet":["http://x/%d"]}`, i+1)
+		fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, valueSetOf(fmt.Sprintf("http://x/%d", i), `{"include":[`+next+`,`+next+`]}`))
+	}
+	fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, valueSetOf(fmt.Sprintf("http://x/%d", depth), `{"include":[{"system":"http://x/colours"}]}`))
+	body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/0"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}` + resources.String() + `]}`
+	if w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$validate-code", body); w.Code != 200 || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+// What a request brings along for all of its validations is read by each.
+func TestBatchIsBounded(t *testing.T) {
+	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", maxReread/500) + `"}}`
+	one := `,{"name":"validation","resource":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/colours/vs"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}]}}`
+	for n, want := range map[int]int{1: 200, 500: 413} {
+		body := `{"resourceType":"Parameters","parameter":[` + brought + strings.Repeat(one, n) + `]}`
+		if w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$batch-validate-code", body); w.Code != want {
+			t.Errorf("%d validations: got %d %.300s", n, w.Code, w.Body)
+		}
+	}
+}
+
+func TestRememberedIsBounded(t *testing.T) {
+	var c resourceCache
+	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
+	resource := jsontext.Value(codeSystemWith("http://x/cs", "1", "a"))
+	for i := range maxCacheIDs + 50 {
+		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, held := c.items.Held(); n != 100 || held != int64(100*len(resource)) {
+		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
+	}
+	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {
+		t.Error("the last one is forgotten")
+	}
+}

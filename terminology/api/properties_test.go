@@ -1,0 +1,214 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// world is a random set of definitions, in the form in which a naive evaluation reads them.
+type world struct {
+	systems   map[string][]string // codes by system, in order
+	valueSets []composed          // each may import those before it
+}
+
+// composed is a compose.
+type composed struct{ Include, Exclude []included }
+
+// included is one of include or exclude.
+type included struct {
+	System   string
+	Concepts []string
+	ValueSet []int // positions in world.valueSets
+}
+
+// coded is a system and a code.
+type coded struct{ system, code string }
+
+// randomWorld makes definitions: few systems and codes, so that sets overlap. System s9 is never here.
+func randomWorld(r *rand.Rand) world {
+	w := world{systems: map[string][]string{}}
+	for s := range 3 {
+		var codes []string
+		for c := range 1 + r.IntN(8) {
+			codes = append(codes, fmt.Sprintf("c%d", c))
+		}
+		w.systems[fmt.Sprintf("s%d", s)] = codes
+	}
+	for v := range 6 {
+		var c composed
+		for range 1 + r.IntN(3) {
+			c.Include = append(c.Include, w.randomSet(r, v))
+		}
+		for range r.IntN(3) {
+			c.Exclude = append(c.Exclude, w.randomSet(r, v))
+		}
+		w.valueSets = append(w.valueSets, c)
+	}
+	return w
+}
+
+// randomSet makes one include of the value set at position v.
+func (w world) randomSet(r *rand.Rand, v int) included {
+	var set included
+	if v > 0 && r.IntN(2) == 0 {
+		for range 1 + r.IntN(3) {
+			set.ValueSet = append(set.ValueSet, r.IntN(v))
+		}
+	}
+	if len(set.ValueSet) > 0 && r.IntN(2) == 0 {
+		return set
+	}
+	set.System = []string{"s0", "s1", "s2", "s9"}[r.IntN(4)]
+	if set.System == "s9" || r.IntN(2) == 0 {
+		for range 1 + r.IntN(5) {
+			set.Concepts = append(set.Concepts, fmt.Sprintf("c%d", r.IntN(10)))
+		}
+	}
+	return set
+}
+
+// naive evaluates the value set at position v by the letter of the specification.
+func (w world) naive(v int) []coded {
+	without := w.union(w.valueSets[v].Exclude)
+	return slices.DeleteFunc(w.union(w.valueSets[v].Include), func(c coded) bool { return slices.Contains(without, c) })
+}
+
+// union unites includes.
+func (w world) union(sets []included) []coded {
+	var all []coded
+	for _, set := range sets {
+		for _, c := range w.intersection(set) {
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// intersection evaluates one include.
+func (w world) intersection(set included) []coded {
+	var lists [][]coded
+	if set.System != "" {
+		var list []coded
+		codes, known := w.systems[set.System]
+		if set.Concepts == nil {
+			set.Concepts = codes
+		}
+		for _, code := range set.Concepts {
+			if !known || slices.Contains(codes, code) {
+				list = append(list, coded{set.System, code})
+			}
+		}
+		lists = append(lists, list)
+	}
+	for _, v := range set.ValueSet {
+		lists = append(lists, w.naive(v))
+	}
+	return slices.DeleteFunc(slices.Clone(lists[0]), func(c coded) bool {
+		return slices.ContainsFunc(lists, func(list []coded) bool { return !slices.Contains(list, c) })
+	})
+}
+
+// resources renders the world as FHIR.
+func (w world) resources() []string {
+	var all []string
+	for url, codes := range w.systems {
+		concepts := strings.Join(codes, `"},{"code":"`)
+		all = append(all, fmt.Sprintf(`{"resourceType":"CodeSystem","url":%q,"status":"active","content":"complete","concept":[{"code":"%s"}]}`, url, concepts))
+	}
+	for v, c := range w.valueSets {
+		compose := map[string]any{"include": renderSets(c.Include)}
+		if c.Exclude != nil {
+			compose["exclude"] = renderSets(c.Exclude)
+		}
+		text, err := json.Marshal(compose)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, valueSetOf(fmt.Sprintf("v%d", v), string(text)))
+	}
+	return all
+}
+
+// renderSets renders includes as FHIR.
+func renderSets(sets []included) []map[string]any {
+	var list []map[string]any
+	for _, set := range sets {
+		m := map[string]any{}
+		if set.System != "" {
+			m["system"] = set.System
+		}
+		var concepts []any
+		for _, code := range set.Concepts {
+			concepts = append(concepts, map[string]any{"code": code})
+		}
+		if concepts != nil {
+			m["concept"] = concepts
+		}
+		var imports []string
+		for _, v := range set.ValueSet {
+			imports = append(imports, fmt.Sprintf("v%d", v))
+		}
+		if imports != nil {
+			m["valueSet"] = imports
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// codedOf returns the systems and codes of an answer.
+func codedOf(e expanded) []coded {
+	var all []coded
+	for _, c := range e.Expansion.Contains {
+		all = append(all, coded{c.System, c.Code})
+	}
+	return all
+}
+
+func TestSetAlgebra(t *testing.T) {
+	for seed := range uint64(150) {
+		w := randomWorld(rand.New(rand.NewPCG(seed, 1)))
+		l := libraryOf(t, w.resources()...)
+		for v := range w.valueSets {
+			got, want := codedOf(expand(t, l, "url", fmt.Sprintf("v%d", v))), w.naive(v)
+			if !slices.Equal(got, want) && len(got)+len(want) > 0 {
+				t.Fatalf("seed %d, value set %d: got %v, want %v\n%s", seed, v, got, want, strings.Join(w.resources(), "\n"))
+			}
+		}
+	}
+}
+
+func TestPagesMakeTheWhole(t *testing.T) {
+	l := coreLibrary(t)
+	urls := []string{
+		gender, "http://hl7.org/fhir/ValueSet/marital-status", "http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype",
+		"http://terminology.hl7.org/ValueSet/v3-ActCode", "http://hl7.org/fhir/ValueSet/doc-section-codes",
+	}
+	filters := []string{"", "e", "a", "pa", "medical", "the of", "xyz"}
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 60 {
+		url, filter := urls[r.IntN(len(urls))], filters[r.IntN(len(filters))]
+		whole := expand(t, l, "url", url, "filter", filter)
+		size := 1 + r.IntN(1+*whole.Expansion.Total)
+		size = max(size, *whole.Expansion.Total/20)
+		var joined []containsEntry
+		for offset := 0; offset <= *whole.Expansion.Total; offset += size {
+			page := expand(t, l, "url", url, "filter", filter, "offset", strconv.Itoa(offset), "count", strconv.Itoa(size))
+			if *page.Expansion.Total != *whole.Expansion.Total || *page.Expansion.Offset != offset {
+				t.Errorf("%s: total %d, offset %d of a page", url, *page.Expansion.Total, *page.Expansion.Offset)
+			}
+			joined = append(joined, page.Expansion.Contains...)
+		}
+		if !reflect.DeepEqual(joined, whole.Expansion.Contains) || len(joined) != *whole.Expansion.Total {
+			t.Errorf("%s, filter %q, pages of %d: %d entries of %d", url, filter, size, len(joined), *whole.Expansion.Total)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// published is a definition of the library as a resource. What the library does not keep is missing: narrative,
+// metadata, and extensions that no operation needs.
+type published struct {
+	kind string
+	*definitions.Definition
+	rest     []fhirjson.Member
+	concepts codesystem.List // to show, or nil
+}
+
+// Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
+// It supports _summary and _elements. See [Handler.Expand] for what is written and returned.
+func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
+	_, part, f, err := searchInputs(r)
+	if err != nil {
+		return err
+	}
+	kind, id := typeAndID(r.URL.Path)
+	l := h.now().Definitions()
+	for _, p := range slices.Backward(publishedIn(l, kind)) {
+		if p.ID == id {
+			var body []byte
+			l.Use(func() { body = p.append(nil, part) })
+			return f.write(w, r, body)
+		}
+	}
+	return outcome.Unknown("", "there is no "+kind+" with the id "+id)
+}
+
+// publishedIn returns all versions of the definitions of a type, in loading order.
+func publishedIn(d *definitions.Set, kind string) []published {
+	var list []published
+	if kind == "ValueSet" {
+		for _, vs := range d.ValueSets.List {
+			list = append(list, published{kind: kind, Definition: &vs.Definition, rest: vs.Rest})
+		}
+		return list
+	}
+	for index, cs := range d.Systems.CodeSystems {
+		if !d.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil {
+			list = append(list, published{kind: kind, Definition: &cs.Definition, rest: cs.Rest, concepts: cs.Concepts.List})
+		}
+	}
+	return list
+}
+
+// append appends the resource, or a subset of it.
+func (p *published) append(dst []byte, part *expansion.Subset) []byte {
+	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
+	dst = expansion.AppendSubsetted(dst) // always, since something may not have been kept
+	dst = appendShared(dst, p.Definition, part)
+	for _, m := range p.rest {
+		if part.Has(m.Name) {
+			dst = append(append(fhirjson.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+		}
+	}
+	if p.concepts != nil && part.Has("concept") {
+		dst = p.concepts.AppendConcepts(dst)
+	}
+	return append(dst, '}')
+}
+
+// appendShared appends the elements that code systems and value sets share.
+func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset) []byte {
+	for _, m := range d.Texts() {
+		if part.Has(m.Name) {
+			dst = fhirjson.AppendMember(dst, m.Name, *m.Into)
+		}
+	}
+	if d.Experimental != nil && part.Has("experimental") {
+		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *d.Experimental)
+	}
+	return dst
+}

@@ -1,0 +1,222 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+)
+
+func TestRead(t *testing.T) {
+	h := &Handler{Library: colourLibrary(t)}
+	w, got := call(t, h, "GET", "/CodeSystem/colours", "")
+	var want map[string]any
+	if err := json.Unmarshal([]byte(colours), &want); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusOK || jsonOf(got["concept"]) != jsonOf(want["concept"]) {
+		t.Errorf("got %s\nwant %s", jsonOf(got["concept"]), jsonOf(want["concept"]))
+	}
+	if w, got = call(t, h, "GET", "/CodeSystem/colours?_summary=true", ""); got["concept"] != nil || got["content"] != "complete" {
+		t.Errorf("summary: got %s", w.Body)
+	}
+	for path, status := range map[string]int{"/CodeSystem/none": 404, "/ValueSet/none": 404, "/CodeSystem/colours?_summary=x": 400} {
+		if w, _ := call(t, h, "GET", path, ""); w.Code != status {
+			t.Errorf("%s: got %d", path, w.Code)
+		}
+	}
+	if w, _ := call(t, h, "GET", "/CodeSystem/colours?_format=xml", ""); !strings.HasPrefix(w.Body.String(), "<?xml") {
+		t.Errorf("got %.60s", w.Body)
+	}
+}
+
+// TestReadCore reads all built-in definitions, and compares them with what they are made of. What reading adds
+// is the tag; what it leaves out are stored expansions, and extensions of concepts.
+func TestReadCore(t *testing.T) {
+	decoder, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	packed, err := os.ReadFile(filepath.Join("core", "r4.ndjson.zst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := decoder.DecodeAll(packed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[string]map[string]any)
+	for line := range bytes.Lines(lines) {
+		var resource map[string]any
+		if err := json.Unmarshal(line, &resource); err != nil {
+			t.Fatal(err)
+		}
+		version, _ := resource["version"].(string)
+		want[resource["resourceType"].(string)+resource["url"].(string)+"|"+version] = resource
+	}
+	for _, kind := range []string{"CodeSystem", "ValueSet"} {
+		for _, p := range publishedIn(coreLibrary(t).Definitions(), kind) {
+			var got map[string]any
+			if err := json.Unmarshal(p.append(nil, new(expansion.Subset)), &got); err != nil {
+				t.Fatalf("%s: %v", p.URL, err)
+			}
+			of := want[kind+p.URL+"|"+p.Version]
+			delete(got, "meta")
+			delete(of, "expansion")
+			withoutExtensions(of["concept"])
+			if !reflect.DeepEqual(got, of) {
+				t.Fatalf("%s: got %.2000s\nwant %.2000s", p.URL, jsonOf(got), jsonOf(of))
+			}
+		}
+	}
+}
+
+// withoutExtensions takes the extensions off concepts.
+func withoutExtensions(concepts any) {
+	list, _ := concepts.([]any)
+	for _, concept := range list {
+		delete(concept.(map[string]any), "extension")
+		withoutExtensions(concept.(map[string]any)["concept"])
+	}
+}
+
+func TestSearchset(t *testing.T) {
+	h := &Handler{Library: libraryOf(t,
+		codeSystemWith("http://x/a", "1", "a"), codeSystemWith("http://x/a", "2", "a"),
+		`{"resourceType":"ValueSet","id":"one","url":"http://x/one","version":"1","name":"EinÄpfel","title":"Green apples","status":"active","compose":{"include":[{"system":"http://x/a"}]}}`,
+		`{"resourceType":"ValueSet","id":"two","url":"http://x/two","name":"Two","title":"Apples","status":"draft"}`,
+		`{"resourceType":"ValueSet","id":"three","url":"http://x/two","version":"3","name":"Three","status":"draft","contained":[{"resourceType":"CodeSystem","id":"c","content":"complete"}]}`)}
+	for query, want := range map[string]string{
+		"ValueSet":                                  "one two three",
+		"ValueSet?url=http://x/two":                 "two three",
+		"ValueSet?url=http://x/two&version=3":       "three",
+		"ValueSet?url=http://x/one,http://x/two":    "one two three",
+		"ValueSet?url=http://x/none":                "",
+		"ValueSet?name=einapfel":                    "one",
+		"ValueSet?name:exact=two":                   "",
+		"ValueSet?title=apples":                     "two",
+		"ValueSet?title:contains=apple":             "one two",
+		"ValueSet?status=draft":                     "two three",
+		"ValueSet?status=http://x|draft&_id=two":    "two",
+		"ValueSet?_id=one,three":                    "one three",
+		"ValueSet?publisher=nobody&_count=2":        "one two",
+		"ValueSet?_count=2&_offset=2":               "three",
+		"ValueSet?_count=0":                         "",
+		"ValueSet?_summary=count":                   "",
+		"ValueSet?_summary=true&_elements=":         "one two three",
+		"CodeSystem?url=http://x/a&_elements=url":   "? ?",
+		"CodeSystem?url=http://x/a&version=2":       "?",
+		"CodeSystem?status=active&_count=1":         "?",
+		"CodeSystem?url=http://x/v%23c&status=none": "",
+	} {
+		w, got := call(t, h, "GET", "/"+query, "")
+		ids := []string{}
+		entries, _ := got["entry"].([]any)
+		for _, entry := range entries {
+			id, ok := entry.(map[string]any)["resource"].(map[string]any)["id"].(string)
+			if !ok {
+				id = "?"
+			}
+			ids = append(ids, id)
+		}
+		if w.Code != http.StatusOK || got["type"] != "searchset" || !slices.Equal(ids, strings.Fields(want)) {
+			t.Errorf("%s: got %d %q, want %q", query, w.Code, ids, want)
+		}
+	}
+	for _, query := range []string{"ValueSet?url:below=http://x", "ValueSet?_count=-1", "ValueSet?_summary=x", "ValueSet?_format=turtle"} {
+		if w, _ := call(t, h, "GET", "/"+query, ""); w.Code < 400 {
+			t.Errorf("%s: got %d", query, w.Code)
+		}
+	}
+}
+
+// The pages of a search lead on to each other, and together are all that is found.
+func TestSearchsetPages(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	path, seen, total := "/ValueSet?status=draft&unknown=1&_elements=url&_count=200", 0, 0.0
+	for path != "" {
+		_, got := call(t, h, "GET", path, "")
+		entries, _ := got["entry"].([]any)
+		seen, total = seen+len(entries), got["total"].(float64)
+		links := map[string]string{}
+		for _, link := range got["link"].([]any) {
+			l := link.(map[string]any)
+			links[l["relation"].(string)] = l["url"].(string)
+		}
+		if !strings.HasPrefix(links["self"], "http://example.com/fhir/R4/ValueSet?") || strings.Contains(links["self"], "unknown") {
+			t.Errorf("self is %s", links["self"])
+		}
+		path = strings.TrimPrefix(links["next"], "http://example.com/fhir/R4")
+	}
+	if seen != int(total) || seen < 500 {
+		t.Errorf("got %d of %v", seen, total)
+	}
+}
+
+func TestCapabilityStatement(t *testing.T) {
+	h := &Handler{Library: colourLibrary(t), Statement: Statement{Version: "1.2.3", Released: fixedTime, Security: []string{"SMART-on-FHIR"}}}
+	w, got := call(t, h, "GET", "/metadata", "")
+	if w.Code != http.StatusOK || got["fhirVersion"] != "4.0.1" || got["kind"] != "instance" {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	wantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
+		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
+	// What is claimed is answered.
+	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
+		claimed := resource.(map[string]any)
+		kind := claimed["type"].(string)
+		for _, operation := range claimed["operation"].([]any) {
+			if w, _ := call(t, h, "GET", "/"+kind+"/$"+operation.(map[string]any)["name"].(string), ""); w.Code == http.StatusNotFound {
+				t.Errorf("%s: %s is claimed and not there", kind, operation)
+			}
+		}
+		if claimed["interaction"] != nil {
+			if w, _ := call(t, h, "GET", "/"+kind, ""); w.Code != http.StatusOK {
+				t.Errorf("%s cannot be searched: %d", kind, w.Code)
+			}
+		}
+	}
+	if w, _ := call(t, h, "GET", "/metadata?mode=x", ""); w.Code != http.StatusBadRequest {
+		t.Errorf("unknown mode: got %d", w.Code)
+	}
+	if w, _ := call(t, h, "GET", "/$versions", ""); !strings.Contains(w.Body.String(), `{"name":"default","valueString":"4.0"}`) {
+		t.Errorf("versions: got %s", w.Body)
+	}
+}
+
+// TestSearchBombs searches for what is costly to look for, or to write.
+func TestSearchBombs(t *testing.T) {
+	var resources []string
+	for i := range 20 {
+		resources = append(resources, fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/%d","name":"n","description":%q}`, i, strings.Repeat("d", 5000)))
+	}
+	l := libraryOf(t, resources...)
+	l.Definitions().Bounds.Gathered = 5000
+	for _, test := range []struct {
+		name, query string
+		want        int
+	}{
+		{"cheap", "/ValueSet?name:contains=x", http.StatusOK},
+		{"many alternatives, and no definition", "/CodeSystem?name:contains=" + strings.Repeat("x,", 2000) + "x", http.StatusUnprocessableEntity},
+		{"alternatives for each definition", "/ValueSet?name:contains=" + strings.Repeat("x,", 600) + "x", http.StatusUnprocessableEntity},
+		{"one page", "/ValueSet?_count=1", http.StatusOK},
+		{"all", "/ValueSet?_count=100", http.StatusUnprocessableEntity},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if w, _ := call(t, &Handler{Library: l}, http.MethodGet, test.query, ""); w.Code != test.want {
+				t.Errorf("got %d %.200s", w.Code, w.Body)
+			}
+		})
+	}
+}

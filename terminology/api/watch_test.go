@@ -1,0 +1,319 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// watched is a watch of a folder, in a bubble.
+type watched struct {
+	*terminology.Watch
+	folder string
+	log    syncedBuffer
+	tick   time.Duration
+}
+
+// syncedBuffer is a buffer for a log.
+type syncedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *syncedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// take returns what was logged since it was last called.
+func (b *syncedBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.Reset()
+	return b.String()
+}
+
+// watching runs a test of a watch of a folder with one file, a.json, that has code a.
+func watching(t *testing.T, test func(t *testing.T, w *watched)) {
+	t.Helper()
+	folder := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{folder: folder, tick: 2 * time.Second}
+		w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", "a"))
+		var err error
+		w.Watch, err = terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}, w.tick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		w.log.take()
+		test(t, w)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// write writes a file, whose time is that of the bubble.
+func (w *watched) write(t *testing.T, name, content string) {
+	t.Helper()
+	name = filepath.Join(w.folder, name)
+	writeFile(t, name, []byte(content))
+	if err := os.Chtimes(name, time.Time{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ticks lets some of the watch's intervals pass.
+func (w *watched) ticks(n int) { w.quarters(4 * n) }
+
+// quarters lets some quarters of the watch's interval pass.
+func (w *watched) quarters(n int) {
+	time.Sleep(time.Duration(n) * w.tick / 4)
+	synctest.Wait()
+}
+
+// want checks that the library in use has the codes of a whole code system.
+func (w *watched) want(t *testing.T, system, codes string) {
+	t.Helper()
+	got := expandWith(t, &Handler{Current: w.Current}, "url", system+"?fhir_vs")
+	wantCodes(t, got, codes)
+}
+
+func TestWatchChange(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		first := w.Current()
+		w.want(t, "http://x/a", "a")
+		w.ticks(5)
+		if w.Current() != first || w.log.take() != "" {
+			t.Error("loaded without a change")
+		}
+		w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", "b")) // as large as before
+		w.quarters(2)
+		w.want(t, "http://x/a", "a") // it may still be written
+		w.quarters(1)
+		w.want(t, "http://x/a", "b")
+		wantText(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
+		w.write(t, "sub/b.json", versionedSystem("http://x/b", "1", "complete", "c d"))
+		w.ticks(2)
+		w.want(t, "http://x/b", "c d")
+		if s := w.State(); len(s.Files) != 2 || s.Counts.Concepts != 3 || s.Err != nil || time.Since(s.Loaded) >= 2*w.tick || s.Tried.IsZero() {
+			t.Errorf("got %+v", s)
+		}
+		if err := os.Remove(filepath.Join(w.folder, "a.json")); err != nil {
+			t.Fatal(err)
+		}
+		w.ticks(2)
+		if c := w.Current().Counts(); c.CodeSystems != 1 {
+			t.Errorf("holds %v", c)
+		}
+	})
+}
+
+// A change is noticed within the interval, whenever in it the files are written.
+func TestWatchWithinInterval(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		for i := range 40 {
+			time.Sleep(time.Duration(i) * w.tick / 39)
+			w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", fmt.Sprintf("c%02d", i)))
+			w.ticks(1)
+			w.want(t, "http://x/a", fmt.Sprintf("c%02d", i))
+		}
+	})
+}
+
+// A folder that has definitions later is watched from the start; one whose definitions have all gone, as where a volume
+// is no longer mounted, is an error, and what was loaded stays.
+func TestWatchEmptyFolder(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		name := filepath.Join(w.folder, "a.json")
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		w.ticks(1)
+		if s := w.State(); s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) || s.Counts.Concepts != 1 {
+			t.Errorf("all gone: got %+v", s)
+		}
+		wantText(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
+		w.write(t, "b.json", versionedSystem("http://x/b", "1", "complete", "b"))
+		w.ticks(1)
+		w.want(t, "http://x/b", "b")
+	})
+	empty := t.TempDir()
+	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{empty}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(empty, "a.json"), []byte(versionedSystem("http://x/a", "1", "complete", "a")))
+	if err := w.Refresh(t.Context()); err != nil || w.State().Counts.Concepts != 1 {
+		t.Errorf("first definitions: got %v, %+v", err, w.State())
+	}
+}
+
+func TestWatchWaitsUntilQuiet(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		first := w.Current()
+		for range 5 {
+			w.write(t, "a.json", `{"resourceType":`)
+			w.quarters(1)
+		}
+		w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", "b"))
+		w.quarters(1)
+		if w.Current() != first || w.log.take() != "" {
+			t.Error("loaded while it was written")
+		}
+		w.quarters(1)
+		w.want(t, "http://x/a", "b")
+	})
+}
+
+func TestWatchBroken(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		first := w.Current()
+		for name, breaks := range map[string]func(){
+			"half a file": func() { w.write(t, "b.json", `{"resourceType":"CodeSystem","url":`) },
+			"nothing left": func() {
+				if err := os.Rename(w.folder, w.folder+".away"); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			breaks()
+			w.ticks(2)
+			s := w.State()
+			if w.Current() != first || s.Err == nil || s.Counts.Concepts != 1 || s.Loaded.Equal(s.Tried) {
+				t.Errorf("%s: got %+v", name, s)
+			}
+			wantText(t, w.log.take(), "ERROR", "stay in use", filepath.Base(w.folder))
+			w.ticks(5)
+			if log := w.log.take(); log != "" {
+				t.Errorf("%s: tried again without a change: %s", name, log)
+			}
+			_ = os.Rename(w.folder+".away", w.folder)
+			_ = os.Remove(filepath.Join(w.folder, "b.json"))
+			w.ticks(2)
+			if s := w.State(); w.Current() == first || s.Err != nil {
+				t.Errorf("%s: got %+v after it was mended", name, s)
+			}
+			w.log.take()
+			first = w.Current()
+		}
+	})
+}
+
+func TestWatchStart(t *testing.T) {
+	if _, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{filepath.Join(t.TempDir(), "none")}}, 0); err == nil {
+		t.Error("began without its files")
+	}
+}
+
+// TestWatchWhileServing has requests answered while libraries are swapped: each must be answered from one.
+func TestWatchWhileServing(t *testing.T) {
+	folder := t.TempDir()
+	write := func(n int) {
+		codes := []string{"a a a", "b b b"}[n%2]
+		codes = strings.ReplaceAll("x1 x2 x3", "x", codes[:1])
+		writeFile(t, filepath.Join(folder, "a.json"), []byte(versionedSystem("http://x/a", "1", "complete", codes)))
+		writeFile(t, filepath.Join(folder, "b.json"), []byte(composedOf("http://x/vs", "1", `{"system":"http://x/a"}`)))
+	}
+	write(0)
+	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{folder}}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Handler{Current: w.Current, Fetched: &terminology.Fetched{Source: new(shelf)}}
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				answer, err := request(h, http.MethodGet, query("url", "http://x/vs"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if body := answer.Body.String(); strings.Contains(body, `"a1"`) == strings.Contains(body, `"b3"`) {
+					t.Errorf("mixed: %s", body)
+				}
+			}
+		})
+	}
+	for n := range 50 {
+		write(n)
+		if err := w.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	group.Wait()
+}
+
+// TestWatchSwappedFolder has a folder swapped beneath the names of the files, as Kubernetes does with the files
+// of a ConfigMap.
+func TestWatchSwappedFolder(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		link := func(target, name string) {
+			t.Helper()
+			name = filepath.Join(w.folder, name)
+			if err := os.Symlink(target, name+".new"); err != nil {
+				t.Skip(err)
+			}
+			if err := os.Rename(name+".new", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.write(t, "..1/b.json", versionedSystem("http://x/b", "1", "complete", "c"))
+		link("..1", "..data")
+		link("..data/b.json", "b.json")
+		w.ticks(2)
+		w.want(t, "http://x/b", "c")
+		w.write(t, "..2/b.json", versionedSystem("http://x/b", "1", "complete", "d"))
+		link("..2", "..data")
+		w.ticks(2)
+		w.want(t, "http://x/b", "d")
+	})
+}
+
+// Who cannot wait has the files looked at at once.
+func TestRefresh(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		before := w.Current()
+		if err := w.Refresh(t.Context()); err != nil || w.Current() != before {
+			t.Errorf("unchanged files were loaded: %v", err)
+		}
+		w.write(t, "a.json", versionedSystem("http://x/a", "2", "complete", "a b c"))
+		if err := w.Refresh(t.Context()); err != nil || w.Current() == before {
+			t.Errorf("changed files were not loaded: %v", err)
+		}
+		before = w.Current()
+		w.write(t, "a.json", "{")
+		for range 2 {
+			if err := w.Refresh(t.Context()); err == nil || w.Current() != before {
+				t.Errorf("broken files: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package compose
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// allVersions stands for every version of a code system (R4 ValueSet.compose.include.version).
+const allVersions = "*"
+
+// inAllVersions replaces each include or exclude of all versions by one per loaded version.
+func (c *Composer) inAllVersions(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
+	if !slices.ContainsFunc(sets, func(set definitions.ConceptSet) bool { return set.Version == allVersions }) {
+		return sets, nil
+	}
+	var list []definitions.ConceptSet
+	for _, set := range sets {
+		if set.Version != allVersions || c.Library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], set.System, set.Version) != definitions.None {
+			list = append(list, set)
+			continue
+		}
+		versions := c.versionsHere(set.System)
+		if err := c.spend(8 * len(versions)); err != nil {
+			return nil, err
+		}
+		for _, version := range versions {
+			set.Version = version
+			list = append(list, set)
+		}
+	}
+	return list, nil
+}
+
+// versionsHere returns the loaded versions of a code system that have concepts and are no later than the date in force,
+// or else the empty version.
+func (c *Composer) versionsHere(url string) []string {
+	var versions []string
+	if id, ok := c.Library.Systems.SystemID(url); ok {
+		date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.Rules.Date)
+		for _, index := range c.Library.Systems.List[id].Versions {
+			if cs := c.Library.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
+				versions = append(versions, cs.Version)
+			}
+		}
+	}
+	if len(versions) == 0 {
+		return []string{""}
+	}
+	return versions
+}

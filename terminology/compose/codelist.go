@@ -1,0 +1,48 @@
+package compose
+
+import (
+	"crypto/sha256"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
+)
+
+// unknownEntry is no entry.
+var UnknownEntry = definitions.Entry{CodeSystem: definitions.None, Concept: definitions.None}
+
+// codeList holds the codes of a value set in order, each once. It is cached and shared, and must not change.
+type CodeList struct {
+	used
+	traits
+	Entries  []definitions.Entry
+	Shape    *Tree
+	Digest   [sha256.Size]byte
+	searcher *searcher
+	weights  *weights.Table // of the value set; nil if the code systems' count
+}
+
+// used is what the expansion of a value set uses.
+type used struct {
+	CodeSystems []uint32                // in order of first use
+	ValueSets   []*definitions.ValueSet // imported, directly or not
+	Supplements []definitions.Supplement
+	wanted      []string // canonicals of the supplements that imported value sets name
+	Unchecked   []string // canonicals of missing code systems whose codes are listed
+	Applied     []applied
+}
+
+// traits say how codes are compared and shown.
+type traits struct {
+	Versioned bool // each code is shown with its version
+	Merged    bool // several versions are named, but a code is the same in all
+	byVersion bool // the same code in two versions is two codes
+	Tree      bool // may be shown as a tree
+	Filtered  bool // an include has a filter
+}
+
+// applied is a parameter of the request that had an effect.
+type applied struct{ Name, Value string }
+
+func (u *used) apply(name, value string) {
+	definitions.AddTo(&u.Applied, applied{Name: name, Value: value})
+}

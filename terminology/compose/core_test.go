@@ -1,0 +1,84 @@
+package compose
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// unexpandable are the value sets of R4 that R4 alone cannot expand for another reason than a code system
+// or value set that is not part of R4.
+var unexpandable = map[string]string{
+	// Pins a version of its code system that R4 (4.0.1) does not have.
+	"http://hl7.org/fhir/ValueSet/task-code": `version '3.6.0'`,
+	// Filters by an ad hoc filter of an example code system, of which no data says what it selects.
+	"http://hl7.org/fhir/ValueSet/example-filter": "acme-plasma",
+	// Refers to a code system contained in it by a fragment, which is no url of a code system.
+	"http://hl7.org/fhir/ValueSet/example-hierarchical": "#hacked",
+	// Has all codes of a grammar.
+	"http://hl7.org/fhir/ValueSet/all-languages": "has a grammar",
+}
+
+func TestCoreValueSetsExpand(t *testing.T) {
+	l := coreLibrary(t)
+	missing := regexp.MustCompile(`(code system|CodeSystem|value set) '?([^\s',]+)`)
+	expanded, partly := 0, 0
+	for _, vs := range l.set.ValueSets.List {
+		x, err := l.expanding(nil).Codes(vs)
+		if err == nil {
+			expanded++
+			if slices.ContainsFunc(x.CodeSystems, func(i uint32) bool { return l.set.Systems.CodeSystems[i].Content != definitions.ContentComplete }) {
+				partly++
+			}
+			continue
+		}
+		if part := unexpandable[vs.URL]; part != "" {
+			wantText(t, err.Error(), part)
+			continue
+		}
+		if !errors.Is(err, outcome.ErrIncomplete) {
+			t.Errorf("%s: got %v, want something missing", vs.URL, err)
+			continue
+		}
+		name := missing.FindStringSubmatch(err.Error())
+		if name == nil {
+			t.Errorf("%s: the error names nothing that is missing: %v", vs.URL, err)
+			continue
+		}
+		if name[1] != "value set" {
+			if index := l.set.Systems.CodeSystem(name[2], ""); index != definitions.None && l.set.Systems.CodeSystems[index].Content.HasConcepts() {
+				t.Errorf("%s: %v, but it is here", vs.URL, err)
+			}
+		} else if _, ok := l.set.ValueSets.Find(name[2]); ok {
+			t.Errorf("%s: %v, but it is here", vs.URL, err)
+		}
+	}
+	// 1,217 whole ones, and 5 of code systems that R4 itself has only as example or fragment.
+	if expanded != 1222 || partly != 5 {
+		t.Errorf("%d value sets expand, %d of them partly; want 1222 and 5", expanded, partly)
+	}
+}
+
+func TestCoreExpansionsAreWhole(t *testing.T) {
+	// These two are empty because R4 has no concept in their code systems.
+	empty := []string{"http://hl7.org/fhir/ValueSet/message-events", "http://terminology.hl7.org/ValueSet/v3-policyHolderRole"}
+	l := coreLibrary(t)
+	for _, vs := range l.set.ValueSets.List {
+		x, err := l.expanding(nil).Codes(vs)
+		if err != nil {
+			continue
+		}
+		if len(x.Entries) == 0 != slices.Contains(empty, vs.URL) {
+			t.Errorf("%s has %d codes", vs.URL, len(x.Entries))
+		}
+		for _, e := range x.Entries {
+			if len(l.set.Code(e)) == 0 {
+				t.Errorf("%s has an empty code", vs.URL)
+			}
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package compose
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
+
+// scanned is up to how many entries of an expansion are scanned rather than indexed.
+const Scanned = 256
+
+// maxRuns bounds how many runs of an expansion are searched with their code system's index.
+const maxRuns = 8
+
+// maxLanguages bounds for how many languages an expansion keeps divisions: anyone may ask in any language. Beyond it
+// they are dropped.
+const maxLanguages = 16
+
+// searcher holds the divisions of one expansion, by language. They are made on first use.
+type searcher struct {
+	mu        sync.Mutex
+	divisions map[string]*madeDivision // by list of languages
+}
+
+// division is an expansion's entries in searchable parts: runs of concepts in code system order, which the code
+// system's index finds, and the rest.
+type division struct {
+	Searched []textindex.Part
+	Entries  []func(doc uint32) definitions.Entry // by part: the entry of a document
+}
+
+// search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
+// all. Displays are in the given languages, or the code systems' own if list is empty.
+func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, from, to int, b *budget.Budget) ([]definitions.Entry, int, error) {
+	d, err := DivisionOf(l, x, list, b)
+	if err != nil {
+		return nil, 0, err
+	}
+	hits, total, err := textindex.Search(d.Searched, f, from, to, b.Spend)
+	entries := make([]definitions.Entry, len(hits))
+	for i, h := range hits {
+		entries[i] = d.Entries[h.Part](h.Doc)
+	}
+	return entries, total, err
+}
+
+// divisionOf returns the division of an expansion for a list of languages. It may have to build an index, which is costly
+// for a large expansion.
+func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) (*division, error) {
+	if d, ok := x.searcher.look(list); ok {
+		return d, nil
+	}
+	if len(x.Entries) > Scanned {
+		if err := b.Enter(); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.Spend(len(x.Entries)); err != nil {
+		return nil, err
+	}
+	return x.searcher.get(list, func() *division {
+		return (&divider{division: new(division), library: l, codes: x, languages: list}).divide()
+	}), nil
+}
+
+// look returns the division for a list of languages if it has been made.
+func (s *searcher) look(list string) (*division, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made, ok := s.divisions[list]
+	if !ok || !made.ready.Load() {
+		return nil, false
+	}
+	return made.division(), true
+}
+
+// get returns the division for a list of languages, made once. Requests for other languages do not wait.
+func (s *searcher) get(list string, divide func() *division) *division {
+	s.mu.Lock()
+	made, ok := s.divisions[list]
+	if !ok {
+		if s.divisions == nil || len(s.divisions) >= maxLanguages {
+			s.divisions = make(map[string]*madeDivision)
+		}
+		made = &madeDivision{division: sync.OnceValue(divide)}
+		s.divisions[list] = made
+	}
+	s.mu.Unlock()
+	defer made.ready.Store(true)
+	return made.division()
+}
+
+type madeDivision struct {
+	division func() *division
+	ready    atomic.Bool
+}
+
+type divider struct {
+	*division
+	library   *definitions.Set
+	codes     *CodeList
+	languages string
+}
+
+// divide makes one part of each long run, and one of all other entries. A value set with weights of its own has another
+// order than the index of the code system, and so no runs.
+func (d *divider) divide() *division {
+	entries := d.codes.Entries
+	shortest := max(Scanned+1, len(entries)/maxRuns)
+	var rest []uint32
+	for at := 0; at < len(entries); {
+		end := runFrom(entries, at)
+		if end-at >= shortest && len(d.codes.Supplements) == 0 && d.codes.weights == nil && !d.library.Systems.IsOwn(entries[at].CodeSystem) {
+			d.addRun(at, end)
+		} else {
+			for i := at; i < end; i++ {
+				rest = append(rest, uint32(i))
+			}
+		}
+		at = end
+	}
+	if len(rest) > 0 {
+		d.addRest(rest)
+	}
+	return d.division
+}
+
+// runFrom returns the end of the run at a position: entries of one code system, in its order and without displays of
+// their own.
+func runFrom(entries []definitions.Entry, at int) int {
+	end := at + 1
+	if entries[at].Concept == definitions.None || entries[at].Listed != 0 {
+		return end
+	}
+	for end < len(entries) {
+		e, last := entries[end], entries[end-1]
+		if e.CodeSystem != last.CodeSystem || e.Listed != 0 || e.Concept == definitions.None || e.Concept <= last.Concept {
+			break
+		}
+		end++
+	}
+	return end
+}
+
+// addRun adds a run as a part, whose documents are the concepts of its code system.
+func (d *divider) addRun(from, to int) {
+	run := d.codes.Entries[from:to]
+	system := run[0].CodeSystem
+	cs := d.library.Systems.CodeSystems[system]
+	p := textindex.Part{Index: cs.Concepts.Search.SearchIndex(d.languages), Place: func(uint32) uint32 { return uint32(from) }}
+	if len(run) < cs.Concepts.Len() {
+		members := bitset.New(cs.Concepts.Len())
+		for _, e := range run {
+			members.Add(e.Concept)
+		}
+		p.Within = p.Index.RanksOf(members)
+	}
+	d.Searched = append(d.Searched, p)
+	d.Entries = append(d.Entries, func(doc uint32) definitions.Entry { return definitions.Entry{CodeSystem: system, Concept: doc} })
+}
+
+// addRest adds a part for entries in no run, whose documents are positions in rows.
+func (d *divider) addRest(rows []uint32) {
+	c := newEntryCorpus(d.library, d.codes, rows, codesystem.ParseLanguages(d.languages))
+	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
+	if len(rows) > Scanned && (d.library.Base == nil || d.library.Combined) { // a request's own definitions are searched once
+		p.Index = textindex.New(c)
+	}
+	if p.Index == nil {
+		p.Compounds = textindex.NewCompounds(c)
+	}
+	d.Searched, d.Entries = append(d.Searched, p), append(d.Entries, c.entry)
+}

@@ -1,0 +1,201 @@
+package definitions
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// conceptMap holds of a ConceptMap what $translate needs.
+type ConceptMap struct {
+	Definition
+	SourceScope, TargetScope string // canonicals of value sets
+	Groups                   []MapGroup
+}
+
+// mapGroup is one of ConceptMap.group.
+type MapGroup struct {
+	Source, SourceVersion string
+	Target, TargetVersion string
+	Elements              []MapElement
+	Unmapped              unmapped
+}
+
+// unmapped is ConceptMap.group.unmapped, absent if it has no mode.
+type unmapped struct {
+	Mode                       string // provided (in R5 use-source-code), fixed or other-map
+	Code, Display, Equivalence string // of fixed
+	OtherMap                   string // canonical
+}
+
+// mapElement is ConceptMap.group.element.
+type MapElement struct {
+	Code, Display, Comment string
+	Targets                []MapTarget
+}
+
+// mapTarget is ConceptMap.group.element.target. One without a code says that the element maps to nothing.
+type MapTarget struct {
+	Code, Display, Equivalence, Comment string
+	DependsOn, Products                 []MapAttribute
+}
+
+// mapAttribute is ConceptMap.group.element.target.dependsOn or product.
+type MapAttribute struct{ Property, System, Value, Display string }
+
+// member reads one member of a ConceptMap, by its name in R4 or R5.
+func (m *ConceptMap) member(r *fhirjson.Reader, name string) error {
+	if known, err := m.Definition.member(r, name); known {
+		return err
+	}
+	switch name {
+	case "sourceUri", "sourceCanonical", "sourceScopeUri", "sourceScopeCanonical":
+		return r.ReadString(&m.SourceScope)
+	case "targetUri", "targetCanonical", "targetScopeUri", "targetScopeCanonical":
+		return r.ReadString(&m.TargetScope)
+	case "group":
+		return r.ArrayOf(shortPart, func() error { return m.group(r) })
+	}
+	return r.Skip()
+}
+
+// group reads one of ConceptMap.group. Its systems may be url|version.
+func (m *ConceptMap) group(r *fhirjson.Reader) error {
+	var g MapGroup
+	err := r.ObjectWith(func(name []byte) error {
+		switch string(name) {
+		case "element":
+			return r.ArrayOf(shortPart, func() error { return g.element(r) })
+		case "unmapped":
+			u := &g.Unmapped
+			return r.Strings(
+				fhirjson.String{Name: "mode", Into: &u.Mode}, fhirjson.String{Name: "code", Into: &u.Code},
+				fhirjson.String{Name: "display", Into: &u.Display}, fhirjson.String{Name: "relationship", Into: &u.Equivalence},
+				fhirjson.String{Name: "url", Into: &u.OtherMap}, fhirjson.String{Name: "otherMap", Into: &u.OtherMap},
+			)
+		}
+		return r.Skip()
+	},
+		fhirjson.String{Name: "source", Into: &g.Source}, fhirjson.String{Name: "sourceVersion", Into: &g.SourceVersion},
+		fhirjson.String{Name: "target", Into: &g.Target}, fhirjson.String{Name: "targetVersion", Into: &g.TargetVersion},
+	)
+	if url, version := outcome.Split(g.Source); version != "" {
+		g.Source, g.SourceVersion = url, version
+	}
+	if url, version := outcome.Split(g.Target); version != "" {
+		g.Target, g.TargetVersion = url, version
+	}
+	m.Groups = append(m.Groups, g)
+	return err
+}
+
+// element reads one of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
+func (g *MapGroup) element(r *fhirjson.Reader) error {
+	var e MapElement
+	err := r.ObjectWith(func(name []byte) error {
+		switch string(name) {
+		case "noMap":
+			var none bool
+			err := r.ReadBool(&none)
+			if none {
+				e.Targets = append(e.Targets, MapTarget{})
+			}
+			return err
+		case "target":
+			return r.ArrayOf(shortPart, func() error { return e.target(r) })
+		}
+		return r.Skip()
+	},
+		fhirjson.String{Name: "code", Into: &e.Code}, fhirjson.String{Name: "display", Into: &e.Display},
+		fhirjson.String{Name: "comment", Into: &e.Comment},
+	)
+	g.Elements = append(g.Elements, e)
+	return err
+}
+
+func (e *MapElement) target(r *fhirjson.Reader) error {
+	var t MapTarget
+	err := r.ObjectWith(func(name []byte) error {
+		switch string(name) {
+		case "dependsOn":
+			return r.Array(func() error { return appendMapAttribute(&t.DependsOn, r) })
+		case "product":
+			return r.Array(func() error { return appendMapAttribute(&t.Products, r) })
+		}
+		return r.Skip()
+	},
+		fhirjson.String{Name: "code", Into: &t.Code}, fhirjson.String{Name: "display", Into: &t.Display},
+		fhirjson.String{Name: "equivalence", Into: &t.Equivalence}, fhirjson.String{Name: "relationship", Into: &t.Equivalence},
+		fhirjson.String{Name: "comment", Into: &t.Comment},
+	)
+	e.Targets = append(e.Targets, t)
+	return err
+}
+
+func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
+	var a MapAttribute
+	err := r.Strings(
+		fhirjson.String{Name: "property", Into: &a.Property}, fhirjson.String{Name: "system", Into: &a.System},
+		fhirjson.String{Name: "value", Into: &a.Value}, fhirjson.String{Name: "display", Into: &a.Display},
+	)
+	*list = append(*list, a)
+	return err
+}
+
+// mapTable holds concept maps.
+type MapTable struct {
+	Base       *MapTable // of an overlay: what it lies over
+	List       []*ConceptMap
+	mapIndexes map[string]int // url|version, of those that were loaded
+}
+
+// addConceptMap adds a concept map. It replaces one with the same url and version, unless both are sent with a request.
+func (t *MapTable) addConceptMap(m *ConceptMap) {
+	if t.Base == nil && m.URL != "" {
+		key := m.URL + "|" + m.Version
+		if i, ok := t.mapIndexes[key]; ok {
+			t.List[i] = m
+			return
+		}
+		t.mapIndexes[key] = len(t.List)
+	}
+	t.List = append(t.List, m)
+}
+
+// inlineConceptMap reads the parameter conceptMap, which needs no url.
+func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
+	kind, err := fhirjson.ResourceType(resource)
+	if err == nil && kind != "ConceptMap" {
+		return nil, outcome.BadRequest("invalid", "the parameter conceptMap must be a ConceptMap, not %s", kind)
+	}
+	l := emptyLibrary()
+	if err == nil {
+		err = newResourceLoader(l).resource(fhirjson.ReaderOf(resource))
+	}
+	if err != nil {
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
+	}
+	return l.Maps.List[0], nil
+}
+
+// conceptMap finds a concept map by its canonical; the one loaded last counts.
+func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
+	for at := t; at != nil; at = at.Base {
+		for _, m := range slices.Backward(at.List) {
+			if m.IsNamed(reference) {
+				return m, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// equivalences are R4's codes for relationships of R5, and for none.
+var Equivalences = map[string]string{
+	"": "relatedto", "related-to": "relatedto", "not-related-to": "disjoint",
+	"source-is-narrower-than-target": "wider", "source-is-broader-than-target": "narrower",
+}

@@ -1,0 +1,29 @@
+package definitions
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4 and the bindings of its elements, as compressed
+// NDJSON. core/SOURCE.md says where they are from and how they are made.
+//
+//go:generate go run ./core/generate -out core/r4.ndjson.zst core/package
+//go:embed core/r4.ndjson.zst
+var coreDefinitions []byte
+
+func (l *resourceLoader) core(ctx context.Context) error {
+	// One goroutine and a small window: everything else starts at the same time.
+	src, err := zstd.NewReader(bytes.NewReader(coreDefinitions), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	}
+	defer src.Close()
+	return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
+}

@@ -1,0 +1,70 @@
+package definitions
+
+import (
+	"cmp"
+	"iter"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
+
+// shownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
+// and its supplements, and the value set's own designations.
+func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string, supplements []Supplement) []codesystem.Text {
+	if !e.IsKnown() {
+		return d.ownDesignations(d.ownDisplayText(dst, e.Entry, language), e.Entry)
+	}
+	own := d.Systems.CodeSystems[e.CodeSystem]
+	dst = d.ownDisplayText(dst, e.Entry, cmp.Or(language, own.Language))
+	for cs, concept := range d.Described(e, supplements) {
+		from := len(dst)
+		dst = cs.Concepts.AppendTexts(dst, concept)
+		for i := range dst[from:] {
+			if cs != own {
+				dst[from+i].Source = cs.Canonical()
+			}
+		}
+	}
+	return d.ownDesignations(dst, e.Entry)
+}
+
+// described yields the code system of an entry and the supplements that have its concept, with the concept in each.
+func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*CodeSystem, codesystem.Concept] {
+	return func(yield func(*CodeSystem, codesystem.Concept) bool) {
+		if !e.IsKnown() || !yield(d.Systems.CodeSystems[e.CodeSystem], e.At) {
+			return
+		}
+		code := d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(e.At)
+		for _, s := range supplements {
+			if s.Of != e.CodeSystem {
+				continue
+			}
+			by := d.Systems.CodeSystems[s.By]
+			if concept, ok := by.Concepts.Locate(code); ok && !yield(by, concept) {
+				return
+			}
+		}
+	}
+}
+
+// ownDisplayText appends the value set's own display of an entry, if there is one.
+func (d *Set) ownDisplayText(dst []codesystem.Text, e Entry, language string) []codesystem.Text {
+	if display := d.ownDisplay(e); len(display) > 0 {
+		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, Own: true})
+	}
+	return dst
+}
+
+// ownDesignations appends the value set's own designations of an entry.
+func (d *Set) ownDesignations(dst []codesystem.Text, e Entry) []codesystem.Text {
+	if e.Listed == 0 {
+		return dst
+	}
+	table, _ := d.Rows.Row(e.Listed)
+	for _, d := range table.designationsOf(e.Listed) {
+		dst = append(dst, codesystem.Text{
+			Language: table.Languages[d.Language], Use: table.Uses[d.Use], Own: true,
+			Value: table.Texts.At(d.Value), Extension: table.Texts.At(d.Extension),
+		})
+	}
+	return dst
+}

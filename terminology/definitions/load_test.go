@@ -1,0 +1,70 @@
+package definitions
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+func TestBrokenDefinitions(t *testing.T) {
+	whole := tgz(t, "package/a.json", codeSystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-6] ^= 1 // in the checksum
+	tests := []struct {
+		name, file, content, reason string
+		is                          error
+	}{
+		{"truncated JSON", "x.json", codeSystemWith("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
+		{"truncated in a concept", "x.json", codeSystemWith("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
+		{"truncated second resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
+		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
+		{"more after the resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `]`, "want an object", nil},
+		{"empty", "x.json", " \n", "empty", errEmpty},
+		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", fhirjson.ErrNoResourceType},
+		{"no object", "x.json", `["a"]`, "want an object, found an array", nil},
+		{"number for a string", "x.json", `{"resourceType":"ValueSet","url":7}`, "/url: want a string, found a number", nil},
+		{"null for a string", "x.json", `{"resourceType":"ValueSet","url":null}`, "want a string, found null", nil},
+		{"string for a boolean", "x.json", `{"resourceType":"CodeSystem","caseSensitive":"yes"}`, "want true or false, found a string", nil},
+		{"object for an array", "x.json", `{"resourceType":"CodeSystem","concept":{"code":"a"}}`, "/concept: want an array, found an object", nil},
+		{"array for a compose", "x.json", `{"resourceType":"ValueSet","compose":[]}`, "/compose: want an object", nil},
+		{"wrong type deep down", "x.json", `{"resourceType":"CodeSystem","concept":[{"code":"a","concept":[{"code":1}]}]}`, "/concept/0/concept/0/code: want a string", nil},
+		{"wrong type before resourceType", "x.json", `{"compose":{"include":1},"resourceType":"ValueSet"}`, "compose: /include: want an array", nil},
+		{"concept without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"display":"a"}]}`, "concept without a code", nil},
+		{"property without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"code":"a","property":[{"valueString":"b"}]}]}`, "/concept/0/property/0: property without a code", nil},
+		{"listed concept without code", "x.json", valueSetOf("http://x/a", `{"include":[{"system":"s","concept":[{"display":"a"}]}]}`), "/include/0/concept/0: concept without a code", nil},
+		{"invalid UTF-8", "x.json", "{\"resourceType\":\"CodeSystem\",\"url\":\"\xff\"}", "invalid UTF-8", nil},
+		{"bundles in bundles", "x.json", strings.Repeat(`{"resourceType":"Bundle","entry":[{"resource":`, 20), "nested deeper", nil},
+		{"other extension", "x.txt", "", "none of .json, .xml, .tgz", nil},
+		{"XML that is no FHIR", "x.xml", "<project><name/></project>", "fhirxml: line 1", nil},
+		{"XML that ends too early", "x.xml", `<ValueSet xmlns="http://hl7.org/fhir"><url value="http://x/a"/>`, "unexpected EOF", nil},
+		{"XML with a document type", "x.xml", `<!DOCTYPE x [<!ENTITY a "a">]><ValueSet xmlns="http://hl7.org/fhir"/>`, "document type", nil},
+		{"wrong type in XML", "x.xml", `<CodeSystem xmlns="http://hl7.org/fhir"><caseSensitive value="yes"/></CodeSystem>`, "fhirxml: line 1", nil},
+		{"no gzip", "x.tgz", "PK\x03\x04 something that is not gzip", "gzip", gzip.ErrHeader},
+		{"empty package", "x.tgz", "", "EOF", nil},
+		{"truncated package", "x.tgz", string(whole[:len(whole)/2]), "unexpected EOF", io.ErrUnexpectedEOF},
+		{"package without its end", "x.tgz", string(whole[:len(whole)-4]), "unexpected EOF", io.ErrUnexpectedEOF},
+		{"damaged package", "x.tgz", string(damaged), "checksum", gzip.ErrChecksum},
+		{"broken file in a package", "x.tgz", string(tgz(t, "package/bad.json", `{"resourceType":`)), "package/bad.json", io.ErrUnexpectedEOF},
+		{"no FHIR package", "x.tgz", string(tgz(t, "README", "hello")), "not a FHIR package", nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), test.file)
+			writeFile(t, name, []byte(test.content))
+			_, err := Load(t.Context(), Options{Definitions: []string{name}})
+			if err == nil {
+				t.Fatal("no error")
+			}
+			wantText(t, err.Error(), name, test.reason)
+			if test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("%v does not wrap %v", err, test.is)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package definitions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
+
+// maxMapSynonyms bounds the synonyms that one concept map makes.
+const maxMapSynonyms = 100_000
+
+var (
+	errNoConceptMap    = errors.New("there is no ConceptMap")
+	errNoSynonyms      = errors.New("the ConceptMap makes none: no target that is equivalent, wider or narrower has another display than its element, both short enough")
+	errTooManySynonyms = fmt.Errorf("the ConceptMap makes more than %d", maxMapSynonyms)
+)
+
+// mapSynonyms makes synonyms of a concept map that has been loaded.
+func (l *resourceLoader) mapSynonyms(ctx context.Context, canonical string) error {
+	m, ok := l.library.Maps.ConceptMap(canonical)
+	if !ok {
+		return fmt.Errorf("%w of this canonical among the definitions", errNoConceptMap)
+	}
+	return l.addMapSynonyms(ctx, m)
+}
+
+// mapSynonymsIn makes synonyms of the concept maps in a file.
+func (l *resourceLoader) mapSynonymsIn(ctx context.Context, file string) error {
+	own := newResourceLoader(emptyLibrary())
+	own.options = l.options
+	defer own.codes.table.Memory.Release()
+	if err := own.file(ctx, file); err != nil {
+		return err
+	}
+	if len(own.library.Maps.List) == 0 {
+		return errNoConceptMap
+	}
+	for _, m := range own.library.Maps.List {
+		if err := l.addMapSynonyms(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addMapSynonyms makes synonyms of a concept map.
+func (l *resourceLoader) addMapSynonyms(ctx context.Context, m *ConceptMap) error {
+	x := mapSynonyms{library: l.library, language: cmp.Or(m.Language, "en")}
+	for i := range m.Groups {
+		g := &m.Groups[i]
+		for k := range g.Elements {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := x.element(g, &g.Elements[k]); err != nil {
+				return err
+			}
+		}
+	}
+	if x.made == 0 {
+		return errNoSynonyms
+	}
+	l.options.Logger.InfoContext(ctx, "synonyms made of a concept map", slog.String("url", m.Canonical()),
+		slog.Int("synonyms", x.made), slog.Int("left_out", x.leftOut))
+	return nil
+}
+
+// mapSynonyms are the synonyms that are made of a concept map.
+type mapSynonyms struct {
+	library  *Set
+	language string
+	made     int
+	leftOut  int // those of too many words, or too many for what is typed
+}
+
+// element adds what an element and its targets make. A target that depends on more than the code, or is more than one
+// code, means something else.
+func (x *mapSynonyms) element(g *MapGroup, e *MapElement) error {
+	var sources []string
+	for i := range e.Targets {
+		t := &e.Targets[i]
+		there, back := foundBy(cmp.Or(Equivalences[t.Equivalence], t.Equivalence))
+		if !there && !back || t.Code == "" || len(t.DependsOn)+len(t.Products) > 0 {
+			continue
+		}
+		if sources == nil {
+			sources = x.displays(e.Display, g.Source, g.SourceVersion, e.Code)
+		}
+		targets := x.displays(t.Display, g.Target, g.TargetVersion, t.Code)
+		for _, source := range sources {
+			for _, target := range targets {
+				if err := errors.Join(x.add(there, source, target), x.add(back, target, source)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// foundBy says whether who types the source of a mapping also finds its target, and the other way round: what means the
+// same, and what is wider, which is true of it as well. What is narrower says more than what was typed.
+func foundBy(equivalence string) (there, back bool) {
+	switch equivalence {
+	case "equivalent", "equal":
+		return true, true
+	case "wider", "subsumes":
+		return true, false
+	case "narrower", "specializes":
+		return false, true
+	}
+	return false, false
+}
+
+// displays returns the displays of a code: the map's, and that of the code system, if it has been loaded.
+func (x *mapSynonyms) displays(own, system, version, code string) (all []string) {
+	if own != "" {
+		all = append(all, own)
+	}
+	index := x.library.Systems.CodeSystem(system, version)
+	if index == None {
+		return all
+	}
+	cs := x.library.Systems.CodeSystems[index]
+	if concept, ok := cs.Concepts.Locate([]byte(code)); ok {
+		if _, display, _ := cs.Concepts.Concept(concept); len(display) > 0 && string(display) != own {
+			all = append(all, string(display))
+		}
+	}
+	return all
+}
+
+func (x *mapSynonyms) add(wanted bool, typed, other string) error {
+	if !wanted || textindex.Fold(typed) == textindex.Fold(other) {
+		return nil
+	}
+	if x.library.synonyms.Add(x.language, typed, other) != nil {
+		x.leftOut++
+		return nil
+	}
+	if x.made++; x.made > maxMapSynonyms {
+		return errTooManySynonyms
+	}
+	return nil
+}

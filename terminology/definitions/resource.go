@@ -1,0 +1,200 @@
+package definitions
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+var errTwoTypes = errors.New("resourceType is there twice")
+
+// maxBundleDepth bounds the nesting of Bundles.
+const maxBundleDepth = 8
+
+// resourceLoader reads resources into a library, alone or in Bundles. It skips types it does not know.
+type resourceLoader struct {
+	library   *Set
+	codes     codeSystemBuilder
+	values    valueSetBuilder
+	profile   profile
+	maps      ConceptMap
+	depth     int
+	anonymous bool      // keep a value set without a url too
+	last      *ValueSet // the last value set read
+	options   *Options  // to show progress; nil for none
+}
+
+func newResourceLoader(l *Set) *resourceLoader {
+	return &resourceLoader{library: l, codes: codeSystemBuilder{usage: &l.Usage}, values: valueSetBuilder{library: l}}
+}
+
+// resource reads one resource. How members are read depends on resourceType, so members before it are set aside; in
+// practice it comes first.
+func (l *resourceLoader) resource(r *fhirjson.Reader) error {
+	var kind string
+	var early []fhirjson.Member
+	start := r.Offset()
+	err := r.Object(func(name []byte) error {
+		if string(name) == "resourceType" {
+			if kind != "" {
+				return errTwoTypes
+			}
+			if err := r.ReadString(&kind); err != nil {
+				return err
+			}
+			l.begin(kind)
+			return l.replay(r, kind, early)
+		}
+		if kind != "" {
+			return l.member(r, kind, string(name))
+		}
+		early = append(early, fhirjson.Member{Name: string(name)})
+		value, err := r.Value(0)
+		early[len(early)-1].Value = value.Clone()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if kind == "" {
+		return fhirjson.ErrNoResourceType
+	}
+	if err := r.Shortage().Add(r.Offset()-start, shortDefinition); err != nil {
+		return err
+	}
+	return l.finish(kind)
+}
+
+func (l *resourceLoader) replay(r *fhirjson.Reader, kind string, early []fhirjson.Member) error {
+	for _, m := range early {
+		if err := l.member(r.Inner(m.Value), kind, m.Name); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+func (l *resourceLoader) begin(kind string) {
+	switch kind {
+	case "CodeSystem":
+		l.codes.reset()
+	case "ValueSet":
+		l.values.vs, l.values.systems = ValueSet{}, nil
+	case "StructureDefinition":
+		l.profile = profile{contained: valueSetBuilder{library: l.library}}
+	case "ConceptMap":
+		l.maps = ConceptMap{}
+	}
+}
+
+func (l *resourceLoader) member(r *fhirjson.Reader, kind, name string) error {
+	switch kind {
+	case "CodeSystem":
+		return l.codes.member(r, name)
+	case "ValueSet":
+		return l.values.member(r, name)
+	case "StructureDefinition":
+		return l.profile.member(r, name)
+	case "ConceptMap":
+		return l.maps.member(r, name)
+	case "Bundle":
+		if name == "entry" {
+			return r.Array(func() error { return l.entry(r) })
+		}
+	}
+	return r.Skip()
+}
+
+func (l *resourceLoader) entry(r *fhirjson.Reader) error {
+	if l.depth++; l.depth > maxBundleDepth {
+		return fmt.Errorf("%s: Bundles nested deeper than %d", r.Pointer(), maxBundleDepth)
+	}
+	defer func() { l.depth-- }()
+	return r.Object(func(name []byte) error {
+		if string(name) == "resource" {
+			return l.resource(r)
+		}
+		return r.Skip()
+	})
+}
+
+// finish adds the resource to the library. One without a url cannot be referred to and is skipped.
+func (l *resourceLoader) finish(kind string) error {
+	if err := l.library.bring(); err != nil {
+		return err
+	}
+	switch kind {
+	case "CodeSystem":
+		cs, err := l.codes.build()
+		if err != nil {
+			return fmt.Errorf("CodeSystem %s: %w", l.codes.URL, err)
+		}
+		if most := l.library.maxVersions(); len(l.library.Systems.Versions(cs.URL)) >= most {
+			return fmt.Errorf("CodeSystem %s: more than %d versions", cs.URL, most)
+		}
+		l.library.Systems.AddCodeSystem(cs)
+	case "ValueSet":
+		l.last = l.values.build()
+		l.library.ValueSets.addValueSet(l.last)
+	case "StructureDefinition":
+		l.library.ValueSets.addProfile(&l.profile)
+	case "ConceptMap":
+		m := l.maps
+		l.library.Maps.addConceptMap(&m)
+	}
+	return nil
+}
+
+// member reads a member that code systems and value sets share, and reports whether it was one.
+func (d *Definition) member(r *fhirjson.Reader, name string) (bool, error) {
+	if name == "experimental" {
+		d.Experimental = new(bool)
+		return true, r.ReadBool(d.Experimental)
+	}
+	for _, m := range d.Texts() {
+		switch {
+		case m.Name != name:
+		case name == "url" || name == "version":
+			return true, r.ReadName(m.Into)
+		default:
+			return true, r.ReadString(m.Into)
+		}
+	}
+	return false, nil
+}
+
+// texts are the members that code systems and value sets share and that are strings.
+func (d *Definition) Texts() [9]fhirjson.String {
+	return [...]fhirjson.String{
+		{Name: "id", Into: &d.ID}, {Name: "language", Into: &d.Language}, {Name: "url", Into: &d.URL},
+		{Name: "version", Into: &d.Version}, {Name: "name", Into: &d.Name}, {Name: "title", Into: &d.Title},
+		{Name: "status", Into: &d.Status}, {Name: "date", Into: &d.Date}, {Name: "publisher", Into: &d.Publisher},
+	}
+}
+
+// definitionOf reads the members that code systems and value sets share.
+func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
+	r := fhirjson.ReaderOf(resource)
+	err = r.Object(func(name []byte) error {
+		if known, err := d.member(r, string(name)); known {
+			return err
+		}
+		return r.Skip()
+	})
+	return d, err
+}
+
+// isLeftOut reports whether a member is of no use here: narrative and metadata, a stored expansion, and extensions of
+// primitives.
+func isLeftOut(name string) bool {
+	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
+}
+
+// isResourceType reports whether a path segment is a resource type that has operations here.
+func IsResourceType(name string) bool {
+	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
+}

@@ -1,0 +1,24 @@
+package definitions
+
+import (
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp47"
+)
+
+// builtIn are the code systems that the program knows itself, one line each.
+var builtIn = []codesystem.Source{
+	bcp47.Source,
+}
+
+// addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
+func (l *Set) addBuiltIn() {
+	for _, s := range builtIn {
+		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].Content.HasConcepts() {
+			continue
+		}
+		l.Systems.AddCodeSystem(&CodeSystem{
+			Definition: Definition{URL: s.URL, Version: s.Version, Name: s.Name, Status: "active"},
+			Concepts:   codesystem.Of(s.System), Content: ContentComplete, CaseSensitive: s.CaseSensitive,
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package definitions
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// systemTable holds code systems by url and version. An overlay's includes those of its base.
+type SystemTable struct {
+	base     *SystemTable // of an overlay: the table below
+	combined bool         // of an overlay: what it adds takes no precedence over base
+
+	CodeSystems []*CodeSystem
+	List        []System
+	systemIDs   map[string]uint32
+	Supplements map[string][]uint32 // by url of the code system
+	entire      map[string]uint32   // by CodeSystem.valueSet
+	replaced    int                 // how many were, by later ones
+}
+
+// system is a code system's url with its versions.
+type System struct {
+	URL      string
+	Versions []uint32 // indexes in systemTable.codeSystems, in the order of loading
+	Current  uint32   // what a reference without a version means, or none
+}
+
+// internSystem returns the index of a url, which it adds if need be.
+func (t *SystemTable) internSystem(url string) uint32 {
+	id, ok := t.SystemID(url)
+	if !ok {
+		id = uint32(len(t.List))
+		t.List = append(t.List, System{URL: url, Current: None})
+		t.systemIDs[url] = id
+	}
+	return id
+}
+
+func (t *SystemTable) SystemID(url string) (uint32, bool) {
+	id, ok := t.systemIDs[url]
+	if !ok && t.base != nil {
+		return t.base.SystemID(url)
+	}
+	return id, ok
+}
+
+// addCodeSystem adds a code system, or replaces the one with the same url and version.
+func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
+	if cs.URL == "" {
+		return
+	}
+	cs.system = t.internSystem(cs.URL)
+	s := &t.List[cs.system]
+	index := uint32(len(t.CodeSystems))
+	versions := slices.Clone(s.Versions) // an overlay shares them with its base
+	if same := slices.IndexFunc(versions, func(id uint32) bool { return t.CodeSystems[id].Version == cs.Version }); same >= 0 {
+		index = versions[same]
+		versions = slices.Delete(versions, same, same+1)
+		t.CodeSystems[index] = cs
+		t.replaced++
+	} else {
+		t.CodeSystems = append(t.CodeSystems, cs)
+	}
+	s.Versions = append(versions, index)
+	s.Current = t.currentVersion(s.Versions)
+	t.link(cs, index)
+}
+
+// link records a supplement, and the value set of all codes.
+func (t *SystemTable) link(cs *CodeSystem, index uint32) {
+	url, _ := outcome.Split(cs.supplements)
+	if cs.Content == ContentSupplement && url != "" && !slices.Contains(t.Supplements[url], index) {
+		t.Supplements[url] = append(t.Supplements[url], index)
+	}
+	if cs.entireValueSet != "" {
+		t.entire[cs.entireValueSet] = index
+	}
+}
+
+// currentVersion chooses what a reference without a version means: the latest version of those that have concepts, R4's
+// frozen copies last. Of two versions that cannot be compared, the one loaded later wins.
+func (t *SystemTable) currentVersion(versions []uint32) uint32 {
+	if own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool { return !t.IsOwn(id) }); len(own) > 0 {
+		versions = own
+	}
+	current := versions[0]
+	for _, id := range versions[1:] {
+		old, candidate := t.CodeSystems[current], t.CodeSystems[id]
+		had, has := old.Content.HasConcepts(), candidate.Content.HasConcepts()
+		if has && !had || has == had && candidate.supersedes(old) {
+			current = id
+		}
+	}
+	return current
+}
+
+// codeSystem returns a code system by its url and, unless empty, its version, which may have wildcards; or none.
+func (t *SystemTable) CodeSystem(url, version string) uint32 {
+	id, ok := t.SystemID(url)
+	if !ok {
+		return None
+	}
+	if version == "" {
+		return t.List[id].Current
+	}
+	found := None
+	for _, index := range t.List[id].Versions {
+		candidate := t.CodeSystems[index]
+		if candidate.Version == version {
+			return index
+		}
+		if MatchesVersion(candidate.Version, version) && (found == None || candidate.supersedes(t.CodeSystems[found])) {
+			found = index
+		}
+	}
+	return found
+}
+
+// versions returns the indexes of all versions of a code system, in loading order.
+func (t *SystemTable) Versions(url string) []uint32 {
+	if id, ok := t.SystemID(url); ok {
+		return t.List[id].Versions
+	}
+	return nil
+}
+
+// codeSystemByID finds a code system by its id. Of several, the one loaded last wins.
+func (t *SystemTable) codeSystemByID(id string) (*CodeSystem, bool) {
+	for _, cs := range slices.Backward(t.CodeSystems) {
+		if cs.ID == id {
+			return cs, true
+		}
+	}
+	return nil, false
+}
+
+// versionsOf returns the versions of a code system that are here with concepts, in order.
+func (t *SystemTable) VersionsOf(url string) []string {
+	var versions []string
+	for _, index := range t.Versions(url) {
+		if cs := t.CodeSystems[index]; cs.Version != "" && cs.Content.HasConcepts() {
+			versions = append(versions, cs.Version)
+		}
+	}
+	slices.SortFunc(versions, CompareVersions)
+	return versions
+}
+
+// missingCodeSystem is the error for a code system that is not here, or not with its content.
+func (t *SystemTable) MissingCodeSystem(url, version string) error {
+	if index := t.CodeSystem(url, version); index != None {
+		cs := t.CodeSystems[index]
+		e := outcome.Incomplete("business-rule", "the content of code system %s is not here (it is %q)", cs.Canonical(), cs.Content)
+		e.TxCode, e.Missing = "invalid", outcome.MissingOf("CodeSystem", url, version)
+		return e
+	}
+	text, id := fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the value set cannot be expanded", url), "UNKNOWN_CODESYSTEM_EXP"
+	if version != "" {
+		id = "UNKNOWN_CODESYSTEM_VERSION_EXP"
+		text = fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the value set cannot be expanded. %s",
+			url, version, ValidVersions(t.VersionsOf(url)))
+	}
+	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", id, text)
+	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("CodeSystem", url, version)
+	return e
+}
+
+// validVersions tells people which versions of a code system are here.
+func ValidVersions(versions []string) string {
+	switch n := len(versions); n {
+	case 0:
+		return "No versions of this code system are known"
+	case 1:
+		return "Valid versions: " + versions[0]
+	default:
+		return "Valid versions: " + strings.Join(versions[:n-1], ", ") + " or " + versions[n-1]
+	}
+}
+
+// codeSystemAt returns the latest version of a code system as of a date. Without one, that is an error, unless nothing here
+// refers to the code system at all.
+func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
+	id, ok := t.SystemID(url)
+	if !ok {
+		return None, nil
+	}
+	old := slices.DeleteFunc(slices.Clone(t.List[id].Versions), func(index uint32) bool { return !IsBy(t.CodeSystems[index].Date, date) })
+	if len(old) == 0 {
+		return None, NotAsOf("code system", url, date)
+	}
+	return t.currentVersion(old), nil
+}

@@ -1,0 +1,129 @@
+package definitions
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// valueSet is a ValueSet, with its compose in the form that expansion needs.
+type ValueSet struct {
+	Definition
+	compose
+	Key         string             // url|version, for the cache
+	Transient   bool               // made for one request
+	Container   *ValueSet          // the value set that contains this one, or nil
+	Supplements []string           // canonicals of code systems, by the extension valueset-supplement
+	Defaults    []parameters.Input // parameters of $expand, by the extension valueset-expansion-parameter
+	Contained   []*ValueSet
+	CodeSystems []uint32          // contained, as indexes in systemTable.codeSystems
+	Rest        []fhirjson.Member // compose and all other members, as they are
+}
+
+// compose is ValueSet.compose.
+type compose struct {
+	Composed         bool   // whether there is one
+	ActiveOnly       bool   // inactive is false: inactive codes are left out
+	LockedDate       string // use the code systems as of this date
+	Include, Exclude []ConceptSet
+}
+
+// displayName is the canonical for messages, or, in the words of other servers, that there is none: a value set in a
+// request may lack one.
+func (vs *ValueSet) DisplayName() string {
+	return cmp.Or(vs.Canonical(), "(unidentified)")
+}
+
+// conceptSet is one of ValueSet.compose.include or exclude.
+type ConceptSet struct {
+	System, Version string
+	Enumerated      bool // has concept: the rows of rowTable.listed from first up to last
+	First, Last     uint32
+	Filters         []Filter
+	ValueSets       []string // canonicals
+}
+
+// filter is one of ValueSet.compose.include.filter.
+type Filter struct{ Property, Op, Value string }
+
+// standard returns the value that the value set itself sets for a parameter of its expansion, or "".
+func (vs *ValueSet) standard(name string) string {
+	if in := parameters.Find(vs.Defaults, name); in != nil {
+		return in.Value
+	}
+	return ""
+}
+
+// listed holds the concepts that value sets enumerate, of all value sets together; row 0 is unused. Codes are text,
+// since their code system need not be here.
+type listed struct {
+	first   uint32 // of an overlay: the number of its first row
+	Texts   codesystem.Texts
+	Code    []codesystem.TextRef
+	display []codesystem.TextRef // 0 if the value set gives none
+	system  []uint32             // index in systemTable.systems
+	codesystem.ConceptReader
+}
+
+// end returns the number of the next row.
+func (t *listed) end() uint32 { return t.first + uint32(len(t.Code)) }
+
+type rowTable struct {
+	base   *rowTable // of an overlay: the table below
+	listed listed
+}
+
+// row returns the table that holds a row, this or a base's, and the row's position there.
+func (t *rowTable) Row(row uint32) (*listed, uint32) {
+	for t.base != nil && row < t.listed.first {
+		t = t.base
+	}
+	return &t.listed, row - t.listed.first
+}
+
+func (t *listed) designationsOf(row uint32) []codesystem.DesignationRow {
+	return ownedBy(t.ConceptReader.Designations, row, func(d codesystem.DesignationRow) uint32 { return d.Owner })
+}
+
+func (t *listed) ExtensionsOf(row uint32) []codesystem.ExtensionRow {
+	return ownedBy(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
+}
+
+// ownedBy returns an owner's part of a list sorted by owner.
+func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
+	compare := func(r row, owner uint32) int { return int(of(r)) - int(owner) }
+	from, found := slices.BinarySearchFunc(list, owner, compare)
+	if !found {
+		return nil
+	}
+	to := from
+	for to < len(list) && of(list[to]) == owner {
+		to++
+	}
+	return list[from:to]
+}
+
+// written returns the concept of an entry by the code that the value set lists.
+func (d *Set) written(e Entry) (c codesystem.Concept) {
+	if e.IsKnown() && e.Listed != 0 {
+		c, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
+	}
+	return c
+}
+
+// deprecatedIn reports whether the value set that lists a concept marks it as deprecated.
+func (d *Set) DeprecatedIn(e Entry) bool {
+	if e.Listed == 0 {
+		return false
+	}
+	table, _ := d.Rows.Row(e.Listed)
+	return slices.ContainsFunc(table.ExtensionsOf(e.Listed), func(x codesystem.ExtensionRow) bool {
+		value := table.Texts.At(x.Value)
+		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
+			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`))
+	})
+}

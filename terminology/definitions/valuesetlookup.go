@@ -1,0 +1,68 @@
+package definitions
+
+import (
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// anyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
+func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
+	vs, ok := d.ValueSets.Find(reference)
+	if !ok {
+		if vs, ok := d.ValueSets.fragment(reference); ok {
+			return vs, true
+		}
+		return d.implicitValueSet(reference)
+	}
+	if date == "" || IsBy(vs.Date, date) {
+		return vs, true
+	}
+	return d.ValueSets.valueSetAt(vs.URL, date)
+}
+
+// valueSetAt finds the latest version of a value set as of a date.
+func (t *valueSetTable) valueSetAt(url, date string) (*ValueSet, bool) {
+	for at := t; at != nil; at = at.base {
+		if vs := at.latestOf(url, func(vs *ValueSet) bool { return IsBy(vs.Date, date) }); vs != nil {
+			return vs, true
+		}
+	}
+	return nil, false
+}
+
+// implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
+// ?fhir_vs, which may name a concept to include the descendants of.
+func (d *Set) implicitValueSet(reference string) (*ValueSet, bool) {
+	url, version := outcome.Split(reference)
+	for at := &d.Systems; at != nil; at = at.base {
+		index, ok := at.entire[url]
+		if ok && version != "" {
+			index = d.Systems.CodeSystem(d.Systems.CodeSystems[index].URL, version)
+		}
+		if ok && index != None {
+			cs := d.Systems.CodeSystems[index]
+			return implied(reference, cs, ConceptSet{System: cs.URL, Version: version}), true
+		}
+	}
+	system, query, ok := strings.Cut(url, "?fhir_vs")
+	index := d.Systems.CodeSystem(system, version)
+	if !ok || index == None {
+		return nil, false
+	}
+	set := ConceptSet{System: system, Version: version}
+	if code, ok := strings.CutPrefix(query, "=isa/"); ok && code != "" {
+		set.Filters = []Filter{{Property: "concept", Op: "is-a", Value: code}}
+	} else if query != "" {
+		return nil, false
+	}
+	return implied(reference, d.Systems.CodeSystems[index], set), true
+}
+
+func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
+	url, _ := outcome.Split(reference)
+	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Transient: true}
+	vs.Definition = cs.Definition
+	vs.ID, vs.URL, vs.standardsStatus = "", url, ""
+	return vs
+}

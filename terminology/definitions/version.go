@@ -1,0 +1,117 @@
+package definitions
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// compareVersions compares versions part by part, as numbers if both parts are (semantic versioning). A part that is no
+// number comes before one that is, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01)
+// compare correctly too.
+func CompareVersions(a, b string) int {
+	if isDate(a) && isDate(b) {
+		return cmp.Or(compareParts(a, b, "-"), cmp.Compare(a, b))
+	}
+	releaseA, preA, hasPreA := strings.Cut(a, "-")
+	releaseB, preB, hasPreB := strings.Cut(b, "-")
+	if c := compareParts(releaseA, releaseB, "."); c != 0 {
+		return c
+	}
+	if hasPreA != hasPreB {
+		if hasPreA {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(compareParts(preA, preB, "."), cmp.Compare(a, b))
+}
+
+// isDate reports whether a version begins like a date: 2019-01.
+func isDate(version string) bool {
+	year, rest, ok := strings.Cut(version, "-")
+	_, err := strconv.ParseUint(year, 10, 16)
+	return ok && len(year) == 4 && err == nil && rest != "" && rest[0] <= '9'
+}
+
+// compareParts compares two lists of parts; a shorter one that is otherwise equal is less.
+func compareParts(a, b, separator string) int {
+	partsA, partsB := strings.Split(a, separator), strings.Split(b, separator)
+	for i := range min(len(partsA), len(partsB)) {
+		if c := comparePart(partsA[i], partsB[i]); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(partsA), len(partsB))
+}
+
+func comparePart(a, b string) int {
+	m, errA := strconv.ParseUint(a, 10, 64)
+	n, errB := strconv.ParseUint(b, 10, 64)
+	switch {
+	case errA == nil && errB == nil:
+		return cmp.Compare(m, n)
+	case errA == nil:
+		return 1
+	case errB == nil:
+		return -1
+	default:
+		return cmp.Compare(a, b)
+	}
+}
+
+// isWildcard reports whether a part of a version is x, X or *.
+func IsWildcard(version string) bool {
+	for part := range strings.SplitSeq(version, ".") {
+		if isAnyPart(part) {
+			return true
+		}
+	}
+	return false
+}
+
+func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
+
+// matchesVersion reports whether a version equals a pattern or matches its wildcards. A wildcard at the end matches all
+// parts that follow: 1.x matches 1.2.0. It looks only as far as the two are the same, however long they are.
+func MatchesVersion(version, pattern string) bool {
+	if version == pattern {
+		return true
+	}
+	have, want := version, pattern
+	for {
+		has, haveRest, haveMore := strings.Cut(have, ".")
+		part, wantRest, wantMore := strings.Cut(want, ".")
+		switch {
+		case !isAnyPart(part) && part != has:
+			return false
+		case !wantMore:
+			return !haveMore || isAnyPart(part)
+		case !haveMore:
+			next, _, _ := strings.Cut(wantRest, ".")
+			return isAnyPart(next) && version != ""
+		}
+		have, want = haveRest, wantRest
+	}
+}
+
+// supersedes reports whether a definition loaded later is preferred to an earlier one, by their versions. Dates and
+// numbers cannot be compared: HL7's v3 code systems went from 2018-08-12 to 2.0.0.
+func supersedes(later, earlier string) bool {
+	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
+		return true
+	}
+	return CompareVersions(later, earlier) >= 0
+}
+
+// hl7Terminology is how the urls begin of the code systems that HL7 maintains in a package of its own (hl7.terminology). R4
+// has copies as they were, with versions of R4 or of HL7 V2, which say nothing beside those of the package.
+const hl7Terminology = "http://terminology.hl7.org/"
+
+// freeze notes which of the built-in code systems are such copies. Value sets are not: many of the package name a version
+// of their code system that it no longer has.
+func (t *SystemTable) freeze() {
+	for _, cs := range t.CodeSystems {
+		cs.frozen = strings.HasPrefix(cs.URL, hl7Terminology)
+	}
+}

@@ -1,0 +1,161 @@
+package expansion
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
+
+// Explanation says why an entry of a filtered expansion is where it is. docs/terminology.md has the rules that it names.
+type Explanation struct {
+	// Tier is how well the entry matches: the row of the table of tiers, from 1.
+	Tier int
+
+	// Rule is what the tier says of the entry, and After what put it after the one before it; empty for the first of a tier.
+	Rule, After string
+
+	// Designations are those without which the entry would not be in its tier. There are none if its display and its code
+	// are enough.
+	Designations []parameters.Designation
+
+	// Synonyms are what words of the filter were also taken for, where the entry has only that.
+	Synonyms []string
+}
+
+// maxExplained is how many entries an answer may explain.
+const maxExplained = 1000
+
+// explanations are those of the entries of a page.
+type explanations struct {
+	entries     []Explanation
+	corrections []textindex.Correction
+}
+
+func (p *Page) wantsExplanations() bool { return p.Filter != "" && p.ExplainFilter == parameters.Yes }
+
+// Explanation returns why an entry of the page is where it is, if the query asked for it with a filter.
+func (x *Expansion) Explanation(entry int) (e Explanation, ok bool) {
+	if x.explained == nil {
+		return e, false
+	}
+	return x.explained.entries[entry], true
+}
+
+// Corrections returns the words of the filter that were read as others, if the query asked for explanations.
+func (x *Expansion) Corrections() []textindex.Correction {
+	if x.explained == nil {
+		return nil
+	}
+	return x.explained.corrections
+}
+
+// searchExplained is search for the page of an expansion, with explanations.
+func (x *Expansion) searchExplained(f *textindex.Filter, from, to int, b *budget.Budget) error {
+	d, err := compose.DivisionOf(x.Library, x.List, x.languages.List(), b)
+	if err != nil {
+		return err
+	}
+	found, total, err := explain(d.Searched, f, from, to, func() error { return tooManyExplained(x.valueSet) }, b.Spend)
+	if err != nil {
+		return err
+	}
+	x.page, x.total = make([]definitions.Entry, len(found)), total
+	x.explained = &explanations{entries: make([]Explanation, len(found)), corrections: f.Corrections()}
+	for i, e := range found {
+		x.page[i] = d.Entries[e.hit.Part](e.hit.Doc)
+		x.explained.entries[i] = newExplanation(&e.Explanation, x.texts(nil, x.page[i]))
+	}
+	return nil
+}
+
+// explainedHit is a hit with its explanation.
+type explainedHit struct {
+	textindex.Explanation
+	hit textindex.Hit
+}
+
+// explain returns the hits from position from up to to with their explanations, and how many there are in all. It fails
+// with tooMany if there are too many to explain.
+func explain(parts []textindex.Part, f *textindex.Filter, from, to int, tooMany func() error, spend func(int) error) ([]explainedHit, int, error) {
+	first := max(0, from-1) // the hit before says what decided
+	hits, total, err := textindex.Search(parts, f, first, to, spend)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(hits) > maxExplained+from-first {
+		return nil, 0, tooMany()
+	}
+	all, err := textindex.Explain(parts, f, hits, spend)
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []explainedHit
+	for i := from - first; i < len(hits); i++ {
+		found = append(found, explainedHit{all[i], hits[i]})
+	}
+	return found, total, nil
+}
+
+func tooManyExplained(vs *definitions.ValueSet) error {
+	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
+		fmt.Sprintf("What the filter finds in the value set '%s' is too much for explainFilter (more than %d codes, or long texts); ask for a part, with offset and count", vs.Canonical(), maxExplained))
+}
+
+// newExplanation returns the explanation of an entry with these texts.
+func newExplanation(x *textindex.Explanation, texts []codesystem.Text) Explanation {
+	e := Explanation{Tier: x.Tier, Rule: x.Rule, After: x.After, Synonyms: x.Synonyms}
+	for _, found := range x.Texts {
+		designation := parameters.Designation{Value: found}
+		for i := range texts {
+			if t := &texts[i]; bytes.Equal(t.Value, []byte(found)) {
+				designation.Language, designation.Source = t.Language, t.Source
+				designation.Use = parameters.Coding{System: t.Use.System, Code: t.Use.Code, Display: t.Use.Display}
+				break
+			}
+		}
+		e.Designations = append(e.Designations, designation)
+	}
+	return e
+}
+
+// explanationURL is the url of the extension for an [Explanation]. FHIR defines none for it.
+const explanationURL = "https://github.com/caddy-fhir/caddy-fhir/StructureDefinition/filter-explanation"
+
+// append appends the explanation as an extension.
+func (e *Explanation) append(dst []byte) []byte {
+	dst = append(dst, `{"url":"`+explanationURL+`","extension":[{"url":"tier","valueInteger":`...)
+	dst = append(strconv.AppendInt(dst, int64(e.Tier), 10), '}')
+	dst = appendExplained(dst, "rule", "valueString", e.Rule)
+	if e.After != "" {
+		dst = appendExplained(dst, "after", "valueString", e.After)
+	}
+	for i := range e.Designations {
+		d := &e.Designations[i]
+		dst = append(dst, `,{"url":"designation","extension":[{"url":"value","valueString":`...)
+		dst = append(fhirjson.AppendString(dst, d.Value), '}')
+		if d.Language != "" {
+			dst = appendExplained(dst, "language", "valueCode", d.Language)
+		}
+		dst = append(dst, ']', '}')
+	}
+	for _, synonym := range e.Synonyms {
+		dst = appendExplained(dst, "synonym", "valueString", synonym)
+	}
+	return append(dst, ']', '}')
+}
+
+// appendExplained appends a comma and an extension within another.
+func appendExplained(dst []byte, url, member, value string) []byte {
+	dst = append(append(append(dst, `,{"url":"`...), url...), '"')
+	return append(fhirjson.AppendMember(dst, member, value), '}')
+}

@@ -1,0 +1,113 @@
+package expansion
+
+import (
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// appendParameters appends expansion.parameter: what was asked for, the definitions used, and warnings about them.
+func (w *Writer) appendParameters(dst []byte) []byte {
+	list := &parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
+	q, x := &w.query, w.List
+	if q.Filter != "" {
+		list.text("filter", "valueString", q.Filter)
+	}
+	if w.corrected != "" {
+		list.text("corrected-filter", "valueString", w.corrected)
+	}
+	if q.Filter != "" {
+		list.choice("explainFilter", q.ExplainFilter)
+	}
+	if language := q.Language.Preferred(w.valueSet); language != "" {
+		list.text("displayLanguage", "valueCode", language)
+	}
+	for _, designation := range q.Designations {
+		list.text("designation", "valueString", designation)
+	}
+	list.choice("excludeNested", q.ExcludeNested)
+	list.choice("activeOnly", q.ActiveOnly)
+	list.choice("includeDesignations", q.IncludeDesignations)
+	list.choice("includeDefinition", q.IncludeDefinition)
+	list.choice("excludeNotForUI", q.ExcludeNotForUI)
+	list.choice("excludePostCoordinated", q.ExcludePostCoordinated)
+	if x.Merged {
+		list.choice("versionsMatch", parameters.Yes)
+	}
+	if q.Date != "" {
+		list.text("date", "valueDateTime", q.Date)
+	}
+	list.number("offset", q.Offset)
+	list.number("count", q.Count)
+	for _, excluded := range q.Versions.Excluded {
+		list.text("exclude-system", "valueUri", excluded)
+	}
+	for _, rule := range x.Applied {
+		list.text(rule.Name, "valueUri", rule.Value)
+	}
+	w.listUsed(list)
+	return list.list.End(list.dst)
+}
+
+func (w *Writer) listUsed(list *parameterList) {
+	for _, index := range w.List.CodeSystems {
+		cs := w.Library.Systems.CodeSystems[index]
+		list.text("used-codesystem", "valueUri", cs.Canonical())
+		if cs.Content != definitions.ContentComplete {
+			list.text("used-"+string(cs.Content), "valueUri", cs.Canonical())
+		}
+		list.warning(&cs.Definition, w.valueSet)
+	}
+	for _, unchecked := range w.List.Unchecked {
+		list.text("warning-unknown-system", "valueUri", unchecked)
+	}
+	for _, vs := range w.List.ValueSets {
+		list.text("used-valueset", "valueUri", vs.Canonical())
+		list.warning(&vs.Definition, w.valueSet)
+	}
+	list.warning(&w.valueSet.Definition, w.valueSet)
+	var supplements []uint32
+	for _, s := range w.List.Supplements {
+		definitions.AddTo(&supplements, s.By)
+	}
+	for _, index := range supplements {
+		list.text("used-supplement", "valueUri", w.Library.Systems.CodeSystems[index].Canonical())
+	}
+}
+
+// parameterList writes expansion.parameter.
+type parameterList struct {
+	dst  []byte
+	list fhirjson.Array
+}
+
+func (l *parameterList) text(name, kind, value string) {
+	l.dst = append(fhirjson.AppendString(l.begin(name, kind), value), '}')
+}
+
+func (l *parameterList) number(name string, n *int) {
+	if n != nil {
+		l.dst = append(strconv.AppendInt(l.begin(name, "valueInteger"), int64(*n), 10), '}')
+	}
+}
+
+func (l *parameterList) choice(name string, c parameters.Choice) {
+	if c != parameters.Unset {
+		l.dst = append(strconv.AppendBool(l.begin(name, "valueBoolean"), c == parameters.Yes), '}')
+	}
+}
+
+// begin appends a parameter up to its value.
+func (l *parameterList) begin(name, kind string) []byte {
+	dst := append(append(l.list.Next(l.dst), `{"name":"`...), name...)
+	return append(append(append(dst, `","`...), kind...), '"', ':')
+}
+
+// warning adds a parameter for the standing of a definition, if it has one.
+func (l *parameterList) warning(d *definitions.Definition, vs *definitions.ValueSet) {
+	if name := d.Standing(vs); name != "" {
+		l.text("warning-"+name, "valueUri", d.Canonical())
+	}
+}

@@ -1,0 +1,200 @@
+package expansion
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// Query holds the parameters of ValueSet/$expand for [Library.Expand]: those of R4, R5 and the HL7 terminology
+// ecosystem. A zero field means that the parameter is not given.
+type Query struct {
+	compose.ValueSetRef
+	Page
+	compose.Rules
+
+	// Language says which languages displays should be in.
+	Language definitions.Language
+
+	// IncludeDesignations says whether to write designations, IncludeDefinition whether to write the whole value set.
+	IncludeDesignations, IncludeDefinition parameters.Choice
+
+	// ExcludeNested says whether to write codes as a list rather than nested.
+	ExcludeNested parameters.Choice
+
+	// ExcludePostCoordinated is repeated in the answer and has no other effect: there are no such codes here.
+	ExcludePostCoordinated parameters.Choice
+
+	// Designations are the designations wanted, by use or as urn:ietf:bcp:47|de.
+	Designations []string
+
+	// Properties are the codes of the properties wanted; * is all of them.
+	Properties []string
+
+	// Limits bounds what may be asked for.
+	Limits Limits
+
+	subset Subset // the part of the answer to write
+}
+
+// Page says which part of an expansion is wanted.
+type Page struct {
+	// Filter is the parameter filter; empty for all.
+	Filter string
+
+	// Offset and Count are the parameters of these names; nil if not given.
+	Offset, Count *int
+
+	// ExplainFilter says whether to tell of each entry that the filter finds why it is where it is; see [Explanation].
+	ExplainFilter parameters.Choice
+}
+
+// check checks the parameters against the limits. A filter of spaces becomes empty.
+func (q *Query) Check() error {
+	if strings.TrimSpace(q.Filter) == "" {
+		q.Filter = ""
+	}
+	for _, n := range []*int{q.Offset, q.Count} {
+		if n != nil && (*n < 0 || *n > maxInt32) {
+			return outcome.BadRequest("invalid", "the parameters offset and count must be whole numbers from 0 up to %d", maxInt32)
+		}
+	}
+	return q.Limits.check(q.Filter)
+}
+
+// paged reports whether only part of the expansion is wanted.
+func (p *Page) paged() bool { return p.Offset != nil || p.Count != nil }
+
+// window returns the range of the page in a list of n entries.
+func (p *Page) window(n int) (from, to int) {
+	to = n
+	if p.Offset != nil {
+		from = min(*p.Offset, n)
+	}
+	if p.Count != nil {
+		to = min(from+*p.Count, n)
+	}
+	return from, to
+}
+
+// Limits bounds what one operation may return. Zero means the default.
+type Limits struct {
+	// Entries is how many codes or matches an answer may hold. A query that would return more, without a page or with
+	// too large a one, is too costly. Default: 10,000.
+	Entries int
+
+	// FilterLength is how long the parameter filter may be, in bytes. Default: 1000.
+	FilterLength int
+
+	// FilterWords is how many words the parameter filter may have. Default: 20.
+	FilterWords int
+}
+
+func (l *Limits) Most() int { return cmp.Or(l.Entries, defaultMaxEntries) }
+
+func (l *Limits) check(filter string) error {
+	if limit := cmp.Or(l.FilterLength, defaultMaxFilterLength); len(filter) > limit {
+		return outcome.BadRequest("too-long", "the filter may be at most %d bytes long", limit)
+	}
+	limit := cmp.Or(l.FilterWords, defaultMaxFilterWords)
+	if len(filter) >= 2*limit && len(strings.Fields(filter)) > limit {
+		return outcome.BadRequest("too-long", "the filter may have at most %d words", limit)
+	}
+	return nil
+}
+
+// adopt takes the parameters that a value set sets for its own expansion, where the query has none.
+func (q *Query) Adopt(own []parameters.Input) error {
+	if len(own) == 0 {
+		return nil
+	}
+	adopted := *q
+	for i := range own {
+		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.preferred
+			if _, err := adopted.Set(in); err != nil {
+				return err
+			}
+		}
+	}
+	*q = adopted
+	return nil
+}
+
+// gives reports whether the query has a parameter; one sent in a request counts even if it is blank.
+func (q *Query) gives(name string) bool {
+	if q.Sent(name) {
+		return true
+	}
+	if list := q.List(name); list != nil {
+		return *list != nil
+	}
+	if c := q.choice(name); c != nil {
+		return *c != parameters.Unset
+	}
+	switch name {
+	case "filter":
+		return q.Filter != ""
+	case "date":
+		return q.Date != ""
+	case "offset":
+		return q.Offset != nil
+	case "count":
+		return q.Count != nil
+	}
+	return false
+}
+
+// list returns the field of a repeatable parameter, or nil.
+func (q *Query) List(name string) *[]string {
+	switch name {
+	case "designation":
+		return &q.Designations
+	case "property":
+		return &q.Properties
+	case "useSupplement":
+		return &q.Supplements
+	}
+	return q.Versions.List(name)
+}
+
+// choice returns the field of a boolean parameter, or nil.
+func (q *Query) choice(name string) *parameters.Choice {
+	switch name {
+	case "includeDesignations":
+		return &q.IncludeDesignations
+	case "includeDefinition":
+		return &q.IncludeDefinition
+	case "activeOnly":
+		return &q.ActiveOnly
+	case "excludeNested":
+		return &q.ExcludeNested
+	case "excludeNotForUI":
+		return &q.ExcludeNotForUI
+	case "excludePostCoordinated":
+		return &q.ExcludePostCoordinated
+	case "explainFilter":
+		return &q.ExplainFilter
+	case "versionsMatch":
+		return &q.Versions.Match
+	}
+	return nil
+}
+
+func (q *Query) wantsDesignations() bool {
+	return q.IncludeDesignations == parameters.Yes || q.IncludeDesignations == parameters.Unset && len(q.Designations) > 0
+}
+
+// Defaults of the limits of a [Handler] and of [Fetched].
+const (
+	defaultMaxEntries      = 10_000
+	DefaultMaxBody         = 16 << 20
+	DefaultMaxResources    = 200
+	defaultMaxFilterLength = 1000
+	defaultMaxFilterWords  = 20
+	DefaultMaxRemembered   = 16 << 20
+	DefaultMaxFetched      = 64 << 20
+)

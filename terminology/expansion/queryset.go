@@ -1,0 +1,70 @@
+package expansion
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// set reads one parameter and reports whether it is known.
+func (q *Query) Set(in *parameters.Input) (known bool, err error) {
+	switch in.Name {
+	case "url":
+		q.URL = in.Value
+	case "valueSet":
+		q.ValueSet = in.Resource
+		if in.Resource == nil {
+			return true, outcome.BadRequest("invalid", "the parameter valueSet must be a resource, which only a POST can give")
+		}
+	case "valueSetVersion":
+		q.Version = in.Value
+	case "context":
+		q.Context = in.Value
+	case "contextDirection": // has no effect: a binding's codes are both those to choose from and those to expect
+		if in.Value != "incoming" && in.Value != "outgoing" {
+			return true, outcome.BadRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
+		}
+	case "filter":
+		if strings.TrimSpace(in.Value) != "" { // a blank one is none, and could not be echoed: FHIR has no empty strings
+			q.Filter = in.Value
+		}
+	case "date":
+		q.Date = in.Value
+	case "offset":
+		q.Offset, err = parameters.Number(in)
+	case "count":
+		q.Count, err = parameters.Number(in)
+	case "displayLanguage":
+		q.Language.Display, err = in.Value, checkLanguage(in.Value)
+	default:
+		return q.setOther(in)
+	}
+	return true, err
+}
+
+// setOther reads a parameter that is a list, a boolean, _summary or _elements.
+func (q *Query) setOther(in *parameters.Input) (known bool, err error) {
+	if list := q.List(in.Name); list != nil {
+		*list = append(*list, in.Value)
+		return true, q.Versions.Check(in)
+	}
+	if c := q.choice(in.Name); c != nil {
+		return true, c.Set(in)
+	}
+	return q.subset.Set(in)
+}
+
+func checkLanguage(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		tag, _, _ := strings.Cut(item, ";")
+		tag = strings.TrimSpace(tag)
+		letters := strings.IndexFunc(tag, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || r == '*' })
+		if tag != "" && letters != 0 {
+			return outcome.New(http.StatusBadRequest, "processing", "invalid-display", "INVALID_DISPLAY_NAME", fmt.Sprintf("Invalid displayLanguage: '%s'", list))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+// Errors that an [Error] wraps if another server might know better.
+var (
+	// ErrUnknown means that the value set, or its version, is not in the library.
+	ErrUnknown = errors.New("value set not known")
+
+	// ErrIncomplete means that something the value set needs is missing: a code system or version, an imported value
+	// set, or support for a filter.
+	ErrIncomplete = errors.New("content missing")
+
+	// ErrUnsupported means that the request cannot be answered here, such as one for a date before that of the
+	// definition.
+	ErrUnsupported = errors.New("not supported")
+)
+
+// Error is a failed operation. The caller writes it, as [Error.OperationOutcome] or otherwise; it may repeat parts of the
+// request, which need escaping.
+type Error struct {
+	// Status is the HTTP status code.
+	Status int
+
+	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	Code string
+
+	// Text describes the error to a person.
+	Text string
+
+	// TxCode is a code of [TxIssueType]; empty if none fits.
+	TxCode string
+
+	// MessageID is the name of the message in the HL7 terminology ecosystem; empty if it has none.
+	MessageID string
+
+	// Expression is the FHIRPath of the fault; nil if unknown.
+	Expression []string
+
+	// Err is the cause, or nil.
+	Err error
+
+	// Missing are definitions that the operation needs and that are not here, or lack their content. There may be more.
+	Missing []Missing
+
+	// Provisional is the answer without what is missing, or nil; see [Handler.Others].
+	Provisional *Provisional
+}
+
+// Provisional is an answer, with status 200, that says no only for lack of definitions.
+type Provisional struct {
+	// ContentType is the media type of Body.
+	ContentType string
+
+	// Body is the resource in the requested format.
+	Body []byte
+}
+
+// Missing is a definition that is needed and not here.
+type Missing struct {
+	// Kind is the resource type: CodeSystem, ValueSet or ConceptMap.
+	Kind string
+
+	// Canonical is its url, or url|version if only that version will do; empty if only its id is known, or if any other
+	// concept map may do.
+	Canonical string
+
+	// ID is its id; empty if Canonical is known.
+	ID string
+}
+
+// String names the definition, for a person.
+func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
+
+// missing is a list of one definition.
+func MissingOf(kind, url, version string) []Missing {
+	return []Missing{{Kind: kind, Canonical: Canonical(url, version)}}
+}
+
+// Issue is one of OperationOutcome.issue.
+type Issue struct {
+	// Severity is error, warning or information.
+	Severity string
+
+	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	Code string
+
+	// TxCode is details.coding.code, of system [TxIssueType]; empty: details has no coding.
+	TxCode string
+
+	// MessageID is the value of the extension [MessageIDExtension]; empty: the issue has none.
+	MessageID string
+
+	// Text is details.text.
+	Text string
+
+	// Expression is the FHIRPath of the fault; nil if unknown.
+	Expression []string
+}
+
+// TxIssueType is the code system of OperationOutcome.issue.details.
+const TxIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
+
+// MessageIDExtension is the url of the extension for [Issue.MessageID].
+const MessageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
+
+// Error returns the text.
+func (e *Error) Error() string { return e.Text }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// IssueType returns the issue type for OperationOutcome.issue.code.
+func (e *Error) IssueType() string { return e.Code }
+
+// Diagnostics returns the text for OperationOutcome.issue.diagnostics.
+func (e *Error) Diagnostics() string { return e.Text }
+
+// Issues returns OperationOutcome.issue: always one.
+func (e *Error) Issues() []Issue {
+	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Expression: e.Expression}}
+}
+
+// OperationOutcome returns the error as a resource in JSON.
+func (e *Error) OperationOutcome() []byte { return AppendOutcome(nil, e.Issues()) }
+
+// issue returns an error with codes for programs.
+func New(status int, code, txCode, messageID, text string) *Error {
+	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
+}
+
+// located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
+func Located(err error, list string, i int) error {
+	if e, ok := errors.AsType[*Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
+		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
+	}
+	return err
+}
+
+// badRequest is the error for an invalid parameter.
+func BadRequest(code, format string, args ...any) error {
+	return &Error{Status: http.StatusBadRequest, Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// unprocessable is the error for an invalid definition, or for too costly a request.
+func Unprocessable(code, format string, args ...any) error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// incomplete is the error for what the library cannot answer.
+func Incomplete(code, format string, args ...any) *Error {
+	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
+}
+
+// unknown is the error for a definition that is not here.
+func Unknown(messageID, text string, missing ...Missing) *Error {
+	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
+	e.Err, e.Missing = ErrUnknown, missing
+	return e
+}

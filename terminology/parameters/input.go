@@ -1,0 +1,132 @@
+package parameters
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// input is one parameter of an operation, from the query string or a Parameters resource.
+type Input struct {
+	Name     string
+	Value    string         // a primitive value[x], or from the query string
+	Complex  jsontext.Value // any other value[x]
+	Resource jsontext.Value
+	Parts    []Input
+}
+
+// maxInputs bounds the parameters of one request, and maxPartDepth their nesting.
+const maxInputs, maxPartDepth = 1000, 4
+
+// queryInputs reads the parameters of a query string in order.
+func QueryInputs(query string) ([]Input, error) {
+	if query == "" {
+		return nil, nil
+	}
+	inputs := make([]Input, 0, min(maxInputs, 1+strings.Count(query, "&")))
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		if len(inputs) == maxInputs {
+			return nil, outcome.BadRequest("too-long", "there may be at most %d parameters", maxInputs)
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(key)
+		if err == nil && strings.Contains(pair, ";") {
+			err = errors.New("invalid semicolon separator in query")
+		}
+		if err == nil {
+			value, err = url.QueryUnescape(value)
+		}
+		if err != nil {
+			return nil, outcome.BadRequest("invalid", "the query string is malformed: %v", err)
+		}
+		inputs = append(inputs, Input{Name: name, Value: value})
+	}
+	return inputs, nil
+}
+
+func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
+	kind, err := fhirjson.ResourceType(body)
+	if err != nil {
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
+	}
+	if kind != "Parameters" {
+		if bare == "" {
+			return nil, outcome.BadRequest("structure", "the body must be a Parameters resource, not %s", kind)
+		}
+		return append(inputs, Input{Name: bare, Resource: body}), nil
+	}
+	r := fhirjson.ReaderOf(body)
+	err = r.Object(func(name []byte) error {
+		if string(name) == "parameter" {
+			return appendInputs(&inputs, r, 0)
+		}
+		return r.Skip()
+	})
+	if err == nil && !r.AtEnd() {
+		err = errors.New("there is more after the resource")
+	}
+	if err != nil {
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the Parameters resource cannot be read: " + err.Error()}
+	}
+	return inputs, nil
+}
+
+var errTooManyInputs = errors.New("too many parameters, or nested too deep")
+
+// appendInputs reads Parameters.parameter or parameter.part.
+func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
+	return r.Array(func() error {
+		if len(*list) >= maxInputs || depth > maxPartDepth {
+			return errTooManyInputs
+		}
+		var in Input
+		err := r.Object(func(name []byte) error { return in.Member(r, name, depth) })
+		*list = append(*list, in)
+		return err
+	})
+}
+
+func (in *Input) Member(r *fhirjson.Reader, name []byte, depth int) error {
+	switch {
+	case string(name) == "name":
+		return r.ReadString(&in.Name)
+	case string(name) == "resource":
+		return copyObject(r, &in.Resource)
+	case string(name) == "part":
+		return appendInputs(&in.Parts, r, depth+1)
+	case !bytes.HasPrefix(name, []byte("value")):
+		return r.Skip()
+	case r.IsPrimitive():
+		s, err := r.Primitive()
+		in.Value = string(s)
+		return err
+	default:
+		return copyObject(r, &in.Complex)
+	}
+}
+
+func copyObject(r *fhirjson.Reader, into *jsontext.Value) error {
+	value, err := r.Value('{')
+	*into = value.Clone()
+	return err
+}
+
+// find returns the first parameter with a name, or nil.
+func Find(inputs []Input, name string) *Input {
+	for i := range inputs {
+		if inputs[i].Name == name {
+			return &inputs[i]
+		}
+	}
+	return nil
+}

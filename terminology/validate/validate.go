@@ -1,0 +1,157 @@
+package validate
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// Validation holds the parameters of $validate-code, for [Library.ValidateCode] and [Library.ValidateCodeInSystem].
+type Validation struct {
+	// ValueSetRef is the value set. For a code system, only its ID counts: it is the code system's.
+	compose.ValueSetRef
+	compose.Rules
+
+	// Language says which languages displays should be in.
+	Language definitions.Language
+
+	// Codings are the codes to validate: one, or those of a CodeableConcept, of which one must be valid.
+	Codings []parameters.Coding
+
+	// CodeableConcept is the JSON of the CodeableConcept that Codings are from, to be repeated in the answer; nil if
+	// none.
+	CodeableConcept jsontext.Value
+
+	// InferSystem says to find the system of the one coding from the value set, if the coding has none.
+	InferSystem bool
+
+	// NotAbstract says that abstract codes are not allowed.
+	NotAbstract bool
+
+	// LenientDisplay says that a wrong display is only a warning.
+	LenientDisplay bool
+
+	// MembershipOnly says to check only whether the code is in the value set.
+	MembershipOnly bool
+}
+
+// inValueSet answers ValueSet/$validate-code.
+func InValueSet(l *definitions.Set, expansions *compose.CodeListCache, q Validation, b *budget.Budget) (*ValidationResult, error) {
+	l, vs, err := compose.ValueSetFor(l, &q.ValueSetRef, &q.Rules, b)
+	if err != nil {
+		return nil, err
+	}
+	return run(l, expansions, vs, &q, b)
+}
+
+// inCodeSystem answers CodeSystem/$validate-code.
+func InCodeSystem(l *definitions.Set, q Validation, b *budget.Budget) (*ValidationResult, error) {
+	if err := definitions.CheckDate(q.Date); err != nil {
+		return nil, err
+	}
+	q.Codings = slices.Clone(q.Codings)
+	if q.ID != "" {
+		for i := range q.Codings {
+			if err := l.Systems.Instance(q.ID, &q.Codings[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return run(l, nil, nil, &q, b)
+}
+
+// validate validates codings against a value set of the library, or against their code systems if it is nil.
+func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Validation, b *budget.Budget) (result *ValidationResult, err error) {
+	l.Use(func() {
+		var v *validator
+		if v, err = newValidator(l, vs, q, b); err == nil {
+			v.expansions = expansions
+			result, err = v.result()
+		}
+	})
+	return result, err
+}
+
+// ValidationResult says whether a code is valid, and what else is known about it.
+type ValidationResult struct {
+	// Valid is the result.
+	Valid bool
+
+	// Found is what was found for the coding that the result is about, the first valid one of several; nil if nothing.
+	Found *FoundCoding
+
+	// Message sums up the issues for people; empty if there are none.
+	Message string
+
+	// Issues are what is wrong with the codings, or worth knowing about them.
+	Issues []outcome.Issue
+
+	// UnknownVersions are the canonicals of code system versions that the value set needs and that are not here,
+	// UnknownSystems the urls of code systems that are not here at all.
+	UnknownVersions, UnknownSystems []string
+
+	// Missing are the definitions that could change the result.
+	Missing []outcome.Missing
+
+	concept jsontext.Value // the CodeableConcept that was validated, or nil
+}
+
+// FoundCoding is what was found for a coding.
+type FoundCoding struct {
+	// Coding is the coding, with the code system's version and display.
+	parameters.Coding
+
+	// NormalizedCode is the code as the code system has it, if that differs in case.
+	NormalizedCode string
+
+	// Inactive says that the code should no longer be used.
+	Inactive bool
+
+	// Status is the code system's word for why a code should no longer be used; empty if it may be used.
+	Status string
+
+	invalid bool // not in the value set: for a CodeableConcept, only the version is returned
+}
+
+// AppendJSON appends the Parameters that $validate-code answers with.
+func (r *ValidationResult) AppendJSON(dst []byte) []byte {
+	out := parameters.NewWriter(dst)
+	out.Boolean("result", r.Valid)
+	if r.concept != nil {
+		out.Raw("codeableConcept", "valueCodeableConcept", r.concept)
+	}
+	if r.Found != nil && r.concept != nil && r.Found.invalid {
+		out.Optional("version", "valueString", r.Found.Version)
+	} else if r.Found != nil {
+		writeFound(out, r.Found)
+	}
+	for _, canonical := range r.UnknownVersions {
+		out.Text("x-caused-by-unknown-system", "valueCanonical", canonical)
+	}
+	for _, system := range r.UnknownSystems {
+		out.Text("x-unknown-system", "valueCanonical", system)
+	}
+	out.Optional("message", "valueString", r.Message)
+	if len(r.Issues) > 0 {
+		out.Raw("issues", "resource", outcome.AppendOutcome(nil, r.Issues))
+	}
+	return out.End()
+}
+
+func writeFound(w *parameters.Writer, f *FoundCoding) {
+	w.Optional("code", "valueCode", f.Code)
+	w.Optional("system", "valueUri", f.System)
+	w.Optional("version", "valueString", f.Version)
+	w.Optional("display", "valueString", f.Display)
+	w.Optional("normalized-code", "valueCode", f.NormalizedCode)
+	if f.Inactive {
+		w.Boolean("inactive", true)
+	}
+	w.Optional("status", "valueCode", f.Status)
+}

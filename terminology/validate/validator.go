@@ -1,0 +1,147 @@
+package validate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+type validator struct {
+	expansions *compose.CodeListCache
+	codingValidator
+	codings []parameters.Coding
+}
+
+// newValidator prepares validation against a value set, or against code systems if it is nil.
+func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Validation, b *budget.Budget) (*validator, error) {
+	named, language := q.Supplements, q.Language.Preferred(&definitions.ValueSet{})
+	if vs != nil {
+		defaults := expansion.Query{Rules: q.Rules}
+		if err := defaults.Adopt(vs.Defaults); err != nil {
+			return nil, err
+		}
+		q.Rules, language, named = defaults.Rules, q.Language.Preferred(vs), slices.Concat(named, vs.Supplements)
+	}
+	found := new(notes)
+	versions := versionChooser{systems: &l.Systems, rules: &q.Rules, inValueSet: vs != nil}
+	v := &validator{codings: slices.Clone(q.Codings), codingValidator: codingValidator{
+		notes: found, validation: q, library: l, valueSet: vs, budget: b, supplements: named,
+		candidates: candidateFinder{library: l, valueSet: vs, rules: &q.Rules, budget: b, versions: versions, memberOnly: q.MembershipOnly},
+		displays:   displayChecker{notes: found, language: language, lenient: q.LenientDisplay},
+	}}
+	if language != "" {
+		v.displays.languages = codesystem.ParseLanguages(language)
+	}
+	return v, l.Systems.CheckSupplements(named)
+}
+
+func (v *validator) result() (*ValidationResult, error) {
+	results, err := v.checkCodings()
+	if err != nil {
+		if err := v.missingValueSet(err); err != nil {
+			return nil, err
+		}
+		return v.summarize(nil), nil
+	}
+	member := func(d codingResult) bool { return d.member }
+	if v.isConcept() && v.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
+		v.note("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
+			fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.DisplayName()))
+	}
+	if v.valueSet != nil {
+		v.standings(results)
+	} else if len(results) == 0 {
+		v.note("error", "code-invalid", "invalid-code", "", nil, "", true, "There is no coding of the code system")
+	}
+	return v.summarize(results), nil
+}
+
+func (v *validator) checkCodings() (list []codingResult, err error) {
+	if v.validation.InferSystem && v.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
+		if err := v.infer(&v.codings[0]); err != nil {
+			return nil, err
+		}
+		if v.codings[0].System == "" {
+			return []codingResult{{coding: &v.codings[0]}}, nil
+		}
+	}
+	for i := range v.codings {
+		d, err := v.validate(&v.codings[i])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// isConcept reports whether the codings are of a CodeableConcept, of which one must be valid.
+func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
+
+// noCodes reports whether there are codings but none has a code.
+func noCodes(codings []parameters.Coding) bool {
+	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c parameters.Coding) bool { return c.Code != "" })
+}
+
+// onlyVersions reports whether codings were not found only because their versions are not here.
+func (v *validator) onlyVersions() bool {
+	return len(v.absent.versions) > 0 && !slices.ContainsFunc(v.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
+}
+
+// infer finds the system of a code from the value set.
+func (v *validator) infer(c *parameters.Coding) error {
+	x, err := (&compose.Expander{Library: v.library, Cache: v.expansions, Rules: &v.validation.Rules, Budget: v.budget}).Codes(v.valueSet)
+	if err != nil {
+		return v.missingValueSet(err)
+	}
+	if err := v.budget.Spend(len(x.Entries) / 8); err != nil {
+		return err
+	}
+	var systems []string
+	for _, e := range x.Entries {
+		if isCode(v.library, e, []byte(c.Code)) {
+			definitions.AddTo(&systems, v.library.Systems.List[v.library.SystemOf(e)].URL)
+		}
+	}
+	if len(systems) == 1 {
+		c.System = systems[0]
+		return nil
+	}
+	id, reason := "UNABLE_TO_INFER_CODESYSTEM", "value set expansion has no matches"
+	if len(systems) > 1 {
+		slices.Sort(systems)
+		id, reason = "Unable_to_resolve_system__value_set_has_multiple_matches", "value set expansion has multiple matches: ["+strings.Join(systems, ", ")+"]"
+	}
+	v.notInValueSet(c)
+	v.note("error", "not-found", "cannot-infer", id, c, "code", true, fmt.Sprintf(
+		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.valueSet.Canonical(), reason))
+	return nil
+}
+
+// isCode reports whether a code means an entry, ignoring case if its code system does.
+func isCode(d *definitions.Set, e definitions.Entry, code []byte) bool {
+	return bytes.Equal(d.Code(e), code) ||
+		e.IsKnown() && !d.Systems.CodeSystems[e.CodeSystem].CaseSensitive && codesystem.EqualFold(d.Code(e), code)
+}
+
+// missingValueSet turns the error for a missing imported value set into a note. It returns any other error.
+func (v *validator) missingValueSet(err error) error {
+	var e *outcome.Error
+	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
+		return err
+	}
+	v.absent.valueSets = append(v.absent.valueSets, e.Missing...)
+	v.note("error", "not-found", "not-found", "Unable_to_resolve_value_Set_", nil, "", true,
+		fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical))
+	return nil
+}

@@ -1,0 +1,145 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// versionChoice is the code system version that an include means for a coding, and what to note about it.
+type versionChoice struct {
+	index   uint32 // none if not here
+	matches bool   // the coding has no version, or one that the include allows
+	notes   []note
+	unknown string // canonical of the version that is not here
+	open    bool   // the code system is not here at all, and the include does not list codes
+	unsure  bool   // the version that the include means is not here; index is another one
+
+	unchecked string // the version that is not here, of a code that the include lists
+}
+
+// takeListed adapts a choice to an include that lists its codes. It needs no code system: if the version is not here,
+// that is no error, and no other version is used instead.
+func (c *versionChoice) takeListed() {
+	if !c.unsure {
+		return
+	}
+	_, c.unchecked = outcome.Split(c.unknown)
+	c.notes = slices.DeleteFunc(c.notes, func(n note) bool { return n.MessageID == unknownVersionID || n.MessageID == unknownVersionNoneID })
+	c.index, c.unknown, c.matches, c.unsure = definitions.None, "", !c.failed(), false
+}
+
+// Message ids of unknownVersion.
+const (
+	unknownVersionID     = "UNKNOWN_CODESYSTEM_VERSION"
+	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
+)
+
+// versionChooser chooses the version of a code system in which to look for a coding.
+type versionChooser struct {
+	systems    *definitions.SystemTable
+	rules      *compose.Rules
+	inValueSet bool // rather than in the code system alone
+}
+
+// choose returns the version of a code system in which to look for a coding: that of the include and the parameters, or
+// the coding's own if these allow it. If none names a version, it is the latest, as of a date if given.
+func (v *versionChooser) choose(c *parameters.Coding, declared, date string) versionChoice {
+	wanted, rule := v.rules.Versions.Apply(c.System, declared)
+	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}
+	if wanted == "" && date != "" {
+		index, _ := v.systems.CodeSystemAt(c.System, date) // none on error
+		choice.index = v.ifPresent(index)
+	}
+	own := definitions.None
+	if c.Version != "" {
+		own = v.codeSystem(c.System, c.Version)
+		v.compare(c, &choice, own, declared, wanted, rule.Name != "")
+	}
+	if choice.index == definitions.None && wanted != "" {
+		choice.add(unknownVersion(c, wanted, v.systems.VersionsOf(c.System)))
+		choice.unknown = outcome.Canonical(c.System, wanted)
+		choice.index = own
+		if own == definitions.None {
+			usual, _ := v.rules.Versions.Usual(c.System)
+			choice.index = v.codeSystem(c.System, usual)
+		}
+		choice.matches, choice.unsure = false, true
+	}
+	required, _ := compose.VersionFor(v.rules.Versions.Required, c.System)
+	if choice.index != definitions.None && required != "" && !definitions.MatchesVersion(v.systems.CodeSystems[choice.index].Version, required) {
+		e := compose.WrongVersion(v.systems.CodeSystems[choice.index], required)
+		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
+	}
+	return choice
+}
+
+// codeSystem finds a code system to look for codes in.
+func (v *versionChooser) codeSystem(url, version string) uint32 {
+	return v.ifPresent(v.systems.CodeSystem(url, version))
+}
+
+// ifPresent turns the index of a code system without content (R4 CodeSystem.content not-present) into none, as it would
+// have no code at all.
+func (v *versionChooser) ifPresent(index uint32) uint32 {
+	if index == definitions.None {
+		return definitions.None
+	}
+	if content := v.systems.CodeSystems[index].Content; !content.HasConcepts() && content != definitions.ContentSupplement {
+		return definitions.None
+	}
+	return index
+}
+
+// compare compares the version of a coding with the one that an include means.
+func (v *versionChooser) compare(c *parameters.Coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
+	switch {
+	case own != definitions.None && (wanted == "" || definitions.MatchesVersion(v.systems.CodeSystems[own].Version, wanted)):
+		choice.index = own
+		return
+	case wanted == "" && choice.index != definitions.None && v.inValueSet:
+		choice.mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT",
+			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
+			c.System, v.systems.CodeSystems[choice.index].Version, c.Version)
+	case wanted != "" && changed:
+		choice.mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED",
+			"The code system '%s' version '%s' resulting from the version '%s' in the ValueSet include is different to the one in the value ('%s')",
+			c.System, wanted, declared, c.Version)
+	case wanted != "":
+		choice.mismatch("error", "VALUESET_VALUE_MISMATCH",
+			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.System, wanted, c.Version)
+	}
+	choice.matches = false
+	if own == definitions.None && len(v.systems.VersionsOf(c.System)) > 0 {
+		choice.add(unknownVersion(c, c.Version, v.systems.VersionsOf(c.System)))
+		choice.unknown = outcome.Canonical(c.System, c.Version)
+	}
+}
+
+func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
+
+func (c *versionChoice) failed() bool { return slices.ContainsFunc(c.notes, note.isError) }
+
+// mismatch adds a note about a version other than the value set's.
+func (c *versionChoice) mismatch(severity, id, format string, args ...any) {
+	c.add(note{part: "version", told: severity == "error", Issue: outcome.Issue{
+		Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: fmt.Sprintf(format, args...),
+	}})
+}
+
+// unknownVersion is the note for a code system version that is not here.
+func unknownVersion(c *parameters.Coding, version string, versions []string) note {
+	id := unknownVersionID
+	if len(versions) == 0 {
+		id = unknownVersionNoneID
+	}
+	return note{part: "system", told: true, Issue: outcome.Issue{
+		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: id,
+		Text: fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the code cannot be validated. %s",
+			c.System, version, definitions.ValidVersions(versions)),
+	}}
+}
