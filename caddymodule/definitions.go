@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/software"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // libraries keeps loaded definitions over reloads, so that they are neither read again nor held twice.
@@ -26,7 +27,7 @@ var libraries = caddy.NewUsagePool()
 type pooledLibrary struct {
 	key     string // in the pool
 	watch   *terminology.Watch
-	options terminology.Options
+	options definitions.Options
 	stop    context.CancelFunc
 
 	mu      sync.Mutex
@@ -75,12 +76,12 @@ func (p *pooledLibrary) Destruct() error {
 
 // loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked for changes
 // with each configuration and after every interval.
-func loadDefinitions(ctx caddy.Context, o terminology.Options) (*pooledLibrary, error) {
+func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, error) {
 	key := definitionsKey(&o)
 	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
 		// The fingerprint is taken before the files are read, so that it cannot be that of a later change.
 		p := &pooledLibrary{key: key, options: o, epoch: fingerprint(&o)}
-		o.Logger, o.Terminal = ctx.Slogger(), terminology.Terminal(os.Stderr)
+		o.Logger, o.Terminal = ctx.Slogger(), definitions.Terminal(os.Stderr)
 		background, stop := context.WithCancel(context.Background())
 		watch, err := terminology.NewWatch(ctx, o, 0)
 		if err != nil {
@@ -135,13 +136,13 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 }
 
 // definitionsKey identifies files, but not their contents, which the watch follows.
-func definitionsKey(o *terminology.Options) string {
+func definitionsKey(o *definitions.Options) string {
 	return fmt.Sprintf("core %t %q %q %q", o.Core, o.Definitions, o.Synonyms, o.Weights)
 }
 
 // fingerprint identifies the files by name, size and modification time, and the software that reads them. Unreadable
 // files are reported when they are loaded.
-func fingerprint(o *terminology.Options) string {
+func fingerprint(o *definitions.Options) string {
 	version, made := software.Version()
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %d %t\n", version, made.UnixNano(), o.Core)

@@ -16,7 +16,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/software"
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -81,7 +83,7 @@ type Expand struct {
 	Source
 
 	cors     *crossOrigin
-	handler  *terminology.Handler
+	handler  *api.Handler
 	front    *front.Front
 	loaded   *pooledLibrary
 	state    *pooledState
@@ -131,18 +133,18 @@ func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 }
 
 // definitionOptions says what is loaded.
-func (h *Expand) definitionOptions() terminology.Options {
-	return terminology.Options{
+func (h *Expand) definitionOptions() definitions.Options {
+	return definitions.Options{
 		Core: !h.CoreOff, Definitions: h.Definitions, Synonyms: h.Synonyms, Weights: h.Weights,
 	}
 }
 
-func (h *Expand) limits() terminology.Limits {
-	return terminology.Limits{Entries: h.MaxEntries}
+func (h *Expand) limits() expansion.Limits {
+	return expansion.Limits{Entries: h.MaxEntries}
 }
 
-func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
-	t := &terminology.Handler{
+func (h *Expand) newHandler(ctx caddy.Context) *api.Handler {
+	t := &api.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
 		Limits: h.limits(), Turn: takeTurn, Principal: expandHost{}.name,
 	}

@@ -20,7 +20,7 @@ func TestExpandThroughGateway(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
 	const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
-	var got expansion
+	var got expandedValueSet
 	response := expand(g, g.token(), "url="+url.QueryEscape(gender))
 	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("status %d, %v", response.StatusCode, err)

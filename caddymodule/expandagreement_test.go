@@ -70,7 +70,7 @@ func TestEveryWayTheSame(t *testing.T) {
 // coreValueSets are the canonicals of the value sets of R4.
 func coreValueSets(t *testing.T) (urls []string) {
 	t.Helper()
-	file, err := os.Open("../terminology/core/r4.ndjson.zst")
+	file, err := os.Open("../terminology/definitions/core/r4.ndjson.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

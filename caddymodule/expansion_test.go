@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// expansion is as much of the answer as interface.md §2 lists.
-type expansion struct {
+// expandedValueSet is as much of the answer as interface.md §2 lists.
+type expandedValueSet struct {
 	ResourceType string `json:"resourceType"`
 	URL          string `json:"url"`
 	Expansion    struct {
@@ -25,7 +25,7 @@ type expansion struct {
 // expandedCodes are the codes of an expansion, which a body must be.
 func expandedCodes(t *testing.T, body string) (codes []string) {
 	t.Helper()
-	var got expansion
+	var got expandedValueSet
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got.ResourceType != "ValueSet" {
 		t.Fatalf("no expansion, %v: %s", err, body)
 	}

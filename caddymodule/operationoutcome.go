@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
@@ -20,7 +20,7 @@ func writeOutcome(w http.ResponseWriter, r *http.Request, failure error) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/fhir+json")
-	if _, refused := errors.AsType[*guard.Error](failure); !refused && terminology.AsksForXML(r) {
+	if _, refused := errors.AsType[*guard.Error](failure); !refused && api.AsksForXML(r) {
 		if outcome, err = fhirxml.Append(nil, outcome); err != nil {
 			return err
 		}

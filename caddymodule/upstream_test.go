@@ -158,7 +158,7 @@ func TestUpstreamCredentials(t *testing.T) {
 		if response.StatusCode != status || strings.Contains(body, "p1") {
 			t.Errorf("%d, want %d: %s", response.StatusCode, status, body)
 		}
-		var got expansion
+		var got expandedValueSet
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/api"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // TestExpansionFromRedis measures whether a second level of cached expansions in Redis would serve: what it takes to make
@@ -23,11 +25,11 @@ func TestExpansionFromRedis(t *testing.T) {
 		if err := os.WriteFile(file, []byte(codeSystemOf(codes)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		library, err := terminology.Load(ctx, terminology.Options{Definitions: []string{file}})
+		library, err := terminology.Load(ctx, definitions.Options{Definitions: []string{file}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler := &terminology.Handler{Library: library}
+		handler := &api.Handler{Library: library}
 		expand := func(filter string) []byte {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url=http://x.example/vs&filter="+filter, nil)

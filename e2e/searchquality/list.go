@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 )
 
 // question is a query, and what it should find.
@@ -17,7 +17,7 @@ type question struct {
 }
 
 // wants reports whether a hit is wanted. One that cannot be chosen is wanted only by its own code.
-func (q *question) wants(hit terminology.Code) bool {
+func (q *question) wants(hit expansion.Code) bool {
 	for _, w := range q.wanted {
 		prefix, below := strings.CutSuffix(w, "*")
 		if w == hit.Code || below && !hit.Abstract && strings.HasPrefix(hit.Code, prefix) {

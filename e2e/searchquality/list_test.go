@@ -5,12 +5,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 // optionsFor loads the definitions of a folder.
-func optionsFor(folder string) terminology.Options {
-	return terminology.Options{Definitions: []string{folder}}
+func optionsFor(folder string) definitions.Options {
+	return definitions.Options{Definitions: []string{folder}}
 }
 
 func TestParse(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
 func main() {
@@ -70,8 +70,8 @@ func run(ctx context.Context, w io.Writer, name string, o options) error {
 }
 
 // load returns the options to load definitions with.
-func (o options) load(definitions ...string) terminology.Options {
-	l := terminology.Options{Definitions: definitions, Core: len(definitions) == 0}
+func (o options) load(files ...string) definitions.Options {
+	l := definitions.Options{Definitions: files, Core: len(files) == 0}
 	if o.synonyms != "" {
 		l.Synonyms = []string{o.synonyms}
 	}

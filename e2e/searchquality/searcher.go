@@ -8,6 +8,10 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // pageSize is how many hits a pick list shows.
@@ -23,14 +27,14 @@ type searcher struct {
 // answer is what a question found.
 type answer struct {
 	question
-	rank  int                // of the first hit that is wanted, from 1 up; 0 if none is
-	hit   terminology.Code   // that hit
-	first []terminology.Code // the page
+	rank  int              // of the first hit that is wanted, from 1 up; 0 if none is
+	hit   expansion.Code   // that hit
+	first []expansion.Code // the page
 	total int
 }
 
 // newSearcher loads definitions, and lists the codes of the value set.
-func newSearcher(ctx context.Context, valueSet string, o terminology.Options) (*searcher, error) {
+func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*searcher, error) {
 	library, err := terminology.Load(ctx, o)
 	if err != nil {
 		return nil, err
@@ -48,12 +52,12 @@ func newSearcher(ctx context.Context, valueSet string, o terminology.Options) (*
 }
 
 // expand expands the value set; a count of nil is all of it.
-func (s *searcher) expand(ctx context.Context, filter string, count *int) (*terminology.Expansion, error) {
-	return s.library.Expand(ctx, terminology.Query{
-		ValueSetRef:   terminology.ValueSetRef{URL: s.valueSet},
-		Page:          terminology.Page{Filter: filter, Count: count},
-		Limits:        terminology.Limits{Entries: 1 << 22},
-		ExcludeNested: terminology.Yes,
+func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expansion.Expansion, error) {
+	return s.library.Expand(ctx, expansion.Query{
+		ValueSetRef:   compose.ValueSetRef{URL: s.valueSet},
+		Page:          expansion.Page{Filter: filter, Count: count},
+		Limits:        expansion.Limits{Entries: 1 << 22},
+		ExcludeNested: parameters.Yes,
 	})
 }
 
@@ -105,7 +109,7 @@ func (s *searcher) ask(ctx context.Context, q question) (answer, error) {
 }
 
 // find finds the first hit that is wanted.
-func (a *answer) find(hits *terminology.Expansion) {
+func (a *answer) find(hits *expansion.Expansion) {
 	rank := 0
 	for c := range hits.Codes() {
 		if rank++; a.wants(c) {

@@ -49,8 +49,8 @@ func (o *operation) concepts(base *terminology.Library, inputs []parameters.Inpu
 	if err != nil {
 		return nil, nil, err
 	}
-	o.fill(&p.parameters)
-	l, err := o.libraryWith(base, &p.parameters)
+	o.fill(&p.common)
+	l, err := o.libraryWith(base, &p.common)
 	if err == nil && p.ID != "" {
 		err = l.Definitions().Systems.Instance(p.ID, &p.a, &p.b)
 	}
@@ -59,7 +59,7 @@ func (o *operation) concepts(base *terminology.Library, inputs []parameters.Inpu
 
 // concepts are the parameters of $lookup and $subsumes.
 type concepts struct {
-	parameters
+	common
 	a, b parameters.Coding // $lookup has only a
 }
 

@@ -81,7 +81,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var p parameters
+	var p common
 	if err := p.read(inputs); err != nil {
 		return err
 	}

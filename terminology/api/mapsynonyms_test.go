@@ -32,19 +32,19 @@ const medicine = `{"resourceType":"CodeSystem","url":"http://x/cs","valueSet":"h
 func loadLaymen(t *testing.T, conceptMap string, inFile bool, synonyms string) (*terminology.Library, error) {
 	t.Helper()
 	dir := t.TempDir()
-	definitions, own := filepath.Join(dir, "definitions"), filepath.Join(dir, "map.json")
-	if err := os.Mkdir(definitions, 0o700); err != nil {
+	folder, own := filepath.Join(dir, "definitions"), filepath.Join(dir, "map.json")
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if !inFile {
-		own = filepath.Join(definitions, "map.json")
+		own = filepath.Join(folder, "map.json")
 	}
-	for file, text := range map[string]string{filepath.Join(definitions, "cs.json"): medicine, own: conceptMap} {
+	for file, text := range map[string]string{filepath.Join(folder, "cs.json"): medicine, own: conceptMap} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{definitions}, Synonyms: []string{strings.ReplaceAll(synonyms, "NAMED", own)}})
+	return terminology.Load(t.Context(), definitions.Options{Definitions: []string{folder}, Synonyms: []string{strings.ReplaceAll(synonyms, "NAMED", own)}})
 }
 
 func TestConceptMapAsSynonyms(t *testing.T) {

@@ -48,7 +48,7 @@ func instance(path string) string {
 }
 
 // fill adds what the path and the headers say to the parameters.
-func (o *operation) fill(p *parameters) {
+func (o *operation) fill(p *common) {
 	r := o.Request
 	p.get = r.Method != http.MethodPost
 	p.ID = instance(r.URL.Path)
@@ -71,7 +71,7 @@ func (o *operation) limit() int {
 }
 
 // libraryWith returns l with the resources of the request added.
-func (o *operation) libraryWith(l *terminology.Library, p *parameters) (*terminology.Library, error) {
+func (o *operation) libraryWith(l *terminology.Library, p *common) (*terminology.Library, error) {
 	if len(p.resources) == 0 && !p.cached {
 		return l, nil
 	}
@@ -88,7 +88,7 @@ func (o *operation) libraryWith(l *terminology.Library, p *parameters) (*termino
 	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, o.budget)
 }
 
-func (o *operation) expand(l *terminology.Library, p *parameters) (*expansion.Expansion, error) {
+func (o *operation) expand(l *terminology.Library, p *common) (*expansion.Expansion, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 const maxParameterLength = 8 << 10
 
 // parameters are the parameters of a request.
-type parameters struct {
+type common struct {
 	expansion.Query
 	resources []jsontext.Value // tx-resource
 	cacheID   string
@@ -26,7 +26,7 @@ type parameters struct {
 }
 
 // read reads the parameters. Unknown ones are ignored, as R4 says for operations.
-func (p *parameters) read(inputs []parameters.Input) error {
+func (p *common) read(inputs []parameters.Input) error {
 	p.Given = inputs
 	for i := range inputs {
 		in := &inputs[i]
@@ -49,7 +49,7 @@ func (p *parameters) read(inputs []parameters.Input) error {
 
 // isRepeatable reports whether a parameter may occur more than once. Any other that does is an error, since nothing says
 // which one counts.
-func (p *parameters) isRepeatable(name string) bool {
+func (p *common) isRepeatable(name string) bool {
 	return p.List(name) != nil || name == "tx-resource" || name == "_elements"
 }
 
@@ -62,7 +62,7 @@ func isText(value string) bool {
 }
 
 // set reads one parameter and reports whether it is known.
-func (p *parameters) set(in *parameters.Input) (known bool, err error) {
+func (p *common) set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "cache-id":
 		p.cacheID = in.Value

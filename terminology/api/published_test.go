@@ -48,7 +48,7 @@ func TestReadCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer decoder.Close()
-	packed, err := os.ReadFile(filepath.Join("core", "r4.ndjson.zst"))
+	packed, err := os.ReadFile(filepath.Join("..", "definitions", "core", "r4.ndjson.zst"))
 	if err != nil {
 		t.Fatal(err)
 	}

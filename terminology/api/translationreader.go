@@ -18,7 +18,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		if l, err = o.libraryWith(l, &p.parameters); err != nil {
+		if l, err = o.libraryWith(l, &p.common); err != nil {
 			return nil, err
 		}
 		result, err := l.Translate(o.budget, p.translation)
@@ -31,7 +31,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 
 // translationReader reads the parameters of $translate, by their names in R4 and R5.
 type translationReader struct {
-	parameters
+	common
 	translation  terminology.Translation
 	sourceSystem string
 	version      string // of a code
@@ -57,7 +57,7 @@ func (o *operation) readTranslation(inputs []parameters.Input) (*translationRead
 			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
 	}
 	t.orient()
-	o.fill(&t.parameters)
+	o.fill(&t.common)
 	t.translation.ID, t.translation.URL, t.translation.Limits = t.ID, t.URL, t.Limits
 	return t, nil
 }

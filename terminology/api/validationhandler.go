@@ -40,7 +40,7 @@ func (o *operation) validation(l *terminology.Library, inputs []parameters.Input
 		return nil, err
 	}
 	return fetching(o, l, func(l *terminology.Library) (*validate.ValidationResult, []outcome.Missing, error) {
-		l, err := o.libraryWith(l, &p.parameters)
+		l, err := o.libraryWith(l, &p.common)
 		if err != nil {
 			return nil, missingIn(err), err
 		}

@@ -14,7 +14,7 @@ import (
 
 // validationReader reads the parameters of $validate-code, of value sets and code systems.
 type validationReader struct {
-	parameters
+	common
 	validation  validate.Validation
 	code        *parameters.Coding // the parameters code, system and display
 	infer       bool               // inferSystem
@@ -32,7 +32,7 @@ func (o *operation) readValidation(inputs []parameters.Input, inValueSet bool) (
 			return nil, err
 		}
 	}
-	o.fill(&v.parameters)
+	o.fill(&v.common)
 	if err := v.choose(inValueSet); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// budget bounds the cost of one request, in steps of some fifty nanoseconds. All codings, includes and validations of the
+// Budget bounds the cost of one request, in steps of some fifty nanoseconds. All codings, includes and validations of the
 // request spend from it. A nil budget has no limit. It is also the context of the request, which spend checks now and
 // then: work stops when the client has gone.
 type Budget struct {
@@ -27,12 +27,13 @@ type Budget struct {
 // milliseconds.
 const stretch = 50_000
 
+// ErrSpent is wrapped in the error for a request whose budget is spent.
 var ErrSpent = errors.New("too costly")
 
 // ErrBusy is wrapped in the error, with status 503, for a costly request that there is no room for.
 var ErrBusy = errors.New("too many costly requests")
 
-// newBudget returns the budget of a request, of so many steps. A costly one waits for its turn; nil: there always is room.
+// NewBudget returns the budget of a request, of so many steps. A costly one waits for its turn; nil: there always is room.
 func NewBudget(ctx context.Context, limit int, turn func(ctx context.Context) (leave func(), err error)) *Budget {
 	return &Budget{Context: ctx, limit: limit, turn: turn}
 }
@@ -47,7 +48,7 @@ func (b *Budget) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// budgetOf returns the context's budget, or a new one with a limit.
+// BudgetOf returns the context's budget, or a new one with a limit.
 func BudgetOf(ctx context.Context, limit int) *Budget {
 	if b, ok := ctx.Value(budgetKey{}).(*Budget); ok {
 		return b
@@ -55,7 +56,7 @@ func BudgetOf(ctx context.Context, limit int) *Budget {
 	return &Budget{Context: ctx, limit: limit}
 }
 
-// spend pays for n steps in advance. It fails if the budget is spent, if there is no room for costly work, or with the
+// Spend pays for n steps in advance. It fails if the budget is spent, if there is no room for costly work, or with the
 // context's error.
 func (b *Budget) Spend(n int) error {
 	if b == nil {
@@ -80,7 +81,7 @@ func (b *Budget) Spend(n int) error {
 	return nil
 }
 
-// enter waits for a turn unless the request holds one.
+// Enter waits for a turn unless the request holds one.
 func (b *Budget) Enter() (err error) {
 	if b == nil || b.turn == nil || b.leave != nil {
 		return nil
@@ -92,7 +93,7 @@ func (b *Budget) Enter() (err error) {
 		Text: "there is no room for a costly request now; try again in a few seconds"}
 }
 
-// rest gives the turn back while the request waits for a definition, or for the client to read the answer.
+// Rest gives the turn back while the request waits for a definition, or for the client to read the answer.
 func (b *Budget) Rest() {
 	if b == nil || b.leave == nil {
 		return
@@ -101,10 +102,10 @@ func (b *Budget) Rest() {
 	b.leave, b.next = nil, 0
 }
 
-// read pays for reading n bytes of a resource.
+// Read pays for reading n bytes of a resource.
 func (b *Budget) Read(n int) error { return b.Spend(n / ReadBytes) }
 
-// compare pays for comparing texts with a display.
+// Compare pays for comparing texts with a display.
 func (b *Budget) Compare(texts []codesystem.Text) error {
 	cost := 0
 	for i := range texts {
@@ -113,13 +114,13 @@ func (b *Budget) Compare(texts []codesystem.Text) error {
 	return b.Spend(cost)
 }
 
-// readBytes is the number of bytes of a resource read in one step.
+// ReadBytes is the number of bytes of a resource read in one step.
 const ReadBytes = 16
 
-// isCostly reports whether the request holds a turn or will need one.
+// IsCostly reports whether the request holds a turn or will need one.
 func (b *Budget) IsCostly() bool { return b != nil && b.spent > stretch }
 
-// isOwn reports whether an error concerns this request alone, and not others that wait for the same result.
+// IsOwn reports whether an error concerns this request alone, and not others that wait for the same result.
 func IsOwn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }

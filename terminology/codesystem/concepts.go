@@ -15,9 +15,9 @@ type Concepts struct {
 
 	// Hierarchy, Filters, Notes and Dialects are never nil.
 	Hierarchy Hierarchy
-	Filters   Filters
-	Notes     Notes
-	Dialects  Dialects
+	Filters   Filters  // see above
+	Notes     Notes    // see above
+	Dialects  Dialects // see above
 }
 
 // Of finds what a system can do.

@@ -6,17 +6,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// codeListCache keeps the expansions that were used last. Definitions do not change, so expansions do not expire.
+// CodeListCache keeps the expansions that were used last. Definitions do not change, so expansions do not expire.
 type CodeListCache struct {
 	items boundedcache.Cache[string, *CodeList] // at the cost of their size, in entries
 
 	flights singleflight.Group // of expansions being made
 }
 
+// NewCodeListCache returns a cache of so many entries.
 func NewCodeListCache(limit int) *CodeListCache {
 	return &CodeListCache{items: boundedcache.Cache[string, *CodeList]{MaxCost: int64(limit)}}
 }
 
+// Limit returns how many entries are kept.
 func (c *CodeListCache) Limit() int { return int(c.items.MaxCost) }
 
 func (c *CodeListCache) get(key string) (*CodeList, bool) { return c.items.Get(key) }

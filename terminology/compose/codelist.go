@@ -7,16 +7,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
 )
 
-// unknownEntry is no entry.
+// UnknownEntry is no entry.
 var UnknownEntry = definitions.Entry{CodeSystem: definitions.None, Concept: definitions.None}
 
-// codeList holds the codes of a value set in order, each once. It is cached and shared, and must not change.
+// CodeList holds the codes of a value set in order, each once. It is cached and shared, and must not change.
 type CodeList struct {
 	used
 	traits
-	Entries  []definitions.Entry
-	Shape    *Tree
-	Digest   [sha256.Size]byte
+	Entries  []definitions.Entry // the codes, in order
+	Shape    *Tree               // the tree they form; nil: none
+	Digest   [sha256.Size]byte   // of the content
 	searcher *searcher
 	weights  *weights.Table // of the value set; nil if the code systems' count
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// composer expands one value set and those that it imports.
+// Composer expands one value set and those that it imports.
 type Composer struct {
-	Library *definitions.Set
-	Rules   *Rules
-	Budget  *budget.Budget
+	Library *definitions.Set        // the definitions
+	Rules   *Rules                  // of the operation
+	Budget  *budget.Budget          // of the request
 	Path    []*definitions.ValueSet // being expanded: each imports the next
 	done    map[*definitions.ValueSet]*CodeList
 	Used    *CodeList // of the last value set in path

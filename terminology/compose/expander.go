@@ -10,15 +10,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// expander expands value sets by the rules of one operation.
+// Expander expands value sets by the rules of one operation.
 type Expander struct {
-	Library *definitions.Set
-	Cache   *CodeListCache
-	Rules   *Rules
-	Budget  *budget.Budget
+	Library *definitions.Set // the definitions
+	Cache   *CodeListCache   // of expansions
+	Rules   *Rules           // of the operation
+	Budget  *budget.Budget   // of the request
 }
 
-// codes returns a value set's expansion, cached or new. Requests for the same expansion wait for one computation, except
+// Codes returns a value set's expansion, cached or new. Requests for the same expansion wait for one computation, except
 // costly ones, which may hold the turn that the computation needs.
 func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	l := e.Library

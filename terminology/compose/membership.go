@@ -12,17 +12,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// found is where a value set has a code: the entry that an expansion would have for it.
+// Found is where a value set has a code: the entry that an expansion would have for it.
 type Found struct {
 	definitions.LocatedEntry
 	Index    uint32 // the code system searched, or none
 	Excluded bool   // inactive, while inactive codes are left out
 }
 
-// membership looks for a code in value sets without expanding them.
+// Membership looks for a code in value sets without expanding them.
 type Membership struct {
 	Composer
-	Code     []byte
+	Code     []byte                                                     // the code to look for
 	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
 	Imported []*definitions.ValueSet                                    // the value sets searched
 	Places   map[*definitions.ValueSet][]Found                          // where they have the code
@@ -32,7 +32,7 @@ type Membership struct {
 	Chosen    int                      // how many versions of code systems choose has returned
 }
 
-// find returns where a value set has the code, in the order of its includes. Each value set is searched once, however
+// Find returns where a value set has the code, in the order of its includes. Each value set is searched once, however
 // many import it: otherwise work would double with each level of imports.
 func (m *Membership) Find(vs *definitions.ValueSet) ([]Found, error) {
 	if in, ok := m.Places[vs]; ok {
@@ -81,7 +81,7 @@ func (m *Membership) search(vs *definitions.ValueSet) ([]Found, error) {
 	return in, nil
 }
 
-// checkImports fails if value sets import each other, whether or not the imports matter for the code.
+// CheckImports fails if value sets import each other, whether or not the imports matter for the code.
 func (m *Membership) CheckImports(vs *definitions.ValueSet) error {
 	if err := m.enter(vs); err != nil {
 		return err

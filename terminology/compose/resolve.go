@@ -32,12 +32,13 @@ func (c *Composer) codeSystem(url, version string) (index uint32, wanted string,
 	return index, version, err
 }
 
+// WrongVersion is the error for a code system in another version than check-system-version demands.
 func WrongVersion(cs *definitions.CodeSystem, required string) *outcome.Error {
 	return outcome.New(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.Version, cs.URL, required))
 }
 
-// isExcludedSystem reports whether exclude-system names a code system or its version.
+// IsExcludedSystem reports whether exclude-system names a code system or its version.
 func (c *Composer) IsExcludedSystem(url, version string, index uint32) bool {
 	if index != definitions.None {
 		version = c.Library.Systems.CodeSystems[index].Version

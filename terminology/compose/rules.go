@@ -26,7 +26,7 @@ type Rules struct {
 	Given []parameters.Input // the parameters as sent
 }
 
-// sent reports whether the request had a parameter.
+// Sent reports whether the request had a parameter.
 func (r *Rules) Sent(name string) bool {
 	return parameters.Find(r.Given, name) != nil
 }
@@ -76,7 +76,7 @@ func (v *VersionRules) lists() [5]*[]string {
 	return [...]*[]string{&v.Preferred, &v.Required, &v.Forced, &v.ValueSets, &v.Excluded}
 }
 
-// list returns the list of a parameter, or nil.
+// List returns the list of a parameter, or nil.
 func (v *VersionRules) List(name string) *[]string {
 	if i := slices.Index(versionParameters, name); i >= 0 {
 		return v.lists()[i]
@@ -84,7 +84,7 @@ func (v *VersionRules) List(name string) *[]string {
 	return nil
 }
 
-// check checks a parameter if it is one of these rules.
+// Check checks a parameter if it is one of these rules.
 func (v *VersionRules) Check(in *parameters.Input) error {
 	list := v.List(in.Name)
 	if url, version := outcome.Split(in.Value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
@@ -97,7 +97,7 @@ func (v *VersionRules) none() bool {
 	return v.Preferred == nil && v.Required == nil && v.Forced == nil && v.ValueSets == nil && v.Excluded == nil && v.Match == parameters.Unset
 }
 
-// cost is how many steps a lookup among the rules takes.
+// Cost is how many steps a lookup among the rules takes.
 func (v *VersionRules) Cost() (steps int) {
 	for _, list := range v.lists() {
 		for _, rule := range *list {
@@ -121,7 +121,7 @@ func (v *VersionRules) key() string {
 	return key.String()
 }
 
-// apply returns the version of a code system where an include declares one, or "" for none, and the rule that says so, if
+// Apply returns the version of a code system where an include declares one, or "" for none, and the rule that says so, if
 // any.
 func (v *VersionRules) Apply(url, declared string) (version string, rule applied) {
 	if version, rule := VersionFor(v.Forced, url); version != "" {
@@ -133,7 +133,7 @@ func (v *VersionRules) Apply(url, declared string) (version string, rule applied
 	return v.Usual(url)
 }
 
-// usual is apply for an include that declares no version, without those that are forced.
+// Usual is apply for an include that declares no version, without those that are forced.
 func (v *VersionRules) Usual(url string) (version string, rule applied) {
 	if version, rule := VersionFor(v.Preferred, url); version != "" {
 		return version, applied{"system-version", rule}
@@ -144,7 +144,7 @@ func (v *VersionRules) Usual(url string) (version string, rule applied) {
 	return "", applied{}
 }
 
-// versionFor returns the version that a list has for a url, and that item of the list.
+// VersionFor returns the version that a list has for a url, and that item of the list.
 func VersionFor(list []string, url string) (version, rule string) {
 	for _, rule := range list {
 		if u, version, ok := strings.Cut(rule, "|"); ok && u == url {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// scanned is up to how many entries of an expansion are scanned rather than indexed.
+// Scanned is up to how many entries of an expansion are scanned rather than indexed.
 const Scanned = 256
 
 // maxRuns bounds how many runs of an expansion are searched with their code system's index.
@@ -34,7 +34,7 @@ type division struct {
 	Entries  []func(doc uint32) definitions.Entry // by part: the entry of a document
 }
 
-// search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
+// Search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
 // all. Displays are in the given languages, or the code systems' own if list is empty.
 func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, from, to int, b *budget.Budget) ([]definitions.Entry, int, error) {
 	d, err := DivisionOf(l, x, list, b)
@@ -49,7 +49,7 @@ func Search(l *definitions.Set, x *CodeList, f *textindex.Filter, list string, f
 	return entries, total, err
 }
 
-// divisionOf returns the division of an expansion for a list of languages. It may have to build an index, which is costly
+// DivisionOf returns the division of an expansion for a list of languages. It may have to build an index, which is costly
 // for a large expansion.
 func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) (*division, error) {
 	if d, ok := x.searcher.look(list); ok {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
 )
@@ -74,10 +75,13 @@ func TestWeightsByIndex(t *testing.T) {
 	for i := range 600 {
 		fmt.Fprintf(&file, "%d,%d\n", i, i*7919%13)
 	}
-	l, _, err := weighed(t, []string{fevers("http://x/cs", 600), valueSetOf("http://x/own", `{"include":[{"system":"http://x/cs"}]}`)}, file.String())
-	if err != nil {
-		t.Fatal(err)
+	var concepts []string
+	for i := range 600 {
+		concepts = append(concepts, fmt.Sprintf(`{"code":"%d","display":"Fever n%d"}`, i, i))
 	}
+	resources := filesOf(t, `{"resourceType":"CodeSystem","url":"http://x/cs","content":"complete","concept":[`+strings.Join(concepts, ",")+`]}`,
+		valueSetOf("http://x/own", `{"include":[{"system":"http://x/cs"}]}`))
+	l := load(t, definitions.Options{Definitions: resources, Weights: filesOf(t, file.String())})
 	vs, _ := l.set.ValueSets.Find("http://x/own")
 	x, err := l.expanding(nil).Codes(vs)
 	if err != nil {

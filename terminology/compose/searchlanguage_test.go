@@ -152,7 +152,7 @@ func TestOrderByLanguage(t *testing.T) {
 }
 
 // codesAndRows are the codes of http://x/vs, and the rows of all of them.
-func codesAndRows(t *testing.T, l *Library) (x *CodeList, rows []uint32) {
+func codesAndRows(t *testing.T, l *library) (x *CodeList, rows []uint32) {
 	t.Helper()
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
 	x, err := l.expanding(nil).Codes(vs)

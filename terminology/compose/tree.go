@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// tree is the shape of a nested expansion. Entries are numbered as in the expansion; lists end with none.
+// Tree is the shape of a nested expansion. Entries are numbered as in the expansion; lists end with none.
 type Tree struct {
 	Root  uint32   // the first entry not nested in another
 	Child []uint32 // the first entry nested in each
@@ -16,7 +16,7 @@ type Tree struct {
 // maxTreeDepth bounds the nesting of entries; JSON readers have such limits as well.
 const maxTreeDepth = 200
 
-// shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
+// Shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
 // parents. With direct, an entry is nested only in its direct parent.
 func Shape(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
 	places := make(map[uint32][]uint32) // by code system: place in the expansion by concept, plus one

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// valueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
+// ValueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
 // with the request.
 func ValueSetFor(l *definitions.Set, ref *ValueSetRef, rules *Rules, b *budget.Budget) (_ *definitions.Set, vs *definitions.ValueSet, err error) {
 	if ref.ValueSet != nil {

@@ -10,24 +10,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// codeSystem is a CodeSystem. It does not change once it is in a library.
+// CodeSystem is a CodeSystem. It does not change once it is in a library.
 type CodeSystem struct {
 	Definition
-	Concepts       codesystem.Concepts
-	Content        contentMode
-	CaseSensitive  bool
-	Compositional  bool
-	VersionNeeded  bool
-	frozen         bool              // R4's copy of one that HL7 maintains elsewhere
-	languagePack   bool              // a supplement that adds a language, and is used without being named
-	NotSubsuming   bool              // hierarchyMeaning is grouped-by or part-of
-	supplements    string            // canonical of the code system that a supplement adds to
-	entireValueSet string            // CodeSystem.valueSet
-	system         uint32            // index of url in systemTable.systems
-	Rest           []fhirjson.Member // all other members but concept, unchanged
+	Concepts       codesystem.Concepts // what it says of its codes
+	Content        contentMode         // CodeSystem.content
+	CaseSensitive  bool                // CodeSystem.caseSensitive
+	Compositional  bool                // CodeSystem.compositional
+	VersionNeeded  bool                // CodeSystem.versionNeeded
+	frozen         bool                // R4's copy of one that HL7 maintains elsewhere
+	languagePack   bool                // a supplement that adds a language, and is used without being named
+	NotSubsuming   bool                // hierarchyMeaning is grouped-by or part-of
+	supplements    string              // canonical of the code system that a supplement adds to
+	entireValueSet string              // CodeSystem.valueSet
+	system         uint32              // index of url in systemTable.systems
+	Rest           []fhirjson.Member   // all other members but concept, unchanged
 }
 
-// number returns the number of a concept, or none if the code system does not number its concepts.
+// Number returns the number of a concept, or none if the code system does not number its concepts.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	if cs.Concepts.List == nil {
 		return None
@@ -35,11 +35,11 @@ func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	return c.Number
 }
 
-// isWhole reports whether a code that is not found is none. A grammar may not know the latest words, so a value set that
+// IsWhole reports whether a code that is not found is none. A grammar may not know the latest words, so a value set that
 // lists such a code keeps it.
 func (cs *CodeSystem) IsWhole() bool { return cs.Content == ContentComplete && cs.Concepts.List != nil }
 
-// isSame reports whether two concepts are one.
+// IsSame reports whether two concepts are one.
 func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	if cs.Concepts.List == nil {
 		return bytes.Equal(a.Code, b.Code)
@@ -47,7 +47,7 @@ func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	return a.Number == b.Number
 }
 
-// notListed is the error for a code system whose codes are those of a grammar, where all of them are wanted.
+// NotListed is the error for a code system whose codes are those of a grammar, where all of them are wanted.
 func (cs *CodeSystem) NotListed() error {
 	e := outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed", cs.Canonical()))
@@ -55,18 +55,19 @@ func (cs *CodeSystem) NotListed() error {
 	return e
 }
 
-// definition holds the members that code systems and value sets have in common.
+// Definition holds the members that code systems and value sets have in common.
 type Definition struct {
-	ID, URL, Version, Name, Title, Status string
-	Language, Date, Publisher             string
+	ID, URL, Version, Name, Title, Status string // members of these names
+	Language, Date, Publisher             string // members of these names
 	standardsStatus                       string // from the extension
-	Experimental                          *bool
+	Experimental                          *bool  // nil: not said
 	modifier                              string // implicit rules or a modifier extension in it, which are not understood
 }
 
+// Canonical returns url|version.
 func (d *Definition) Canonical() string { return outcome.Canonical(d.URL, d.Version) }
 
-// isNamed reports whether a canonical means this definition.
+// IsNamed reports whether a canonical means this definition.
 func (d *Definition) IsNamed(reference string) bool {
 	url, version := outcome.Split(reference)
 	return url == d.URL && (version == "" || MatchesVersion(d.Version, version))
@@ -86,13 +87,13 @@ type contentMode string
 
 const (
 	contentNotPresent contentMode = "not-present"
-	ContentExample    contentMode = "example"
-	ContentFragment   contentMode = "fragment"
-	ContentComplete   contentMode = "complete"
-	ContentSupplement contentMode = "supplement"
+	ContentExample    contentMode = "example"    // the code example
+	ContentFragment   contentMode = "fragment"   // the code fragment
+	ContentComplete   contentMode = "complete"   // the code complete
+	ContentSupplement contentMode = "supplement" // the code supplement
 )
 
-// hasConcepts reports whether all or some of the code system's own concepts are here.
+// HasConcepts reports whether all or some of the code system's own concepts are here.
 func (m contentMode) HasConcepts() bool {
 	return m == ContentComplete || m == ContentFragment || m == ContentExample
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
+// Combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
 func (l *Set) Combine(resources []jsontext.Value) (*Set, error) {
 	o := l.Overlay()

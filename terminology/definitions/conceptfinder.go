@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// concept finds the concept of a coding.
+// Concept finds the concept of a coding.
 func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) {
 	if c.System == "" || c.Code == "" {
 		return e, outcome.BadRequest("required", "there must be the parameters code and system, or a coding with both")
@@ -32,7 +32,7 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil
 }
 
-// asOf gives a coding without a version the version that was the latest on a date, if there is a date.
+// AsOf gives a coding without a version the version that was the latest on a date, if there is a date.
 func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	if err := CheckDate(date); err != nil || date == "" || c.Version != "" {
 		return err
@@ -44,7 +44,7 @@ func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	return err
 }
 
-// instance completes the codings of an operation on an instance by the system and version of the code system.
+// Instance completes the codings of an operation on an instance by the system and version of the code system.
 func (t *SystemTable) Instance(id string, codings ...*parameters.Coding) error {
 	cs, ok := t.codeSystemByID(id)
 	if !ok {

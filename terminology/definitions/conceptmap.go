@@ -10,19 +10,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// conceptMap holds of a ConceptMap what $translate needs.
+// ConceptMap holds of a ConceptMap what $translate needs.
 type ConceptMap struct {
 	Definition
-	SourceScope, TargetScope string // canonicals of value sets
-	Groups                   []MapGroup
+	SourceScope, TargetScope string     // canonicals of value sets
+	Groups                   []MapGroup // ConceptMap.group
 }
 
-// mapGroup is one of ConceptMap.group.
+// MapGroup is one of ConceptMap.group.
 type MapGroup struct {
-	Source, SourceVersion string
-	Target, TargetVersion string
-	Elements              []MapElement
-	Unmapped              unmapped
+	Source, SourceVersion string       // the code system that is mapped
+	Target, TargetVersion string       // the one that it is mapped to
+	Elements              []MapElement // ConceptMap.group.element
+	Unmapped              unmapped     // ConceptMap.group.unmapped
 }
 
 // unmapped is ConceptMap.group.unmapped, absent if it has no mode.
@@ -32,20 +32,22 @@ type unmapped struct {
 	OtherMap                   string // canonical
 }
 
-// mapElement is ConceptMap.group.element.
+// MapElement is ConceptMap.group.element.
 type MapElement struct {
-	Code, Display, Comment string
-	Targets                []MapTarget
+	Code, Display, Comment string      // members of these names
+	Targets                []MapTarget // ConceptMap.group.element.target
 }
 
-// mapTarget is ConceptMap.group.element.target. One without a code says that the element maps to nothing.
+// MapTarget is ConceptMap.group.element.target. One without a code says that the element maps to nothing.
 type MapTarget struct {
-	Code, Display, Equivalence, Comment string
-	DependsOn, Products                 []MapAttribute
+	Code, Display, Equivalence, Comment string         // members of these names
+	DependsOn, Products                 []MapAttribute // other elements that it depends on, or also produces
 }
 
-// mapAttribute is ConceptMap.group.element.target.dependsOn or product.
-type MapAttribute struct{ Property, System, Value, Display string }
+// MapAttribute is ConceptMap.group.element.target.dependsOn or product.
+type MapAttribute struct {
+	Property, System, Value, Display string // members of these names
+}
 
 // member reads one member of a ConceptMap, by its name in R4 or R5.
 func (m *ConceptMap) member(r *fhirjson.Reader, name string) error {
@@ -146,10 +148,10 @@ func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 	return err
 }
 
-// mapTable holds concept maps.
+// MapTable holds concept maps.
 type MapTable struct {
-	Base       *MapTable // of an overlay: what it lies over
-	List       []*ConceptMap
+	Base       *MapTable      // of an overlay: what it lies over
+	List       []*ConceptMap  // in the order of loading
 	mapIndexes map[string]int // url|version, of those that were loaded
 }
 
@@ -166,7 +168,7 @@ func (t *MapTable) addConceptMap(m *ConceptMap) {
 	t.List = append(t.List, m)
 }
 
-// inlineConceptMap reads the parameter conceptMap, which needs no url.
+// InlineConceptMap reads the parameter conceptMap, which needs no url.
 func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	kind, err := fhirjson.ResourceType(resource)
 	if err == nil && kind != "ConceptMap" {
@@ -182,7 +184,7 @@ func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	return l.Maps.List[0], nil
 }
 
-// conceptMap finds a concept map by its canonical; the one loaded last counts.
+// ConceptMap finds a concept map by its canonical; the one loaded last counts.
 func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
 	for at := t; at != nil; at = at.Base {
 		for _, m := range slices.Backward(at.List) {
@@ -194,7 +196,7 @@ func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
 	return nil, false
 }
 
-// equivalences are R4's codes for relationships of R5, and for none.
+// Equivalences are R4's codes for relationships of R5, and for none.
 var Equivalences = map[string]string{
 	"": "relatedto", "related-to": "relatedto", "not-related-to": "disjoint",
 	"source-is-narrower-than-target": "wider", "source-is-broader-than-target": "narrower",

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// containedValueSet finds a value set that this one or its container contains, by #id or by canonical.
+// ContainedValueSet finds a value set that this one or its container contains, by #id or by canonical.
 func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	for ; vs != nil; vs = vs.Container {
 		for _, inner := range vs.Contained {
@@ -19,7 +19,7 @@ func (vs *ValueSet) ContainedValueSet(reference string) (*ValueSet, bool) {
 	return nil, false
 }
 
-// sumOfContainers adds up a number over a value set and its containers.
+// SumOfContainers adds up a number over a value set and its containers.
 func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 	for ; vs != nil; vs = vs.Container {
 		sum += number(vs)
@@ -27,7 +27,7 @@ func (vs *ValueSet) SumOfContainers(number func(*ValueSet) int) (sum int) {
 	return sum
 }
 
-// containedCodeSystem finds a code system contained in a value set or its containers, by #id or by url and version; none if
+// ContainedCodeSystem finds a code system contained in a value set or its containers, by #id or by url and version; none if
 // there is none.
 func (t *SystemTable) ContainedCodeSystem(vs *ValueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.Container {
@@ -62,6 +62,7 @@ func (t *SystemTable) addContained(cs *CodeSystem) uint32 {
 	return uint32(len(t.CodeSystems) - 1)
 }
 
+// IsContained reports whether a code system is contained in a value set.
 func (t *SystemTable) IsContained(index uint32) bool {
 	return !slices.Contains(t.List[t.CodeSystems[index].system].Versions, index)
 }

@@ -42,19 +42,19 @@ func TestCoreFile(t *testing.T) {
 
 // TestCoreBindings has what elements are bound to.
 func TestCoreBindings(t *testing.T) {
-	l := coreLibrary(t)
+	l := coreSet(t)
 	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to what is not HL7's.
 	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
 	missing := 0
-	for context, valueSet := range l.set.ValueSets.bindings {
-		if _, ok := l.set.AnyValueSet(valueSet, ""); !ok {
+	for context, valueSet := range l.ValueSets.bindings {
+		if _, ok := l.AnyValueSet(valueSet, ""); !ok {
 			missing++
 			if !elsewhere.MatchString(context) {
 				t.Errorf("%s: %s is not here", context, valueSet)
 			}
 		}
 	}
-	if len(l.set.ValueSets.bindings) < 1000 || missing > 20 {
-		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.set.ValueSets.bindings), missing)
+	if len(l.ValueSets.bindings) < 1000 || missing > 20 {
+		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.ValueSets.bindings), missing)
 	}
 }

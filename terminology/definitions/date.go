@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// isBy reports whether a definition with one date existed on another. The dates may differ in precision; a definition
+// IsBy reports whether a definition with one date existed on another. The dates may differ in precision; a definition
 // without a date always existed.
 func IsBy(defined, date string) bool {
 	n := min(len(defined), len(date), len("2006-01-02"))
@@ -18,6 +18,7 @@ func IsBy(defined, date string) bool {
 
 var errDate = errors.New("not a date of FHIR")
 
+// CheckDate fails for what is no date of FHIR; an empty one is none.
 func CheckDate(date string) error {
 	if date == "" {
 		return nil
@@ -30,7 +31,7 @@ func CheckDate(date string) error {
 	return &outcome.Error{Status: http.StatusBadRequest, Code: "invalid", Err: errDate, Text: "the parameter date must be a date, like 2026-01-31"}
 }
 
-// notAsOf is the error for a definition that is here only in versions after a date.
+// NotAsOf is the error for a definition that is here only in versions after a date.
 func NotAsOf(kind, reference, date string) error {
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: outcome.ErrUnsupported,

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// shownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
+// ShownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
 // and its supplements, and the value set's own designations.
 func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string, supplements []Supplement) []codesystem.Text {
 	if !e.IsKnown() {
@@ -27,7 +27,7 @@ func (d *Set) ShownTexts(dst []codesystem.Text, e LocatedEntry, language string,
 	return d.ownDesignations(dst, e.Entry)
 }
 
-// described yields the code system of an entry and the supplements that have its concept, with the concept in each.
+// Described yields the code system of an entry and the supplements that have its concept, with the concept in each.
 func (d *Set) Described(e LocatedEntry, supplements []Supplement) iter.Seq2[*CodeSystem, codesystem.Concept] {
 	return func(yield func(*CodeSystem, codesystem.Concept) bool) {
 		if !e.IsKnown() || !yield(d.Systems.CodeSystems[e.CodeSystem], e.At) {

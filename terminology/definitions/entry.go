@@ -2,19 +2,22 @@ package definitions
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 
-// entry is one code of an expansion. codeSystem is none if the code system does not have the code or is not loaded, and
+// Entry is one code of an expansion. codeSystem is none if the code system does not have the code or is not loaded, and
 // concept if it does not number its concepts; listed is the row of rowTable in which a value set lists it, or 0.
-type Entry struct{ CodeSystem, Concept, Listed uint32 }
-
-// isKnown reports whether the code system is here and has the code.
-func (e Entry) IsKnown() bool { return e.CodeSystem != None }
-
-// locatedEntry is an entry with its concept, if its code system has it.
-type LocatedEntry struct {
-	Entry
-	At codesystem.Concept
+type Entry struct {
+	CodeSystem, Concept, Listed uint32 // see above
 }
 
+// IsKnown reports whether the code system is here and has the code.
+func (e Entry) IsKnown() bool { return e.CodeSystem != None }
+
+// LocatedEntry is an entry with its concept, if its code system has it.
+type LocatedEntry struct {
+	Entry
+	At codesystem.Concept // the concept; of no use if IsKnown is false
+}
+
+// Locate returns an entry with its concept.
 func (d *Set) Locate(e Entry) LocatedEntry { return LocatedEntry{Entry: e, At: d.conceptOf(e)} }
 
 // conceptOf returns the concept of an entry whose code system has it.
@@ -25,9 +28,12 @@ func (d *Set) conceptOf(e Entry) codesystem.Concept {
 	return codesystem.At(e.Concept)
 }
 
-// supplement says that a code system supplements another.
-type Supplement struct{ Of, By uint32 }
+// Supplement says that a code system supplements another.
+type Supplement struct {
+	Of, By uint32 // indexes in SystemTable.CodeSystems
+}
 
+// Code returns an entry's code.
 func (d *Set) Code(e Entry) []byte {
 	if e.Concept != None {
 		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.At(e.Concept))
@@ -36,7 +42,7 @@ func (d *Set) Code(e Entry) []byte {
 	return table.Texts.At(table.Code[row])
 }
 
-// coded returns code, display and flags.
+// Coded returns code, display and flags.
 func (d *Set) Coded(e Entry) (code, display []byte, flags codesystem.Flags) {
 	if e.Concept == None || e.Listed != 0 {
 		return d.Code(e), d.Display(e), d.Flags(e)
@@ -44,7 +50,7 @@ func (d *Set) Coded(e Entry) (code, display []byte, flags codesystem.Flags) {
 	return d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
 }
 
-// display returns the value set's own display, else the code system's, else nil.
+// Display returns the value set's own display, else the code system's, else nil.
 func (d *Set) Display(e Entry) []byte {
 	if own := d.ownDisplay(e); len(own) > 0 || !e.IsKnown() {
 		return own
@@ -62,8 +68,10 @@ func (d *Set) ownDisplay(e Entry) []byte {
 	return table.Texts.At(table.display[row])
 }
 
+// Flags returns what the code system says of an entry's concept.
 func (d *Set) Flags(e Entry) codesystem.Flags { return d.FlagsOf(d.Locate(e)) }
 
+// FlagsOf is Flags for an entry that has been located.
 func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	if !e.IsKnown() {
 		return 0
@@ -72,7 +80,7 @@ func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 	return flags
 }
 
-// systemOf returns the index of an entry's code system in systemTable.systems.
+// SystemOf returns the index of an entry's code system in systemTable.systems.
 func (d *Set) SystemOf(e Entry) uint32 {
 	if e.Concept != None {
 		return d.Systems.CodeSystems[e.CodeSystem].system

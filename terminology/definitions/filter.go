@@ -12,8 +12,10 @@ import (
 // hierarchical are the operators that follow the hierarchy instead of testing each concept.
 var hierarchical = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 
+// IsHierarchical reports whether a filter follows the hierarchy.
 func (f Filter) IsHierarchical() bool { return slices.Contains(hierarchical, f.Op) }
 
+// NoValue is the error for a filter without a value.
 func (cs *CodeSystem) NoValue(f Filter) error {
 	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.URL, f.Property, f.Op))
@@ -21,7 +23,7 @@ func (cs *CodeSystem) NoValue(f Filter) error {
 	return e
 }
 
-// related returns the concept that a hierarchical filter names.
+// Related returns the concept that a hierarchical filter names.
 func (cs *CodeSystem) Related(f Filter) (c codesystem.Concept, err error) {
 	if f.Value == "" {
 		return c, cs.NoValue(f)
@@ -36,10 +38,10 @@ func (cs *CodeSystem) Related(f Filter) (c codesystem.Concept, err error) {
 	return c, nil
 }
 
-// valueVisitor calls visit with a concept's values of some property until it returns false.
+// ValueVisitor calls visit with a concept's values of some property until it returns false.
 type ValueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 
-// valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
+// ValuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
 // code system.
 func (cs *CodeSystem) ValuesOf(f Filter) (ValueVisitor, error) {
 	switch f.Property {

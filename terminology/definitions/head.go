@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// latestOf returns the latest of the resources that have the canonical or id, or nil. Those with content go before those
+// LatestOf returns the latest of the resources that have the canonical or id, or nil. Those with content go before those
 // without.
 func LatestOf(resources []jsontext.Value, m outcome.Missing) (latest jsontext.Value, err error) {
 	var best *head
@@ -37,6 +37,7 @@ type head struct {
 
 func (h *head) hasContent() bool { return h.Kind != "CodeSystem" || h.content.HasConcepts() }
 
+// HeadOf reads what names a resource.
 func HeadOf(resource jsontext.Value) (*head, error) {
 	h, r := new(head), fhirjson.ReaderOf(resource)
 	return h, r.Strings(

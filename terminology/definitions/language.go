@@ -11,7 +11,7 @@ type Language struct {
 	Accept string
 }
 
-// preferred returns the languages for the displays of a value set: the parameter's, the value set's own parameter's,
+// Preferred returns the languages for the displays of a value set: the parameter's, the value set's own parameter's,
 // the header's or the value set's, in this order.
 func (l *Language) Preferred(vs *ValueSet) string {
 	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.Language)

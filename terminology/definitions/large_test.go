@@ -18,7 +18,7 @@ import (
 func TestMemoryOfLarge(t *testing.T) {
 	resource := largeResource()
 	before := offheap.InUse()
-	large := libraryOf(t, resource)
+	large := setOf(t, resource)
 	if leavesHeap() && offheap.InUse()-before < 4<<20 {
 		t.Error("all is on the heap")
 	}
@@ -30,7 +30,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
-	a, b := large.set.Systems.CodeSystems[0].Concepts, small.Systems.CodeSystems[0].Concepts
+	a, b := large.Systems.CodeSystems[0].Concepts, small.Systems.CodeSystems[0].Concepts
 	if !sameArrays(reflect.ValueOf(a.System).Elem(), reflect.ValueOf(b.System).Elem()) {
 		t.Error("not the same off the heap as on it")
 	}
@@ -49,10 +49,10 @@ func TestMemoryOfLarge(t *testing.T) {
 
 // Nothing but use holds the library here while a text of it is read.
 func TestUseHoldsLibrary(t *testing.T) {
-	read := func(l *Library, f func(code []byte)) {
-		l.set.Use(func() { f(l.set.Systems.CodeSystems[0].Concepts.Code(codesystem.At(5999))) })
+	read := func(l *Set, f func(code []byte)) {
+		l.Use(func() { f(l.Systems.CodeSystems[0].Concepts.Code(codesystem.At(5999))) })
 	}
-	held := libraryOf(t, largeResource())
+	held := setOf(t, largeResource())
 	before := collect()
 	read(held, func(code []byte) {
 		held = nil

@@ -2,7 +2,7 @@ package definitions
 
 import "slices"
 
-// addTo adds values to a list, each once.
+// AddTo adds values to a list, each once.
 func AddTo[T comparable](list *[]T, values ...T) {
 	for _, value := range values {
 		if !slices.Contains(*list, value) {

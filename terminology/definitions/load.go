@@ -84,7 +84,7 @@ type Options struct {
 	Terminal io.Writer
 }
 
-// loadSet reads definitions. It fails if a pattern matches nothing, or with an error that names the file if one cannot be
+// Load reads definitions. It fails if a pattern matches nothing, or with an error that names the file if one cannot be
 // read completely.
 func Load(ctx context.Context, o Options) (l *Set, err error) {
 	o.SetDefaults()
@@ -125,6 +125,7 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 	return l, nil
 }
 
+// SetDefaults sets what is not set to its default.
 func (o *Options) SetDefaults() {
 	o.MaxImportDepth = cmp.Or(o.MaxImportDepth, 32)
 	o.MaxGathered = cmp.Or(o.MaxGathered, 20_000_000)
@@ -139,7 +140,7 @@ func (o *Options) SetDefaults() {
 	}
 }
 
-// noLog is the default of loggers.
+// NoLog is the default of loggers.
 var NoLog = slog.New(slog.DiscardHandler)
 
 // newLibrary returns an empty library with the bounds of the options.
@@ -180,7 +181,7 @@ func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fh
 	return nil
 }
 
-// indexLarge builds the indexes of large code systems, so that no request waits for them. Others take milliseconds when
+// IndexLarge builds the indexes of large code systems, so that no request waits for them. Others take milliseconds when
 // they are first needed.
 func (l *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 	built := false

@@ -26,7 +26,7 @@ func (d *Definition) modifiers(r *fhirjson.Reader) error {
 	return err
 }
 
-// usable fails for a definition with implicit rules or a modifier extension.
+// Usable fails for a definition with implicit rules or a modifier extension.
 func (d *Definition) Usable(kind string) error {
 	if d.modifier == "" {
 		return nil

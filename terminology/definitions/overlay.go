@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// overlay returns a library with everything in l, to which definitions can be added without changing l. They take
+// Overlay returns a library with everything in l, to which definitions can be added without changing l. They take
 // precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
 // caches no expansions.
 func (l *Set) Overlay() *Set {
@@ -42,7 +42,7 @@ func (l *Set) With(resources ...jsontext.Value) (*Set, error) {
 	return o, nil
 }
 
-// inline adds a value set from a request and returns it. It needs no url.
+// Inline adds a value set from a request and returns it. It needs no url.
 func (l *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
 	loader := newResourceLoader(l)
 	loader.anonymous = true
@@ -82,7 +82,7 @@ func (l *Set) bring() error {
 	return nil
 }
 
-// isOwn reports whether a code system was added to an overlay, or to one below it, rather than to the library below
+// IsOwn reports whether a code system was added to an overlay, or to one below it, rather than to the library below
 // them.
 func (t *SystemTable) IsOwn(index uint32) bool {
 	for at := t; at.base != nil && !at.combined; at = at.base {

@@ -78,7 +78,7 @@ func (t *valueSetTable) addProfile(p *profile) {
 	}
 }
 
-// boundTo returns the canonical of the value set bound in a context.
+// BoundTo returns the canonical of the value set bound in a context.
 func (t *valueSetTable) BoundTo(context string) (string, bool) {
 	canonical, ok := t.bindings[context]
 	if !ok && t.base != nil {

@@ -167,7 +167,7 @@ func (d *Definition) member(r *fhirjson.Reader, name string) (bool, error) {
 	return false, nil
 }
 
-// texts are the members that code systems and value sets share and that are strings.
+// Texts are the members that code systems and value sets share and that are strings.
 func (d *Definition) Texts() [9]fhirjson.String {
 	return [...]fhirjson.String{
 		{Name: "id", Into: &d.ID}, {Name: "language", Into: &d.Language}, {Name: "url", Into: &d.URL},
@@ -176,7 +176,7 @@ func (d *Definition) Texts() [9]fhirjson.String {
 	}
 }
 
-// definitionOf reads the members that code systems and value sets share.
+// DefinitionOf reads the members that code systems and value sets share.
 func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
 	r := fhirjson.ReaderOf(resource)
 	err = r.Object(func(name []byte) error {
@@ -194,7 +194,7 @@ func isLeftOut(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
 }
 
-// isResourceType reports whether a path segment is a resource type that has operations here.
+// IsResourceType reports whether a path segment is a resource type that has operations here.
 func IsResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
 }

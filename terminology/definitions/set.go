@@ -8,21 +8,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// none is the index of no code system or concept.
+// None is the index of no code system or concept.
 const None = ^uint32(0)
 
 // Set holds definitions, which never change. Make one with [Load]. It is safe for concurrent use.
 type Set struct {
-	Systems   SystemTable
-	ValueSets valueSetTable
-	Maps      MapTable
-	Rows      rowTable
-	Base      *Set // of an overlay: the library below
-	Combined  bool // of an overlay: its definitions do not go before those of base
-	Loaded    time.Time
-	Bounds    bounds
+	Systems   SystemTable   // code systems
+	ValueSets valueSetTable // value sets
+	Maps      MapTable      // concept maps
+	Rows      rowTable      // the concepts that value sets list
+	Base      *Set          // of an overlay: the library below
+	Combined  bool          // of an overlay: its definitions do not go before those of base
+	Loaded    time.Time     // when
+	Bounds    bounds        // on the cost of operations
 	synonyms  *textindex.Synonyms
-	Usage     Usage
+	Usage     Usage // how much codes are used
 
 	brought int // definitions sent with a request, contained ones included
 }
@@ -33,7 +33,7 @@ type bounds struct{ ImportDepth, Gathered, RegexStates int }
 // Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
 func (l *Set) Synonyms() *textindex.Synonyms { return l.synonyms }
 
-// use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
+// Use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
 // their library becomes unreachable, even if slices of them are in use: what reads concepts must be called by use and
 // return copies.
 func (l *Set) Use(f func()) {

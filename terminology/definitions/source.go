@@ -21,7 +21,7 @@ import (
 
 var extensions = []string{".json", ".xml", ".tgz"}
 
-// sources returns the files that a path or pattern stands for, in lexical order: none for a folder without definitions.
+// Sources returns the files that a path or pattern stands for, in lexical order: none for a folder without definitions.
 func Sources(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {

@@ -1,6 +1,6 @@
 package definitions
 
-// standing returns what users of a definition should know: always that it is deprecated or withdrawn; that it is retired,
+// Standing returns what users of a definition should know: always that it is deprecated or withdrawn; that it is retired,
 // experimental or a draft only if the value set that uses it is not. Else it is empty.
 func (d *Definition) Standing(vs *ValueSet) string {
 	experimental := func(d *Definition) bool { return d.Experimental != nil && *d.Experimental }

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// requiredSupplements returns the supplements to the code systems of an expansion. Each named one must apply, since the
+// RequiredSupplements returns the supplements to the code systems of an expansion. Each named one must apply, since the
 // answer would be wrong without it.
 func (t *SystemTable) RequiredSupplements(codeSystems []uint32, named []string) ([]Supplement, error) {
 	var list []Supplement
@@ -41,7 +41,7 @@ func missingSupplements(list []string) error {
 	return e
 }
 
-// supplementsTo returns the supplements to a code system: language packs, and those named by a canonical of the list.
+// SupplementsTo returns the supplements to a code system: language packs, and those named by a canonical of the list.
 func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	var list []uint32
 	for at := t; at != nil; at = at.base {
@@ -57,7 +57,7 @@ func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	return list
 }
 
-// checkSupplements fails if named supplements are not here.
+// CheckSupplements fails if named supplements are not here.
 func (t *SystemTable) CheckSupplements(named []string) error {
 	var missing []string
 	for _, reference := range named {

@@ -9,22 +9,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// systemTable holds code systems by url and version. An overlay's includes those of its base.
+// SystemTable holds code systems by url and version. An overlay's includes those of its base.
 type SystemTable struct {
 	base     *SystemTable // of an overlay: the table below
 	combined bool         // of an overlay: what it adds takes no precedence over base
 
-	CodeSystems []*CodeSystem
-	List        []System
+	CodeSystems []*CodeSystem // all versions of all
+	List        []System      // by url
 	systemIDs   map[string]uint32
 	Supplements map[string][]uint32 // by url of the code system
 	entire      map[string]uint32   // by CodeSystem.valueSet
 	replaced    int                 // how many were, by later ones
 }
 
-// system is a code system's url with its versions.
+// System is a code system's url with its versions.
 type System struct {
-	URL      string
+	URL      string   // of the code system
 	Versions []uint32 // indexes in systemTable.codeSystems, in the order of loading
 	Current  uint32   // what a reference without a version means, or none
 }
@@ -40,6 +40,7 @@ func (t *SystemTable) internSystem(url string) uint32 {
 	return id
 }
 
+// SystemID returns the index of a url in List.
 func (t *SystemTable) SystemID(url string) (uint32, bool) {
 	id, ok := t.systemIDs[url]
 	if !ok && t.base != nil {
@@ -48,7 +49,7 @@ func (t *SystemTable) SystemID(url string) (uint32, bool) {
 	return id, ok
 }
 
-// addCodeSystem adds a code system, or replaces the one with the same url and version.
+// AddCodeSystem adds a code system, or replaces the one with the same url and version.
 func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	if cs.URL == "" {
 		return
@@ -98,7 +99,7 @@ func (t *SystemTable) currentVersion(versions []uint32) uint32 {
 	return current
 }
 
-// codeSystem returns a code system by its url and, unless empty, its version, which may have wildcards; or none.
+// CodeSystem returns a code system by its url and, unless empty, its version, which may have wildcards; or none.
 func (t *SystemTable) CodeSystem(url, version string) uint32 {
 	id, ok := t.SystemID(url)
 	if !ok {
@@ -120,7 +121,7 @@ func (t *SystemTable) CodeSystem(url, version string) uint32 {
 	return found
 }
 
-// versions returns the indexes of all versions of a code system, in loading order.
+// Versions returns the indexes of all versions of a code system, in loading order.
 func (t *SystemTable) Versions(url string) []uint32 {
 	if id, ok := t.SystemID(url); ok {
 		return t.List[id].Versions
@@ -138,7 +139,7 @@ func (t *SystemTable) codeSystemByID(id string) (*CodeSystem, bool) {
 	return nil, false
 }
 
-// versionsOf returns the versions of a code system that are here with concepts, in order.
+// VersionsOf returns the versions of a code system that are here with concepts, in order.
 func (t *SystemTable) VersionsOf(url string) []string {
 	var versions []string
 	for _, index := range t.Versions(url) {
@@ -150,7 +151,7 @@ func (t *SystemTable) VersionsOf(url string) []string {
 	return versions
 }
 
-// missingCodeSystem is the error for a code system that is not here, or not with its content.
+// MissingCodeSystem is the error for a code system that is not here, or not with its content.
 func (t *SystemTable) MissingCodeSystem(url, version string) error {
 	if index := t.CodeSystem(url, version); index != None {
 		cs := t.CodeSystems[index]
@@ -169,7 +170,7 @@ func (t *SystemTable) MissingCodeSystem(url, version string) error {
 	return e
 }
 
-// validVersions tells people which versions of a code system are here.
+// ValidVersions tells people which versions of a code system are here.
 func ValidVersions(versions []string) string {
 	switch n := len(versions); n {
 	case 0:
@@ -181,7 +182,7 @@ func ValidVersions(versions []string) string {
 	}
 }
 
-// codeSystemAt returns the latest version of a code system as of a date. Without one, that is an error, unless nothing here
+// CodeSystemAt returns the latest version of a code system as of a date. Without one, that is an error, unless nothing here
 // refers to the code system at all.
 func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	id, ok := t.SystemID(url)

@@ -13,10 +13,10 @@ import (
 // supplements and value sets. FHIR has it for scores of answers as well, so it does not count unless this is said.
 const DefinitionWeights = "definitions"
 
-// usage says how much codes are used: as files say, or else, if items is set, the extension itemWeight.
+// Usage says how much codes are used: as files say, or else, if items is set, the extension itemWeight.
 type Usage struct {
-	Files *weights.Weights
-	Items bool
+	Files *weights.Weights // nil: none
+	Items bool             // whether the extension itemWeight counts
 }
 
 func loadWeights(ctx context.Context, names []string) (u Usage, err error) {

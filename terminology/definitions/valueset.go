@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// valueSet is a ValueSet, with its compose in the form that expansion needs.
+// ValueSet is a ValueSet, with its compose in the form that expansion needs.
 type ValueSet struct {
 	Definition
 	compose
@@ -19,9 +19,9 @@ type ValueSet struct {
 	Container   *ValueSet          // the value set that contains this one, or nil
 	Supplements []string           // canonicals of code systems, by the extension valueset-supplement
 	Defaults    []parameters.Input // parameters of $expand, by the extension valueset-expansion-parameter
-	Contained   []*ValueSet
-	CodeSystems []uint32          // contained, as indexes in systemTable.codeSystems
-	Rest        []fhirjson.Member // compose and all other members, as they are
+	Contained   []*ValueSet        // value sets
+	CodeSystems []uint32           // contained, as indexes in systemTable.codeSystems
+	Rest        []fhirjson.Member  // compose and all other members, as they are
 }
 
 // compose is ValueSet.compose.
@@ -32,23 +32,25 @@ type compose struct {
 	Include, Exclude []ConceptSet
 }
 
-// displayName is the canonical for messages, or, in the words of other servers, that there is none: a value set in a
+// DisplayName is the canonical for messages, or, in the words of other servers, that there is none: a value set in a
 // request may lack one.
 func (vs *ValueSet) DisplayName() string {
 	return cmp.Or(vs.Canonical(), "(unidentified)")
 }
 
-// conceptSet is one of ValueSet.compose.include or exclude.
+// ConceptSet is one of ValueSet.compose.include or exclude.
 type ConceptSet struct {
-	System, Version string
-	Enumerated      bool // has concept: the rows of rowTable.listed from first up to last
-	First, Last     uint32
-	Filters         []Filter
+	System, Version string   // of the codes
+	Enumerated      bool     // has concept: the rows of rowTable.listed from first up to last
+	First, Last     uint32   // rows
+	Filters         []Filter // that all hold
 	ValueSets       []string // canonicals
 }
 
-// filter is one of ValueSet.compose.include.filter.
-type Filter struct{ Property, Op, Value string }
+// Filter is one of ValueSet.compose.include.filter.
+type Filter struct {
+	Property, Op, Value string // members of these names
+}
 
 // standard returns the value that the value set itself sets for a parameter of its expansion, or "".
 func (vs *ValueSet) standard(name string) string {
@@ -77,7 +79,7 @@ type rowTable struct {
 	listed listed
 }
 
-// row returns the table that holds a row, this or a base's, and the row's position there.
+// Row returns the table that holds a row, this or a base's, and the row's position there.
 func (t *rowTable) Row(row uint32) (*listed, uint32) {
 	for t.base != nil && row < t.listed.first {
 		t = t.base
@@ -115,7 +117,7 @@ func (d *Set) written(e Entry) (c codesystem.Concept) {
 	return c
 }
 
-// deprecatedIn reports whether the value set that lists a concept marks it as deprecated.
+// DeprecatedIn reports whether the value set that lists a concept marks it as deprecated.
 func (d *Set) DeprecatedIn(e Entry) bool {
 	if e.Listed == 0 {
 		return false

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// anyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
+// AnyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
 func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 	vs, ok := d.ValueSets.Find(reference)
 	if !ok {

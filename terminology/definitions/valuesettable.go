@@ -42,7 +42,7 @@ func (t *valueSetTable) addValueSet(vs *ValueSet) {
 	}
 }
 
-// valueSet finds a value set by its canonical, url or url|version; the version may have wildcards.
+// Find finds a value set by its canonical, url or url|version; the version may have wildcards.
 func (t *valueSetTable) Find(reference string) (*ValueSet, bool) {
 	url, version := outcome.Split(reference)
 	var vs *ValueSet
@@ -70,7 +70,7 @@ func (t *valueSetTable) latestOf(url string, is func(vs *ValueSet) bool) (latest
 	return latest
 }
 
-// valueSetByID finds a value set by its id. Of several, the one loaded last wins.
+// ValueSetByID finds a value set by its id. Of several, the one loaded last wins.
 func (t *valueSetTable) ValueSetByID(id string) (*ValueSet, bool) {
 	vs, ok := t.byID[id]
 	if !ok && t.base != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// compareVersions compares versions part by part, as numbers if both parts are (semantic versioning). A part that is no
+// CompareVersions compares versions part by part, as numbers if both parts are (semantic versioning). A part that is no
 // number comes before one that is, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01)
 // compare correctly too.
 func CompareVersions(a, b string) int {
@@ -60,7 +60,7 @@ func comparePart(a, b string) int {
 	}
 }
 
-// isWildcard reports whether a part of a version is x, X or *.
+// IsWildcard reports whether a part of a version is x, X or *.
 func IsWildcard(version string) bool {
 	for part := range strings.SplitSeq(version, ".") {
 		if isAnyPart(part) {
@@ -72,7 +72,7 @@ func IsWildcard(version string) bool {
 
 func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
 
-// matchesVersion reports whether a version equals a pattern or matches its wildcards. A wildcard at the end matches all
+// MatchesVersion reports whether a version equals a pattern or matches its wildcards. A wildcard at the end matches all
 // parts that follow: 1.x matches 1.2.0. It looks only as far as the two are the same, however long they are.
 func MatchesVersion(version, pattern string) bool {
 	if version == pattern {

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// newExpansion expands a value set.
+// New expands a value set.
 func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budget.Budget) (*Expansion, error) {
 	x := &Expansion{query: q}
 	err := x.query.Check()
@@ -35,10 +35,10 @@ func New(l *definitions.Set, expansions *compose.CodeListCache, q Query, b *budg
 
 // Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
 type Expansion struct {
-	Library   *definitions.Set
+	Library   *definitions.Set // the definitions
 	valueSet  *definitions.ValueSet
-	List      *compose.CodeList
-	query     Query // with the value set's own parameters
+	List      *compose.CodeList // all codes, of all pages
+	query     Query             // with the value set's own parameters
 	languages codesystem.Languages
 	page      []definitions.Entry
 	total     int

@@ -53,7 +53,7 @@ type Page struct {
 	ExplainFilter parameters.Choice
 }
 
-// check checks the parameters against the limits. A filter of spaces becomes empty.
+// Check checks the parameters against the limits. A filter of spaces becomes empty.
 func (q *Query) Check() error {
 	if strings.TrimSpace(q.Filter) == "" {
 		q.Filter = ""
@@ -94,6 +94,7 @@ type Limits struct {
 	FilterWords int
 }
 
+// Most returns Entries, or its default.
 func (l *Limits) Most() int { return cmp.Or(l.Entries, defaultMaxEntries) }
 
 func (l *Limits) check(filter string) error {
@@ -107,7 +108,7 @@ func (l *Limits) check(filter string) error {
 	return nil
 }
 
-// adopt takes the parameters that a value set sets for its own expansion, where the query has none.
+// Adopt takes the parameters that a value set sets for its own expansion, where the query has none.
 func (q *Query) Adopt(own []parameters.Input) error {
 	if len(own) == 0 {
 		return nil
@@ -148,7 +149,7 @@ func (q *Query) gives(name string) bool {
 	return false
 }
 
-// list returns the field of a repeatable parameter, or nil.
+// List returns the field of a repeatable parameter, or nil.
 func (q *Query) List(name string) *[]string {
 	switch name {
 	case "designation":

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// set reads one parameter and reports whether it is known.
+// Set reads one parameter and reports whether it is known.
 func (q *Query) Set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "url":

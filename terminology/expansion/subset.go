@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// subset is the part of an answer that _summary and _elements ask for (R4 RESTful search, Summary and Elements). The
+// Subset is the part of an answer that _summary and _elements ask for (R4 RESTful search, Summary and Elements). The
 // zero value is all of it.
 type Subset struct {
 	Summary  string   // true, text, data or count
@@ -25,7 +25,7 @@ var summaryElements = []string{
 	"supplements", "count", "filter", "property",
 }
 
-// set reads one parameter and reports whether it is one of the two.
+// Set reads one parameter and reports whether it is one of the two.
 func (s *Subset) Set(in *parameters.Input) (known bool, err error) {
 	switch in.Name {
 	case "_summary":
@@ -62,7 +62,7 @@ func trimType(path string) string {
 
 func (s *Subset) all() bool { return s.Summary == "" && s.elements == nil }
 
-// has reports whether to show an element. Mandatory ones are always shown.
+// Has reports whether to show an element. Mandatory ones are always shown.
 func (s *Subset) Has(element string) bool {
 	if s.all() || element == "id" || element == "status" || element == "content" {
 		return true
@@ -87,7 +87,7 @@ func (s *Subset) appendMeta(dst []byte) []byte {
 	return AppendSubsetted(dst)
 }
 
-// appendSubsetted appends the tag of an incomplete resource.
+// AppendSubsetted appends the tag of an incomplete resource.
 func AppendSubsetted(dst []byte) []byte {
 	return append(dst, `,"meta":{"tag":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED","display":"subsetted"}]}`...)
 }

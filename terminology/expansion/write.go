@@ -21,6 +21,7 @@ func (s *stream) write(part []byte) {
 	}
 }
 
+// WriteTo writes the answer while it is made, in a buffer that may be larger afterwards.
 func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	w.stream.out = out
 	*buffer = w.Append((*buffer)[:0])
@@ -41,7 +42,7 @@ func (w *Writer) flush(dst []byte) []byte {
 	return dst[:0]
 }
 
-// tag returns the entity tag of an answer. The identifier covers what it was made of; the tag adds the format and, by
+// Tag returns the entity tag of an answer. The identifier covers what it was made of; the tag adds the format and, by
 // its timestamp, when the library was loaded.
 func (w *Writer) Tag(xml, pretty bool) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)

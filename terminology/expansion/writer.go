@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// expansionWriter writes the ValueSet that $expand returns.
+// Writer writes the ValueSet that $expand returns.
 type Writer struct {
 	*Expansion
 	get   bool          // for a GET: a list unless a tree is asked for, and always an offset
@@ -35,7 +35,7 @@ type Writer struct {
 	prefetched byte
 }
 
-// newExpansionWriter prepares the answer to a GET or a POST.
+// NewWriter prepares the answer to a GET or a POST.
 func NewWriter(x *Expansion, get bool) *Writer {
 	w := &Writer{Expansion: x, get: get, extensions: extensionWriter{Expansion: x}}
 	w.shape = w.chooseShape()
@@ -69,7 +69,7 @@ func (w *Writer) wantsTree() bool {
 	return w.query.ExcludeNested != parameters.Yes
 }
 
-// append appends the ValueSet as JSON, by hand, so that an answer costs no more than copying its text.
+// Append appends the ValueSet as JSON, by hand, so that an answer costs no more than copying its text.
 func (w *Writer) Append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = w.query.subset.appendMeta(dst)
@@ -170,7 +170,7 @@ func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// article adds the indefinite article to a content mode.
+// Article adds the indefinite article to a content mode.
 func Article(noun string) string {
 	if noun == string(definitions.ContentExample) {
 		return "an " + noun

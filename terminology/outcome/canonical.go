@@ -2,7 +2,7 @@ package outcome
 
 import "strings"
 
-// canonical joins a url and a version, if any, to url|version (R4 §2.24.0.6).
+// Canonical joins a url and a version, if any, to url|version (R4 §2.24.0.6).
 func Canonical(url, version string) string {
 	if version == "" {
 		return url
@@ -10,7 +10,7 @@ func Canonical(url, version string) string {
 	return url + "|" + version
 }
 
-// splitCanonical splits url|version.
+// Split splits url|version.
 func Split(s string) (url, version string) {
 	url, version, _ = strings.Cut(s, "|")
 	return url, version

@@ -79,7 +79,7 @@ type Missing struct {
 // String names the definition, for a person.
 func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
 
-// missing is a list of one definition.
+// MissingOf is a list of one definition.
 func MissingOf(kind, url, version string) []Missing {
 	return []Missing{{Kind: kind, Canonical: Canonical(url, version)}}
 }
@@ -131,12 +131,12 @@ func (e *Error) Issues() []Issue {
 // OperationOutcome returns the error as a resource in JSON.
 func (e *Error) OperationOutcome() []byte { return AppendOutcome(nil, e.Issues()) }
 
-// issue returns an error with codes for programs.
+// New returns an error with codes for programs.
 func New(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
 }
 
-// located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
+// Located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
 func Located(err error, list string, i int) error {
 	if e, ok := errors.AsType[*Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
 		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
@@ -144,22 +144,22 @@ func Located(err error, list string, i int) error {
 	return err
 }
 
-// badRequest is the error for an invalid parameter.
+// BadRequest is the error for an invalid parameter.
 func BadRequest(code, format string, args ...any) error {
 	return &Error{Status: http.StatusBadRequest, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// unprocessable is the error for an invalid definition, or for too costly a request.
+// Unprocessable is the error for an invalid definition, or for too costly a request.
 func Unprocessable(code, format string, args ...any) error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// incomplete is the error for what the library cannot answer.
+// Incomplete is the error for what the library cannot answer.
 func Incomplete(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
 }
 
-// unknown is the error for a definition that is not here.
+// Unknown is the error for a definition that is not here.
 func Unknown(messageID, text string, missing ...Missing) *Error {
 	e := New(http.StatusNotFound, "not-found", "not-found", messageID, text)
 	e.Err, e.Missing = ErrUnknown, missing

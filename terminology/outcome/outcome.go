@@ -2,6 +2,7 @@ package outcome
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
+// AppendOutcome appends an OperationOutcome.
 func AppendOutcome(dst []byte, issues []Issue) []byte {
 	dst = append(dst, `{"resourceType":"OperationOutcome"`...)
 	list := fhirjson.Array{Name: "issue"}

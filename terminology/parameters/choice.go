@@ -17,6 +17,7 @@ const (
 	Yes
 )
 
+// Set reads a parameter, which must be true or false.
 func (c *Choice) Set(in *Input) error {
 	switch in.Value {
 	case "true":

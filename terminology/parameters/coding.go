@@ -21,7 +21,7 @@ type Coding struct {
 	at string // FHIRPath of the Coding in a request; empty if its parts are parameters of their own
 }
 
-// place returns the FHIRPath of a part of the coding; empty: of the whole.
+// Place returns the FHIRPath of a part of the coding; empty: of the whole.
 func (c *Coding) Place(part string) string {
 	if c.at != "" && part != "" {
 		return c.at + "." + part
@@ -38,6 +38,7 @@ func (c *Coding) String() string {
 	return s
 }
 
+// Append appends the Coding as JSON.
 func (c *Coding) Append(dst []byte) []byte {
 	start := len(dst)
 	dst = fhirjson.AppendMember(dst, "system", c.System)
@@ -48,6 +49,7 @@ func (c *Coding) Append(dst []byte) []byte {
 	return dst
 }
 
+// ParseCoding reads a Coding that lies at a FHIRPath.
 func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 	c := Coding{at: at}
 	err := fhirjson.ReaderOf(value).Strings(
@@ -63,7 +65,7 @@ func ParseCoding(value jsontext.Value, at string) (Coding, error) {
 // maxCodings bounds the codings of a CodeableConcept; more are ignored.
 const maxCodings = 1000
 
-// parseConcept returns the codings of a CodeableConcept.
+// ParseConcept returns the codings of a CodeableConcept.
 func ParseConcept(value jsontext.Value) ([]Coding, error) {
 	var list []Coding
 	r := fhirjson.ReaderOf(value)

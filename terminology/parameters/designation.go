@@ -15,6 +15,7 @@ type Designation struct {
 	Source string
 }
 
+// WriteDesignation writes the parameter designation of $lookup.
 func WriteDesignation(w *Writer, d *Designation) {
 	use := OutPart{}
 	if d.Use.Code != "" {

@@ -13,19 +13,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// input is one parameter of an operation, from the query string or a Parameters resource.
+// Input is one parameter of an operation, from the query string or a Parameters resource.
 type Input struct {
-	Name     string
+	Name     string         // of the parameter
 	Value    string         // a primitive value[x], or from the query string
 	Complex  jsontext.Value // any other value[x]
-	Resource jsontext.Value
-	Parts    []Input
+	Resource jsontext.Value // of a parameter that is one
+	Parts    []Input        // of a parameter that has some
 }
 
 // maxInputs bounds the parameters of one request, and maxPartDepth their nesting.
 const maxInputs, maxPartDepth = 1000, 4
 
-// queryInputs reads the parameters of a query string in order.
+// QueryInputs reads the parameters of a query string in order.
 func QueryInputs(query string) ([]Input, error) {
 	if query == "" {
 		return nil, nil
@@ -54,6 +54,7 @@ func QueryInputs(query string) ([]Input, error) {
 	return inputs, nil
 }
 
+// BodyInputs reads the parameters of a body: a Parameters resource, or another that is the value of the parameter called bare.
 func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
@@ -96,6 +97,7 @@ func appendInputs(list *[]Input, r *fhirjson.Reader, depth int) error {
 	})
 }
 
+// Member reads one member of a parameter that lies so many parts deep.
 func (in *Input) Member(r *fhirjson.Reader, name []byte, depth int) error {
 	switch {
 	case string(name) == "name":
@@ -121,7 +123,7 @@ func copyObject(r *fhirjson.Reader, into *jsontext.Value) error {
 	return err
 }
 
-// find returns the first parameter with a name, or nil.
+// Find returns the first parameter with a name, or nil.
 func Find(inputs []Input, name string) *Input {
 	for i := range inputs {
 		if inputs[i].Name == name {

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// number reads a non-negative integer.
+// Number reads a non-negative integer.
 func Number(in *Input) (*int, error) {
 	// Bounded by 32 bits as FHIR's integer is, so that offset + count cannot overflow.
 	n, err := strconv.ParseUint(in.Value, 10, 31)

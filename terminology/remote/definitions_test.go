@@ -49,12 +49,12 @@ func TestDefinitions(t *testing.T) {
 		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
 		{"id", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
 		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrRequest},
-		{"id of nothing", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
-		{"deleted", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"id of nothing", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"deleted", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
-		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcome), "", nil, 0, ErrFailed},
-		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcome), "", nil, 0, ErrFailed},
-		{"forbidden", canonical("http://x/vs"), reply(403, fhirJSON, outcome), "", nil, 0, ErrRefused},
+		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcomeJSON), "", nil, 0, ErrFailed},
+		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcomeJSON), "", nil, 0, ErrFailed},
+		{"forbidden", canonical("http://x/vs"), reply(403, fhirJSON, outcomeJSON), "", nil, 0, ErrRefused},
 		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, ErrMalformed},
 		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, ErrMalformed},
 		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, ErrMalformed},
@@ -158,7 +158,10 @@ func TestHandlerFailures(t *testing.T) {
 			reply(200, fhirJSON, bundle(strings.Repeat("x", 2000)))(w, r)
 			return nil
 		}, ErrTooLarge, 502},
-		{"500", func(w http.ResponseWriter, r *http.Request) error { reply(500, fhirJSON, outcome)(w, r); return nil }, ErrFailed, 502},
+		{"500", func(w http.ResponseWriter, r *http.Request) error {
+			reply(500, fhirJSON, outcomeJSON)(w, r)
+			return nil
+		}, ErrFailed, 502},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -179,11 +182,11 @@ func TestHandlerQuestion(t *testing.T) {
 		if want := "POST/fhir/R4/CodeSystem/$lookup?a=b/fhir/R4/CodeSystem/$lookup?a=b1" + fhirJSON + "{}"; strings.ReplaceAll(got, " ", "") != want {
 			t.Errorf("got %s", got)
 		}
-		reply(200, fhirJSON, parameters)(w, r)
+		reply(200, fhirJSON, parametersJSON)(w, r)
 		return nil
 	}}
 	ctx := context.WithValue(t.Context(), key{}, 1)
-	if a, err := h.Ask(ctx, Request{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parameters {
+	if a, err := h.Ask(ctx, Request{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parametersJSON {
 		t.Errorf("got %v, %v", a, err)
 	}
 	a, err := h.Ask(ctx, Request{Path: "../x"})

@@ -25,7 +25,7 @@ func TestRecorder(t *testing.T) {
 	sized := func(length string) next {
 		return func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Length", length)
-			return says(200, fhirJSON, expansion)(w)
+			return says(200, fhirJSON, expansionJSON)(w)
 		}
 	}
 	tests := []struct {
@@ -33,37 +33,37 @@ func TestRecorder(t *testing.T) {
 		next next
 		is   error // nil: an answer
 	}{
-		{"expansion", says(200, fhirJSON, expansion), nil},
-		{"with its length", sized(strconv.Itoa(len(expansion))), nil},
-		{"negative", says(404, fhirJSON, outcome), nil},
+		{"expansion", says(200, fhirJSON, expansionJSON), nil},
+		{"with its length", sized(strconv.Itoa(len(expansionJSON))), nil},
+		{"negative", says(404, fhirJSON, outcomeJSON), nil},
 		{"without a status", func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Type", fhirJSON)
-			_, err := io.WriteString(w, expansion)
+			_, err := io.WriteString(w, expansionJSON)
 			return err
 		}, nil},
 		{"flushed", func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Type", fhirJSON)
 			w.WriteHeader(http.StatusEarlyHints)
-			_, _ = io.WriteString(w, expansion[:9])
+			_, _ = io.WriteString(w, expansionJSON[:9])
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				return err
 			}
-			_, err := io.WriteString(w, expansion[9:])
+			_, err := io.WriteString(w, expansionJSON[9:])
 			return err
 		}, nil},
 		{"no next handler", func(http.ResponseWriter) error { return nil }, ErrUnreachable},
-		{"half a body", sized(strconv.Itoa(len(expansion) + 1)), ErrCutShort},
+		{"half a body", sized(strconv.Itoa(len(expansionJSON) + 1)), ErrCutShort},
 		{"length that is none", sized("many"), ErrCutShort},
-		{"502", says(502, fhirJSON, outcome), ErrFailed},
+		{"502", says(502, fhirJSON, outcomeJSON), ErrFailed},
 		{"504", says(504, "", ""), ErrFailed},
-		{"403", says(403, fhirJSON, outcome), ErrRefused},
+		{"403", says(403, fhirJSON, outcomeJSON), ErrRefused},
 		{"garbage", says(200, fhirJSON, "garbage"), ErrMalformed},
 		{"HTML", says(200, "text/html", "<html>"), ErrMalformed},
 		{"compressed", func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Encoding", "br")
-			return says(200, fhirJSON, expansion)(w)
+			return says(200, fhirJSON, expansionJSON)(w)
 		}, ErrMalformed},
-		{"wrong resource", says(200, fhirJSON, parameters), ErrMalformed},
+		{"wrong resource", says(200, fhirJSON, parametersJSON), ErrMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestRecorder(t *testing.T) {
 				t.Error("it is said to be too large")
 			}
 			if test.is == nil {
-				if err != nil || a.Header.Get("Content-Type") != fhirJSON || string(a.Body) != expansion && !a.Negative() {
+				if err != nil || a.Header.Get("Content-Type") != fhirJSON || string(a.Body) != expansionJSON && !a.Negative() {
 					t.Errorf("got %+v, %v", a, err)
 				}
 				return
@@ -111,7 +111,7 @@ func TestRecorderBound(t *testing.T) {
 
 func TestRecorderAbort(t *testing.T) {
 	abort := func(w http.ResponseWriter) error {
-		_ = says(200, fhirJSON, expansion)(w)
+		_ = says(200, fhirJSON, expansionJSON)(w)
 		panic(http.ErrAbortHandler)
 	}
 	wantFailure(t, nil, NewRecorder(1000).Record(abort), ErrCutShort, 502)

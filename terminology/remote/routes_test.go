@@ -128,9 +128,9 @@ func FuzzSubjectOf(f *testing.F) {
 }
 
 func FuzzCheck(f *testing.F) {
-	f.Add(fhirJSON, expansion)
+	f.Add(fhirJSON, expansionJSON)
 	f.Add("application/fhir+xml", inXML)
-	f.Add(fhirJSON, outcome)
+	f.Add(fhirJSON, outcomeJSON)
 	f.Fuzz(func(t *testing.T, contentType, body string) {
 		a, err := check("ValueSet/$expand", 200, map[string][]string{"Content-Type": {contentType}}, []byte(body))
 		if (a == nil) == (err == nil) || a != nil && a.Resource != "ValueSet" {

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	expansion  = `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-02","contains":[]}}`
-	outcome    = `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`
-	parameters = `{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}`
-	inXML      = `<?xml version="1.0"?><ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><timestamp value="2026-01-02"/></expansion></ValueSet>`
+	expansionJSON  = `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-02","contains":[]}}`
+	outcomeJSON    = `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`
+	parametersJSON = `{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}`
+	inXML          = `<?xml version="1.0"?><ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><timestamp value="2026-01-02"/></expansion></ValueSet>`
 )
 
 // serve starts a server of the given handler and returns a client of it.
@@ -75,17 +75,17 @@ func TestAnswers(t *testing.T) {
 		status                        int
 		negative                      bool
 	}{
-		{"expansion", "ValueSet/$expand", fhirJSON, expansion, 200, false},
-		{"of an instance", "ValueSet/a-1.b/$expand", fhirJSON, expansion, 200, false},
-		{"plain JSON, with a character set", "ValueSet/$expand", "application/json; charset=UTF-8", expansion, 200, false},
+		{"expansion", "ValueSet/$expand", fhirJSON, expansionJSON, 200, false},
+		{"of an instance", "ValueSet/a-1.b/$expand", fhirJSON, expansionJSON, 200, false},
+		{"plain JSON, with a character set", "ValueSet/$expand", "application/json; charset=UTF-8", expansionJSON, 200, false},
 		{"XML", "ValueSet/$expand", "application/fhir+xml", inXML, 200, false},
-		{"Parameters", "CodeSystem/$lookup", fhirJSON, parameters, 200, false},
+		{"Parameters", "CodeSystem/$lookup", fhirJSON, parametersJSON, 200, false},
 		{"Bundle", "CodeSystem", fhirJSON, `{"type":"searchset","resourceType":"Bundle"}`, 200, false},
 		{"read", "ValueSet/a", fhirJSON, `{"resourceType":"ValueSet","id":"a"}`, 200, false},
 		{"capabilities", "metadata", fhirJSON, `{"resourceType":"TerminologyCapabilities"}`, 200, false},
-		{"not found", "ValueSet/$expand", fhirJSON, outcome, 404, true},
-		{"unprocessable", "ValueSet/$expand", fhirJSON, outcome, 422, true},
-		{"bad request", "CodeSystem/$lookup", fhirJSON, outcome, 400, true},
+		{"not found", "ValueSet/$expand", fhirJSON, outcomeJSON, 404, true},
+		{"unprocessable", "ValueSet/$expand", fhirJSON, outcomeJSON, 422, true},
+		{"bad request", "CodeSystem/$lookup", fhirJSON, outcomeJSON, 400, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -115,42 +115,42 @@ func TestFailures(t *testing.T) {
 		is     error
 		status int
 	}{
-		{"500", reply(500, fhirJSON, outcome), ErrFailed, 502},
+		{"500", reply(500, fhirJSON, outcomeJSON), ErrFailed, 502},
 		{"503", reply(503, "text/html", "<html>"), ErrBusy, 503},
-		{"429", reply(429, fhirJSON, outcome), ErrBusy, 503},
-		{"401", reply(401, fhirJSON, outcome), ErrRefused, 502},
-		{"403", reply(403, fhirJSON, outcome), ErrRefused, 502},
+		{"429", reply(429, fhirJSON, outcomeJSON), ErrBusy, 503},
+		{"401", reply(401, fhirJSON, outcomeJSON), ErrRefused, 502},
+		{"403", reply(403, fhirJSON, outcomeJSON), ErrRefused, 502},
 		{"204", reply(204, fhirJSON, ""), ErrMalformed, 502},
-		{"201", reply(201, fhirJSON, expansion), ErrMalformed, 502},
+		{"201", reply(201, fhirJSON, expansionJSON), ErrMalformed, 502},
 		{"304 to nothing", reply(304, fhirJSON, ""), ErrMalformed, 502},
-		{"405", reply(405, fhirJSON, outcome), ErrMalformed, 502},
+		{"405", reply(405, fhirJSON, outcomeJSON), ErrMalformed, 502},
 		{"HTML", reply(200, "text/html", "<html><body>Sign in</body></html>"), ErrMalformed, 502},
 		{"HTML that says it is JSON", reply(200, fhirJSON, "<html><body>Sign in</body></html>"), ErrMalformed, 502},
-		{"JSON that says it is HTML", reply(200, "text/html", expansion), ErrMalformed, 502},
-		{"no media type", reply(200, "", expansion), ErrMalformed, 502},
-		{"another character set", reply(200, fhirJSON+";charset=iso-8859-1", expansion), ErrMalformed, 502},
+		{"JSON that says it is HTML", reply(200, "text/html", expansionJSON), ErrMalformed, 502},
+		{"no media type", reply(200, "", expansionJSON), ErrMalformed, 502},
+		{"another character set", reply(200, fhirJSON+";charset=iso-8859-1", expansionJSON), ErrMalformed, 502},
 		{"garbage", reply(200, fhirJSON, "\x00\xff\x17garbage"), ErrMalformed, 502},
-		{"invalid UTF-8", reply(200, fhirJSON, strings.Replace(expansion, "active", "\xff", 1)), ErrMalformed, 502},
+		{"invalid UTF-8", reply(200, fhirJSON, strings.Replace(expansionJSON, "active", "\xff", 1)), ErrMalformed, 502},
 		{"nothing", reply(200, fhirJSON, ""), ErrMalformed, 502},
-		{"half a resource", reply(200, fhirJSON, expansion[:len(expansion)/2]), ErrMalformed, 502},
-		{"without the last brace", reply(200, fhirJSON, expansion[:len(expansion)-1]), ErrMalformed, 502},
-		{"more after it", reply(200, fhirJSON, expansion+expansion), ErrMalformed, 502},
-		{"array", reply(200, fhirJSON, "["+expansion+"]"), ErrMalformed, 502},
+		{"half a resource", reply(200, fhirJSON, expansionJSON[:len(expansionJSON)/2]), ErrMalformed, 502},
+		{"without the last brace", reply(200, fhirJSON, expansionJSON[:len(expansionJSON)-1]), ErrMalformed, 502},
+		{"more after it", reply(200, fhirJSON, expansionJSON+expansionJSON), ErrMalformed, 502},
+		{"array", reply(200, fhirJSON, "["+expansionJSON+"]"), ErrMalformed, 502},
 		{"half of XML", reply(200, "application/fhir+xml", inXML[:len(inXML)/2]), ErrMalformed, 502},
 		{"XML with a document type", reply(200, "application/fhir+xml", "<!DOCTYPE x>"+inXML), ErrMalformed, 502},
 		{"XML of another namespace", reply(200, "application/fhir+xml", "<ValueSet><expansion/></ValueSet>"), ErrMalformed, 502},
 		{"two XML documents", reply(200, "application/fhir+xml", inXML+inXML), ErrMalformed, 502},
-		{"wrong resource", reply(200, fhirJSON, parameters), ErrMalformed, 502},
+		{"wrong resource", reply(200, fhirJSON, parametersJSON), ErrMalformed, 502},
 		{"ValueSet without an expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","status":"active"}`), ErrMalformed, 502},
 		{"ValueSet with no expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","expansion":null}`), ErrMalformed, 502},
-		{"outcome with 200", reply(200, fhirJSON, outcome), ErrMalformed, 502},
-		{"expansion with 404", reply(404, fhirJSON, expansion), ErrMalformed, 502},
+		{"outcome with 200", reply(200, fhirJSON, outcomeJSON), ErrMalformed, 502},
+		{"expansion with 404", reply(404, fhirJSON, expansionJSON), ErrMalformed, 502},
 		{"HTML with 404", reply(404, "text/html", "<html>"), ErrMalformed, 502},
 		{"too large", reply(200, fhirJSON, large), ErrTooLarge, 502},
 		{"too large when decompressed", bomb(), ErrTooLarge, 502},
 		{"too large by its length", raw(false, head+"Content-Length: 11534336\r\n\r\n"), ErrTooLarge, 502},
-		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansion)+1, expansion)), ErrCutShort, 502},
-		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansion), expansion)), ErrCutShort, 502},
+		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansionJSON)+1, expansionJSON)), ErrCutShort, 502},
+		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansionJSON), expansionJSON)), ErrCutShort, 502},
 		{"half a chunk", raw(false, head+"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"), ErrCutShort, 502},
 		{"killed before the headers", raw(false, ""), ErrUnreachable, 502},
 		{"killed in the headers", raw(false, head), ErrUnreachable, 502},
@@ -252,13 +252,13 @@ func TestTimeouts(t *testing.T) {
 		{"hanging before the headers", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 		{"hanging in the body", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", fhirJSON)
-			_, _ = io.WriteString(w, expansion[:10])
+			_, _ = io.WriteString(w, expansionJSON[:10])
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}},
 		{"dripping", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", fhirJSON)
-			for _, c := range []byte(expansion) {
+			for _, c := range []byte(expansionJSON) {
 				_, _ = w.Write([]byte{c})
 				_ = http.NewResponseController(w).Flush()
 				select {
@@ -316,7 +316,7 @@ func TestCredentials(t *testing.T) {
 	var stolen []string
 	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stolen = append(stolen, r.Header.Get("Authorization"))
-		reply(200, fhirJSON, expansion)(w, r)
+		reply(200, fhirJSON, expansionJSON)(w, r)
 	}))
 	t.Cleanup(thief.Close)
 	tests := []struct {
@@ -339,7 +339,7 @@ func TestCredentials(t *testing.T) {
 				case "here":
 					http.Redirect(w, r, "/r4/other/$expand", http.StatusFound)
 				default:
-					reply(200, fhirJSON, expansion)(w, r)
+					reply(200, fhirJSON, expansionJSON)(w, r)
 				}
 			}
 			s := serve(t, h, test.change)
@@ -375,14 +375,14 @@ func TestQuestion(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		reply(200, fhirJSON, expansion)(w, r)
+		reply(200, fhirJSON, expansionJSON)(w, r)
 	}, nil)
-	q := Request{Method: "POST", Path: "ValueSet/a/$expand", Query: "count=1&filter=a%26b", Body: []byte(parameters), AcceptLanguage: "de"}
+	q := Request{Method: "POST", Path: "ValueSet/a/$expand", Query: "count=1&filter=a%26b", Body: []byte(parametersJSON), AcceptLanguage: "de"}
 	a, err := s.Ask(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.URL.Path != "/r4/ValueSet/a/$expand" || got.URL.RawQuery != q.Query || string(body) != parameters {
+	if got.URL.Path != "/r4/ValueSet/a/$expand" || got.URL.RawQuery != q.Query || string(body) != parametersJSON {
 		t.Errorf("got %s %s", got.URL, body)
 	}
 	if h := got.Header; h.Get("Accept") != fhirJSON || h.Get("Content-Type") != fhirJSON || h.Get("Accept-Language") != "de" || len(h["Idempotency-Key"]) > 0 {
@@ -401,13 +401,13 @@ func TestQuestionDefaults(t *testing.T) {
 	var got *http.Request
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
-		reply(200, fhirJSON, expansion)(w, r)
+		reply(200, fhirJSON, expansionJSON)(w, r)
 	}, nil)
 	for accept, want := range map[string]string{
 		"": fhirJSON, "*/*": fhirJSON, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": fhirJSON,
 		"application/fhir+xml": "application/fhir+xml", "application/json": "application/json",
 	} {
-		if a, err := s.Ask(t.Context(), Request{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansion {
+		if a, err := s.Ask(t.Context(), Request{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansionJSON {
 			t.Errorf("%q: got %v, %v", accept, a, err)
 		}
 		if got.Header.Get("Accept") != want || got.Method != "GET" {
@@ -417,7 +417,7 @@ func TestQuestionDefaults(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	s := serve(t, reply(200, fhirJSON, expansion), nil)
+	s := serve(t, reply(200, fhirJSON, expansionJSON), nil)
 	for _, path := range []string{"", "/", "/ValueSet/$expand", "../$expand", "ValueSet/../../admin/$expand", "ValueSet/%2e%2e/$expand", "ValueSet//$expand", "ValueSet/a?b/$expand", "ValueSet/a b/$expand", "a@b/$expand", "ValueSet/./$expand", "https://x/$expand"} {
 		a, err := s.Ask(t.Context(), Request{Path: path})
 		wantFailure(t, a, err, ErrRequest, 400)
@@ -449,7 +449,7 @@ func TestRetryAfter(t *testing.T) {
 			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				asked++
 				w.Header().Set("Retry-After", tt.said)
-				reply(tt.status, fhirJSON, outcome)(w, r)
+				reply(tt.status, fhirJSON, outcomeJSON)(w, r)
 			}, nil)
 			for range 2 {
 				var failed *Error
@@ -472,7 +472,7 @@ func TestContentLocation(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-		reply(200, fhirJSON, expansion)(w, r)
+		reply(200, fhirJSON, expansionJSON)(w, r)
 	}, nil)
 	for _, tag := range []string{"", `"1"`} {
 		q := expandGender

@@ -213,7 +213,7 @@ func TestPullThroughPosted(t *testing.T) {
 	posted := func(contentType, body string) Request {
 		return Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: contentType, Body: []byte(body)}
 	}
-	parameters := func(more string) Request {
+	parametersJSON := func(more string) Request {
 		return posted(fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+actCode+`"},{"name":"count","valueInteger":3},{"name":"filter","valueString":"emergency"}`+more+`]}`)
 	}
 	inXML := question("url", actCode, "count", "3", "filter", "emergency")
@@ -226,15 +226,15 @@ func TestPullThroughPosted(t *testing.T) {
 			q    Request
 			here bool
 		}{
-			"Parameters": {parameters(""), true},
+			"Parameters": {parametersJSON(""), true},
 			"Parameters in XML": {posted("application/fhir+xml; charset=utf-8", `<Parameters xmlns="http://hl7.org/fhir"><parameter><name value="url"/><valueUri value="`+actCode+
 				`"/></parameter><parameter><name value="count"/><valueInteger value="3"/></parameter><parameter><name value="filter"/><valueString value="emergency"/></parameter></Parameters>`), true},
 			"a form":                 {posted("application/x-www-form-urlencoded", question("url", actCode, "count", "3", "filter", "emergency").Query), true},
 			"the answer in XML":      {inXML, true},
-			"with a resource":        {parameters(`,{"name":"valueSet","resource":{"resourceType":"ValueSet"}}`), false},
-			"with a coding":          {parameters(`,{"name":"coding","valueCoding":{"code":"a"}}`), false},
-			"with an extension":      {parameters(`,{"name":"activeOnly","valueBoolean":true,"_valueBoolean":{}}`), false},
-			"with another parameter": {parameters(`,{"name":"activeOnly","valueBoolean":true}`), false},
+			"with a resource":        {parametersJSON(`,{"name":"valueSet","resource":{"resourceType":"ValueSet"}}`), false},
+			"with a coding":          {parametersJSON(`,{"name":"coding","valueCoding":{"code":"a"}}`), false},
+			"with an extension":      {parametersJSON(`,{"name":"activeOnly","valueBoolean":true,"_valueBoolean":{}}`), false},
+			"with another parameter": {parametersJSON(`,{"name":"activeOnly","valueBoolean":true}`), false},
 			"a value set":            {posted(fhirJSON, `{"resourceType":"ValueSet","url":"`+actCode+`"}`), false},
 			"nothing":                {posted(fhirJSON, ""), false},
 		} {

@@ -41,7 +41,7 @@ type Validation struct {
 	MembershipOnly bool
 }
 
-// inValueSet answers ValueSet/$validate-code.
+// InValueSet answers ValueSet/$validate-code.
 func InValueSet(l *definitions.Set, expansions *compose.CodeListCache, q Validation, b *budget.Budget) (*ValidationResult, error) {
 	l, vs, err := compose.ValueSetFor(l, &q.ValueSetRef, &q.Rules, b)
 	if err != nil {
@@ -50,7 +50,7 @@ func InValueSet(l *definitions.Set, expansions *compose.CodeListCache, q Validat
 	return run(l, expansions, vs, &q, b)
 }
 
-// inCodeSystem answers CodeSystem/$validate-code.
+// InCodeSystem answers CodeSystem/$validate-code.
 func InCodeSystem(l *definitions.Set, q Validation, b *budget.Budget) (*ValidationResult, error) {
 	if err := definitions.CheckDate(q.Date); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func InCodeSystem(l *definitions.Set, q Validation, b *budget.Budget) (*Validati
 	return run(l, nil, nil, &q, b)
 }
 
-// validate validates codings against a value set of the library, or against their code systems if it is nil.
+// run validates codings against a value set of the library, or against their code systems if it is nil.
 func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Validation, b *budget.Budget) (result *ValidationResult, err error) {
 	l.Use(func() {
 		var v *validator

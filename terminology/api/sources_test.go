@@ -1,4 +1,4 @@
-package terminology
+package api
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -25,7 +26,7 @@ const (
 )
 
 // languageLibrary returns the built-in definitions with value sets of language tags.
-func languageLibrary(t *testing.T) *Library {
+func languageLibrary(t *testing.T) *terminology.Library {
 	t.Helper()
 	l, err := coreLibrary(t).With(jsontext.Value(valueSetOf("http://x/swiss", swissLanguage)), jsontext.Value(valueSetOf("http://x/region", withRegion)),
 		jsontext.Value(valueSetOf("http://x/not-swiss", `{"include":[{"valueSet":["http://hl7.org/fhir/ValueSet/languages"]}],"exclude":[{"valueSet":["http://x/swiss"]}]}`)),
@@ -119,7 +120,7 @@ func TestValidateCodeOfGrammar(t *testing.T) {
 
 func TestLookupOfGrammar(t *testing.T) {
 	l := coreLibrary(t)
-	c, err := l.Lookup(t.Context(), Lookup{Coding: parameters.Coding{System: tags, Code: "DE-ch"}, Properties: []string{"*"}})
+	c, err := l.Lookup(t.Context(), terminology.Lookup{Coding: parameters.Coding{System: tags, Code: "DE-ch"}, Properties: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +139,12 @@ func TestDefinitionOfGrammar(t *testing.T) {
 	for content, want := range map[string]int{"complete": 1, "not-present": 0} {
 		folder := t.TempDir()
 		writeFile(t, folder+"/cs.json", []byte(`{"resourceType":"CodeSystem","url":"urn:ietf:bcp:47","status":"active","content":"`+content+`","concept":[{"code":"xx-own"}]}`))
-		l, err := Load(t.Context(), definitions.Options{Core: true, Definitions: []string{folder}})
+		l, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{folder}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		index := l.set.Systems.CodeSystem(tags, "")
-		if got := l.set.Systems.CodeSystems[index].Concepts.Len(); got != want {
+		index := l.Definitions().Systems.CodeSystem(tags, "")
+		if got := l.Definitions().Systems.CodeSystems[index].Concepts.Len(); got != want {
 			t.Errorf("%s: %d concepts are listed, want %d", content, got, want)
 		}
 	}
@@ -173,7 +174,7 @@ func (bare) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesys
 // TestBareCodeSystem asks each operation about a code system that has only what it must.
 func TestBareCodeSystem(t *testing.T) {
 	l := libraryOf(t, valueSetOf("http://x/is-a", `{"include":[{"system":"http://x/bare","filter":[{"property":"concept","op":"is-a","value":"one"}]}]}`))
-	l.set.Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
+	l.Definitions().Systems.AddCodeSystem(&definitions.CodeSystem{Definition: definitions.Definition{URL: "http://x/bare"}, Concepts: codesystem.Of(bare{}), Content: definitions.ContentComplete})
 	one := parameters.Coding{System: "http://x/bare", Code: "one"}
 	for _, url := range []string{"http://x/bare?fhir_vs", "http://x/is-a"} {
 		for filter, want := range map[string]string{"": "one=First", "fi": "one=First", "second": ""} {
@@ -190,7 +191,7 @@ func TestBareCodeSystem(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", url, r, err)
 		}
 	}
-	if c, err := l.Lookup(t.Context(), Lookup{Coding: one, Properties: []string{"*"}}); err != nil || c.Display != "First" {
+	if c, err := l.Lookup(t.Context(), terminology.Lookup{Coding: one, Properties: []string{"*"}}); err != nil || c.Display != "First" {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	if outcome, err := l.Subsumes(t.Context(), one, one); err != nil || outcome != "equivalent" {
