@@ -72,7 +72,7 @@ func (g *guardTest) testMedplumHistory(t *testing.T) {
 	}
 }
 
-// testMedplumLacks is over what Medplum's router does not do by itself (docs/guard.md), and what comes of it.
+// testMedplumLacks is over what Medplum's router does not do by itself (docs/evidence/guard.md), and what comes of it.
 func (g *guardTest) testMedplumLacks(t *testing.T) {
 	who := readers(g.world)[0].holder
 	pulse, self := g.world.Find('a', "Observation.pulse"), g.world.Find('a', "Patient.self")
