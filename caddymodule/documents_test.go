@@ -90,21 +90,6 @@ func TestREADMELeadsToDocuments(t *testing.T) {
 	}
 }
 
-// The README and the pages in docs can be read through: at most twelve, of 25,000 words together.
-func TestDocumentsAreShort(t *testing.T) {
-	t.Parallel()
-	pages, words := 0, 0
-	for name, text := range documents(t) {
-		if name == "README.md" || filepath.Dir(name) == "docs" {
-			pages++
-			words += len(strings.Fields(text))
-		}
-	}
-	if pages > 12 || words > 25000 {
-		t.Errorf("%d pages, %d words", pages, words)
-	}
-}
-
 // anchors are what GitHub makes of a page's headings: in lower case, without
 // punctuation, with hyphens for spaces, and numbered where they are there twice.
 func anchors(page string) (names []string) {
