@@ -2,8 +2,8 @@ package definitions
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 
-// Entry is one code of an expansion. codeSystem is none if the code system does not have the code or is not loaded, and
-// concept if it does not number its concepts; listed is the row of rowTable in which a value set lists it, or 0.
+// Entry is one code of an expansion. CodeSystem is None if the code system does not have the code or is not loaded, and
+// Concept if it does not number its concepts; Listed is the row of rowTable in which a value set lists it, or 0.
 type Entry struct {
 	CodeSystem, Concept, Listed uint32 // see above
 }

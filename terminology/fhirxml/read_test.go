@@ -145,7 +145,7 @@ func parsed(t testing.TB, document []byte) (value any) {
 
 // TestRoundTrip writes all built-in definitions as XML and reads them again.
 func TestRoundTrip(t *testing.T) {
-	file, err := os.Open("../core/r4.ndjson.zst")
+	file, err := os.Open("../definitions/core/r4.ndjson.zst")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // an asterisk after the name of one that may repeat. Types with values instead of elements are those of JSON:
 // boolean, number, string, and xhtml. See core/SOURCE.md for where it is from.
 //
-//go:generate go run ./generate -out r4.txt ../core/package
+//go:generate go run ./generate -out r4.txt ../definitions/core/package
 //go:embed r4.txt
 var table string
 

@@ -1,5 +1,3 @@
-// Package negotiation reads the headers by which a client says how an answer is to look (RFC 9110 §12.5), in one way for
-// all who answer: if one read them otherwise than another, the same request would have different answers.
 package negotiation
 
 import (

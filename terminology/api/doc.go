@@ -1,0 +1,30 @@
+// Package api answers the operations of a terminology service over HTTP, and read and search of what is loaded, with a
+// [Handler] of a [terminology.Library].
+//
+// # Where things are
+//
+//	handler.go, operation.go             one request
+//	body.go, parameters.go               reading its parameters; validationreader.go, translationreader.go, dependency.go,
+//	                                       concepthandler.go, batch.go
+//	resourcecache.go                     resources kept under a cache-id
+//	fetching.go                          what is missing is fetched, and the operation tried again
+//	respond.go, format.go                streaming and entity tags; JSON and XML
+//	published.go, searchset.go           read and search of what is loaded
+//	capabilitystatement.go               metadata
+//
+// # Answers
+//
+// A GET gets a list with an offset, or, with excludeNested=false, a tree, if the codes are of one hierarchy and all of them
+// are shown. A POST gets such a tree unless excludeNested is true, and an offset if the answer is a page, as in R4. No
+// other parameter changes the form.
+//
+// _summary and _elements leave parts of the answer out, which is then tagged SUBSETTED. R4's summary of a ValueSet has no
+// expansion; _summary=count has its total.
+//
+// The same request to the same library gets the same bytes: the identifier is made from the content, and the timestamp is
+// when the library was loaded. Both make the entity tag. Large answers are written while they are made.
+//
+// Resources sent with a request (tx-resource, valueSet) count for that request or, with a cache-id, for later ones of the
+// same client. With [Handler.Others], an answer that says no for lack of a definition is returned as
+// [outcome.Error.Provisional], so that others can be asked first. A failure is an [*outcome.Error], which the caller writes.
+package api

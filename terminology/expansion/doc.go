@@ -1,0 +1,27 @@
+// Package expansion answers ValueSet/$expand: [New] makes the [Expansion] that a [Query] asks for, and a [Writer] writes
+// it as JSON. A [Whole] searches and pages an expansion that another server made.
+//
+// # Where things are
+//
+//	query.go, queryset.go              the parameters, a value set's own among them; subset.go: _summary and _elements
+//	expand.go                          a page of the codes; explanation.go: and why the search found what it did
+//	writer.go                          the ValueSet as JSON: entrywriter.go, extensionwriter.go, entryproperties.go,
+//	                                     parameters.go, querydesignation.go
+//	identifier.go, write.go            expansion.identifier; streaming, and entity tags
+//	wholebuilder.go, wholepage.go      the pages of another server make a Whole
+//	whole.go, wholeexplanation.go      which is searched and paged
+//
+// # Parameters
+//
+// [textindex.Rule] says what filter finds and in which order; docs/terminology.md explains it. Long runs of a code system's
+// concepts are searched by an index for each language, other codes one by one, with the same result. What
+// [definitions.Options.Weights] says about a value set gives its expansions an order, and so an index, of their own.
+//
+// A value set's own parameters, in the extension valueset-expansion-parameter, count if the request has none.
+// expansion.parameter repeats what was asked for, and tells which versions a rule chose, which definitions were used, and
+// which of these are deprecated, withdrawn, retired, experimental or drafts.
+//
+// The language of displays is that of displayLanguage, else of the value set's own parameter, of Accept-Language, or of
+// the value set; each may be a list with weights (RFC 4647 §3.4 lookup, in both directions). A concept without a display
+// in these languages has its usual one, unless the list has *;q=0. Properties are written as the extensions for R5's.
+package expansion
