@@ -24,13 +24,13 @@ func init() {
 		Long: `
 Makes a new key for the second factor of a user (TOTP, RFC 6238), and prints it
 as what an authenticator app takes, and as the line for the Caddyfile. Nothing
-is stored. The key is a secret: hand it to its owner alone.
+is stored. The key is a secret: give it to its owner only.
 
 --user
     The name of the user, as in the Caddyfile.
 
 --issuer-name
-    What the app shows beside the code. Default: FHIR`,
+    What the app shows next to the code. Default: FHIR`,
 		Flags: totpFlags(),
 		Func: func(flags caddycmd.Flags) (int, error) {
 			return enrolTOTP(os.Stdout, flags.String("issuer-name"), flags.String("user"))
