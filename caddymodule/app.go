@@ -88,7 +88,7 @@ type App struct {
 	// people sign in and consent. Default: nobody may.
 	FrameAncestors []string `json:"frame_ancestors,omitempty"`
 
-	// How the pages look that people see. Default: the issuer's host as the name, no logo.
+	// The look of the pages that people see. Default: the issuer's host as the name, no logo.
 	Branding Branding `json:"branding,omitzero"`
 
 	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
@@ -102,9 +102,9 @@ type App struct {
 	// Default: the store if gateways share it, or else `file`.
 	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
-	// How long this gateway answers for tokens without hearing from a store that it shares: which were revoked elsewhere
-	// since then, it does not know. After that, it asks the store for each token, and answers 503 if it cannot. At least
-	// 2s, at most 1h; negative: it goes on without the store. Default: `5s`.
+	// How long this gateway answers for tokens without hearing from a store that it shares, and so without knowing which
+	// were revoked elsewhere since then. After that, it asks the store for each token, and answers 503 if it cannot. At
+	// least 2s, at most 1h; negative: it goes on without the store. Default: `5s`.
 	RevocationMaxLag caddy.Duration `json:"revocation_max_lag,omitempty"`
 
 	// Where probes ask whether this gateway is live, started and ready (`/live`, `/started`, `/ready`), as one of Caddy's network

@@ -45,7 +45,7 @@ type Client struct {
 	// any port, and have a private-use scheme, such as `com.example.app:/callback`. Default: false.
 	Native bool `json:"native,omitempty"`
 
-	// The scopes the client may be granted beside openid, email, phone and profile. `offline_access` gives it refresh
+	// The scopes the client may be granted besides openid, email, phone and profile. `offline_access` gives it refresh
 	// tokens, `online_access` ones that end with the session. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
@@ -86,8 +86,8 @@ type Client struct {
 	// Where an EHR opens the app (SMART App Launch 2.2, EHR launch): https, or http://localhost. Default: none.
 	LaunchURI string `json:"launch_uri,omitempty"`
 
-	// Let the client, an EHR, register at `/oauth2/launch` what it launches apps with: a patient, an encounter and more.
-	// Whom it names there, the app gets. Needs a secret or keys. Default: false.
+	// The client is an EHR that may register at `/oauth2/launch` what it launches apps with: a patient, an encounter and
+	// more. The app gets the patient that it names. Needs a secret or keys. Default: false.
 	LaunchContext bool `json:"launch_context,omitempty"`
 
 	// Refuse authorization requests that were not pushed to `/oauth2/par` (RFC 9126). Default: false.
@@ -97,8 +97,8 @@ type Client struct {
 	// Default: only if the request says `prompt=consent`.
 	Consent string `json:"consent,omitempty"`
 
-	// How people must have signed in: `sfa` with one factor, `mfa` with two, `phr` with a passkey. Who signed in with less
-	// is asked for a second factor; who has none is refused. Default: `sfa`.
+	// How people must have signed in: `sfa` with one factor, `mfa` with two, `phr` with a passkey. People who
+	// signed in with less are asked for a second factor; those who have none are refused. Default: `sfa`.
 	ACR string `json:"acr,omitempty"`
 
 	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is faster. Default: `RS256`.

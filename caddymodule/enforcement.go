@@ -26,15 +26,15 @@ type Enforcement struct {
 	// Let every valid token do everything, because the FHIR server enforces scopes itself. Default: scopes are enforced.
 	ScopesOff bool `json:"scopes_off,omitempty"`
 
-	// The FHIR server finds a patient's resources by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4), which then takes one
-	// search instead of one for each membership parameter. HAPI FHIR does not. Default: off.
+	// The FHIR server finds a patient's resources by `Patient/<id>/<type>` (FHIR R4 §3.1.1.4), which saves searches:
+	// one instead of one for each membership parameter. HAPI FHIR does not. Default: off.
 	CompartmentSearch bool `json:"compartment_search,omitempty"`
 
-	// Rules for types that are in no patient's compartment, or not only, by type: `everyone`, `unassigned`,
+	// Rules for types outside the patient compartment, or for which it says too much, by type: `everyone`, `unassigned`,
 	// `security_context`, `about`, `alone`, `patient` or `closed`. Default: docs/guard.md has the table.
 	Shared map[string]string `json:"shared,omitempty"`
 
-	// Operations that may be called beyond the default ones, or otherwise, each as its words: `$name`, `patient`, `instance`,
+	// Operations that may be called besides the default ones, or that differ from them, each as its words: `$name`, `patient`, `instance`,
 	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: docs/guard.md has the list.
 	Operations [][]string `json:"operations,omitempty"`
 
@@ -50,19 +50,18 @@ type Enforcement struct {
 	// definitions. Default: any valid token will do.
 	ExpandScopes []string `json:"expand_scopes,omitempty"`
 
-	// Let an update create what is not there under scopes that are bound to a patient or constraint too. Whoever may do so
-	// learns which ids are taken. Default: it is answered with 404.
+	// Let an update under scopes that are bound to a patient or a constraint create what does not exist. This reveals which
+	// ids are taken. Default: 404.
 	Upsert bool `json:"upsert,omitempty"`
 
 	// The site's own rules, on top of what scopes say. Default: none.
 	Policies []AccessPolicy `json:"policies,omitempty"`
 
-	// How large an answer may be that has to be judged, in bytes. A larger one is withheld. Default: 16 MiB.
+	// The largest answer that is checked, in bytes. Larger ones are withheld. Default: 16 MiB.
 	MaxAnswer int64 `json:"max_answer,omitempty"`
 
-	// How much memory bodies and answers may take that are judged at the same time, all requests together, in bytes. Each
-	// byte of them counts twice. A request that has found none for 10 s is answered with 503. At least four times
-	// `max_answer`. Default: 256 MiB.
+	// The memory in bytes for all bodies and answers that are checked at the same time; each of their bytes counts twice.
+	// Requests that wait longer than 10 s for it get 503. At least four times `max_answer`. Default: 256 MiB.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
 	// Seal links to pages and jobs with the first of these, so that they work at all gateways that are given it: base64 of
@@ -70,7 +69,7 @@ type Enforcement struct {
 	// whose keys seal them. Placeholders are supported. Default: a key of this process.
 	SealKeys []string `json:"seal_keys,omitempty"`
 
-	// Record in the audit trail what was read and searched too. Default: refusals, and what may change something.
+	// Record reads and searches that were allowed in the audit trail too. Default: refusals, and what may change something.
 	AuditReads bool `json:"audit_reads,omitempty"`
 
 	// Tell the next handler in the header `X-Guard-Decision` what was decided and why. Default: off.

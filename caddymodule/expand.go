@@ -57,8 +57,8 @@ type Expand struct {
 	// such rules. One that cannot be read is an error. Default: none.
 	Synonyms []string `json:"synonyms,omitempty"`
 
-	// Files that say how often codes are used, or `definitions` for the extension itemWeight of concepts: of what the parameter `filter`
-	// finds and what matches equally well, what is used most comes first. A line `#! <url>` names a code system or a value set, and the
+	// Files that say how often codes are used, or `definitions` for the extension itemWeight of concepts. Among entries that
+	// match the parameter `filter` equally well, those that are used most come first. A line `#! <url>` names a code system or a value set, and the
 	// lines below it have a code and its count. One that cannot be read is an error. Default: none.
 	Weights []string `json:"weights,omitempty"`
 
