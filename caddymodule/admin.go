@@ -117,10 +117,13 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 	if app == nil {
 		return s, nil
 	}
-	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.keys.Info()
-	s.Store = app.stores.Status()
+	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.Keys().Info()
+	s.Store = app.Stores().Status()
 	return s, nil
 }
+
+// ready says whether this gateway can serve everything, and if not, why.
+func (a *adminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.running()) }
 
 func (a *adminAPI) purge(r *http.Request) (any, error) {
 	query := r.URL.Query()

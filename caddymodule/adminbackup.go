@@ -44,9 +44,9 @@ func (a *adminAPI) backup(r *http.Request) (any, error) {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fhirapp.ErrNone}
 	}
 	b := backup{ctx: r.Context(), issuer: app.Issuer}
-	b.file, _ = app.stores.Durable.(backedUp)
+	b.file, _ = app.Stores().Durable.(backedUp)
 	if len(app.StoreKeys) == 0 {
-		b.storage = app.ctx.Storage()
+		b.storage = a.running().Storage()
 	}
 	if b.file == nil && b.storage == nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusConflict, Err: errNothingToBackUp}
@@ -65,7 +65,7 @@ func (b backup) stream(w http.ResponseWriter) {
 func (b backup) write(to *tar.Writer) error {
 	if b.file != nil {
 		if err := b.file.Backup(func(size int64, copyTo func(io.Writer) error) error {
-			if err := b.begin(to, "fhir/"+storageName(b.issuer)+".db", size); err != nil {
+			if err := b.begin(to, "fhir/"+fhirapp.StorageName(b.issuer)+".db", size); err != nil {
 				return err
 			}
 			return copyTo(to)
@@ -91,7 +91,7 @@ func (b backup) names() ([]string, error) {
 		return nil, nil
 	}
 	names := keyring.Names(keysName(b.issuer))
-	clients, err := b.storage.List(b.ctx, "fhir/clients/"+storageName(b.issuer), true)
+	clients, err := b.storage.List(b.ctx, "fhir/clients/"+fhirapp.StorageName(b.issuer), true)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing registered clients: %w", err)
 	}

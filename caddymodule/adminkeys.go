@@ -57,11 +57,11 @@ func (a *adminAPI) rotateKeys(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
-	err = app.keys.Rotate(r.Context())
+	err = app.Keys().Rotate(r.Context())
 	if errors.Is(err, keyring.ErrManyKeys) {
 		err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
 	}
-	return rotatedKeys{app.keys.Info()}, err
+	return rotatedKeys{app.Keys().Info()}, err
 }
 
 // rotateKeysBy rotates the keys, and prints which there are. ask sends a POST to the admin API.

@@ -69,6 +69,6 @@ func (a *adminAPI) server(handle func(*authorize.Server, *http.Request) (any, er
 		if err != nil {
 			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 		}
-		return handle(app.server, r)
+		return handle(app.Server(), r)
 	}
 }

@@ -246,6 +246,9 @@ func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase 
 // Server returns the authorization server.
 func (a *App) Server() *authorize.Server { return a.server }
 
+// Stores returns where state is kept.
+func (a *App) Stores() *Set { return a.stores }
+
 // Keys returns the keys that sign tokens.
 func (a *App) Keys() *keyring.Keyring { return a.keys }
 

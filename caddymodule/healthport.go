@@ -12,10 +12,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Bounds of a request to the health port, whose answer takes readyTimeout at most.
+// Bounds of a request to the health port, whose answer takes CheckTimeout at most.
 const (
 	healthHeaderTimeout = 5 * time.Second
-	healthTimeout       = 2 * readyTimeout
+	healthTimeout       = 2 * CheckTimeout
 	maxHealthHeader     = 8 << 10
 )
 

@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
-
-// readyTimeout is how long the question whether a gateway is ready waits for the stores and keys.
-const readyTimeout = 3 * time.Second
 
 // readiness says whether a gateway can serve everything.
 type readiness struct {
@@ -43,9 +39,6 @@ func (r *readiness) is(part string, cause store.Cause, problem error) {
 	}
 }
 
-// ready says whether this gateway can serve everything, and if not, why.
-func (a *adminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.running()) }
-
 // readinessOf is that of a configuration. While the first one starts, there is none in force. One without the fhir app is
 // ready once it has started: its guards need neither stores nor keys.
 func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error) {
@@ -60,7 +53,7 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 	}
 	answer.is("configuration", "", nil)
 	if app != nil {
-		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
 		defer cancel()
 		for _, h := range app.stores.Health(ctx) {
 			answer.is(h.Part, h.Cause, h.Problem)
@@ -87,6 +80,6 @@ func (a *App) keysProblem(ctx context.Context) error {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("they could not be read in %v", readyTimeout)
+		return fmt.Errorf("they could not be read in %v", CheckTimeout)
 	}
 }

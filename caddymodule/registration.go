@@ -3,13 +3,13 @@ package caddymodule
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code
@@ -53,17 +53,12 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 	}
 	resolved := &client.Registration{
 		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients, PKCE: r.PKCE, RequestObjects: r.RequestObjects,
-		Storage: storage, Folder: "fhir/clients/" + storageName(issuer), Store: shared,
+		Storage: storage, Folder: "fhir/clients/" + fhirapp.StorageName(issuer), Store: shared,
 	}
 	if r.PrivateJWKSURI {
 		resolved.Transport = http.DefaultTransport
 	}
 	return resolved, nil
-}
-
-// storageName stands for an issuer in storage keys and file names.
-func storageName(issuer string) string {
-	return certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
 }
 
 // parseRegistration reads the registration. Syntax:

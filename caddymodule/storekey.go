@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // keyStorage is where the signing keys are: with store_key in the durable store, and otherwise in Caddy's storage.
@@ -31,7 +32,7 @@ func (a *App) keyPlace() string {
 	return place + " " + keysName(a.Issuer)
 }
 
-func keysName(issuer string) string { return "fhir/keys/" + storageName(issuer) + ".json" }
+func keysName(issuer string) string { return "fhir/keys/" + fhirapp.StorageName(issuer) + ".json" }
 
 // sealingKeys are the store keys, with their placeholders replaced.
 func (a *App) sealingKeys() (keyring.SharedKeys, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // Bounds of the revocation max lag. A store is heard each second, if all is well.
@@ -113,7 +114,7 @@ func defaultPath(storage certmagic.Storage, issuer string) string {
 	if files, ok := storage.(*certmagic.FileStorage); ok {
 		folder = files.Path
 	}
-	return filepath.Join(folder, "fhir", storageName(issuer)+".db")
+	return filepath.Join(folder, "fhir", fhirapp.StorageName(issuer)+".db")
 }
 
 // KeepsDurable returns an error if the durable store keeps nothing over a restart.

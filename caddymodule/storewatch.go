@@ -19,6 +19,9 @@ const (
 	emptiedFor   = time.Hour              // how long it is told that a store came back empty
 )
 
+// CheckTimeout is how long the question whether a store works waits for it.
+const CheckTimeout = 3 * time.Second
+
 // Watch tries a store ([store.Try]) from time to time, and whenever somebody asks whether the gateway is ready. It logs
 // once when a problem begins, and once when it is over. It lives as long as the store, across reloads.
 type Watch struct {
@@ -93,12 +96,12 @@ func (w *Watch) run() {
 }
 
 // check says what keeps the store from working; nil if nothing does. It tries the store, unless that was done just now, and
-// waits no longer than readyTimeout.
+// waits no longer than CheckTimeout.
 func (w *Watch) check(ctx context.Context) error {
 	select {
 	case <-w.begin():
-	case <-time.After(readyTimeout):
-		w.note(fmt.Errorf("%w: no answer in %v", store.ErrUnavailable, readyTimeout))
+	case <-time.After(CheckTimeout):
+		w.note(fmt.Errorf("%w: no answer in %v", store.ErrUnavailable, CheckTimeout))
 	case <-ctx.Done():
 	}
 	w.mu.Lock()
@@ -122,7 +125,7 @@ func (w *Watch) begin() <-chan struct{} {
 	w.trial = done
 	go func() {
 		defer close(done)
-		ctx, cancel := context.WithTimeout(w.ctx, readyTimeout)
+		ctx, cancel := context.WithTimeout(w.ctx, CheckTimeout)
 		err := w.try(ctx)
 		cancel()
 		if w.ctx.Err() == nil {

@@ -92,7 +92,7 @@ func TestStoreWatchIsBounded(t *testing.T) {
 		w.logger.Store(slog.New(slog.DiscardHandler))
 		for range 3 {
 			began := time.Now()
-			if err := w.check(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > readyTimeout {
+			if err := w.check(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > CheckTimeout {
 				t.Errorf("after %v: %v", time.Since(began), err)
 			}
 		}

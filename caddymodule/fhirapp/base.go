@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
@@ -52,4 +53,9 @@ func SplitBase(base string) (origin, path string, err error) {
 func CheckBaseOrURL(base string) error {
 	_, path, err := SplitBase(base)
 	return cmp.Or(err, CheckBase(path))
+}
+
+// StorageName stands for an issuer in storage keys and file names.
+func StorageName(issuer string) string {
+	return certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
 }
