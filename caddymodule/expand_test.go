@@ -58,7 +58,7 @@ func TestExpandAsksNext(t *testing.T) {
 		{"unknown, and the backend says so in other words", unknown, answer(404, "theirs"), 404, "", "theirs"},
 		{"unknown, and the backend lets nobody in", unknown, answer(401, "theirs"), 401, "", "theirs"},
 		{"unknown, and the backend answers something else", unknown, answer(200, "theirs"), 502, "issue.0.diagnostics", "the FHIR server gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
-		{"unknown, and the backend is down", unknown, nil, 502, "issue.0.diagnostics", statusIssues[502].text},
+		{"unknown, and the backend is down", unknown, nil, 502, "issue.0.diagnostics", "The FHIR server behind this gateway could not be reached. Try again later."},
 		{"incomplete, and the backend expands it", incomplete, answer(200, theirs), 200, "expansion.contains.0.code", "theirs"},
 		{"incomplete, and the backend cannot either", incomplete, answer(501, refused), 422, "issue.0.diagnostics", missing},
 		{"incomplete, and the backend does not know it", incomplete, answer(404, refused), 422, "issue.0.diagnostics", missing},

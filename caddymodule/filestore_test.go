@@ -1,16 +1,12 @@
 package caddymodule
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
 // The durable store lies beside the keys, is made when the app starts and not before,
@@ -100,51 +97,28 @@ func TestDurableStoreInUse(t *testing.T) {
 	})
 }
 
-// Two configurations share a file, and the last one to stop closes it.
-func TestFileStoreIsPooled(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "store.db")
-	first, second, failed := new(FileStore), new(FileStore), new(FileStore)
-	for _, f := range []*FileStore{first, second} {
-		if err := f.Locate(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := first.Put(t.Context(), "k", []byte("v"), time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range []*FileStore{failed, first} {
-		if err := f.Cleanup(); err != nil {
-			t.Error(err)
-		}
-	}
-	if v, err := second.Get(t.Context(), "k"); err != nil || string(v) != "v" {
-		t.Errorf("after the first has gone: %q, %v", v, err)
-	}
-	if err := second.Cleanup(); err != nil {
-		t.Error(err)
-	}
-	other := boltstore.New(path, 0)
-	if err := other.Open(); err != nil {
-		t.Errorf("the file is still held: %v", err)
-	}
-	_ = other.Close()
-}
-
 // A refresh token outlives a reload, and a restart of which only the folder is left.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	start := func() *gateway { return newGatewayAt(t, exampleWith(t, "", ""), folder) }
+	var apps []*App
+	start := func() *gateway {
+		g := newGatewayAt(t, exampleWith(t, "", ""), folder)
+		app, err := fhirapp.Find[*App](g.Context)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apps = append(apps, app)
+		return g
+	}
 	before := start()
 	request := demoRequest()
 	request.Set("scope", "openid offline_access")
 	tokens := before.exchange(codeForm(before.codeOf(request)))
 	reloaded := start()
 	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
-	path := filepath.Join(folder, "fhir", "localhost-8443.db")
-	for range 2 { // both configurations go, as at the end of a process
-		if _, err := fileStores.Delete(path); err != nil {
+	for _, app := range apps { // both configurations go, as at the end of a process
+		if err := app.stores.Durable.(*FileStore).Cleanup(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +126,7 @@ func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	if tokens = restarted.exchange(refreshForm(tokens["refresh_token"])); tokens["access_token"] == nil {
 		t.Errorf("after a restart: %v", tokens)
 	}
-	_, _ = fileStores.Delete(path)
+	_ = apps[2].stores.Durable.(*FileStore).Cleanup()
 }
 
 func refreshForm(token any) url.Values {
@@ -194,68 +168,4 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 		t.Errorf("used twice: %d", r.StatusCode)
 	}
 	passes(http.StatusUnauthorized)
-}
-
-// A reload, which the admin API tells of, copies what can be read of a file damaged in
-// use, and logs so. If nothing can be read, it fails.
-func TestReloadWithDamagedStore(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		damaged func(page []byte) bool
-		saved   bool
-	}{
-		"in part":    {func(page []byte) bool { return bytes.Contains(page, []byte("refresh:1")) && page[8] == 2 }, true},
-		"as a whole": {func([]byte) bool { return true }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "store.db")
-			first, second := new(FileStore), new(FileStore)
-			for _, f := range []*FileStore{first, second} {
-				if err := f.Locate(path); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = f.Cleanup() })
-			}
-			var log strings.Builder
-			logger := slog.New(slog.NewTextHandler(&log, nil))
-			if err := first.Start(logger); err != nil {
-				t.Fatal(err)
-			}
-			for n := range 40 {
-				if err := first.Put(t.Context(), fmt.Sprint("refresh:", n), make([]byte, 600), time.Hour); err != nil {
-					t.Fatal(err)
-				}
-			}
-			zeroPages(t, path, tt.damaged)
-			if _, err := first.List(t.Context(), "refresh:"); err == nil {
-				t.Error("a damaged file is read")
-			}
-			err := second.Start(logger)
-			if saved := err == nil; saved != tt.saved || strings.Contains(log.String(), "damaged_file=") != tt.saved {
-				t.Errorf("error %v, log %q", err, log.String())
-			}
-		})
-	}
-}
-
-// zeroPages zeroes some pages of a file.
-func zeroPages(t *testing.T, path string, meant func(page []byte) bool) {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page := range slices.Chunk(content, os.Getpagesize()) {
-		if meant(page) {
-			clear(page)
-		}
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err == nil {
-		_, err = file.WriteAt(content, 0)
-		err = errors.Join(err, file.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -134,10 +134,16 @@ func (g *gateway) tokenOfUser(user string, request url.Values) string {
 	return token.AccessToken
 }
 
+// issue is one of an OperationOutcome.
+type issue struct{ Severity, Code, Diagnostics string }
+
 // outcome reads an answer that must be an OperationOutcome with one issue.
-func (g *gateway) outcome(r *http.Response) outcomeIssue {
+func (g *gateway) outcome(r *http.Response) issue {
 	g.t.Helper()
-	var o operationOutcome
+	var o struct {
+		ResourceType string
+		Issue        []issue
+	}
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.ResourceType != "OperationOutcome" || len(o.Issue) != 1 {
 		g.t.Fatalf("status %d: no OperationOutcome: %+v, %v", r.StatusCode, o, err)
 	}

@@ -48,7 +48,7 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	return s
 }
 
-func (s *peer) replica() *replica.Replica { return s.app.stores.shared[0].replica }
+func (s *peer) replica() *replica.Replica { return s.app.stores.Store.(*replica.Replica) }
 
 // logged are the lines of the log that have any of the texts.
 func (s *peer) logged(texts ...string) (lines []string) {
@@ -128,7 +128,7 @@ func TestReady(t *testing.T) {
 	server.SetDown(false)
 	await(t, "all is well again", func() bool {
 		status, _ := ready()
-		g.app.stores.watched[g.app.stores.Store].hurry()
+		g.app.stores.Settle()
 		return status == http.StatusOK
 	})
 }

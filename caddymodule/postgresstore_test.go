@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -76,7 +77,7 @@ func TestPostgresStoreIsPooled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if same.pooled() != again.pooled() || same.pooled() == other.pooled() {
+	if same.Shared != again.Shared || same.Shared == other.Shared {
 		t.Error("the same settings have two stores, or others the same one")
 	}
 	for _, p := range []*PostgresStore{same, again, other} {
@@ -84,7 +85,8 @@ func TestPostgresStoreIsPooled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, used := sharedStores.References(same.key); used {
-		t.Error("it is still open")
+	before := same.Shared
+	if err := errors.Join(same.Provision(caddy.Context{}), same.Cleanup()); err != nil || same.Shared == before {
+		t.Error("it is still open", err)
 	}
 }

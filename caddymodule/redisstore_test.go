@@ -1,18 +1,23 @@
 package caddymodule
 
 import (
-	"bytes"
+	"encoding/pem"
 	"errors"
 	"log/slog"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 func TestRedisStoreFaults(t *testing.T) {
@@ -72,7 +77,7 @@ func TestRedisStoreURLIsNotTold(t *testing.T) {
 // files hold included.
 func TestRedisStoreIsPooled(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	newAuthority(t, "first").write(ca, "CERTIFICATE", newAuthority(t, "first").certificate.Raw)
+	writeAuthority(t, ca, "")
 	socket := filepath.Join(t.TempDir(), "socket")
 	provision := func(password string) *RedisStore {
 		t.Setenv("REDIS_PASSWORD", password)
@@ -84,14 +89,14 @@ func TestRedisStoreIsPooled(t *testing.T) {
 		return r
 	}
 	first := provision("a")
-	if again := provision("a"); again.pooledShared != first.pooledShared {
+	if again := provision("a"); again.Shared != first.Shared {
 		t.Error("equal settings have two stores")
 	}
-	if other := provision("b"); other.pooledShared == first.pooledShared {
+	if other := provision("b"); other.Shared == first.Shared {
 		t.Error("another password has the same store")
 	}
-	newAuthority(t, "second").write(ca, "CERTIFICATE", newAuthority(t, "second").certificate.Raw)
-	if other := provision("a"); other.pooledShared == first.pooledShared {
+	writeAuthority(t, ca, "another\n")
+	if other := provision("a"); other.Shared == first.Shared {
 		t.Error("another authority has the same store")
 	}
 }
@@ -99,21 +104,45 @@ func TestRedisStoreIsPooled(t *testing.T) {
 // A gateway starts while the server is away, within seconds, and says so.
 func TestRedisStoreStartsWithoutServer(t *testing.T) {
 	t.Parallel()
-	r := &RedisStore{Address: filepath.Join(t.TempDir(), "socket")}
-	if err := r.Provision(caddy.Context{}); err != nil {
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.Cleanup() })
-	var log bytes.Buffer
-	if err := r.start(slog.New(slog.NewTextHandler(&log, nil)), "https://x.example", time.Second); err != nil {
+	ctx, cancel := caddy.NewContext(ctx)
+	defer cancel()
+	settings := caddyconfig.JSON(map[string]string{"store": "redis", "address": filepath.Join(t.TempDir(), "socket")}, nil)
+	set, err := Load(ctx, Config{Issuer: "https://x.example", StoreRaw: settings})
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.logger.Store(slog.New(slog.DiscardHandler)) // what follows goes on in the background
+	var log strings.Builder
+	var mu sync.Mutex // what follows goes on in the background
+	logger := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return log.Write(b) }), nil))
+	if err := set.Start(ctx, logger, "https://x.example", time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Store.Put(t.Context(), "k", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
 	if !strings.Contains(log.String(), "starting without the store") {
 		t.Errorf("log: %s", log.String())
 	}
-	if err := r.replica.Put(t.Context(), "k", nil, time.Minute); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("without a server: %v", err)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// writeAuthority writes a file with a certificate, and something else.
+func writeAuthority(t *testing.T, name, more string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(name, append(text, more...), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
@@ -47,6 +46,7 @@ type testServer struct {
 	mu     sync.Mutex
 	byName map[string]*storetest.Gateway
 	closed int
+	used   []*testStore // by configurations
 }
 
 // newTestServer makes a server with the test's name.
@@ -89,6 +89,9 @@ func (s *testStore) Provision(caddy.Context) error {
 		return errors.New("no such server")
 	}
 	server := known.(*testServer)
+	server.mu.Lock()
+	server.used = append(server.used, s)
+	server.mu.Unlock()
 	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*Remote, error) {
 		return &Remote{
 			Shared: server.gateway(s.Gateway), Check: server.check,
@@ -115,43 +118,9 @@ func TestSharedStoreServesAsBoth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if app.stores.Store != app.stores.Durable || len(app.stores.shared) != 1 {
-			t.Errorf("%s: %d stores, the same: %t", name, len(app.stores.shared), app.stores.Store == app.stores.Durable)
+		if app.stores.Store != app.stores.Durable || len(app.stores.Outages()) != 1 {
+			t.Errorf("%s: %d stores, the same: %t", name, len(app.stores.Outages()), app.stores.Store == app.stores.Durable)
 		}
-	}
-}
-
-// A reload takes over the store with what is known of it, and the last configuration closes it.
-func TestSharedStoreOutlivesReload(t *testing.T) {
-	t.Parallel()
-	server := newTestServer(t)
-	var modules []*testStore
-	for range 2 {
-		m := &testStore{Server: t.Name()}
-		if err := m.Provision(caddy.Context{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.start(slog.New(slog.DiscardHandler), "https://x.example", time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		modules = append(modules, m)
-	}
-	if modules[0].replica != modules[1].replica {
-		t.Error("two configurations have two replicas")
-	}
-	if err := new(testStore).Cleanup(); err != nil { // Provision never ran
-		t.Error(err)
-	}
-	for i, m := range modules {
-		if server.closed != 0 {
-			t.Errorf("closed after %d cleanups", i)
-		}
-		if err := m.Cleanup(); err != nil {
-			t.Error(err)
-		}
-	}
-	if server.closed != 1 {
-		t.Errorf("closed %d times", server.closed)
 	}
 }
 
@@ -173,17 +142,6 @@ func TestSharedStoreIsChecked(t *testing.T) {
 	server.unfit = errors.New("it evicts")
 	if err := app.startStores(); !errors.Is(err, server.unfit) {
 		t.Errorf("a store that is unfit: %v", err)
-	}
-}
-
-// What is found unfit only later is not trusted either.
-func TestSharedStoreIsCheckedLate(t *testing.T) {
-	t.Parallel()
-	unfit := errors.New("it evicts")
-	g := storetest.NewShared().Gateway()
-	s := newCheckedStore(&Remote{Shared: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
-	if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
-		t.Errorf("followed: %v", err)
 	}
 }
 
@@ -237,48 +195,5 @@ func TestRevocationMaxLag(t *testing.T) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
-	}
-}
-
-// The logger of the latest configuration is used, with what the store adds to it.
-func TestLatestLogger(t *testing.T) {
-	t.Parallel()
-	var first, second bytes.Buffer
-	var latest latestLogger
-	latest.Store(slog.New(slog.NewTextHandler(&first, nil)))
-	logger := slog.New(&latest)
-	logger.Info("one")
-	latest.Store(slog.New(slog.NewTextHandler(&second, nil)).With("store", "redis"))
-	logger.Info("two", "x", 1)
-	logger.Debug("three")
-	if strings.Count(first.String(), "\n") != 1 || !strings.Contains(second.String(), "msg=two store=redis x=1\n") || strings.Count(second.String(), "\n") != 1 {
-		t.Errorf("first:\n%ssecond:\n%s", first.String(), second.String())
-	}
-}
-
-// Gateways that cannot hear others have a problem that is told, and go on asking the store.
-func TestListeningIsTried(t *testing.T) {
-	t.Parallel()
-	deaf := &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xread")}
-	s, err := newPooledShared("kind", func(*slog.Logger) (*Remote, error) {
-		return &Remote{
-			Shared: storetest.NewShared().Gateway(), Check: func(context.Context) error { return nil },
-			Close: func() error { return nil }, TryListening: func(context.Context) error { return deaf },
-		}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Destruct()
-	for range 5 { // more than it takes for the breaker to open
-		if err := s.try(t.Context()); store.CauseOf(err) != store.CauseRights {
-			t.Errorf("tried: %v", err)
-		}
-	}
-	if err := s.watch.check(t.Context()); !errors.Is(err, deaf) || !s.watch.causes()[store.CauseRights] {
-		t.Errorf("watched: %v", err)
-	}
-	if err := s.breaker.Put(t.Context(), "session:1", nil, time.Minute); err != nil {
-		t.Errorf("the store is not asked: %v", err)
 	}
 }

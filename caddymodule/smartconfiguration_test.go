@@ -130,7 +130,7 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 			issuer, _ := issuerSaying(t, document)
 			g := newGateway(t, guardOnly(issuer))
 			r := g.Get(smartPath, "")
-			if got := g.outcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (outcomeIssue{"error", "transient", statusIssues[503].text}) {
+			if got := g.outcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (issue{"error", "transient", "The service is not available at present. Try again later."}) {
 				t.Errorf("%d %+v", r.StatusCode, got)
 			}
 			if r.Header.Get("Access-Control-Allow-Origin") != "*" || r.Header.Get("Cache-Control") != "no-store" {

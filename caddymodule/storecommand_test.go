@@ -207,7 +207,7 @@ func TestStoreCopyWhileIdleGatewayRuns(t *testing.T) {
 		if err := s.copy(s.shared, s.file, false); !errors.Is(err, storecopy.ErrRunning) || !strings.Contains(err.Error(), "--force") {
 			t.Errorf("while it runs: %v", err)
 		}
-		if err := app.stores.shared[0].Destruct(); err != nil {
+		if err := s.server.used[0].Cleanup(); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.copy(s.shared, s.file, false); err != nil {

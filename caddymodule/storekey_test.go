@@ -142,14 +142,15 @@ func TestStartedGatewayPutsLostKeysBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const entry = "keyring:fhir/keys/x.example.json"
-		lossy := newTestServer(t).Gateway()
+		server := newTestServer(t)
+		lossy := server.Gateway()
 		app, _, err := provisionApp(t, &App{Issuer: "https://x.example", StoreRaw: onServer(t, ""), StoreKeys: []string{storeKey}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var cancel func()
 		app.ctx, cancel = caddy.NewContext(app.ctx)
-		t.Cleanup(func() { cancel(); _ = app.stores.shared[0].Destruct() })
+		t.Cleanup(func() { cancel(); _ = server.used[0].Cleanup() })
 		if err := app.Start(); err != nil {
 			t.Fatal(err)
 		}

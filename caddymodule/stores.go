@@ -217,3 +217,10 @@ func (s *Set) Outages() (outages []store.Outage) {
 	}
 	return outages
 }
+
+// Settle lets the problems of stores that work again be over without a further wait.
+func (s *Set) Settle() {
+	for _, w := range s.watched {
+		w.settle()
+	}
+}

@@ -253,3 +253,12 @@ func (w *Watch) causes() map[store.Cause]bool {
 	}
 	return causes
 }
+
+// settle lets the store have been well for as long as a problem needs to be over.
+func (w *Watch) settle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.state.well.IsZero() {
+		w.state.well = time.Now().Add(-watchSteady)
+	}
+}

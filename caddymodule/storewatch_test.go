@@ -1,119 +1,30 @@
 package caddymodule
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 )
 
-// hurry lets the store have been well for as long as a problem needs to be over.
-func (w *Watch) hurry() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.state.well.IsZero() {
-		w.state.well = time.Now().Add(-watchSteady)
-	}
-}
-
-// A problem counts at once, is logged once, and is over once the store has been well for a while: a store that fails every
-// other time has one problem, and one line.
-func TestStoreWatch(t *testing.T) {
-	t.Parallel()
-	for cause, err := range map[store.Cause]error{
-		store.CauseFull:     store.ErrFull,
-		store.CauseRights:   &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xadd")},
-		store.CauseEviction: &store.Fault{Cause: store.CauseEviction, Err: errors.New("allkeys-lru")},
-		store.CauseGone:     &store.Fault{Cause: store.CauseGone, Err: errors.New("moved")},
-		store.CauseFailed:   errors.New("fails"),
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var fails atomic.Bool
-			var trials atomic.Int64
-			var log bytes.Buffer
-			w := newStoreWatch("kind", func(context.Context) error {
-				trials.Add(1)
-				if fails.Load() {
-					return err
-				}
-				return nil
-			})
-			w.start(slog.New(slog.NewTextHandler(&log, nil)))
-			defer synctest.Wait()
-			defer w.stop()
-			check := func() error { time.Sleep(watchFresh); return w.check(t.Context()) }
-			if err := check(); err != nil || log.Len() > 0 {
-				t.Fatalf("%s: at first: %v, %s", cause, err, &log)
-			}
-			for i := range 20 {
-				fails.Store(i%3 == 0) // well twice in a row
-				if err := check(); store.CauseOf(err) != cause || !w.causes()[cause] {
-					t.Errorf("%s, trial %d: %v", cause, i, err)
-				}
-			}
-			fails.Store(false)
-			time.Sleep(watchSteady + 2*watchTrouble)
-			if err := check(); err != nil || w.causes()[cause] {
-				t.Errorf("%s: %v goes on", cause, err)
-			}
-			if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "cause="+string(cause)) {
-				t.Errorf("%s: %d lines:\n%s", cause, lines, &log)
-			}
-			before := trials.Load()
-			for range 1000 {
-				if err := w.check(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n := trials.Load() - before; n > 1 {
-				t.Errorf("%d trials for 1000 questions at once", n)
-			}
-		})
-	}
-}
-
-// A store that hangs is not waited for.
-func TestStoreWatchIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		hangs := make(chan struct{})
-		w := newLocalWatch("kind", nil)
-		w.try = func(context.Context) error { <-hangs; return nil }
-		w.logger.Store(slog.New(slog.DiscardHandler))
-		for range 3 {
-			began := time.Now()
-			if err := w.check(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > CheckTimeout {
-				t.Errorf("after %v: %v", time.Since(began), err)
-			}
-		}
-		close(hangs)
-		synctest.Wait()
-		w.stop()
-	})
-}
-
 // A store whose mark is another has lost what it held, which is told once.
 func TestStoreCameBackEmpty(t *testing.T) {
-	newTestServer(t)
+	server := newTestServer(t)
 	g := newPeer(t, "a", t.TempDir())
-	watch := g.app.stores.watched[g.app.stores.Store]
-	if err := watch.check(t.Context()); err != nil || watch.causes()[store.CauseEmptied] {
-		t.Fatalf("at first: %v, %v", err, watch.causes())
+	emptied := func() bool { return isEmptied(t, g.app) }
+	if emptied() {
+		t.Fatal("at first")
 	}
-	if err := g.app.stores.shared[0].remote.Delete(t.Context(), store.IssuerKey); err != nil {
+	if err := server.Gateway().Delete(t.Context(), store.IssuerKey); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is noticed", func() bool { _ = watch.check(t.Context()); return watch.causes()[store.CauseEmptied] })
+	await(t, "it is noticed", emptied)
 	status, answer := readyWith(t, g.Context)
 	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "came back empty") {
 		t.Errorf("%d %+v", status, answer)
@@ -136,7 +47,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			memory := app.stores.Store.(*MemoryStore)
 			t.Cleanup(func() { // the store is that of all gateways of the process
 				memory.SetMaxEntries(0)
-				await(t, "it is well again", func() bool { memory.watched.hurry(); return memory.watched.check(context.Background()) == nil })
+				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[0].Problem == nil })
 			})
 			for i := range 3 {
 				if err := memory.Put(t.Context(), "k:"+string(rune('a'+i)), nil, time.Minute); err != nil {
@@ -197,13 +108,20 @@ func TestStoreIsLostAtStart(t *testing.T) {
 		if err := app.startStores(); err != nil {
 			t.Fatal(err)
 		}
-		if got := app.stores.watched[app.stores.Durable].causes()[store.CauseEmptied]; got != lost {
+		if got := isEmptied(t, app); got != lost {
 			t.Errorf("lost: %t, want %t", got, lost)
 		}
 		g.token()
-		_, _ = fileStores.Delete(path) // as at the end of a process
+		_ = app.stores.Durable.(*FileStore).Cleanup() // as at the end of a process
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// isEmptied reports whether a store of an app came back empty.
+func isEmptied(t *testing.T, app *App) bool {
+	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h Health) bool {
+		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "it came back empty") })
+	})
 }
