@@ -11,6 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/logging"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 func init() { caddy.RegisterModule(new(LogEncoder)) }
@@ -47,7 +49,7 @@ func (l *LogEncoder) Provision(ctx caddy.Context) error {
 //		wrap <encoder> { … }
 //	}
 func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, subdirectives{"wrap": guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
+	return option.ParseDirective(d, option.Block{"wrap": option.Guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
 }
 
 // addressHeaders are the request headers that hold a URI.

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
@@ -27,7 +28,7 @@ type AccessPolicy struct {
 	// The CEL expression, which must be boolean. Required.
 	Expression string `json:"expression,omitempty"`
 
-	Source
+	option.Source
 }
 
 // newPolicies compiles the site's rules.
@@ -67,8 +68,8 @@ func policyFailed(logger *slog.Logger) func(*http.Request, error) {
 //	allow|deny [<name>] <expression>
 func (e *Enforcement) parsePolicy(d *caddyfile.Dispenser) error {
 	p := AccessPolicy{Effect: d.Val()}
-	p.setSource(positionOf(d))
-	first, second, err := oneOrTwo(d)
+	p.SetSource(option.PositionOf(d))
+	first, second, err := option.OneOrTwo(d)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -46,10 +47,10 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: "/fhir/ready", Handler: adminMethods{http.MethodGet: a.ready}},
 		{Pattern: adminKeys, Handler: adminMethods{http.MethodPost: a.rotateKeys}},
 		{Pattern: "/fhir/backup", Handler: adminMethods{http.MethodGet: a.backup}},
-		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.server(listSessions), http.MethodDelete: a.server(endSessions)}},
-		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.server(endSession)}},
-		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.server(endGrants)}},
-		{Pattern: adminFactors, Handler: adminMethods{http.MethodDelete: a.server(resetFactors)}},
+		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
+		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.Server(endSession)}},
+		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.Server(endGrants)}},
+		{Pattern: adminFactors, Handler: adminMethods{http.MethodDelete: a.Server(resetFactors)}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }
@@ -102,7 +103,7 @@ type status struct {
 	Issuer      string              `json:"issuer,omitempty"`
 	FHIRBase    string              `json:"fhir_base,omitempty"`
 	Keys        []keyring.Info      `json:"keys,omitempty"`
-	Store       *Status             `json:"store,omitempty"`
+	Store       *stores.Status      `json:"store,omitempty"`
 	Definitions []definitionsStatus `json:"definitions"`
 	Caches      []front.Statistics  `json:"expansion_caches"`
 }

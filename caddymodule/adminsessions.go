@@ -62,8 +62,8 @@ func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	return sessionsEnded(ended), err
 }
 
-// server calls a function with the running authorization server. Without one, the answer is 404.
-func (a *adminAPI) server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+// Server calls a function with the running authorization server. Without one, the answer is 404.
+func (a *adminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		app, err := fhirapp.Find[*App](a.running())
 		if err != nil {

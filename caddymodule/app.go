@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -117,7 +118,7 @@ type App struct {
 	// supported. Default: none, they are in Caddy's storage.
 	StoreKeys []string `json:"store_keys,omitempty"`
 
-	stores *Set
+	stores *stores.Set
 	keys   *keyring.Keyring
 	pooled string // the keys in keysInUse
 	health *healthPort
@@ -171,7 +172,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 }
 
 func (a *App) provisionStores(ctx caddy.Context) (err error) {
-	if a.stores, err = Load(ctx, Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw, DurableRaw: a.DurableRaw}); err != nil {
+	if a.stores, err = stores.Load(ctx, stores.Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw, DurableRaw: a.DurableRaw}); err != nil {
 		return err
 	}
 	if err := a.stores.CheckLag(time.Duration(a.RevocationMaxLag)); err != nil {
@@ -182,7 +183,7 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 }
 
 // Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
-func (a *App) Follower(kind string) Follower { return a.stores.Follower(kind) }
+func (a *App) Follower(kind string) stores.Follower { return a.stores.Follower(kind) }
 
 // processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
@@ -247,7 +248,7 @@ func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase 
 func (a *App) Server() *authorize.Server { return a.server }
 
 // Stores returns where state is kept.
-func (a *App) Stores() *Set { return a.stores }
+func (a *App) Stores() *stores.Set { return a.stores }
 
 // Keys returns the keys that sign tokens.
 func (a *App) Keys() *keyring.Keyring { return a.keys }

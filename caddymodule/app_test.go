@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
 )
 
 // provisionApp loads the app alone, with its storage in a folder that it returns.
@@ -129,7 +130,7 @@ func TestHandlersNeedTheApp(t *testing.T) {
 	}
 	for name, provision := range map[string]func(caddy.Context) error{
 		"fhir_expand":  (&Expand{CoreOff: true}).Provision,
-		"fhir_outcome": new(Outcome).Provision,
+		"fhir_outcome": new(outcome.Outcome).Provision,
 	} {
 		if err := provision(ctx); err != nil {
 			t.Errorf("%s without the app: %v", name, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,
@@ -16,7 +17,7 @@ func (a *App) warnOfClients(clients []client.Client) {
 	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
 	for _, c := range clients {
 		for _, scope := range c.Scopes {
-			if meant := meantScope(scope); meant != "" {
+			if meant := option.MeantScope(scope); meant != "" {
 				a.logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
 			}
 		}

@@ -12,14 +12,17 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
 )
 
 func init() {
 	caddy.RegisterModule(new(Authorize))
 	// before fhir_bearer, which would ask for a token where clients get theirs
-	registerHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Authorize) })
+	option.RegisterHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() option.Handler { return new(Authorize) })
 }
 
 // authorizationApp is the fhir app as fhir_authorize needs it.
@@ -34,12 +37,12 @@ type authorizationApp interface {
 // and keys below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next
 // handler; those below the FHIR base that no handler answers get 404.
 type Authorize struct {
-	Source
+	option.Source
 
 	server   *authorize.Server
 	issuer   string
 	fhirBase string
-	failures *failureLog
+	failures *failure.Log
 }
 
 // CaddyModule returns the Caddy module information.
@@ -49,7 +52,7 @@ func (*Authorize) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the fhir app.
 func (h *Authorize) Provision(ctx caddy.Context) error {
-	h.failures = newFailureLog(ctx.Slogger())
+	h.failures = failure.NewLog(ctx.Slogger())
 	app, err := fhirapp.Find[authorizationApp](ctx)
 	if err != nil {
 		return err
@@ -65,7 +68,7 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return h.pass(w, r, next)
 	}
 	defer served(r.URL.Path, time.Now())
-	defer formPace.limit(w, r)()
+	defer pace.Form.Limit(w, r)()
 	h.server.ServeHTTP(w, r)
 	return nil
 }
@@ -87,14 +90,14 @@ func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	if !fhirapp.Below(r.URL.Path, h.fhirBase) {
 		return next.ServeHTTP(w, r)
 	}
-	return answerError(w, r, h.fhirBase, h.failures, orNotFound{next}.ServeHTTP(w, r))
+	return failure.Answer(w, r, h.fhirBase, h.failures, failure.OrNotFound{Next: next}.ServeHTTP(w, r))
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
 //
 //	fhir_authorize [<matcher>]
 func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, nil)
+	return option.ParseDirective(d, nil)
 }
 
 // Placed implements [Handler].
@@ -103,12 +106,13 @@ func (h *Authorize) Placed() Placed { return Placed{"fhir_authorize", h.Source.S
 // Issuer implements [Authorizer].
 func (h *Authorize) Issuer() string { return h.issuer }
 
-func (*Authorize) checkApp() error { return fhirapp.ErrNone }
+// CheckApp implements [option.AppUser].
+func (*Authorize) CheckApp() error { return fhirapp.ErrNone }
 
 var (
 	_ caddy.Provisioner           = (*Authorize)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
 	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
-	_ appUser                     = (*Authorize)(nil)
+	_ option.AppUser              = (*Authorize)(nil)
 	_ Authorizer                  = (*Authorize)(nil)
 )

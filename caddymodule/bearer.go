@@ -20,16 +20,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
 func init() {
 	caddy.RegisterModule(new(Bearer))
-	registerHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() handlerDirective { return new(Bearer) })
+	option.RegisterHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() option.Handler { return new(Bearer) })
 }
 
 // bearerApp is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
@@ -98,7 +102,7 @@ type Bearer struct {
 
 	Enforcement
 
-	Source
+	option.Source
 
 	app      bearerApp // nil without the fhir app
 	issuer   string    // the app's
@@ -107,7 +111,7 @@ type Bearer struct {
 	sites    *Sites
 	located  sync.Once           // the site was asked
 	smart    *smartConfiguration // nil with the app, and without trusted issuers
-	cors     *crossOrigin
+	cors     *crossorigin.Rules
 	headers  *guard.IdentityHeaders
 	guard    *guard.Guard
 	realm    string
@@ -117,7 +121,7 @@ type Bearer struct {
 	pooled   []string          // the entries of issuerKeys that are held
 
 	logger    *slog.Logger
-	failures  *failureLog
+	failures  *failure.Log
 	elsewhere sync.Once // a request outside the FHIR base was refused
 }
 
@@ -128,7 +132,7 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
-	defer func() { err = h.wrap(err) }()
+	defer func() { err = h.Wrap(err) }()
 	if h.app, err = fhirapp.FindAny[bearerApp](ctx); err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.logger = ctx.Slogger()
-	h.failures = newFailureLog(h.logger)
+	h.failures = failure.NewLog(h.logger)
 	for _, name := range slices.Concat(h.IdentityHeaders, h.ForwardHeaders) {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err
@@ -176,8 +180,8 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.located.Do(h.locate)
-	defer fhirPace.limit(w, r)()
-	return answerError(w, r, h.FHIRBase, h.failures, h.serve(w, r, orNotFound{next}))
+	defer pace.FHIR.Limit(w, r)()
+	return failure.Answer(w, r, h.FHIRBase, h.failures, h.serve(w, r, failure.OrNotFound{Next: next}))
 }
 
 func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -185,7 +189,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 		decided(decisionPublic)
 		return h.smart.serve(w, r)
 	}
-	w, answered := h.cors.answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
+	w, answered := h.cors.Answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
 	if answered {
 		decided(decisionPreflight)
 		return nil
@@ -259,18 +263,19 @@ func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 
 func (h *Bearer) provisionCORS() (err error) {
 	if h.app == nil {
-		h.cors, err = newCrossOrigin(h.CORS, nil)
+		h.cors, err = crossorigin.New(h.CORS, nil)
 		return err
 	}
 	words := h.CORS
 	if len(words) == 0 {
-		words = []string{corsClients}
+		words = []string{crossorigin.Clients}
 	}
-	h.cors, err = newCrossOrigin(words, h.app.Server())
+	h.cors, err = crossorigin.New(words, h.app.Server())
 	return err
 }
 
-func (h *Bearer) checkApp() error {
+// CheckApp implements [option.AppUser].
+func (h *Bearer) CheckApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
 		return fmt.Errorf("%w; or name another issuer with trust or introspect", fhirapp.ErrNone)
 	}
@@ -282,7 +287,7 @@ func (h *Bearer) checkApp() error {
 	if i := h.Introspection; i != nil && i.Audience == "" {
 		return fmt.Errorf("introspect %s: %w", i.Endpoint, errNoAudience)
 	}
-	return checkClients(h.CORS)
+	return crossorigin.CheckClients(h.CORS)
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -315,19 +320,19 @@ func (h *Bearer) checkApp() error {
 //		debug
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	options := subdirectives{
-		"fhir_base":       word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
+	options := option.Block{
+		"fhir_base":       option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
 		"trust":           h.parseTrust,
 		"introspect":      h.parseIntrospect,
-		"identity_header": words(&h.IdentityHeaders, guard.CheckHeaderPattern),
-		"forward_header":  words(&h.ForwardHeaders, guard.CheckHeaderPattern),
-		"forward_token":   bareword(&h.ForwardToken),
-		"cors":            words(&h.CORS, checkCORS),
-		"acr":             words(&h.ACR, checkACR),
-		"max_age":         duration(&h.MaxAge),
+		"identity_header": option.Words(&h.IdentityHeaders, guard.CheckHeaderPattern),
+		"forward_header":  option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
+		"forward_token":   option.Bareword(&h.ForwardToken),
+		"cors":            option.Words(&h.CORS, crossorigin.Check),
+		"acr":             option.Words(&h.ACR, checkACR),
+		"max_age":         option.Duration(&h.MaxAge),
 	}
 	maps.Copy(options, h.parseEnforcement())
-	return parseDirective(d, options, "trust", "shared", "operation", "search_parameter", "allow", "deny")
+	return option.ParseDirective(d, options, "trust", "shared", "operation", "search_parameter", "allow", "deny")
 }
 
 var (
@@ -335,5 +340,5 @@ var (
 	_ caddy.CleanerUpper          = (*Bearer)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
-	_ appUser                     = (*Bearer)(nil)
+	_ option.AppUser              = (*Bearer)(nil)
 )

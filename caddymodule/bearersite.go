@@ -44,7 +44,7 @@ func (h *Bearer) WithoutURL() error {
 	if !h.asksSite() {
 		return nil
 	}
-	return h.wrap(errNoBaseURL)
+	return h.Wrap(errNoBaseURL)
 }
 
 var _ Guard = (*Bearer)(nil)

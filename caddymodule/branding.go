@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // Branding makes the pages that people see look like the site's own.
@@ -61,11 +62,11 @@ func (b *Branding) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return subdirectives{
-		"name":  word(&b.Name, page.CheckName),
-		"logo":  word(&b.Logo, nil),
+	return option.Block{
+		"name":  option.Word(&b.Name, page.CheckName),
+		"logo":  option.Word(&b.Logo, nil),
 		"color": b.parseColor,
-	}.parse(d)
+	}.Parse(d)
 }
 
 // parseColor reads a color. Without quotes, # begins a comment.
@@ -73,5 +74,5 @@ func (b *Branding) parseColor(d *caddyfile.Dispenser) error {
 	if d.CountRemainingArgs() == 0 {
 		return d.Err(`color has no value: # begins a comment, so write "#0b5c8a" in quotes, or 0b5c8a`)
 	}
-	return word(&b.Color, page.CheckColor)(d)
+	return option.Word(&b.Color, page.CheckColor)(d)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
@@ -59,9 +61,9 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		health <address>
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	err := parseDirective(d, subdirectives{
-		"issuer":                word(&a.Issuer, authorize.CheckIssuer),
-		"fhir_base":             word(&a.FHIRBase, fhirapp.CheckBase),
+	err := option.ParseDirective(d, option.Block{
+		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
+		"fhir_base":             option.Word(&a.FHIRBase, fhirapp.CheckBase),
 		"user":                  a.parseUser,
 		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
@@ -70,17 +72,17 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
 		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
-		"authorize_post":        bareword(&a.AuthorizePOST),
-		"launch_page":           bareword(&a.LaunchPage),
-		"omit_issuer":           bareword(&a.OmitIssuer),
-		"frame_ancestors":       words(&a.FrameAncestors, page.CheckAncestor),
+		"authorize_post":        option.Bareword(&a.AuthorizePOST),
+		"launch_page":           option.Bareword(&a.LaunchPage),
+		"omit_issuer":           option.Bareword(&a.OmitIssuer),
+		"frame_ancestors":       option.Words(&a.FrameAncestors, page.CheckAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
-		"store":                 parseStore(&a.StoreRaw),
-		"durable_store":         parseStore(&a.DurableRaw),
-		"revocation_max_lag":    durationOrOff(&a.RevocationMaxLag, duration(&a.RevocationMaxLag)),
+		"store":                 stores.ParseName(&a.StoreRaw),
+		"durable_store":         stores.ParseName(&a.DurableRaw),
+		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
 		"store_key":             parseStoreKeys(&a.StoreKeys),
-		"health":                word(&a.Health, checkHealthAddress),
+		"health":                option.Word(&a.Health, checkHealthAddress),
 
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
@@ -104,17 +106,17 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 	for _, c := range a.Clients {
 		for _, key := range c.IdentityProviders {
 			if !slices.Contains(idps, key) {
-				return c.idps.wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, didYouMean(key, idps)))
+				return c.idps.Wrap(fmt.Errorf("client %q: unknown idp %q%s", c.ID, key, option.DidYouMean(key, idps)))
 			}
 		}
 	}
 	if b := a.UserAccessBrands; b != nil {
 		if _, err := b.bundle(a.Issuer + cmp.Or(a.FHIRBase, fhirapp.DefaultBase)); err != nil {
-			return b.at.wrap(err)
+			return b.at.Wrap(err)
 		}
 	}
 	_, err := authorize.New(a.unresolved())
-	return withLine(d, err)
+	return option.WithLine(d, err)
 }
 
 // unresolved is the authorization server's configuration without what only Provision knows.

@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // parseBrands reads the brands: those of a file, whose contents become part of the configuration, or what a Bundle is
@@ -26,9 +27,9 @@ import (
 //		portal [<name>] { … }
 //		developers <url>
 //	}
-func parseBrands(to **UserAccessBrands) setter {
+func parseBrands(to **UserAccessBrands) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
-		b := &UserAccessBrands{at: positionOf(d)}
+		b := &UserAccessBrands{at: option.PositionOf(d)}
 		*to = b
 		if d.CountRemainingArgs() > 0 {
 			return b.parseFile(d)
@@ -39,7 +40,7 @@ func parseBrands(to **UserAccessBrands) setter {
 
 func (b *UserAccessBrands) parseFile(d *caddyfile.Dispenser) error {
 	var file string
-	if err := word(&file, nil)(d); err != nil {
+	if err := option.Word(&file, nil)(d); err != nil {
 		return err
 	}
 	var err error
@@ -50,16 +51,16 @@ func (b *UserAccessBrands) parseFile(d *caddyfile.Dispenser) error {
 	if err := brands.CheckJSON(b.Bundle); err != nil {
 		return d.Errf("user_access_brands %s: %v", file, err)
 	}
-	return subdirectives{"primary": func(d *caddyfile.Dispenser) error {
+	return option.Block{"primary": func(d *caddyfile.Dispenser) error {
 		identifier, err := parseIdentifier(d)
 		b.Primary = &identifier
 		return err
-	}}.parse(d)
+	}}.Parse(d)
 }
 
 // parseIdentifier reads an identifier, which is a URL unless a system is named.
 func parseIdentifier(d *caddyfile.Dispenser) (BrandIdentifier, error) {
-	first, second, err := oneOrTwo(d)
+	first, second, err := option.OneOrTwo(d)
 	if second == "" {
 		return BrandIdentifier{System: brands.URISystem, Value: first}, err
 	}
@@ -67,17 +68,17 @@ func parseIdentifier(d *caddyfile.Dispenser) (BrandIdentifier, error) {
 }
 
 func (b *UserAccessBrands) parseBlock(d *caddyfile.Dispenser) error {
-	err := subdirectives{
-		"name":       word(&b.Name, nil),
-		"alias":      words(&b.Aliases, nil),
-		"website":    word(&b.Website, brands.CheckWebsite),
+	err := option.Block{
+		"name":       option.Word(&b.Name, nil),
+		"alias":      option.Words(&b.Aliases, nil),
+		"website":    option.Word(&b.Website, brands.CheckWebsite),
 		"identifier": b.parseIdentifier,
 		"logo":       b.BrandLogo.parse,
-		"category":   words(&b.Categories, oneOf(brands.Categories...)),
+		"category":   option.Words(&b.Categories, option.OneOf(brands.Categories...)),
 		"address":    b.parseAddress,
 		"portal":     b.parsePortal,
-		"developers": word(&b.Developers, brands.CheckPage),
-	}.parse(d, "identifier", "address", "portal")
+		"developers": option.Word(&b.Developers, brands.CheckPage),
+	}.Parse(d, "identifier", "address", "portal")
 	switch {
 	case err != nil:
 		return err
@@ -99,10 +100,10 @@ func (b *UserAccessBrands) parseIdentifier(d *caddyfile.Dispenser) error {
 
 // parse reads a logo, and the page with its terms.
 func (l *BrandLogo) parse(d *caddyfile.Dispenser) (err error) {
-	if l.Logo, l.LogoLicense, err = oneOrTwo(d); err != nil {
+	if l.Logo, l.LogoLicense, err = option.OneOrTwo(d); err != nil {
 		return err
 	}
-	return withLine(d, brands.CheckLogo(l.Logo, l.LogoLicense))
+	return option.WithLine(d, brands.CheckLogo(l.Logo, l.LogoLicense))
 }
 
 // parseAddress reads an address. Syntax:
@@ -119,13 +120,13 @@ func (b *UserAccessBrands) parseAddress(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	var a BrandAddress
-	err := subdirectives{
-		"line":        words(&a.Line, nil),
-		"city":        word(&a.City, nil),
-		"state":       word(&a.State, nil),
-		"postal_code": word(&a.PostalCode, nil),
-		"country":     word(&a.Country, nil),
-	}.parse(d)
+	err := option.Block{
+		"line":        option.Words(&a.Line, nil),
+		"city":        option.Word(&a.City, nil),
+		"state":       option.Word(&a.State, nil),
+		"postal_code": option.Word(&a.PostalCode, nil),
+		"country":     option.Word(&a.Country, nil),
+	}.Parse(d)
 	b.Addresses = append(b.Addresses, a)
 	return err
 }
@@ -140,15 +141,15 @@ func (b *UserAccessBrands) parseAddress(d *caddyfile.Dispenser) error {
 func (b *UserAccessBrands) parsePortal(d *caddyfile.Dispenser) error {
 	var p BrandPortal
 	if d.CountRemainingArgs() > 0 {
-		if err := word(&p.Name, nil)(d); err != nil {
+		if err := option.Word(&p.Name, nil)(d); err != nil {
 			return err
 		}
 	}
-	err := subdirectives{
-		"url":         word(&p.URL, brands.CheckWebsite),
-		"description": word(&p.Description, nil),
+	err := option.Block{
+		"url":         option.Word(&p.URL, brands.CheckWebsite),
+		"description": option.Word(&p.Description, nil),
 		"logo":        p.BrandLogo.parse,
-	}.parse(d)
+	}.Parse(d)
 	b.Portals = append(b.Portals, p)
 	return err
 }

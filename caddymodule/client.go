@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // Client is an application that may ask for tokens (RFC 6749 §2).
@@ -35,7 +36,7 @@ type Client struct {
 	// `Cache-Control` says. Not together with a secret or `jwks`. Default: none.
 	JWKSURI string `json:"jwks_uri,omitempty"`
 
-	TLS
+	option.TLS
 
 	// The redirect URIs: https, or http://localhost. A request must name one of them exactly. Default: none, so that
 	// the client cannot use the authorization endpoint.
@@ -120,17 +121,17 @@ type Client struct {
 	// by a key in jwks or jwks_uri. Default: they are refused.
 	RequestObjects bool `json:"request_objects,omitempty"`
 
-	idps position // in the Caddyfile
+	idps option.Position // in the Caddyfile
 }
 
 // resolved is the client for package authorize, with the placeholders of its secret replaced.
 func (c *Client) resolved() (none client.Client, err error) {
-	secret, err := resolveSecret("secret", c.Secret)
+	secret, err := option.ResolveSecret("secret", c.Secret)
 	if err != nil {
 		return none, err
 	}
 	resolved := c.withSecret(secret)
-	resolved.Transport, err = c.TLS.transport()
+	resolved.Transport, err = c.TLS.Transport()
 	return resolved, err
 }
 
@@ -192,61 +193,61 @@ func checkAddress(option string) func(uri string) error {
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
-	if err := word(&c.ID, nil)(d); err != nil {
+	if err := option.Word(&c.ID, nil)(d); err != nil {
 		return err
 	}
 	if err := a.checkName("client", c.ID); err != nil {
 		return d.WrapErr(err)
 	}
-	fields := subdirectives{
-		"name":            word(&c.Name, nil),
-		"secret":          word(&c.Secret, checkPlaceholders),
-		"redirect_uri":    words(&c.RedirectURIs, checkAddress("redirect_uri")),
-		"native":          bareword(&c.Native),
-		"scope":           scopes(&c.Scopes, client.CheckScope),
-		"response_type":   words(&c.ResponseTypes, oneOf(client.ResponseTypes...)),
-		"grant_type":      words(&c.GrantTypes, oneOf(token.GrantTypes().Configurable()...)),
-		"pkce":            word(&c.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
-		"par":             only("required", &c.RequirePushed),
-		"consent":         word(&c.Consent, oneOf(client.ConsentRequired, client.ConsentSkip)),
-		"acr":             word(&c.ACR, oneOf(oauth2.ACRValues...)),
+	fields := option.Block{
+		"name":            option.Word(&c.Name, nil),
+		"secret":          option.Word(&c.Secret, option.CheckPlaceholders),
+		"redirect_uri":    option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
+		"native":          option.Bareword(&c.Native),
+		"scope":           option.Scopes(&c.Scopes, client.CheckScope),
+		"response_type":   option.Words(&c.ResponseTypes, option.OneOf(client.ResponseTypes...)),
+		"grant_type":      option.Words(&c.GrantTypes, option.OneOf(token.GrantTypes().Configurable()...)),
+		"pkce":            option.Word(&c.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
+		"par":             option.Only("required", &c.RequirePushed),
+		"consent":         option.Word(&c.Consent, option.OneOf(client.ConsentRequired, client.ConsentSkip)),
+		"acr":             option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
 		"idp":             c.parseProviders,
-		"introspect":      only("all", &c.IntrospectAll),
+		"introspect":      option.Only("all", &c.IntrospectAll),
 		"jwks":            c.parseJWKS,
-		"jwks_uri":        word(&c.JWKSURI, nil),
-		"launch_uri":      word(&c.LaunchURI, checkAddress("launch_uri")),
-		"launch_context":  bareword(&c.LaunchContext),
-		"id_token_claims": bareword(&c.IDTokenClaims),
-		"request_objects": bareword(&c.RequestObjects),
+		"jwks_uri":        option.Word(&c.JWKSURI, nil),
+		"launch_uri":      option.Word(&c.LaunchURI, checkAddress("launch_uri")),
+		"launch_context":  option.Bareword(&c.LaunchContext),
+		"id_token_claims": option.Bareword(&c.IDTokenClaims),
+		"request_objects": option.Bareword(&c.RequestObjects),
 
-		"assertion_audience": only("issuer", &c.IssuerAudience),
-		"id_token_alg":       word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
+		"assertion_audience": option.Only("issuer", &c.IssuerAudience),
+		"id_token_alg":       option.Word(&c.IDTokenAlgorithm, option.OneOf("RS256", "ES256")),
 
-		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
-		"error_description":        bareword(&c.ErrorDescription),
-		"json_state":               bareword(&c.JSONState),
-		"ignore_unknown_scopes":    bareword(&c.IgnoreUnknownScopes),
-		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
+		"post_logout_redirect_uri": option.Words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
+		"error_description":        option.Bareword(&c.ErrorDescription),
+		"json_state":               option.Bareword(&c.JSONState),
+		"ignore_unknown_scopes":    option.Bareword(&c.IgnoreUnknownScopes),
+		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
 	}
-	maps.Copy(fields, c.TLS.subdirectives())
-	if err := fields.parse(d); err != nil {
+	maps.Copy(fields, c.TLS.Subdirectives())
+	if err := fields.Parse(d); err != nil {
 		return err
 	}
 	a.Clients = append(a.Clients, c)
 	core := c.withSecret(c.Secret)
-	return withLine(d, core.Complete(token.GrantTypes()))
+	return option.WithLine(d, core.Complete(token.GrantTypes()))
 }
 
 // parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.
 func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
-	c.idps = positionOf(d)
-	return words(&c.IdentityProviders, nil)(d)
+	c.idps = option.PositionOf(d)
+	return option.Words(&c.IdentityProviders, nil)(d)
 }
 
 // parseJWKS reads a JWK Set, or a file with one, whose contents become part of the configuration.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
-	if err := word(&text, nil)(d); err != nil {
+	if err := option.Word(&text, nil)(d); err != nil {
 		return err
 	}
 	set := []byte(text)

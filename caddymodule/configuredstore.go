@@ -14,11 +14,12 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 // configuredStore is the durable store of a configuration that does not run.
 type configuredStore struct {
-	*Copy
+	*stores.Copy
 	keys  keysPlace
 	close func()
 }
@@ -78,7 +79,7 @@ func (o storeOpener) open(ctx context.Context, path string, mayMake bool) (*conf
 	}
 	modules, cancel := caddy.NewContext(provisioned)
 	fhir := c.Apps.FHIR
-	durable, err := o.openDurable(ctx, modules, Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable}, path, mayMake)
+	durable, err := o.openDurable(ctx, modules, stores.Config{Issuer: fhir.Issuer, StoreRaw: fhir.Store, DurableRaw: fhir.Durable}, path, mayMake)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -97,8 +98,8 @@ func storageSettings(ctx caddy.Context) string {
 	return fmt.Sprintf("%T %s", ctx.Storage(), settings)
 }
 
-func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, c Config, path string, mayMake bool) (*Copy, error) {
-	set, err := Load(modules, c)
+func (o storeOpener) openDurable(ctx context.Context, modules caddy.Context, c stores.Config, path string, mayMake bool) (*stores.Copy, error) {
+	set, err := stores.Load(modules, c)
 	if err != nil {
 		return nil, err
 	}

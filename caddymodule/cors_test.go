@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -170,16 +171,16 @@ func TestCORSRefused(t *testing.T) {
 		"http://localhost:80", "https://*.example.org", "ftp://app.example.org", "https://user@app.example.org", "HTTPS://app.example.org",
 		"https://[::1",
 	} {
-		if checkCORS(word) == nil {
+		if crossorigin.Check(word) == nil {
 			t.Errorf("%q is taken for an origin", word)
 		}
 	}
 	for _, word := range []string{"https://app.example.org", "http://localhost:3000", "https://app.example.org:8443", "https://[::1]:8443", "*", "clients"} {
-		if err := checkCORS(word); err != nil {
+		if err := crossorigin.Check(word); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := newCrossOrigin([]string{"clients"}, nil); err == nil {
+	if _, err := crossorigin.New([]string{"clients"}, nil); err == nil {
 		t.Error("clients of no app")
 	}
 }
@@ -219,7 +220,7 @@ func TestHEADIsLikeGET(t *testing.T) {
 
 // What CORS costs a request that has no Origin.
 func BenchmarkCORSWithoutOrigin(b *testing.B) {
-	rules, err := newCrossOrigin([]string{"https://app.example.org"}, nil)
+	rules, err := crossorigin.New([]string{"https://app.example.org"}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		delete(w.Header(), "Vary")
-		rules.answer(w, r, false)
+		rules.Answer(w, r, false)
 	}
 }
 

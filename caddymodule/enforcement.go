@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -246,23 +247,23 @@ func (e *enforcement) userOf(fhirUser string) interaction.Reference {
 }
 
 // parseEnforcement are the words of a Caddyfile for it.
-func (e *Enforcement) parseEnforcement() subdirectives {
-	return subdirectives{
-		"scopes":             only("off", &e.ScopesOff),
-		"compartment_search": bareword(&e.CompartmentSearch),
+func (e *Enforcement) parseEnforcement() option.Block {
+	return option.Block{
+		"scopes":             option.Only("off", &e.ScopesOff),
+		"compartment_search": option.Bareword(&e.CompartmentSearch),
 		"shared":             e.parseShared,
 		"operation":          e.parseOperation,
 		"search_parameter":   e.parseSearchParameter,
-		"search_parameters":  words(&e.SearchParameterFiles, nil),
-		"expand_scope":       scopes(&e.ExpandScopes, client.CheckScope),
-		"upsert":             bareword(&e.Upsert),
+		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
+		"expand_scope":       option.Scopes(&e.ExpandScopes, client.CheckScope),
+		"upsert":             option.Bareword(&e.Upsert),
 		"allow":              e.parsePolicy,
 		"deny":               e.parsePolicy,
-		"max_answer":         size(&e.MaxAnswer),
-		"max_memory":         size(&e.MaxMemory),
-		"seal_key":           words(&e.SealKeys, literal(checkSharedKey("seal_key"))),
-		"audit_reads":        bareword(&e.AuditReads),
-		"debug":              bareword(&e.Debug),
+		"max_answer":         option.Size(&e.MaxAnswer),
+		"max_memory":         option.Size(&e.MaxMemory),
+		"seal_key":           option.Words(&e.SealKeys, option.Literal(option.CheckSharedKey("seal_key"))),
+		"audit_reads":        option.Bareword(&e.AuditReads),
+		"debug":              option.Bareword(&e.Debug),
 	}
 }
 

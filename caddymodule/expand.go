@@ -11,10 +11,15 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/software"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -25,7 +30,7 @@ import (
 func init() {
 	caddy.RegisterModule(new(Expand))
 	// before anything that answers all requests, such as respond
-	registerHandler("fhir_expand", httpcaddyfile.Before, "abort", func() handlerDirective { return new(Expand) })
+	option.RegisterHandler("fhir_expand", httpcaddyfile.Before, "abort", func() option.Handler { return new(Expand) })
 }
 
 // expandApp is the fhir app as fhir_expand needs it.
@@ -34,7 +39,7 @@ type expandApp interface {
 	Server() *authorize.Server
 
 	// Follower returns what tells other gateways something of a kind; nil if none shares a store with this one.
-	Follower(kind string) Follower
+	Follower(kind string) stores.Follower
 }
 
 // Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4,
@@ -80,14 +85,14 @@ type Expand struct {
 	CORS []string `json:"cors,omitempty"`
 
 	ExpandCaching
-	Source
+	option.Source
 
-	cors     *crossOrigin
+	cors     *crossorigin.Rules
 	handler  *api.Handler
 	front    *front.Front
 	loaded   *pooledLibrary
 	state    *pooledState
-	failures *failureLog
+	failures *failure.Log
 }
 
 // CaddyModule returns the Caddy module information.
@@ -97,8 +102,8 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 
 // Provision loads the definitions, or takes them and the stored answers over from the previous configuration.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
-	defer func() { err = h.wrap(err) }()
-	h.failures = newFailureLog(ctx.Slogger())
+	defer func() { err = h.Wrap(err) }()
+	h.failures = failure.NewLog(ctx.Slogger())
 	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
 		return err
 	}
@@ -160,10 +165,10 @@ func (h *Expand) newFront() *front.Front {
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
 		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
 		Host: front.Host{
-			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: enforce.BeginOwn, Failed: h.failures.server,
+			Guard: expandHost{}, Server: expandHost{}, Metrics: expandMetrics{}, BeginOwn: enforce.BeginOwn, Failed: h.failures.Server,
 			End: func(e front.Ending) { endExpansions(e) },
 			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-				w, _ = h.cors.answer(w, r, false)
+				w, _ = h.cors.Answer(w, r, false)
 				return w
 			},
 		},
@@ -177,7 +182,8 @@ func (h *Expand) newFront() *front.Front {
 // Placed implements [Handler].
 func (h *Expand) Placed() Placed { return Placed{"fhir_expand", h.Source.Source, h.FHIRBase} }
 
-func (h *Expand) checkApp() error { return checkClients(h.CORS) }
+// CheckApp implements [option.AppUser].
+func (h *Expand) CheckApp() error { return crossorigin.CheckClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	app, err := fhirapp.FindAny[expandApp](ctx)
@@ -185,9 +191,9 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	case err != nil:
 		return err
 	case app == nil:
-		h.cors, err = newCrossOrigin(h.CORS, nil)
+		h.cors, err = crossorigin.New(h.CORS, nil)
 	default:
-		h.cors, err = newCrossOrigin(h.CORS, app.Server())
+		h.cors, err = crossorigin.New(h.CORS, app.Server())
 	}
 	return err
 }
@@ -205,15 +211,15 @@ func (h *Expand) Cleanup() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	defer fhirPace.limit(w, r)()
+	defer pace.FHIR.Limit(w, r)()
 	if h.cors != nil && httporigin.IsPreflight(r) && h.front.Serves(preflighted(r)) {
-		_, _ = h.cors.answer(w, r, false)
+		_, _ = h.cors.Answer(w, r, false)
 		return nil
 	}
 	if r.URL.Path == h.FHIRBase+"/metadata" {
 		caddyhttp.SetVar(r.Context(), fhirapp.AnsweredOperations, h.AllOperations)
 	}
-	return answerError(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
+	return failure.Answer(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
 
 // preflighted returns the request that a preflight announces.
@@ -227,6 +233,6 @@ var (
 	_ caddy.Provisioner           = (*Expand)(nil)
 	_ caddy.CleanerUpper          = (*Expand)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Expand)(nil)
-	_ appUser                     = (*Expand)(nil)
+	_ option.AppUser              = (*Expand)(nil)
 	_ Handler                     = (*Expand)(nil)
 )

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
@@ -102,20 +103,20 @@ func (c *ExpandCaching) timeout() time.Duration {
 
 var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
 
-// subdirectives are those of fhir_expand about asking and caching.
-func (c *ExpandCaching) subdirectives() subdirectives {
-	return subdirectives{
-		"ttl":          orOff(&c.CacheOff, duration(&c.TTL)),
-		"max_size":     size(&c.MaxSize),
-		"stale":        upToTwo(parseDuration(&c.Stale), parseDuration(&c.StaleWhileRevalidate)),
-		"max_age":      duration(&c.MaxAge),
-		"vary_by":      word(&c.VaryBy, oneOf("user", "client", "none")),
-		"vary_header":  words(&c.VaryHeaders, nil),
+// Subdirectives are those of fhir_expand about asking and caching.
+func (c *ExpandCaching) Subdirectives() option.Block {
+	return option.Block{
+		"ttl":          option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
+		"max_size":     option.Size(&c.MaxSize),
+		"stale":        option.UpToTwo(option.ParseDuration(&c.Stale), option.ParseDuration(&c.StaleWhileRevalidate)),
+		"max_age":      option.Duration(&c.MaxAge),
+		"vary_by":      option.Word(&c.VaryBy, option.OneOf("user", "client", "none")),
+		"vary_header":  option.Words(&c.VaryHeaders, nil),
 		"persist":      c.parsePersist,
-		"timeout":      duration(&c.Timeout),
+		"timeout":      option.Duration(&c.Timeout),
 		"upstream":     c.parseUpstream,
 		"route":        c.parseRoute,
-		"pull_through": orOff(&c.PullThroughOff, upToTwo(parseNumber(&c.PullThrough), parseNumber(&c.PullThroughMax))),
+		"pull_through": option.OrOff(&c.PullThroughOff, option.UpToTwo(option.ParseNumber(&c.PullThrough), option.ParseNumber(&c.PullThroughMax))),
 	}
 }
 
@@ -124,7 +125,7 @@ func (c *ExpandCaching) parsePersist(d *caddyfile.Dispenser) error {
 	if d.CountRemainingArgs() == 0 {
 		return nil
 	}
-	return word(&c.PersistFolder, nil)(d)
+	return option.Word(&c.PersistFolder, nil)(d)
 }
 
 func (c *ExpandCaching) parseUpstream(d *caddyfile.Dispenser) error {

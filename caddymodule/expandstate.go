@@ -116,13 +116,13 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 	}
 	var fallback *remote.Server
 	if c.Upstream != nil {
-		if fallback, secrets, err = c.Upstream.server(c.maxAnswer()); err != nil {
+		if fallback, secrets, err = c.Upstream.Server(c.maxAnswer()); err != nil {
 			return nil, "", err
 		}
 	}
 	var list []remote.Route
 	for i := range c.Routes {
-		server, more, err := c.Routes[i].server(c.maxAnswer())
+		server, more, err := c.Routes[i].Server(c.maxAnswer())
 		if err != nil {
 			return nil, "", err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -21,7 +22,9 @@ const endedExpansions = "ended-expansions"
 type expansionPeers struct{ *front.Peers }
 
 func init() {
-	Follow(endedExpansions, func(shared store.Store, logger *slog.Logger) Follower { return newExpansionPeers(shared, logger) })
+	stores.Follow(endedExpansions, func(shared store.Store, logger *slog.Logger) stores.Follower {
+		return newExpansionPeers(shared, logger)
+	})
 }
 
 func newExpansionPeers(shared store.Store, logger *slog.Logger) *expansionPeers {

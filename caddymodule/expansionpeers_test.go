@@ -13,11 +13,12 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, subdirectives{"server": word(&s.Server, nil), "gateway": word(&s.Gateway, nil)})
+	return option.ParseDirective(d, option.Block{"server": option.Word(&s.Server, nil), "gateway": option.Word(&s.Gateway, nil)})
 }
 
 // sharedGateway is a gateway with fhir_expand that shares the test's store.

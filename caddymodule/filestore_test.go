@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 )
 
 // The durable store lies beside the keys, is made when the app starts and not before,
@@ -31,7 +32,7 @@ func TestDurableStore(t *testing.T) {
 		t.Errorf("before the start: %v", err)
 	}
 	startApp(t, app)
-	t.Cleanup(func() { _ = app.stores.Durable.(*FileStore).Cleanup() })
+	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("after it: %v, %v", info, err)
 	}
@@ -55,7 +56,7 @@ func TestDurableStoreElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = app.stores.Durable.(*FileStore).Cleanup() })
+	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
 	startApp(t, app)
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
@@ -89,7 +90,7 @@ func TestDurableStoreInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = app.stores.Durable.(*FileStore).Cleanup() })
+	t.Cleanup(func() { _ = app.stores.Durable.(*file.Store).Cleanup() })
 	synctest.Test(t, func(t *testing.T) { // it waits for the other one to let go
 		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
 			t.Errorf("error %v", err)
@@ -118,7 +119,7 @@ func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	reloaded := start()
 	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
 	for _, app := range apps { // both configurations go, as at the end of a process
-		if err := app.stores.Durable.(*FileStore).Cleanup(); err != nil {
+		if err := app.stores.Durable.(*file.Store).Cleanup(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +127,7 @@ func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	if tokens = restarted.exchange(refreshForm(tokens["refresh_token"])); tokens["access_token"] == nil {
 		t.Errorf("after a restart: %v", tokens)
 	}
-	_ = apps[2].stores.Durable.(*FileStore).Cleanup()
+	_ = apps[2].stores.Durable.(*file.Store).Cleanup()
 }
 
 func refreshForm(token any) url.Values {

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 // Bounds of a request to the health port, whose answer takes CheckTimeout at most.
 const (
 	healthHeaderTimeout = 5 * time.Second
-	healthTimeout       = 2 * CheckTimeout
+	healthTimeout       = 2 * stores.CheckTimeout
 	maxHealthHeader     = 8 << 10
 )
 

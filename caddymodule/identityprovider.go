@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
@@ -41,7 +42,7 @@ type IdentityProvider struct {
 	// The scopes to request beside `openid`. Default: `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
-	TLS
+	option.TLS
 
 	// The timeout of each request to the provider. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
@@ -82,23 +83,23 @@ type AllowRule struct {
 
 const kindGoogle = "google"
 
-var checkKind = oneOf("oidc", kindGoogle)
+var checkKind = option.OneOf("oidc", kindGoogle)
 
 // resolved is the provider for package authorize, with the placeholders of its credentials replaced.
 func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) {
 	if err := checkKind(p.Kind); p.Kind != "" && err != nil {
 		return none, fmt.Errorf("kind: %w", err)
 	}
-	id, err := resolveSecret("client_id", p.ClientID)
+	id, err := option.ResolveSecret("client_id", p.ClientID)
 	if err != nil {
 		return none, err
 	}
-	secret, err := resolveSecret("client_secret", p.ClientSecret)
+	secret, err := option.ResolveSecret("client_secret", p.ClientSecret)
 	if err != nil {
 		return none, err
 	}
 	resolved := p.withCredentials(id, secret)
-	resolved.Transport, err = p.TLS.transport()
+	resolved.Transport, err = p.TLS.Transport()
 	return resolved, err
 }
 
@@ -138,28 +139,28 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 //	}
 func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 	p := new(IdentityProvider)
-	if err := upToTwo(p.setKey, p.setKind)(d); err != nil {
+	if err := option.UpToTwo(p.setKey, p.setKind)(d); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(a.IdentityProviders, func(other IdentityProvider) bool { return other.Key == p.Key }) {
 		return d.Errf("duplicate idp %s", p.Key)
 	}
-	fields := subdirectives{
-		"name":                word(&p.Name, nil),
-		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
-		"client_id":           word(&p.ClientID, checkPlaceholders),
-		"client_secret":       word(&p.ClientSecret, checkPlaceholders),
-		"scopes":              scopes(&p.Scopes, client.CheckScope),
-		"timeout":             duration(&p.Timeout),
-		"domains":             words(&p.Domains, people.CheckDomain),
-		"claim":               pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
-		"fhir_user":           pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
+	fields := option.Block{
+		"name":                option.Word(&p.Name, nil),
+		"issuer":              option.Word(&p.Issuer, upstream.CheckIssuer),
+		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
+		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
+		"scopes":              option.Scopes(&p.Scopes, client.CheckScope),
+		"timeout":             option.Duration(&p.Timeout),
+		"domains":             option.Words(&p.Domains, people.CheckDomain),
+		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
+		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
-		"link":                only("email", &p.LinkEmail),
-		"keep_upstream_token": bareword(&p.KeepUpstreamToken),
+		"link":                option.Only("email", &p.LinkEmail),
+		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
 	}
-	maps.Copy(fields, p.TLS.subdirectives())
-	err := fields.parse(d, "claim", "fhir_user", "allow")
+	maps.Copy(fields, p.TLS.Subdirectives())
+	err := fields.Parse(d, "claim", "fhir_user", "allow")
 	switch {
 	case err != nil:
 		return err
@@ -184,9 +185,9 @@ func (p *IdentityProvider) setKind(w string) error {
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 	var rule AllowRule
-	if err := two(&rule.Claim, &rule.Value)(d); err != nil {
+	if err := option.Two(&rule.Claim, &rule.Value)(d); err != nil {
 		return err
 	}
 	p.Allow = append(p.Allow, rule)
-	return withLine(d, people.AllowRule(rule).Check())
+	return option.WithLine(d, people.AllowRule(rule).Check())
 }

@@ -49,11 +49,11 @@ func (trustedKeys) Destruct() error { return nil }
 
 // keysOf takes the keys of an issuer from the pool, until Cleanup.
 func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, err error) {
-	authorities, err := t.authorities()
+	authorities, err := t.Authorities()
 	if err != nil {
 		return none, err
 	}
-	transport, err := t.TLS.transport()
+	transport, err := t.TLS.Transport()
 	if err != nil {
 		return none, err
 	}

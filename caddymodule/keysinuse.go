@@ -4,6 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 )
 
 // keysInUse keeps signing keys over reloads, by where they are stored, so that tokens stay valid if a key file was damaged
@@ -20,7 +21,7 @@ func (a *App) loadKeys(place string) error {
 	if err != nil {
 		return err
 	}
-	a.keys = keyring.New(storage, keysName(a.Issuer), limitFailures(a.logger))
+	a.keys = keyring.New(storage, keysName(a.Issuer), failure.Limit(a.logger))
 	keys, _, err := keysInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
 		return pooledKeys{a.keys.KeysInUse}, nil
 	})

@@ -7,19 +7,20 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
-func lifetime(name string, to *caddy.Duration) setter {
+func lifetime(name string, to *caddy.Duration) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
-		if err := duration(to)(d); err != nil {
+		if err := option.Duration(to)(d); err != nil {
 			return err
 		}
-		return withLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
+		return option.WithLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
 	}
 }
 
 // lifetimeOrOff reads a lifetime, or the word off as -1.
-func lifetimeOrOff(name string, to *caddy.Duration) setter {
-	return durationOrOff(to, lifetime(name, to))
+func lifetimeOrOff(name string, to *caddy.Duration) option.Setter {
+	return option.DurationOrOff(to, lifetime(name, to))
 }

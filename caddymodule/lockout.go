@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each one doubles
@@ -47,18 +48,18 @@ func (l Lockout) settings() lockout.Policy {
 func (l *Lockout) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		d.Prev()
-		return only("off", &l.Off)(d)
+		return option.Only("off", &l.Off)(d)
 	}
-	return subdirectives{
-		"failures":         number(&l.Failures),
-		"address_failures": number(&l.AddressFailures),
+	return option.Block{
+		"failures":         option.Number(&l.Failures),
+		"address_failures": option.Number(&l.AddressFailures),
 		"max_wait":         l.parseMaxWait,
-	}.parse(d)
+	}.Parse(d)
 }
 
 func (l *Lockout) parseMaxWait(d *caddyfile.Dispenser) error {
-	if err := duration(&l.MaxWait)(d); err != nil {
+	if err := option.Duration(&l.MaxWait)(d); err != nil {
 		return err
 	}
-	return withLine(d, l.settings().Check())
+	return option.WithLine(d, l.settings().Check())
 }

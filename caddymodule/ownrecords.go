@@ -37,7 +37,7 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownRequestTimeout)
 	defer cancel()
-	r, err := o.request(requester.WithToken(ctx, o.token(by)), path, query)
+	r, err := o.Request(requester.WithToken(ctx, o.token(by)), path, query)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (o *ownRecords) Get(ctx context.Context, by launch.Reader, path string, que
 	return w.result()
 }
 
-func (o *ownRecords) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
+func (o *ownRecords) Request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
 	address := o.issuer + o.fhirBase + "/" + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
 )
 
 // pipeListener accepts one connection, which is to no network.
@@ -52,11 +53,11 @@ func TestDrip(t *testing.T) {
 	example := exampleWith(t, "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n\t\tregistration {\n\t\t\tinitial_access_token demo-registration\n\t\t}\n")
 	guarded, open := newGateway(t, example).Server, newGateway(t, exampleWith(t, "\t\tfhir_bearer\n", "")).Server
 	uploads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer fhirPace.limit(w, r)()
+		defer pace.FHIR.Limit(w, r)()
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer fhirPace.limit(w, r)()
+		defer pace.FHIR.Limit(w, r)()
 		_, _ = w.Write(make([]byte, 100_000))
 	})
 	now := time.Now()
@@ -172,7 +173,7 @@ func TestSlowLine(t *testing.T) {
 
 // slowHandler takes its time before it reads a body, within and after.
 func slowHandler(w http.ResponseWriter, r *http.Request) {
-	defer fhirPace.limit(w, r)()
+	defer pace.FHIR.Limit(w, r)()
 	time.Sleep(time.Minute)
 	_, err := r.Body.Read(make([]byte, 1))
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // A missing secret is an error that names the variable or file, and says why.
@@ -33,7 +34,7 @@ func TestResolveSecret(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := resolveSecret("secret", tt.secret)
+			got, err := option.ResolveSecret("secret", tt.secret)
 			if tt.fault == "" && (err != nil || got != tt.want) {
 				t.Errorf("got %q, %v", got, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 // readiness says whether a gateway can serve everything.
@@ -53,7 +54,7 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 	}
 	answer.is("configuration", "", nil)
 	if app != nil {
-		ctx, cancel := context.WithTimeout(ctx, CheckTimeout)
+		ctx, cancel := context.WithTimeout(ctx, stores.CheckTimeout)
 		defer cancel()
 		for _, h := range app.stores.Health(ctx) {
 			answer.is(h.Part, h.Cause, h.Problem)
@@ -80,6 +81,6 @@ func (a *App) keysProblem(ctx context.Context) error {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("they could not be read in %v", CheckTimeout)
+		return fmt.Errorf("they could not be read in %v", stores.CheckTimeout)
 	}
 }

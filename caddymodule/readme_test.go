@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	optionInSource = regexp.MustCompile(`(?:\n\t+|subdirectives\{)"([a-z_]+)":\s`)
+	optionInSource = regexp.MustCompile(`(?:\n\t+|Block\{)"([a-z_]+)":\s`)
 	codeSpan       = regexp.MustCompile("`[^`\n]+`")
 	optionInTable  = regexp.MustCompile("\n\\| `([a-z_]+)[^`]*`")
 )
@@ -47,16 +47,20 @@ func TestREADMENamesOptions(t *testing.T) {
 
 func optionsOfSource(t *testing.T) (options []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"*.go", "option/*.go", "modules/*/*.go", "modules/*/*/*.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasSuffix(file, "_test.go") || !strings.Contains(string(source), "subdirectives{") {
+		if strings.HasSuffix(file, "_test.go") || !strings.Contains(string(source), "Block{") {
 			continue
 		}
 		for _, found := range optionInSource.FindAllStringSubmatch(string(source), -1) {

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code
@@ -47,7 +48,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 	if r == nil {
 		return nil, nil
 	}
-	token, err := resolveSecret("initial_access_token", r.InitialAccessToken)
+	token, err := option.ResolveSecret("initial_access_token", r.InitialAccessToken)
 	if err != nil {
 		return nil, fmt.Errorf("registration: %w", err)
 	}
@@ -71,21 +72,21 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 //		request_objects
 //		private_jwks_uri
 //	}
-func parseRegistration(to **Registration) setter {
+func parseRegistration(to **Registration) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			return d.ArgErr()
 		}
 		r := new(Registration)
 		*to = r
-		err := subdirectives{
-			"initial_access_token": word(&r.InitialAccessToken, checkPlaceholders),
-			"scope":                scopes(&r.Scopes, client.CheckRegistrationScope),
-			"max_clients":          number(&r.MaxClients),
-			"pkce":                 word(&r.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
-			"request_objects":      bareword(&r.RequestObjects),
-			"private_jwks_uri":     bareword(&r.PrivateJWKSURI),
-		}.parse(d)
+		err := option.Block{
+			"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
+			"scope":                option.Scopes(&r.Scopes, client.CheckRegistrationScope),
+			"max_clients":          option.Number(&r.MaxClients),
+			"pkce":                 option.Word(&r.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
+			"request_objects":      option.Bareword(&r.RequestObjects),
+			"private_jwks_uri":     option.Bareword(&r.PrivateJWKSURI),
+		}.Parse(d)
 		if err == nil && r.InitialAccessToken == "" {
 			err = d.Err("registration needs an initial_access_token")
 		}

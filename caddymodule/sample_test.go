@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	samplemodule "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/sample"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -230,7 +231,7 @@ func TestSampleBase(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"fhir_sample x", "fhir_sample {\n\tfhir_base r4\n}", "fhir_sample {\n\tpatients 7\n}"} {
-		if err := new(Sample).UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
+		if err := new(samplemodule.Sample).UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {
 			t.Errorf("%s was accepted", text)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // processSealing seals with a key of this process, for a guard without the fhir app, whose keys outlive it: links to
@@ -62,7 +63,7 @@ func (h *Bearer) sealing() (enforce.Sealing, error) {
 	case len(h.SealKeys) == 0:
 		return processSealing{}, nil
 	}
-	keys, err := sharedKeys("seal_key", h.SealKeys, newSealKeys)
+	keys, err := option.SharedKeys("seal_key", h.SealKeys, option.NewSealKeys)
 	return keySealing{keys}, err
 }
 

@@ -14,6 +14,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -114,7 +115,7 @@ func (s *conceptSearch) in(ctx context.Context, h *Expand) (*expansion.Expansion
 	o.Terminal = s.progress
 	l, err := terminology.Load(ctx, o)
 	if err != nil {
-		return nil, h.wrap(asDefinitions(err))
+		return nil, h.Wrap(asDefinitions(err))
 	}
 	q := expansion.Query{
 		ValueSetRef: compose.ValueSetRef{URL: s.url},
@@ -131,16 +132,16 @@ func (s *conceptSearch) in(ctx context.Context, h *Expand) (*expansion.Expansion
 	if x, err := l.Expand(ctx, q); !errors.Is(err, outcome.ErrUnknown) {
 		return x, err
 	}
-	return nil, h.wrap(fmt.Errorf("%w: the definitions have neither a value set nor a code system %s%s", outcome.ErrUnknown, s.url, nearestSystem(l, s.url)))
+	return nil, h.Wrap(fmt.Errorf("%w: the definitions have neither a value set nor a code system %s%s", outcome.ErrUnknown, s.url, nearestSystem(l, s.url)))
 }
 
 // nearestSystem suggests a code system for a url with a typing error.
 func nearestSystem(l *terminology.Library, url string) string {
 	var known []string
 	for _, system := range l.Capabilities().CodeSystems {
-		if typingErrors(url, system.URI) <= 3 {
+		if option.TypingErrors(url, system.URI) <= 3 {
 			known = append(known, system.URI)
 		}
 	}
-	return didYouMean(url, known)
+	return option.DidYouMean(url, known)
 }

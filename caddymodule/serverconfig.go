@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
@@ -64,6 +65,6 @@ func (a *App) settings() authorize.Config {
 
 		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
-		IsHTTPS: requester.IsHTTPS, Logger: limitFailures(a.logger),
+		IsHTTPS: requester.IsHTTPS, Logger: failure.Limit(a.logger),
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 func init() { caddy.RegisterModule(new(testStore)) }
@@ -29,7 +30,7 @@ type testStore struct {
 	// A gateway at that server. Default: the same as others without one.
 	Gateway string `json:"gateway,omitempty"`
 
-	Shared
+	stores.Shared
 }
 
 // testServers are the servers of tests, by name.
@@ -53,7 +54,7 @@ type testServer struct {
 func newTestServer(t *testing.T) *testServer {
 	t.Helper()
 	s := &testServer{
-		Shared: storetest.NewShared(FollowedKinds()...),
+		Shared: storetest.NewShared(stores.FollowedKinds()...),
 		number: testServersMade.Add(1),
 		byName: map[string]*storetest.Gateway{},
 	}
@@ -92,8 +93,8 @@ func (s *testStore) Provision(caddy.Context) error {
 	server.mu.Lock()
 	server.used = append(server.used, s)
 	server.mu.Unlock()
-	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*Remote, error) {
-		return &Remote{
+	return s.Use("test_shared", fmt.Sprint(server.number, " ", s.Gateway), func(*slog.Logger) (*stores.Remote, error) {
+		return &stores.Remote{
 			Shared: server.gateway(s.Gateway), Check: server.check,
 			Close:       func() error { server.mu.Lock(); defer server.mu.Unlock(); server.closed++; return nil },
 			Connections: func() (open, used int) { return 3, 1 },

@@ -17,6 +17,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
 // storeSite is a file store and a store elsewhere, each named by a configuration.
@@ -149,7 +151,7 @@ func TestStoreCopyInterrupted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return errors.Join(app.startStores(), app.stores.Durable.(*FileStore).Cleanup())
+		return errors.Join(app.startStores(), app.stores.Durable.(*file.Store).Cleanup())
 	}
 	if err := s.copy(s.shared, small, false); !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "max_entries") {
 		t.Fatalf("into a store that is full: %v", err)
@@ -189,7 +191,7 @@ func TestKeysAfterStoreCopy(t *testing.T) {
 func TestStoreCopyWhileIdleGatewayRuns(t *testing.T) {
 	t.Parallel()
 	// The store in memory, which configurations share, is swept by a goroutine that would not end with the bubble.
-	memory := new(MemoryStore)
+	memory := new(memory.Store)
 	if err := memory.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // keyStorage is where the signing keys are: with store_key in the durable store, and otherwise in Caddy's storage.
@@ -39,7 +40,7 @@ func (a *App) sealingKeys() (keyring.SharedKeys, error) {
 	if a.stores.KeepsDurable() != nil {
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
-	return sharedKeys("store_key", a.StoreKeys, sealedstorage.NewKeys)
+	return option.SharedKeys("store_key", a.StoreKeys, sealedstorage.NewKeys)
 }
 
 // clientStore is where registered clients are, or nil if in Caddy's storage.
@@ -53,4 +54,6 @@ func (a *App) clientStore() store.Store {
 // parseStoreKeys reads the store keys. Syntax:
 //
 //	store_key <secret> [<previous...>]
-func parseStoreKeys(to *[]string) setter { return words(to, literal(checkSharedKey("store_key"))) }
+func parseStoreKeys(to *[]string) option.Setter {
+	return option.Words(to, option.Literal(option.CheckSharedKey("store_key")))
+}

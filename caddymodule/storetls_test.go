@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 // A store's server may have a certificate of a private authority, for another name than its
@@ -21,13 +23,13 @@ func TestStoreTLS(t *testing.T) {
 	server := serveTLS(t, own, clients, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, tt := range []struct {
 		name    string
-		options StoreTLS
+		options stores.TLS
 		reached bool
 	}{
-		{"all it needs", StoreTLS{CA: file("ca.pem"), Certificate: file("client.pem"), Key: file("client.key")}, true},
-		{"no authority", StoreTLS{Certificate: file("client.pem"), Key: file("client.key")}, false},
-		{"no client certificate", StoreTLS{CA: file("ca.pem")}, false},
-		{"another name", StoreTLS{CA: file("ca.pem"), Certificate: file("client.pem"), Key: file("client.key"), ServerName: "other.example"}, false},
+		{"all it needs", stores.TLS{CA: file("ca.pem"), Certificate: file("client.pem"), Key: file("client.key")}, true},
+		{"no authority", stores.TLS{Certificate: file("client.pem"), Key: file("client.key")}, false},
+		{"no client certificate", stores.TLS{CA: file("ca.pem")}, false},
+		{"another name", stores.TLS{CA: file("ca.pem"), Certificate: file("client.pem"), Key: file("client.key"), ServerName: "other.example"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := reaches(t, server, &tt.options); got != tt.reached {
@@ -37,7 +39,7 @@ func TestStoreTLS(t *testing.T) {
 	}
 }
 
-func reaches(t *testing.T, server *httptest.Server, options *StoreTLS) bool {
+func reaches(t *testing.T, server *httptest.Server, options *stores.TLS) bool {
 	t.Helper()
 	config, err := configOf(options)
 	if err != nil {
@@ -52,12 +54,12 @@ func reaches(t *testing.T, server *httptest.Server, options *StoreTLS) bool {
 	return response.Body.Close() == nil
 }
 
-func configOf(t *StoreTLS) (*tls.Config, error) {
-	authorities, err := t.authorities()
+func configOf(t *stores.TLS) (*tls.Config, error) {
+	authorities, err := t.Authorities()
 	if err != nil {
 		return nil, err
 	}
-	return t.config(authorities)
+	return t.Config(authorities)
 }
 
 func TestStoreTLSFaults(t *testing.T) {
@@ -68,14 +70,14 @@ func TestStoreTLSFaults(t *testing.T) {
 	own.write(file("empty.pem"), "NOTHING", nil)
 	for _, tt := range []struct {
 		name    string
-		options StoreTLS
+		options stores.TLS
 		want    string // in the error
 	}{
-		{"no such file", StoreTLS{CA: file("none.pem")}, "none.pem"},
-		{"no certificate in it", StoreTLS{CA: file("empty.pem")}, "no certificate found"},
-		{"no key", StoreTLS{Certificate: file("client.pem")}, "both a certificate and its key"},
-		{"no certificate", StoreTLS{Key: file("client.key")}, "both a certificate and its key"},
-		{"a key that is none", StoreTLS{Certificate: file("client.pem"), Key: file("empty.pem")}, "tls:"},
+		{"no such file", stores.TLS{CA: file("none.pem")}, "none.pem"},
+		{"no certificate in it", stores.TLS{CA: file("empty.pem")}, "no certificate found"},
+		{"no key", stores.TLS{Certificate: file("client.pem")}, "both a certificate and its key"},
+		{"no certificate", stores.TLS{Key: file("client.key")}, "both a certificate and its key"},
+		{"a key that is none", stores.TLS{Certificate: file("client.pem"), Key: file("empty.pem")}, "tls:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := configOf(&tt.options); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -11,6 +11,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )
 
 // A store whose mark is another has lost what it held, which is told once.
@@ -44,7 +47,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 		harm        func(t *testing.T, app *App, folder string)
 	}{
 		"memory store full": {"store", "memory full", func(t *testing.T, app *App, _ string) {
-			memory := app.stores.Store.(*MemoryStore)
+			memory := app.stores.Store.(*memory.Store)
 			t.Cleanup(func() { // the store is that of all gateways of the process
 				memory.SetMaxEntries(0)
 				await(t, "it is well again", func() bool { app.stores.Settle(); return app.stores.Health(context.Background())[0].Problem == nil })
@@ -60,7 +63,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			if err := app.stores.Durable.Put(t.Context(), "k:1", nil, time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			app.stores.Durable.(*FileStore).SetMaxEntries(1)
+			app.stores.Durable.(*file.Store).SetMaxEntries(1)
 		}},
 		"file gone": {"durable_store", "file gone", func(t *testing.T, _ *App, folder string) {
 			if err := os.Remove(filepath.Join(folder, "fhir", "localhost-8443.db")); err != nil {
@@ -112,7 +115,7 @@ func TestStoreIsLostAtStart(t *testing.T) {
 			t.Errorf("lost: %t, want %t", got, lost)
 		}
 		g.token()
-		_ = app.stores.Durable.(*FileStore).Cleanup() // as at the end of a process
+		_ = app.stores.Durable.(*file.Store).Cleanup() // as at the end of a process
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +124,7 @@ func TestStoreIsLostAtStart(t *testing.T) {
 
 // isEmptied reports whether a store of an app came back empty.
 func isEmptied(t *testing.T, app *App) bool {
-	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h Health) bool {
+	return slices.ContainsFunc(app.stores.Health(t.Context()), func(h stores.Health) bool {
 		return slices.ContainsFunc(h.Warnings, func(w string) bool { return strings.HasPrefix(w, "it came back empty") })
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // Other OAuth servers may have a certificate of a private authority and ask for a client
@@ -103,22 +104,22 @@ func TestTLSFaults(t *testing.T) {
 	own.issue("gateway", file("client.pem"), file("client.key"))
 	junk := gatewaytest.WriteFile(t, "junk.pem", "no certificate")
 	for name, tt := range map[string]struct {
-		tls  TLS
+		tls  option.TLS
 		want string
 	}{
-		"no such authority":           {TLS{CA: file("nonesuch.pem")}, "tls_ca: open " + file("nonesuch.pem")},
-		"authority that is none":      {TLS{CA: junk}, "tls_ca: " + junk + ": no certificate found"},
-		"no such client certificate":  {TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: open " + file("nonesuch.pem")},
-		"certificate without its key": {TLS{ClientCertificate: file("client.pem")}, "tls_client needs both a certificate and its key"},
-		"key without its certificate": {TLS{ClientKey: file("client.key")}, "tls_client needs both a certificate and its key"},
+		"no such authority":           {option.TLS{CA: file("nonesuch.pem")}, "tls_ca: open " + file("nonesuch.pem")},
+		"authority that is none":      {option.TLS{CA: junk}, "tls_ca: " + junk + ": no certificate found"},
+		"no such client certificate":  {option.TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: open " + file("nonesuch.pem")},
+		"certificate without its key": {option.TLS{ClientCertificate: file("client.pem")}, "tls_client needs both a certificate and its key"},
+		"key without its certificate": {option.TLS{ClientKey: file("client.key")}, "tls_client needs both a certificate and its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := tt.tls.transport(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := tt.tls.Transport(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
 	}
-	if transport, err := new(TLS).transport(); transport != nil || err != nil {
+	if transport, err := new(option.TLS).Transport(); transport != nil || err != nil {
 		t.Errorf("nothing set: %v, %v", transport, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
 
@@ -24,7 +25,7 @@ type TrustedIssuer struct {
 	// What `aud` must contain. Default: the FHIR base URL; required without the fhir app.
 	Audience string `json:"audience,omitempty"`
 
-	TLS
+	option.TLS
 }
 
 // Introspection verifies tokens that are not JWTs by asking the server that issued them (RFC 7662). An active token is
@@ -46,7 +47,7 @@ type Introspection struct {
 	// is required.
 	Audience string `json:"audience,omitempty"`
 
-	TLS
+	option.TLS
 }
 
 const anyAudience = "any"
@@ -98,15 +99,15 @@ func (i *Introspection) introspector(apiURL string, memory *guard.Memory) (*guar
 	if i == nil {
 		return nil, nil
 	}
-	id, err := resolveSecret("client_id", i.ClientID)
+	id, err := option.ResolveSecret("client_id", i.ClientID)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := resolveSecret("client_secret", i.ClientSecret)
+	secret, err := option.ResolveSecret("client_secret", i.ClientSecret)
 	if err != nil {
 		return nil, err
 	}
-	transport, err := i.TLS.transport()
+	transport, err := i.TLS.Transport()
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func audience(apiURL, told string) (string, error) {
 //		tls_client <certificate file> <key file>
 //	}]
 func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
-	issuer, audience, err := oneOrTwo(d)
+	issuer, audience, err := option.OneOrTwo(d)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 			return d.Errf("duplicate trust %s", t.Issuer)
 		}
 	}
-	err = t.TLS.subdirectives().parse(d)
+	err = t.TLS.Subdirectives().Parse(d)
 	h.Trust = append(h.Trust, t)
 	return err
 }
@@ -168,17 +169,17 @@ func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 //	}
 func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
 	i := new(Introspection)
-	if err := word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
+	if err := option.Word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
 		return err
 	}
-	fields := subdirectives{
-		"client_id":     word(&i.ClientID, checkPlaceholders),
-		"client_secret": word(&i.ClientSecret, checkPlaceholders),
-		"issuer":        word(&i.Issuer, nil),
-		"audience":      word(&i.Audience, nil),
+	fields := option.Block{
+		"client_id":     option.Word(&i.ClientID, option.CheckPlaceholders),
+		"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
+		"issuer":        option.Word(&i.Issuer, nil),
+		"audience":      option.Word(&i.Audience, nil),
 	}
-	maps.Copy(fields, i.TLS.subdirectives())
-	err := fields.parse(d)
+	maps.Copy(fields, i.TLS.Subdirectives())
+	err := fields.Parse(d)
 	if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
 		return d.Err("introspect needs a client_id and a client_secret")
 	}

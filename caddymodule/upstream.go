@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -38,7 +39,7 @@ type Upstream struct {
 	// The password for it. Placeholders are supported. Default: none.
 	Password string `json:"password,omitempty"`
 
-	TLS
+	option.TLS
 }
 
 // UpstreamRoute sends requests about some code systems to a server of their own.
@@ -51,9 +52,9 @@ type UpstreamRoute struct {
 	Upstream
 }
 
-// server makes the server, whose answers may have so many bytes. It also returns the resolved secrets and the certificate authorities, so that a change of
+// Server makes the server, whose answers may have so many bytes. It also returns the resolved secrets and the certificate authorities, so that a change of
 // either makes another server.
-func (u *Upstream) server(maxAnswer int64) (_ *remote.Server, secrets string, err error) {
+func (u *Upstream) Server(maxAnswer int64) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: maxAnswer, TTL: time.Duration(u.TTL),
 	}
@@ -61,14 +62,14 @@ func (u *Upstream) server(maxAnswer int64) (_ *remote.Server, secrets string, er
 		option, text string
 		to           *string
 	}{{"bearer", u.Bearer, &o.Bearer}, {"basic", u.Username, &o.Username}, {"basic", u.Password, &o.Password}} {
-		if *secret.to, err = resolveSecret(secret.option, secret.text); err != nil {
+		if *secret.to, err = option.ResolveSecret(secret.option, secret.text); err != nil {
 			return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
 		}
 		secrets += fmt.Sprintf("%q", *secret.to)
 	}
-	authorities, err := u.authorities()
+	authorities, err := u.Authorities()
 	if err == nil {
-		o.TLS, err = u.TLS.config(authorities)
+		o.TLS, err = u.TLS.Config(authorities)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
@@ -96,18 +97,18 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	fields := subdirectives{
-		"timeout":    duration(&u.Timeout),
-		"max_answer": gone("an answer may have a quarter of max_size, and at least 16 MiB"),
-		"ttl":        duration(&u.TTL),
-		"bearer":     word(&u.Bearer, checkPlaceholders),
-		"basic":      two(&u.Username, &u.Password),
-		"allow_http": bareword(&u.AllowHTTP),
+	fields := option.Block{
+		"timeout":    option.Duration(&u.Timeout),
+		"max_answer": option.Gone("an answer may have a quarter of max_size, and at least 16 MiB"),
+		"ttl":        option.Duration(&u.TTL),
+		"bearer":     option.Word(&u.Bearer, option.CheckPlaceholders),
+		"basic":      option.Two(&u.Username, &u.Password),
+		"allow_http": option.Bareword(&u.AllowHTTP),
 	}
-	maps.Copy(fields, u.TLS.subdirectives())
-	if err := fields.parse(d); err != nil {
+	maps.Copy(fields, u.TLS.Subdirectives())
+	if err := fields.Parse(d); err != nil {
 		return err
 	}
 	_, err := remote.NewServer(remote.Options{Base: u.URL, AllowHTTP: u.AllowHTTP, Bearer: u.Bearer, Username: u.Username})
-	return withLine(d, err)
+	return option.WithLine(d, err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // User is a person who signs in with a password.
@@ -56,7 +57,7 @@ type User struct {
 
 // resolved is the user for package authorize, with the placeholders of its secrets replaced.
 func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
-	hash, err := resolveSecret("password_hash", u.PasswordHash)
+	hash, err := option.ResolveSecret("password_hash", u.PasswordHash)
 	if err != nil {
 		return none, err
 	}
@@ -66,7 +67,7 @@ func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
 	if isCostly(hash) {
 		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
 	}
-	totpSecret, err := resolveSecret("totp_secret", u.TOTPSecret)
+	totpSecret, err := option.ResolveSecret("totp_secret", u.TOTPSecret)
 	return u.withSecrets(hash, totpSecret), err
 }
 
@@ -93,23 +94,23 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 //	}
 func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	var u User
-	if err := word(&u.Name, nil)(d); err != nil {
+	if err := option.Word(&u.Name, nil)(d); err != nil {
 		return err
 	}
 	if err := a.checkName("user", u.Name); err != nil {
 		return d.WrapErr(err)
 	}
-	err := subdirectives{
-		"password_hash": word(&u.PasswordHash, literal(checkPasswordHash)),
-		"totp_secret":   word(&u.TOTPSecret, literal(totp.CheckSecret)),
-		"name":          word(&u.DisplayName, nil),
-		"email":         upToTwo(u.setEmail, u.setEmailVerified),
-		"phone":         word(&u.Phone, nil),
-		"fhir_user":     word(&u.FHIRUser, people.CheckFHIRUser),
-		"patient":       words(&u.Patients, checkPatient),
-		"claim":         pair(&u.Claims, people.CheckClaim),
-		"disabled":      bareword(&u.Disabled),
-	}.parse(d, "claim")
+	err := option.Block{
+		"password_hash": option.Word(&u.PasswordHash, option.Literal(checkPasswordHash)),
+		"totp_secret":   option.Word(&u.TOTPSecret, option.Literal(totp.CheckSecret)),
+		"name":          option.Word(&u.DisplayName, nil),
+		"email":         option.UpToTwo(u.setEmail, u.setEmailVerified),
+		"phone":         option.Word(&u.Phone, nil),
+		"fhir_user":     option.Word(&u.FHIRUser, people.CheckFHIRUser),
+		"patient":       option.Words(&u.Patients, checkPatient),
+		"claim":         option.Pair(&u.Claims, people.CheckClaim),
+		"disabled":      option.Bareword(&u.Disabled),
+	}.Parse(d, "claim")
 	if err == nil && u.PasswordHash == "" {
 		err = d.Errf("user %s needs a password_hash", u.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
 // UserAccessBrands is the organization behind the FHIR API, as apps show it to people who look for their records (SMART
@@ -46,7 +47,7 @@ type UserAccessBrands struct {
 	// The https URL of a page for developers of apps. Required without a Bundle.
 	Developers string `json:"developers,omitempty"`
 
-	at position // in the Caddyfile
+	at option.Position // in the Caddyfile
 }
 
 // BrandIdentifier is a FHIR Identifier.

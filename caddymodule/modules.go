@@ -1,0 +1,10 @@
+package caddymodule
+
+import (
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"         // http.handlers.fhir_outcome
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/sample"          // http.handlers.fhir_sample
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"     // fhir.stores.file
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"   // fhir.stores.memory
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/postgres" // fhir.stores.postgres
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/redis"    // fhir.stores.redis
+)

@@ -1,0 +1,74 @@
+// Package outcome is the handler fhir_outcome: errors as FHIR OperationOutcomes. Package failure writes them.
+package outcome
+
+import (
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+)
+
+func init() {
+	caddy.RegisterModule(new(Outcome))
+	option.RegisterHandler("fhir_outcome", httpcaddyfile.Before, "invoke", func() option.Handler { return new(Outcome) })
+}
+
+// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4), in JSON or, if the request
+// asks for it and it is not fhir_bearer that refuses it, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next handler.
+//
+// Errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes without it if there
+// are no `handle_errors`, and below the FHIR base of these handlers if there are.
+type Outcome struct {
+	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	FHIRBase string `json:"fhir_base,omitempty"`
+
+	failures *failure.Log
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Outcome) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.fhir_outcome", New: func() caddy.Module { return new(Outcome) }}
+}
+
+// Provision finds the FHIR base.
+func (h *Outcome) Provision(ctx caddy.Context) (err error) {
+	h.failures = failure.NewLog(ctx.Slogger())
+	h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
+	if failed {
+		h.failures.Request(r, err)
+	}
+	toldBelow := caddyhttp.GetVar(r.Context(), failure.FailedBelow) != nil
+	if !failed || !toldBelow && !fhirapp.Below(fhirapp.OriginalPath(r), h.FHIRBase) {
+		return next.ServeHTTP(w, r)
+	}
+	return failure.Write(w, r, err)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_outcome [<matcher>] {
+//		fhir_base <path>
+//	}
+func (h *Outcome) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{
+		"fhir_base": option.Word(&h.FHIRBase, fhirapp.CheckBase),
+	})
+}
+
+var (
+	_ caddy.Provisioner           = (*Outcome)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Outcome)(nil)
+	_ caddyfile.Unmarshaler       = (*Outcome)(nil)
+)

@@ -1,0 +1,112 @@
+// Package sample is the handler fhir_sample: a FHIR server in memory, for trying out.
+package sample
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
+)
+
+func init() {
+	caddy.RegisterModule(new(Sample))
+	option.RegisterHandler("fhir_sample", httpcaddyfile.After, "reverse_proxy", func() option.Handler { return new(Sample) })
+}
+
+// sampleStores keeps the records over reloads, by FHIR base.
+var sampleStores = caddy.NewUsagePool()
+
+// Sample is a small FHIR R4 server with synthetic records, for trying out. It answers all requests below the FHIR base,
+// and asks nobody who they are: that is for fhir_bearer before it. What is written is kept over reloads, and lost at a
+// restart.
+type Sample struct {
+	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	FHIRBase string `json:"fhir_base,omitempty"`
+
+	pooled  *sampleStore
+	baseURL string
+}
+
+// sampleStore is made at the first request: it takes longer than all the rest of a configuration.
+type sampleStore struct {
+	load func() (*sample.Store, error)
+}
+
+func (*sampleStore) Destruct() error { return nil }
+
+// CaddyModule returns the Caddy module information.
+func (*Sample) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.fhir_sample", New: func() caddy.Module { return new(Sample) }}
+}
+
+// Provision finds the FHIR base, and takes the records over from the previous configuration, if there is one.
+func (h *Sample) Provision(ctx caddy.Context) (err error) {
+	if h.FHIRBase, err = fhirapp.Base(ctx, h.FHIRBase); err != nil {
+		return err
+	}
+	app, err := fhirapp.FindAny[fhirapp.Addressed](ctx)
+	if err != nil {
+		return err
+	}
+	if app != nil {
+		if issuer, base := app.Address(); base == h.FHIRBase {
+			h.baseURL = issuer + base
+		}
+	}
+	pooled, _, err := sampleStores.LoadOrNew(h.FHIRBase, func() (caddy.Destructor, error) {
+		return &sampleStore{sync.OnceValues(func() (*sample.Store, error) { return sample.NewStore(sample.Records()...) })}, nil
+	})
+	if err != nil {
+		return err
+	}
+	h.pooled = pooled.(*sampleStore)
+	ctx.Slogger().Info("sample records of people who do not exist, for trying out; changes are lost at a restart", "fhir_base", h.FHIRBase)
+	return nil
+}
+
+// Cleanup releases the records, if Provision got that far.
+func (h *Sample) Cleanup() error {
+	if h.pooled == nil {
+		return nil
+	}
+	_, err := sampleStores.Delete(h.FHIRBase)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Sample) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !fhirapp.Below(r.URL.Path, h.FHIRBase) {
+		return next.ServeHTTP(w, r)
+	}
+	store, err := h.pooled.load()
+	if err != nil {
+		return err
+	}
+	(&sample.Server{Store: store, Base: h.FHIRBase, BaseURL: h.baseURL}).ServeHTTP(w, r)
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_sample [<matcher>] {
+//		fhir_base <path>
+//	}
+func (h *Sample) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{
+		"fhir_base": option.Word(&h.FHIRBase, fhirapp.CheckBase),
+	})
+}
+
+var (
+	_ caddy.Provisioner           = (*Sample)(nil)
+	_ caddy.CleanerUpper          = (*Sample)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Sample)(nil)
+	_ caddyfile.Unmarshaler       = (*Sample)(nil)
+)

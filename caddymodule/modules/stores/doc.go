@@ -1,0 +1,18 @@
+// Package stores holds the stores of the app fhir, which are modules of the namespace fhir.stores.
+//
+// To add one, write a package with a Caddy module `fhir.stores.<name>` whose type is a [Guest], and import it in the
+// binary. The packages below are examples: memory and file for a store of one gateway, redis and postgres for one that
+// several share. Package storetest has the tests that every store must pass.
+//
+//	guest.go     what a module may implement: [Starter], [Claimer], [Watched], …
+//	shared.go    what a module embeds whose store several gateways share: [Shared], and [Remote], which it opens
+//	tls.go       an option that those have in common
+//	set.go       the stores of an app: loaded, started, warned of
+//	checked.go   a store elsewhere is used once it has passed its check
+//	watch.go     is it well? Logged once, for readiness and metrics
+//	follower.go  what modules tell the same module of other gateways by a store that they share
+//	status.go    for the admin API and the health port
+//	copy.go      for fhir-store copy
+//	metrics.go   metrics of stores that gateways share
+//	name.go      the word of a Caddyfile that names a store
+package stores

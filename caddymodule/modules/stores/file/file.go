@@ -1,0 +1,167 @@
+// Package file is the module fhir.stores.file: state that survives a restart, in a file.
+package file
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+)
+
+func init() { caddy.RegisterModule(new(Store)) }
+
+// fileStores keeps files open over reloads, by path: a file can be opened only once.
+var fileStores = caddy.NewUsagePool()
+
+// Store keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state of
+// the app) in one file, used by one process at a time. Validating a configuration does not create it.
+type Store struct {
+	// The file. Its folder is created if missing. Placeholders are supported. Default: `fhir/<issuer's host>.db` in
+	// the folder of Caddy's storage or, if that is not a folder, in Caddy's data folder.
+	Path string `json:"path,omitempty"`
+
+	// The maximum number of entries; more are refused. A person takes one for each session, each app in it, and each
+	// app with a refresh token, of some 700 bytes each. Default: 1000000.
+	MaxEntries int `json:"max_entries,omitempty"`
+
+	// How long a start waits for another process to release the file, as the previous one does when its requests have
+	// ended, at the latest after Caddy's `grace_period`. Default: `30s`.
+	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
+
+	*boltstore.Store `json:"-"`
+
+	key     string // in the pool
+	watched *stores.Watch
+}
+
+type pooledFile struct {
+	*boltstore.Store
+	watch *stores.Watch
+}
+
+func newPooledFile(path string, maxEntries int) pooledFile {
+	f := boltstore.New(path, maxEntries, authorize.EndingKinds...)
+	return pooledFile{f, stores.NewLocalWatch("file", f)}
+}
+
+func (f pooledFile) Destruct() error {
+	f.watch.Stop()
+	return f.Close()
+}
+
+// Watch implements [Watched].
+func (f *Store) Watch() *stores.Watch { return f.watched }
+
+// CaddyModule returns the Caddy module information.
+func (*Store) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(Store) }}
+}
+
+// Locate takes over the file from the previous configuration, if it has one; Start opens it. Provision cannot do this: only
+// the app knows the default path.
+func (f *Store) Locate(defaultPath string) error {
+	path, err := option.ResolveSecret("path of the durable store", f.Path)
+	if err != nil {
+		return err
+	}
+	if path, err = filepath.Abs(cmp.Or(path, defaultPath)); err != nil {
+		return fmt.Errorf("path of the durable store: %w", err)
+	}
+	pooled, _, err := fileStores.LoadOrNew(path, func() (caddy.Destructor, error) {
+		return newPooledFile(path, f.MaxEntries), nil
+	})
+	if err != nil {
+		return err
+	}
+	f.key, f.Store, f.watched = path, pooled.(pooledFile).Store, pooled.(pooledFile).watch
+	return nil
+}
+
+// lockNotice is how long a start waits silently for the file.
+const lockNotice = time.Second
+
+// Start opens the file, so that a failure is an error of the configuration and not of the first sign-in.
+func (f *Store) Start(logger *slog.Logger) error {
+	f.SetLogger(logger)
+	f.SetMaxEntries(f.MaxEntries)
+	f.SetLockTimeout(time.Duration(f.LockTimeout))
+	notice := time.AfterFunc(lockNotice, func() {
+		logger.Info("waiting for the durable store, which another process may still hold", "path", f.key)
+	})
+	defer notice.Stop()
+	return f.Open()
+}
+
+// Claim refuses the file of another issuer. One of an earlier version is anybody's.
+func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error) {
+	entries, _ := f.Size()
+	mark, err := store.Claim(ctx, f.Store, issuer)
+	if err == nil {
+		f.watched.Claimed(mark)
+	}
+	if _, other := errors.AsType[*store.OtherIssuerError](err); other {
+		err = fmt.Errorf("durable store: %w: give each issuer a file of its own (path), instead of %s", err, f.key)
+	}
+	return entries == 0, err
+}
+
+// batch is how many entries are copied into a file in one step, after which the disk is waited for.
+const batch = 5000
+
+// OpenCopy implements [Copied].
+func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error) {
+	if _, err := os.Stat(f.key); err != nil && !mayMake {
+		return nil, fmt.Errorf("its durable store is not there: %w", err)
+	}
+	f.LockTimeout = caddy.Duration(wait)
+	if err := f.Start(slog.New(slog.DiscardHandler)); err != nil {
+		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
+	}
+	return &stores.Copy{Store: f.Store, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
+}
+
+// Cleanup releases the file, if Locate got that far.
+func (f *Store) Cleanup() error {
+	if f.Store == nil {
+		return nil
+	}
+	_, err := fileStores.Delete(f.key)
+	return err
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	durable_store file {
+//		path <file>
+//		max_entries <number>
+//		lock_timeout <duration>
+//	}
+func (f *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{
+		"path": option.Word(&f.Path, nil), "max_entries": option.Number(&f.MaxEntries), "lock_timeout": option.Duration(&f.LockTimeout),
+	})
+}
+
+var (
+	_ store.Store           = (*Store)(nil)
+	_ caddy.CleanerUpper    = (*Store)(nil)
+	_ caddyfile.Unmarshaler = (*Store)(nil)
+	_ stores.Located        = (*Store)(nil)
+	_ stores.Starter        = (*Store)(nil)
+	_ stores.Claimer        = (*Store)(nil)
+	_ stores.Watched        = (*Store)(nil)
+	_ stores.Copied         = (*Store)(nil)
+)

@@ -1,0 +1,130 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+)
+
+// A file is one issuer's too, and one without a mark becomes its first user's.
+func TestFileOfOtherIssuer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	file := new(Store)
+	if err := file.Locate(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Cleanup() })
+	for range 2 {
+		if _, err := file.Claim(t.Context(), "https://a.example"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := file.Claim(t.Context(), "https://b.example"); err == nil || !strings.Contains(err.Error(), "https://a.example") || !strings.Contains(err.Error(), path) {
+		t.Errorf("another issuer: %v", err)
+	}
+}
+
+// Two configurations share a file, and the last one to stop closes it.
+func TestFileStoreIsPooled(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	first, second, failed := new(Store), new(Store), new(Store)
+	for _, f := range []*Store{first, second} {
+		if err := f.Locate(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Put(t.Context(), "k", []byte("v"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*Store{failed, first} {
+		if err := f.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if v, err := second.Get(t.Context(), "k"); err != nil || string(v) != "v" {
+		t.Errorf("after the first has gone: %q, %v", v, err)
+	}
+	if err := second.Cleanup(); err != nil {
+		t.Error(err)
+	}
+	other := boltstore.New(path, 0)
+	if err := other.Open(); err != nil {
+		t.Errorf("the file is still held: %v", err)
+	}
+	_ = other.Close()
+}
+
+// A reload, which the admin API tells of, copies what can be read of a file damaged in
+// use, and logs so. If nothing can be read, it fails.
+func TestReloadWithDamagedStore(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		damaged func(page []byte) bool
+		saved   bool
+	}{
+		"in part":    {func(page []byte) bool { return bytes.Contains(page, []byte("refresh:1")) && page[8] == 2 }, true},
+		"as a whole": {func([]byte) bool { return true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			first, second := new(Store), new(Store)
+			for _, f := range []*Store{first, second} {
+				if err := f.Locate(path); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = f.Cleanup() })
+			}
+			var log strings.Builder
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			if err := first.Start(logger); err != nil {
+				t.Fatal(err)
+			}
+			for n := range 40 {
+				if err := first.Put(t.Context(), fmt.Sprint("refresh:", n), make([]byte, 600), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			zeroPages(t, path, tt.damaged)
+			if _, err := first.List(t.Context(), "refresh:"); err == nil {
+				t.Error("a damaged file is read")
+			}
+			err := second.Start(logger)
+			if saved := err == nil; saved != tt.saved || strings.Contains(log.String(), "damaged_file=") != tt.saved {
+				t.Errorf("error %v, log %q", err, log.String())
+			}
+		})
+	}
+}
+
+// zeroPages zeroes some pages of a file.
+func zeroPages(t *testing.T, path string, meant func(page []byte) bool) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range slices.Chunk(content, os.Getpagesize()) {
+		if meant(page) {
+			clear(page)
+		}
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteAt(content, 0)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,108 @@
+// Package memory is the module fhir.stores.memory: codes and revocations, in this process.
+package memory
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+)
+
+func init() { caddy.RegisterModule(new(Store)) }
+
+// memoryStores keeps the store over reloads, because codes and revocations must outlive the configuration.
+var memoryStores = caddy.NewUsagePool()
+
+// memoryStoreKey is the same for all configurations: entries are checked against the current one when they are used.
+const memoryStoreKey = "fhir.stores.memory"
+
+// Store keeps codes and revocations in the memory of this process. They survive a reload, but not a restart.
+type Store struct {
+	// The maximum number of entries; more are refused. A code flow takes two entries of some 500 bytes each. Default:
+	// 100000.
+	MaxEntries int `json:"max_entries,omitempty"`
+
+	*store.Memory `json:"-"`
+
+	watched *stores.Watch
+}
+
+type pooledStore struct {
+	*store.Memory
+	watch *stores.Watch
+}
+
+func newPooledStore(maxEntries int) pooledStore {
+	m := store.NewMemory(maxEntries, time.Minute, authorize.EndingKinds...)
+	return pooledStore{m, stores.NewLocalWatch("memory", m)}
+}
+
+func (p pooledStore) Destruct() error {
+	p.watch.Stop()
+	return nil
+}
+
+// Watch implements [Watched].
+func (m *Store) Watch() *stores.Watch { return m.watched }
+
+// Volatile implements [Volatile].
+func (*Store) Volatile() string {
+	return "durable_store memory is the memory of this process: sessions and refresh tokens end with it"
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Store) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.memory", New: func() caddy.Module { return new(Store) }}
+}
+
+// Provision takes the store over from the previous configuration, if there is one.
+func (m *Store) Provision(caddy.Context) error {
+	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
+		return newPooledStore(m.MaxEntries), nil
+	})
+	if err != nil {
+		return err
+	}
+	m.Memory, m.watched = pooled.(pooledStore).Memory, pooled.(pooledStore).watch
+	return nil
+}
+
+// Start sets the bound. Until the configuration has started, the store belongs to the previous one.
+func (m *Store) Start(*slog.Logger) error {
+	m.SetMaxEntries(m.MaxEntries)
+	return nil
+}
+
+// Cleanup releases the store, if Provision got that far.
+func (m *Store) Cleanup() error {
+	if m.Memory == nil {
+		return nil
+	}
+	_, err := memoryStores.Delete(memoryStoreKey)
+	return err
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	store memory {
+//		max_entries <number>
+//	}
+func (m *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, option.Block{"max_entries": option.Number(&m.MaxEntries)})
+}
+
+var (
+	_ store.Store           = (*Store)(nil)
+	_ caddy.Provisioner     = (*Store)(nil)
+	_ caddy.CleanerUpper    = (*Store)(nil)
+	_ caddyfile.Unmarshaler = (*Store)(nil)
+	_ stores.Starter        = (*Store)(nil)
+	_ stores.Watched        = (*Store)(nil)
+	_ stores.Volatile       = (*Store)(nil)
+)

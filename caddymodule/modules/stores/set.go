@@ -1,0 +1,226 @@
+package stores
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+)
+
+// Bounds of the revocation max lag. A store is heard each second, if all is well.
+const (
+	minRevocationLag = 2 * time.Second
+	maxRevocationLag = time.Hour
+)
+
+// Config says which stores an app has.
+type Config struct {
+	// Issuer is whose state they hold.
+	Issuer string
+
+	// StoreRaw is where codes and revocations are kept. Default: `memory`.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+
+	// DurableRaw is where state is kept that must survive a restart. Default: the store if gateways share it, or else `file`.
+	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+}
+
+// Set are the stores of an app.
+type Set struct {
+	// Store keeps codes and revocations.
+	Store store.Store
+
+	// Durable keeps what must survive a restart. It may be the same.
+	Durable store.Store
+
+	shared  []*pooledShared
+	local   []Starter
+	watched map[store.Store]*Watch
+	isNew   bool // the durable store held nothing when it was claimed
+}
+
+// Load loads an app's guest modules. A store that gateways share is the durable store too, unless that is configured.
+func Load(ctx caddy.Context, c Config) (*Set, error) {
+	if c.StoreRaw == nil {
+		c.StoreRaw = json.RawMessage(`{"store":"memory"}`)
+	}
+	s := &Set{watched: map[store.Store]*Watch{}}
+	var err error
+	if s.Store, err = s.load(ctx, &c, "StoreRaw"); err != nil {
+		return nil, err
+	}
+	if c.DurableRaw == nil && isReplica(s.Store) {
+		s.Durable = s.Store
+		return s, nil
+	}
+	if c.DurableRaw == nil {
+		c.DurableRaw = json.RawMessage(`{"store":"file"}`)
+	}
+	s.Durable, err = s.load(ctx, &c, "DurableRaw")
+	return s, err
+}
+
+func (s *Set) load(ctx caddy.Context, c *Config, field string) (store.Store, error) {
+	guest, err := ctx.LoadModule(c, field)
+	if err != nil {
+		return nil, fmt.Errorf("loading the store: %w", err)
+	}
+	if file, ok := guest.(Located); ok {
+		if err := file.Locate(defaultPath(ctx.Storage(), c.Issuer)); err != nil {
+			return nil, err
+		}
+	}
+	if shared, ok := guest.(interface{ pooled() *pooledShared }); ok {
+		return s.addShared(shared.pooled()), nil
+	}
+	local, ok := guest.(store.Store)
+	if !ok {
+		return nil, fmt.Errorf("module %T is not a store", guest)
+	}
+	if w, ok := guest.(Watched); ok {
+		s.watched[local] = w.Watch()
+	} else {
+		s.watched[local] = NewLocalWatch(fmt.Sprintf("%T", guest), local)
+	}
+	if starter, ok := guest.(Starter); ok {
+		s.local = append(s.local, starter)
+	}
+	return local, nil
+}
+
+func (s *Set) addShared(pooled *pooledShared) store.Store {
+	s.watched[pooled.replica] = pooled.watch
+	if !slices.Contains(s.shared, pooled) {
+		s.shared = append(s.shared, pooled)
+	}
+	return pooled.replica
+}
+
+// defaultPath is where a store's file lies.
+func defaultPath(storage certmagic.Storage, issuer string) string {
+	folder := caddy.AppDataDir()
+	if files, ok := storage.(*certmagic.FileStorage); ok {
+		folder = files.Path
+	}
+	return filepath.Join(folder, "fhir", fhirapp.StorageName(issuer)+".db")
+}
+
+// KeepsDurable returns an error if the durable store keeps nothing over a restart.
+func (s *Set) KeepsDurable() error {
+	if _, is := isVolatile(s.Durable); is {
+		return ErrVolatile
+	}
+	return nil
+}
+
+// CheckLag checks the revocation max lag of these stores.
+func (s *Set) CheckLag(lag time.Duration) error {
+	switch {
+	case len(s.shared) == 0 && lag != 0:
+		return errors.New("revocation_max_lag is for a store that several gateways share, such as redis or postgres")
+	case lag > 0 && (lag < minRevocationLag || lag > maxRevocationLag):
+		return fmt.Errorf("revocation_max_lag %v must be between %v and %v", lag, minRevocationLag, maxRevocationLag)
+	}
+	return nil
+}
+
+// Warn warns of what gateways do not share, though they share one of the stores.
+func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
+	if len(s.shared) == 0 {
+		return
+	}
+	if !isReplica(s.Store) {
+		logger.Warn("gateways share the durable store, but not the store: what one of them began, another refuses: codes, launches, pushed requests, sign-ins with a second factor; leave out store, to keep all in the durable one, or run one gateway only")
+	}
+	if !isReplica(s.Durable) {
+		logger.Warn("gateways share the store, but not the durable store: sessions, refresh tokens and consents are of one gateway, and it alone counts wrong passwords; leave out durable_store, to keep all in the store, or run one gateway only")
+	}
+	if files, ok := storage.(*certmagic.FileStorage); ok && !keysInStore {
+		logger.Warn("gateways share the store, but signing keys and registered clients are in files: gateways with different files refuse each other's tokens; set store_key, or share the folder, or another storage of Caddy's", "folder", files.Path)
+	}
+}
+
+func isReplica(s store.Store) bool {
+	_, ok := s.(*replica.Replica)
+	return ok
+}
+
+// Start opens the stores. The lag is as configured.
+func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
+	for _, local := range s.local {
+		if err := local.Start(logger); err != nil {
+			return err
+		}
+	}
+	switch {
+	case maxLag == 0:
+		maxLag = replica.DefaultMaxLag
+	case maxLag < 0:
+		maxLag = replica.Unlimited
+	}
+	for _, shared := range s.shared {
+		if err := shared.start(logger.With("store", shared.name), issuer, maxLag); err != nil {
+			return fmt.Errorf("store %s: %w", shared.name, err)
+		}
+	}
+	if err := s.checkCopied(ctx); err != nil {
+		return err
+	}
+	if why, is := isVolatile(s.Durable); is {
+		s.watched[s.Durable].keepsNothing(why)
+	}
+	if claimer, ok := s.Durable.(Claimer); ok {
+		var err error
+		if s.isNew, err = claimer.Claim(ctx, issuer); err != nil {
+			return err
+		}
+	}
+	for _, w := range s.watched {
+		w.start(logger)
+	}
+	return nil
+}
+
+// checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.
+func (s *Set) checkCopied(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := storecopy.Check(ctx, s.Durable); err != nil && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+		return fmt.Errorf("durable store: %w", err)
+	}
+	return nil
+}
+
+// NotesLoss notes that the durable store was there before, if it is new now.
+func (s *Set) NotesLoss(wasThere func() bool) {
+	if s.isNew && wasThere() {
+		s.watched[s.Durable].beganEmpty()
+	}
+}
+
+// Outages returns when stores elsewhere were last away.
+func (s *Set) Outages() (outages []store.Outage) {
+	for _, shared := range s.shared {
+		outages = append(outages, shared.breaker.LastOutage())
+	}
+	return outages
+}
+
+// Settle lets the problems of stores that work again be over without a further wait.
+func (s *Set) Settle() {
+	for _, w := range s.watched {
+		w.settle()
+	}
+}

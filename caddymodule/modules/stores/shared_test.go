@@ -1,0 +1,105 @@
+package stores
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// A reload takes over the store with what is known of it, and the last configuration closes it.
+func TestSharedStoreOutlivesReload(t *testing.T) {
+	t.Parallel()
+	gateway, closed := storetest.NewShared(FollowedKinds()...).Gateway(), 0
+	var modules []*Shared
+	for range 2 {
+		m := new(Shared)
+		err := m.Use("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
+			return &Remote{Shared: gateway, Check: func(context.Context) error { return nil }, Close: func() error { closed++; return nil }}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.start(slog.New(slog.DiscardHandler), "https://x.example", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		modules = append(modules, m)
+	}
+	if modules[0].replica != modules[1].replica {
+		t.Error("two configurations have two replicas")
+	}
+	if err := new(Shared).Cleanup(); err != nil { // Use was never called
+		t.Error(err)
+	}
+	for i, m := range modules {
+		if closed != 0 {
+			t.Errorf("closed after %d cleanups", i)
+		}
+		if err := m.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if closed != 1 {
+		t.Errorf("closed %d times", closed)
+	}
+}
+
+// What is found unfit only later is not trusted either.
+func TestSharedStoreIsCheckedLate(t *testing.T) {
+	t.Parallel()
+	unfit := errors.New("it evicts")
+	g := storetest.NewShared().Gateway()
+	s := newCheckedStore(&Remote{Shared: g, Check: func(context.Context) error { return unfit }}, slog.New(slog.DiscardHandler))
+	if err := s.Follow(t.Context(), func(store.Update) { t.Error("told something") }); !errors.Is(err, unfit) {
+		t.Errorf("followed: %v", err)
+	}
+}
+
+// The logger of the latest configuration is used, with what the store adds to it.
+func TestLatestLogger(t *testing.T) {
+	t.Parallel()
+	var first, second bytes.Buffer
+	var latest latestLogger
+	latest.Store(slog.New(slog.NewTextHandler(&first, nil)))
+	logger := slog.New(&latest)
+	logger.Info("one")
+	latest.Store(slog.New(slog.NewTextHandler(&second, nil)).With("store", "redis"))
+	logger.Info("two", "x", 1)
+	logger.Debug("three")
+	if strings.Count(first.String(), "\n") != 1 || !strings.Contains(second.String(), "msg=two store=redis x=1\n") || strings.Count(second.String(), "\n") != 1 {
+		t.Errorf("first:\n%ssecond:\n%s", first.String(), second.String())
+	}
+}
+
+// Gateways that cannot hear others have a problem that is told, and go on asking the store.
+func TestListeningIsTried(t *testing.T) {
+	t.Parallel()
+	deaf := &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xread")}
+	s, err := newPooledShared("kind", func(*slog.Logger) (*Remote, error) {
+		return &Remote{
+			Shared: storetest.NewShared().Gateway(), Check: func(context.Context) error { return nil },
+			Close: func() error { return nil }, TryListening: func(context.Context) error { return deaf },
+		}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Destruct()
+	for range 5 { // more than it takes for the breaker to open
+		if err := s.try(t.Context()); store.CauseOf(err) != store.CauseRights {
+			t.Errorf("tried: %v", err)
+		}
+	}
+	if err := s.watch.check(t.Context()); !errors.Is(err, deaf) || !s.watch.causes()[store.CauseRights] {
+		t.Errorf("watched: %v", err)
+	}
+	if err := s.breaker.Put(t.Context(), "session:1", nil, time.Minute); err != nil {
+		t.Errorf("the store is not asked: %v", err)
+	}
+}

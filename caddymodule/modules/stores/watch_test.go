@@ -1,0 +1,91 @@
+package stores
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// A problem counts at once, is logged once, and is over once the store has been well for a while: a store that fails every
+// other time has one problem, and one line.
+func TestStoreWatch(t *testing.T) {
+	t.Parallel()
+	for cause, err := range map[store.Cause]error{
+		store.CauseFull:     store.ErrFull,
+		store.CauseRights:   &store.Fault{Cause: store.CauseRights, Err: errors.New("no +xadd")},
+		store.CauseEviction: &store.Fault{Cause: store.CauseEviction, Err: errors.New("allkeys-lru")},
+		store.CauseGone:     &store.Fault{Cause: store.CauseGone, Err: errors.New("moved")},
+		store.CauseFailed:   errors.New("fails"),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var fails atomic.Bool
+			var trials atomic.Int64
+			var log bytes.Buffer
+			w := newStoreWatch("kind", func(context.Context) error {
+				trials.Add(1)
+				if fails.Load() {
+					return err
+				}
+				return nil
+			})
+			w.start(slog.New(slog.NewTextHandler(&log, nil)))
+			defer synctest.Wait()
+			defer w.Stop()
+			check := func() error { time.Sleep(watchFresh); return w.check(t.Context()) }
+			if err := check(); err != nil || log.Len() > 0 {
+				t.Fatalf("%s: at first: %v, %s", cause, err, &log)
+			}
+			for i := range 20 {
+				fails.Store(i%3 == 0) // well twice in a row
+				if err := check(); store.CauseOf(err) != cause || !w.causes()[cause] {
+					t.Errorf("%s, trial %d: %v", cause, i, err)
+				}
+			}
+			fails.Store(false)
+			time.Sleep(watchSteady + 2*watchTrouble)
+			if err := check(); err != nil || w.causes()[cause] {
+				t.Errorf("%s: %v goes on", cause, err)
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "cause="+string(cause)) {
+				t.Errorf("%s: %d lines:\n%s", cause, lines, &log)
+			}
+			before := trials.Load()
+			for range 1000 {
+				if err := w.check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := trials.Load() - before; n > 1 {
+				t.Errorf("%d trials for 1000 questions at once", n)
+			}
+		})
+	}
+}
+
+// A store that hangs is not waited for.
+func TestStoreWatchIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		w := NewLocalWatch("kind", nil)
+		w.try = func(context.Context) error { <-hangs; return nil }
+		w.logger.Store(slog.New(slog.DiscardHandler))
+		for range 3 {
+			began := time.Now()
+			if err := w.check(t.Context()); !errors.Is(err, store.ErrUnavailable) || time.Since(began) > CheckTimeout {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		}
+		close(hangs)
+		synctest.Wait()
+		w.Stop()
+	})
+}

@@ -1,0 +1,97 @@
+package option
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// ResolveSecret replaces placeholders, and cuts off the line end of a file. An unknown or empty placeholder is an error:
+// a secret that was not mounted must not leave its client public.
+func ResolveSecret(option, secret string) (string, error) {
+	resolved, err := replacePlaceholders(secret)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", option, err)
+	}
+	return resolved, nil
+}
+
+func replacePlaceholders(secret string) (string, error) {
+	if err := CheckPlaceholders(secret); err != nil {
+		return "", err
+	}
+	resolved, err := caddy.NewReplacer().ReplaceOrErr(secret, true, true)
+	resolved = strings.TrimRight(resolved, "\r\n")
+	if err == nil && (secret == "" || resolved != "") {
+		return resolved, nil
+	}
+	return "", cmp.Or(whyEmpty(secret), err, errors.New("is empty"))
+}
+
+var placeholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
+
+// whyEmpty says why the first empty placeholder is empty, which Caddy does not; nil if it cannot tell.
+func whyEmpty(text string) error {
+	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
+		check := checkSet
+		if match[1] == "file" {
+			check = checkHolds
+		}
+		if err := check(match[2]); err != nil {
+			return fmt.Errorf("%s: %w", match[0], err)
+		}
+	}
+	return nil
+}
+
+func checkSet(name string) error {
+	switch value, set := os.LookupEnv(name); {
+	case !set:
+		return errors.New("the environment variable is not set")
+	case value == "":
+		return errors.New("the environment variable is empty")
+	}
+	return nil
+}
+
+func checkHolds(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	beginning, err := io.ReadAll(io.LimitReader(file, 4096))
+	switch {
+	case err != nil:
+		return err
+	case strings.TrimRight(string(beginning), "\r\n") == "":
+		return errors.New("the file is empty")
+	}
+	return nil
+}
+
+// Literal applies a check to words without placeholders. The value of a placeholder is not known before Provision.
+func Literal(check func(string) error) func(string) error {
+	return func(w string) error {
+		if strings.Contains(w, "{") {
+			return CheckPlaceholders(w)
+		}
+		return check(w)
+	}
+}
+
+var openPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
+
+// CheckPlaceholders refuses one without its closing brace: its text would become the secret.
+func CheckPlaceholders(w string) error {
+	if open := openPlaceholder.FindString(w); open != "" {
+		return fmt.Errorf("%s has no closing brace", open)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package option
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// TLS says how a server and we authenticate to each other, such as by a hospital's own certificate authority.
+type TLS struct {
+	// A PEM file with the certificate authorities to trust for the server. Default: those of the system.
+	CA string `json:"ca,omitempty"`
+
+	// A PEM file with a client certificate. It is read again for each connection. Default: none.
+	ClientCertificate string `json:"client_certificate,omitempty"`
+
+	// The PEM file with its key. Required with the certificate.
+	ClientKey string `json:"client_key,omitempty"`
+}
+
+var (
+	// ErrNoCertificates says that a file of certificate authorities has none.
+	ErrNoCertificates = errors.New("no certificate found")
+	errHalfClientTLS  = errors.New("tls_client needs both a certificate and its key")
+)
+
+// Subdirectives are those that set it.
+func (t *TLS) Subdirectives() Block {
+	return Block{
+		"tls_ca":     Word(&t.CA, nil),
+		"tls_client": Two(&t.ClientCertificate, &t.ClientKey),
+	}
+}
+
+// Authorities returns the certificate authorities' PEM text.
+func (t *TLS) Authorities() ([]byte, error) {
+	if t.CA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("tls_ca: %w", err)
+	}
+	return text, nil
+}
+
+// Config is nil if nothing is set.
+func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
+	if *t == (TLS{}) {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("tls_ca: %s: %w", t.CA, ErrNoCertificates)
+		}
+	}
+	if t.ClientCertificate == "" && t.ClientKey == "" {
+		return config, nil
+	}
+	if t.ClientCertificate == "" || t.ClientKey == "" {
+		return nil, errHalfClientTLS
+	}
+	if _, err := t.clientPair(nil); err != nil {
+		return nil, fmt.Errorf("tls_client: %w", err)
+	}
+	config.GetClientCertificate = t.clientPair
+	return config, nil
+}
+
+func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(t.ClientCertificate, t.ClientKey)
+	return &pair, err
+}
+
+// Transport is for an OAuth or OpenID Connect client; nil if nothing is set.
+func (t *TLS) Transport() (http.RoundTripper, error) {
+	authorities, err := t.Authorities()
+	if err != nil {
+		return nil, err
+	}
+	config, err := t.Config(authorities)
+	if config == nil || err != nil {
+		return nil, err
+	}
+	return upstream.Transport(config), nil
+}

@@ -1,0 +1,91 @@
+// Package pace ends request bodies that arrive too slowly.
+package pace
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// pace is the minimum speed of a request body. One that arrives byte by byte would hold its connection for hours, and delay
+// a restart, which waits for requests.
+type pace struct {
+	patience time.Duration // how long to wait for the client
+	rate     int64         // bytes that earn back a second of it
+}
+
+var (
+	// Form is for forms and registrations, of at most 64 KiB.
+	Form = pace{patience: 10 * time.Second, rate: 16 << 10}
+
+	// FHIR is for resources, which may be large and sent from a phone. It equals the defaults of Apache's
+	// mod_reqtimeout.
+	FHIR = pace{patience: 20 * time.Second, rate: 500}
+)
+
+// Limit makes a request's body fail when it is slower than the pace. The returned function must be called before the
+// handler returns.
+func (p pace) Limit(w http.ResponseWriter, r *http.Request) (done func()) {
+	if _, limited := r.Body.(*pacedBody); limited || r.Body == nil || r.ContentLength == 0 {
+		return func() {}
+	}
+	b := &pacedBody{ReadCloser: r.Body, control: http.NewResponseController(w), pace: p, left: p.patience, drained: r.ProtoMajor == 1}
+	r.Body = b
+	if b.drained {
+		b.wait(time.Now())
+	}
+	return b.done
+}
+
+// pacedBody is a body with a minimum speed. Only the time spent waiting for the client counts.
+type pacedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	pace    pace
+	drained bool // net/http reads the rest when an answer begins, to reuse the connection
+
+	mu   sync.Mutex // a transport may go on reading after the handler has returned
+	left time.Duration
+	over bool // the deadline is no longer ours to set
+}
+
+// Read implements io.Reader. If the client is too slow, the error is os.ErrDeadlineExceeded.
+func (b *pacedBody) Read(p []byte) (int, error) {
+	start := time.Now()
+	b.wait(start)
+	n, err := b.ReadCloser.Read(p)
+	b.waited(time.Since(start), n, err)
+	return n, err
+}
+
+// wait sets the deadline of a read, if the connection supports one.
+func (b *pacedBody) wait(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		_ = b.control.SetReadDeadline(now.Add(b.left))
+	}
+}
+
+// waited updates the time left after a read. Unless net/http reads the rest, it clears the deadline, which would otherwise
+// end the body while it is processed.
+func (b *pacedBody) waited(d time.Duration, n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	earned := time.Duration(n) * time.Second / time.Duration(b.pace.rate)
+	b.left = min(b.left-d+earned, b.pace.patience)
+	if !b.over && !b.drained && !errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	b.over = b.over || err != nil
+}
+
+// done stops setting deadlines: the connection may serve another request from now on.
+func (b *pacedBody) done() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+}
