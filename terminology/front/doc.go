@@ -4,13 +4,12 @@
 // (host.go).
 //
 //	request ─► Front.ServeHTTP                    front.go
-//	   │ is it for an operation? ── no ─► passed on, or answered if nobody else does: front.go, write.go
-//	   │ read: operation.go, request.go
-//	   │ did it come before? sighting.go
+//	   │ is it for an operation (operation.go)? ── no ─► passed on, or answered if nobody else does: other.go, write.go
+//	   │ does it depend on earlier ones? cacheid.go; did it come before? sighting.go: serve.go decides
 //	   ├─ no ──► made here, straight for the client: here.go ───────────────► answered
 //	   │            │ something is missing
 //	   ▼            ▼
-//	stored? stored.go, package cache ── yes ────────────────────────────────► answered
+//	stored? serve.go, package cache ── yes ────────────────────────────────► answered
 //	   │ no: made once for all who ask the same
 //	   ▼
 //	made here, and held: here.go ───────────────────────────────────────────► stored, answered

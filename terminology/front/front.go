@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/api"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
-	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Options are those of a [Front].
@@ -93,67 +91,4 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 		return f.refuse(w, r, err)
 	}
 	return nil
-}
-
-// finish counts an answer, or the error in its place.
-func (f *Front) finish(by Outcome, err error) error {
-	if err != nil {
-		return f.fail(err)
-	}
-	f.host.Metrics.Count(by)
-	return nil
-}
-
-// fail counts an error and sets its status, unless a provisional answer takes its place.
-func (f *Front) fail(err error) error {
-	if provisionalOf(err) != nil {
-		return err
-	}
-	failed := errorOf(err)
-	f.host.Metrics.Count(failed.outcome())
-	return failed
-}
-
-// refuse writes the provisional answer of an error, or else sets Retry-After.
-func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error {
-	if p := provisionalOf(err); p != nil {
-		w.Header()["Cache-Control"] = privateNoCache
-		if err = f.finish(Here, f.write(w, r, provisionalAnswer(p), privateNoCache)); err == nil {
-			return nil
-		}
-	}
-	if wait := retryAfter(err); wait > 0 {
-		w.Header().Set("Retry-After", cache.Seconds(wait))
-	}
-	return err
-}
-
-// serveOther handles a request for anything else. With all operations, what nobody answers is 404: without a next
-// handler it would be an empty 200.
-func (f *Front) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	if !f.options.AllOperations || !strings.HasPrefix(r.URL.Path, f.options.Base+"/") || r.Header.Get("Upgrade") != "" {
-		return f.passOther(w, r, next)
-	}
-	answer := &responseWriter{ResponseWriter: w}
-	if err := f.passOther(answer, r, next); err != nil || answer.status != 0 {
-		return err
-	}
-	return &Error{Status: http.StatusNotFound, Err: &outcome.Error{
-		Status: http.StatusNotFound, Code: "not-found", Text: "There is no such operation or resource here.",
-	}}
-}
-
-// passOther passes a request on. If the next handler does not answer it, it is answered here if possible.
-func (f *Front) passOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	if write := f.writeOf(r); write != nil {
-		return write.pass(w, r, next)
-	}
-	local := f.operations.other(r, f.options.Base)
-	if local == nil {
-		return next.ServeHTTP(w, r)
-	}
-	if answered, err := f.askFirst(w, r, next); answered || err != nil {
-		return err
-	}
-	return f.finish(Here, local(f.host.CrossOrigin(w, r), r))
 }

@@ -19,17 +19,25 @@ import (
 // serveHere answers the client directly.
 func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
-	header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
-	if q.front.isAuthorised(r) {
-		header["Cache-Control"] = q.front.private
+	if q.schemes != nil {
+		header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
+		if q.front.isAuthorised(r) {
+			header["Cache-Control"] = q.front.private
+		}
 	}
 	err := q.local(q.front.own(w), r)
 	if err == nil {
 		return result{}
 	}
-	delete(header, "Cache-Status")
-	delete(header, "Cache-Control")
+	if q.schemes != nil {
+		delete(header, "Cache-Status")
+		delete(header, "Cache-Control")
+	}
 	return resultOf(err)
+}
+
+func (f *Front) isAuthorised(r *http.Request) bool {
+	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }
 
 // ownWriter is for an answer made here.

@@ -47,22 +47,6 @@ func newOperations(h *api.Handler, all bool) operations {
 	return o
 }
 
-// other returns what answers a request if the next handler does not, or nil.
-func (o operations) other(r *http.Request, base string) operation {
-	path, below := strings.CutPrefix(r.URL.Path, base+"/")
-	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil
-	}
-	kind, id, of := strings.Cut(path, "/")
-	if of && (id == "" || strings.ContainsAny(id, "/$")) {
-		return nil
-	}
-	if of {
-		kind += "/"
-	}
-	return o.others[kind]
-}
-
 func (o operations) find(r *http.Request, base string) operation {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {

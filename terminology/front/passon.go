@@ -7,7 +7,26 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
+
+// askOthers answers by an upstream or the next handler, for this client alone. A request that depends on earlier ones of
+// its client is for the next handler: an upstream would mix up the cache-ids of our clients.
+func (q *request) askOthers(w http.ResponseWriter, r *http.Request, here result) error {
+	var server *remote.Server
+	if here.missing != nil && !q.personal {
+		server = q.upstream(r, here.missing)
+	}
+	if server != nil {
+		theirs := q.askUpstream(r, server, here.missing)
+		if theirs.err != nil {
+			return q.front.fail(theirs.err)
+		}
+		q.front.host.Metrics.Count(Upstream)
+		return q.front.write(w, r, theirs.answer, q.front.private)
+	}
+	return q.passOn(w, r, here.failure())
+}
 
 // passOn passes the next handler's answer to the client as it comes. here is why there is none from here.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) error {

@@ -122,6 +122,39 @@ func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
 	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
+// finish counts an answer, or the error in its place.
+func (f *Front) finish(by Outcome, err error) error {
+	if err != nil {
+		return f.fail(err)
+	}
+	f.host.Metrics.Count(by)
+	return nil
+}
+
+// fail counts an error and sets its status, unless a provisional answer takes its place.
+func (f *Front) fail(err error) error {
+	if provisionalOf(err) != nil {
+		return err
+	}
+	failed := errorOf(err)
+	f.host.Metrics.Count(failed.outcome())
+	return failed
+}
+
+// refuse writes the provisional answer of an error, or else sets Retry-After.
+func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error {
+	if p := provisionalOf(err); p != nil {
+		w.Header()["Cache-Control"] = privateNoCache
+		if err = f.finish(Here, f.write(w, r, provisionalAnswer(p), privateNoCache)); err == nil {
+			return nil
+		}
+	}
+	if wait := retryAfter(err); wait > 0 {
+		w.Header().Set("Retry-After", cache.Seconds(wait))
+	}
+	return err
+}
+
 // write writes an answer that is not stored. To an authorised request it is private, whatever the server says, which knows
 // nothing of the guard (RFC 9111 §3.5).
 func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
@@ -139,8 +172,4 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, p
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
-}
-
-func (f *Front) isAuthorised(r *http.Request) bool {
-	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }

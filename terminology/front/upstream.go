@@ -17,7 +17,16 @@ func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
 	if q.front.state.routes == nil || strings.Count(q.path, "/") > 1 {
 		return nil
 	}
-	return q.front.state.routes.Server(q.subjectOf(r).Lacking(m.err))
+	subject := q.subjectOf(r)
+	return q.front.state.routes.Server(subject.Lacking(m.err))
+}
+
+func (q *request) subjectOf(r *http.Request) remote.Subject {
+	if q.subject == nil {
+		s := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), q.body)
+		q.subject = &s
+	}
+	return *q.subject
 }
 
 // askUpstream asks a terminology server. If that lacks something too, what is missing here is the better answer.
@@ -56,7 +65,8 @@ func (q *request) isAnsweredBy(r *http.Request, a *remote.Answer) bool {
 	if q.path != "ValueSet/$expand" || a.Negative() || a.NotModified {
 		return true
 	}
-	return a.IsOf(q.subjectOf(r).ValueSet)
+	subject := q.subjectOf(r)
+	return a.IsOf(subject.ValueSet)
 }
 
 // notStored is an answer for this client only, because it is probably wrong.

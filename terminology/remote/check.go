@@ -16,6 +16,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// read reads a response, which must be an answer.
+func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
+	response.Header.Del("Content-Location") // is an address at that server
+	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
+		return &Answer{Status: http.StatusNotModified, Header: answerHeader(response.Header), NotModified: true}, nil
+	}
+	if err := checkStatus(&Answer{Status: response.StatusCode}); err != nil {
+		return nil, err // whatever the body says
+	}
+	if response.ContentLength > s.options.MaxAnswer {
+		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, response.ContentLength)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, s.options.MaxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, networkError(ErrCutShort, err)
+	case int64(len(body)) > s.options.MaxAnswer:
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.options.MaxAnswer)
+	}
+	return check(q.Path, response.StatusCode, response.Header, body)
+}
+
 // expected returns the types of resources that an operation or interaction returns, by its path.
 func expected(operation string) []string {
 	switch kind, last := path.Base(path.Dir(operation)), path.Base(operation); {

@@ -1,8 +1,11 @@
 package remote
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 )
@@ -76,4 +79,34 @@ func checkPath(path string) error {
 func isNoPath(r rune) bool {
 	letter := 'a' <= r|0x20 && r|0x20 <= 'z'
 	return !letter && (r < '0' || r > '9') && !strings.ContainsRune("$-._", r)
+}
+
+// request returns the HTTP request for a request.
+func (s *Server) request(ctx context.Context, q Request) (*http.Request, error) {
+	if err := checkPath(q.Path); err != nil {
+		return nil, err
+	}
+	u := *s.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + q.Path
+	u.RawPath, u.RawQuery = "", q.Query
+	var body io.Reader
+	if q.method() == http.MethodPost {
+		body = bytes.NewReader(q.Body)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	s.setCredentials(r)
+	setHeader(r, q)
+	return r, nil
+}
+
+func (s *Server) setCredentials(r *http.Request) {
+	switch {
+	case s.options.Bearer != "":
+		r.Header.Set("Authorization", "Bearer "+s.options.Bearer)
+	case s.options.Username != "":
+		r.SetBasicAuth(s.options.Username, s.options.Password)
+	}
 }

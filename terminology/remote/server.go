@@ -1,16 +1,13 @@
 package remote
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
@@ -152,54 +149,4 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 		answer.setLifetime(s.options.TTL)
 	}
 	return answer, nil
-}
-
-func (s *Server) request(ctx context.Context, q Request) (*http.Request, error) {
-	if err := checkPath(q.Path); err != nil {
-		return nil, err
-	}
-	u := *s.base
-	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + q.Path
-	u.RawPath, u.RawQuery = "", q.Query
-	var body io.Reader
-	if q.method() == http.MethodPost {
-		body = bytes.NewReader(q.Body)
-	}
-	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	s.setCredentials(r)
-	setHeader(r, q)
-	return r, nil
-}
-
-func (s *Server) setCredentials(r *http.Request) {
-	switch {
-	case s.options.Bearer != "":
-		r.Header.Set("Authorization", "Bearer "+s.options.Bearer)
-	case s.options.Username != "":
-		r.SetBasicAuth(s.options.Username, s.options.Password)
-	}
-}
-
-func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
-	response.Header.Del("Content-Location") // is an address at that server
-	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
-		return &Answer{Status: http.StatusNotModified, Header: answerHeader(response.Header), NotModified: true}, nil
-	}
-	if err := checkStatus(&Answer{Status: response.StatusCode}); err != nil {
-		return nil, err // whatever the body says
-	}
-	if response.ContentLength > s.options.MaxAnswer {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, response.ContentLength)
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, s.options.MaxAnswer+1))
-	switch {
-	case err != nil:
-		return nil, networkError(ErrCutShort, err)
-	case int64(len(body)) > s.options.MaxAnswer:
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.options.MaxAnswer)
-	}
-	return check(q.Path, response.StatusCode, response.Header, body)
 }
