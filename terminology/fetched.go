@@ -55,9 +55,9 @@ type Fetched struct {
 	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
 	Logger *slog.Logger
 
-	mu sync.Mutex
-	fetchedItems
-	fetchedLayers
+	mu       sync.Mutex
+	answers  fetchedItems
+	layers   fetchedLayers
 	renewing bool
 	flights  singleflight.Group
 }
@@ -87,7 +87,7 @@ func (f *Fetched) Complete(ctx context.Context, list []outcome.Missing) (*Librar
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.current, nil
+	return f.layers.current, nil
 }
 
 // sourceOf returns the definition to fetch: of an implicit value set, the code system.
@@ -131,7 +131,7 @@ func unfetched(m outcome.Missing, err error) error {
 func (f *Fetched) holds(m outcome.Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	item, ok := f.items[m]
+	item, ok := f.answers.items[m]
 	return ok && time.Now().Before(item.expires)
 }
 
@@ -142,7 +142,7 @@ func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 		return nil
 	}
 	for range MaxFetches {
-		forgets := f.forgets.Load()
+		forgets := f.answers.forgets.Load()
 		resource, err := f.ask(ctx, m)
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 func (f *Fetched) keepUnless(forgets int64, m outcome.Missing, resource jsontext.Value) (kept bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.forgets.Load() != forgets {
+	if f.answers.forgets.Load() != forgets {
 		return false, nil
 	}
 	return true, f.keep(m, resource)

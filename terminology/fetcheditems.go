@@ -32,12 +32,12 @@ type fetched struct {
 func (f *Fetched) Held() (definitions int, bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, item := range f.items {
+	for _, item := range f.answers.items {
 		if item.resource != nil {
 			definitions++
 		}
 	}
-	return definitions, f.held
+	return definitions, f.answers.held
 }
 
 // put adds or replaces an item, and reports whether the library has the old one.

@@ -16,12 +16,12 @@ import (
 func (f *Fetched) Over(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.base != base {
-		f.base = base
+	if f.layers.base != base {
+		f.layers.base = base
 		f.rebuild()
 	}
 	f.beginRenewal()
-	return f.current
+	return f.layers.current
 }
 
 // keep stores an answer of Source, and adds it to the library.
@@ -35,35 +35,35 @@ func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 	}
 	if resource != nil {
-		more, err := f.current.Beside(resource)
+		more, err := f.layers.current.Beside(resource)
 		if err != nil {
 			return fmt.Errorf("%v cannot be read: %w", m, err)
 		}
-		f.current, f.stacked = more, f.stacked+1
+		f.layers.current, f.layers.stacked = more, f.layers.stacked+1
 	}
-	if f.put(m, item) || f.makeRoom(cmp.Or(f.MaxBytes, expansion.DefaultMaxFetched)) || f.stacked > maxStacked {
+	if f.answers.put(m, item) || f.answers.makeRoom(cmp.Or(f.MaxBytes, expansion.DefaultMaxFetched)) || f.layers.stacked > maxStacked {
 		f.rebuild()
 	}
-	if f.due.IsZero() || item.expires.Before(f.due) {
-		f.due = item.expires
+	if f.answers.due.IsZero() || item.expires.Before(f.answers.due) {
+		f.answers.due = item.expires
 	}
 	return nil
 }
 
 // rebuild makes the library again from all that is held, which has been read before without an error.
 func (f *Fetched) rebuild() {
-	f.current, f.stacked = f.base, 0
+	f.layers.current, f.layers.stacked = f.layers.base, 0
 	var resources []jsontext.Value
-	for _, m := range f.order {
-		if resource := f.items[m].resource; resource != nil {
+	for _, m := range f.answers.order {
+		if resource := f.answers.items[m].resource; resource != nil {
 			resources = append(resources, resource)
 		}
 	}
 	if len(resources) == 0 {
 		return
 	}
-	if l, err := f.base.Beside(resources...); err == nil {
-		f.current, f.stacked = l, 1
+	if l, err := f.layers.base.Beside(resources...); err == nil {
+		f.layers.current, f.layers.stacked = l, 1
 	}
 }
 
@@ -73,12 +73,12 @@ func (f *Fetched) Forget(reference string) {
 	url, _ := outcome.Split(reference)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forgets.Add(1)
+	f.answers.forgets.Add(1)
 	dropped := false
-	for m, item := range f.items {
+	for m, item := range f.answers.items {
 		own, _ := outcome.Split(m.Canonical)
 		if url == "" || own == url || item.url == url || item.reference == url {
-			dropped = f.drop(m) || dropped
+			dropped = f.answers.drop(m) || dropped
 		}
 	}
 	if dropped {

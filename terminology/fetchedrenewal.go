@@ -23,7 +23,7 @@ func (f *Fetched) Renew() {
 
 // beginRenewal is Renew, with the lock held.
 func (f *Fetched) beginRenewal() {
-	if !f.renewing && len(f.items) > 0 && !time.Now().Before(f.due) {
+	if !f.renewing && len(f.answers.items) > 0 && !time.Now().Before(f.answers.due) {
 		f.renewing = true
 		go f.renew()
 	}
@@ -35,10 +35,10 @@ func (f *Fetched) renew() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.renewing = false
-		f.plan()
+		f.answers.plan()
 	}()
 	for _, m := range f.overdue() {
-		forgets := f.forgets.Load()
+		forgets := f.answers.forgets.Load()
 		resource, err := f.ask(context.Background(), m)
 		if err != nil {
 			cmp.Or(f.Logger, definitions.NoLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
@@ -54,11 +54,11 @@ func (f *Fetched) overdue() (list []outcome.Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	for m, item := range f.items {
+	for m, item := range f.answers.items {
 		switch {
 		case now.Before(item.expires):
 		case item.resource == nil:
-			f.drop(m)
+			f.answers.drop(m)
 		default:
 			list = append(list, m)
 		}
@@ -70,8 +70,8 @@ func (f *Fetched) overdue() (list []outcome.Missing) {
 func (f *Fetched) replace(forgets int64, m outcome.Missing, resource jsontext.Value, err error) (old *fetched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	item, ok := f.items[m]
-	if !ok || f.forgets.Load() != forgets {
+	item, ok := f.answers.items[m]
+	if !ok || f.answers.forgets.Load() != forgets {
 		return nil // forgotten meanwhile, or the answer may be from before a write
 	}
 	now := time.Now()
@@ -80,7 +80,7 @@ func (f *Fetched) replace(forgets int64, m outcome.Missing, resource jsontext.Va
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	case err != nil || resource == nil:
-		f.drop(m)
+		f.answers.drop(m)
 		f.rebuild()
 		return item
 	case bytes.Equal(resource, item.resource):

@@ -40,7 +40,7 @@ func TestFetchedFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, _ := f.Held(); n != 1 || len(f.order) != maxHeld || len(f.items) != maxHeld {
-		t.Errorf("holds %d, and remembers %d", n, len(f.order))
+	if n, _ := f.Held(); n != 1 || len(f.answers.order) != maxHeld || len(f.answers.items) != maxHeld {
+		t.Errorf("holds %d, and remembers %d", n, len(f.answers.order))
 	}
 }

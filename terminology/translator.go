@@ -16,7 +16,7 @@ import (
 
 // translator looks up what a concept is in other code systems.
 type translator struct {
-	*Translation
+	asked    *Translation
 	library  *definitions.Set
 	budget   *budget.Budget
 	told     dependencies
@@ -29,14 +29,14 @@ type translator struct {
 
 func (x *translator) end() *TranslationResult {
 	r := x.result
-	if !r.Found && len(x.Codings) > 0 {
-		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.Codings[0].Code, x.Codings[0].System))
+	if !r.Found && len(x.asked.Codings) > 0 {
+		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.asked.Codings[0].Code, x.asked.Codings[0].System))
 	}
 	r.Message = strings.Join(x.messages, "; ")
 	switch {
 	case r.Found:
 		r.Missing = nil
-	case r.Missing == nil && len(r.Matches) == 0 && x.ConceptMap == nil && !x.isNamed():
+	case r.Missing == nil && len(r.Matches) == 0 && x.asked.ConceptMap == nil && !x.asked.isNamed():
 		r.Missing = []outcome.Missing{{Kind: "ConceptMap"}} // any concept map could have it
 	}
 	return r
@@ -51,7 +51,7 @@ func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap
 	mapped := map[string]bool{} // the target systems that have a translation
 	for i := range m.Groups {
 		g := &m.Groups[i]
-		if !x.isAbout(g, c) {
+		if !x.asked.isAbout(g, c) {
 			continue
 		}
 		said, err := x.inGroup(c, chain, g)
@@ -61,7 +61,7 @@ func (x *translator) inMap(c *parameters.Coding, chain []*definitions.ConceptMap
 		mapped[g.Target] = mapped[g.Target] || said
 	}
 	for i := range m.Groups {
-		if g := &m.Groups[i]; !x.Reverse && g.Unmapped.Mode != "" && !mapped[g.Target] && x.isAbout(g, c) {
+		if g := &m.Groups[i]; !x.asked.Reverse && g.Unmapped.Mode != "" && !mapped[g.Target] && x.asked.isAbout(g, c) {
 			if err := x.unmapped(c, chain, g); err != nil {
 				return err
 			}
@@ -80,10 +80,10 @@ func (x *translator) inGroup(c *parameters.Coding, chain []*definitions.ConceptM
 		for k := range e.Targets {
 			target := &e.Targets[k]
 			code := e.Code
-			if x.Reverse {
+			if x.asked.Reverse {
 				code = target.Code
 			}
-			if code == c.Code && code != "" && (x.Reverse || !x.told.contradict(target)) {
+			if code == c.Code && code != "" && (x.asked.Reverse || !x.told.contradict(target)) {
 				said = true
 				if err := x.add(chain, g, e, target); err != nil {
 					return said, err
@@ -144,7 +144,7 @@ const maxHandedOn = 1000
 
 // add adds a match, within the limits. One without a target says that there is no translation.
 func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGroup, e *definitions.MapElement, target *definitions.MapTarget) error {
-	if limit := x.Limits.Most(); len(x.result.Matches) >= limit {
+	if limit := x.asked.Limits.Most(); len(x.result.Matches) >= limit {
 		return outcome.Unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
 	m := Match{
@@ -156,9 +156,9 @@ func (x *translator) add(chain []*definitions.ConceptMap, g *definitions.MapGrou
 	switch {
 	case target.Code == "":
 		m.Equivalence = "unmatched"
-	case x.Reverse && !x.InTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
+	case x.asked.Reverse && !x.asked.InTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
 		m.Equivalence, m.Concept = cmp.Or(turned[m.Equivalence], m.Equivalence), from
-	case x.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
+	case x.asked.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
 		m.Concept, m.Source = to, from
 	default:
 		m.Concept = to

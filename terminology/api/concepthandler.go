@@ -17,7 +17,7 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		c, err := l.Lookup(o.budget, terminology.Lookup{Coding: p.a, Date: p.Date, Supplements: p.Supplements, Properties: p.Properties, Language: p.Language})
+		c, err := l.Lookup(o.budget, terminology.Lookup{Coding: p.a, Date: p.common.Date, Supplements: p.common.Supplements, Properties: p.common.Properties, Language: p.common.Language})
 		if err != nil {
 			return nil, err
 		}
@@ -51,22 +51,22 @@ func (o *operation) concepts(base *terminology.Library, inputs []parameters.Inpu
 	}
 	o.fill(&p.common)
 	l, err := o.libraryWith(base, &p.common)
-	if err == nil && p.ID != "" {
-		err = l.Definitions().Systems.Instance(p.ID, &p.a, &p.b)
+	if err == nil && p.common.ID != "" {
+		err = l.Definitions().Systems.Instance(p.common.ID, &p.a, &p.b)
 	}
 	return p, l, err
 }
 
 // concepts are the parameters of $lookup and $subsumes.
 type concepts struct {
-	common
-	a, b parameters.Coding // $lookup has only a
+	common common
+	a, b   parameters.Coding // $lookup has only a
 }
 
 // parseConcepts reads each concept from a Coding, or from a code with the parameters system and version.
 func parseConcepts(inputs []parameters.Input) (*concepts, error) {
 	c := new(concepts)
-	if err := c.read(inputs); err != nil {
+	if err := c.common.read(inputs); err != nil {
 		return nil, err
 	}
 	var system parameters.Coding // system and version, for the codes
@@ -96,12 +96,12 @@ func parseConcepts(inputs []parameters.Input) (*concepts, error) {
 
 // complete takes a concept from the parameter that is a Coding, or else gives its code the system.
 func (c *concepts) complete(of, system *parameters.Coding, code, whole string) error {
-	in := parameters.Find(c.Given, whole)
+	in := parameters.Find(c.common.Given, whole)
 	if in == nil {
 		of.System, of.Version = cmp.Or(of.System, system.System), cmp.Or(of.Version, system.Version)
 		return nil
 	}
-	if c.Sent(code) {
+	if c.common.Sent(code) {
 		return outcome.BadRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
 	}
 	var err error

@@ -100,7 +100,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	x.Library.Use(func() {
 		writer := expansion.NewWriter(x, p.get) // needs the turn, as it may make a tree
 		o.budget.Rest()
-		err = respond(writer, w, r, f)
+		err = respond(writer, x.Len() > streamed, w, r, f)
 	})
 	return err
 }

@@ -19,7 +19,7 @@ func putBuffer(buffer *[]byte) {
 }
 
 // respond writes the expansion, or 304 Not Modified.
-func respond(w *expansion.Writer, rw http.ResponseWriter, r *http.Request, f format) error {
+func respond(w *expansion.Writer, large bool, rw http.ResponseWriter, r *http.Request, f format) error {
 	header := rw.Header()
 	if header["Vary"] == nil {
 		header["Vary"] = varying
@@ -36,7 +36,7 @@ func respond(w *expansion.Writer, rw http.ResponseWriter, r *http.Request, f for
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer putBuffer(buffer)
-	if w.Len() > streamed && f == (format{}) && r.Method != http.MethodHead {
+	if large && f == (format{}) && r.Method != http.MethodHead {
 		header["Content-Type"] = fhirJSON
 		return w.WriteTo(rw, buffer)
 	}

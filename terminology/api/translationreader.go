@@ -31,7 +31,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 
 // translationReader reads the parameters of $translate, by their names in R4 and R5.
 type translationReader struct {
-	common
+	common       common
 	translation  terminology.Translation
 	sourceSystem string
 	version      string // of a code
@@ -39,7 +39,7 @@ type translationReader struct {
 
 func (o *operation) readTranslation(inputs []parameters.Input) (*translationReader, error) {
 	t := new(translationReader)
-	if err := t.read(inputs); err != nil {
+	if err := t.common.read(inputs); err != nil {
 		return nil, err
 	}
 	given := 0
@@ -58,7 +58,7 @@ func (o *operation) readTranslation(inputs []parameters.Input) (*translationRead
 	}
 	t.orient()
 	o.fill(&t.common)
-	t.translation.ID, t.translation.URL, t.translation.Limits = t.ID, t.URL, t.Limits
+	t.translation.ID, t.translation.URL, t.translation.Limits = t.common.ID, t.common.URL, t.common.Limits
 	return t, nil
 }
 
@@ -123,7 +123,7 @@ func (t *translationReader) orient() {
 	own, other := t.sourceSystem, t.translation.TargetSystem
 	switch {
 	case !t.translation.Reverse:
-	case t.Sent("reverse"):
+	case t.common.Sent("reverse"):
 		t.translation.EitherWay = own != "" && other != ""
 		if t.translation.SourceScope != "" || t.translation.TargetScope != "" {
 			t.translation.SourceScope, t.translation.TargetScope = t.translation.TargetScope, t.translation.SourceScope
@@ -139,5 +139,5 @@ func (t *translationReader) orient() {
 		}
 	}
 	t.translation.TargetSystem = other
-	t.translation.InTermsOfR5 = !t.Sent("reverse")
+	t.translation.InTermsOfR5 = !t.common.Sent("reverse")
 }

@@ -14,7 +14,7 @@ import (
 
 // validationReader reads the parameters of $validate-code, of value sets and code systems.
 type validationReader struct {
-	common
+	common      common
 	validation  validate.Validation
 	code        *parameters.Coding // the parameters code, system and display
 	infer       bool               // inferSystem
@@ -24,7 +24,7 @@ type validationReader struct {
 
 func (o *operation) readValidation(inputs []parameters.Input, inValueSet bool) (*validationReader, error) {
 	v := new(validationReader)
-	if err := v.read(inputs); err != nil {
+	if err := v.common.read(inputs); err != nil {
 		return nil, err
 	}
 	for i := range inputs {
@@ -36,9 +36,9 @@ func (o *operation) readValidation(inputs []parameters.Input, inValueSet bool) (
 	if err := v.choose(inValueSet); err != nil {
 		return nil, err
 	}
-	v.validation.ValueSetRef, v.validation.Rules, v.validation.Language = v.ValueSetRef, v.Rules, v.Language
+	v.validation.ValueSetRef, v.validation.Rules, v.validation.Language = v.common.ValueSetRef, v.common.Rules, v.common.Language
 	if v.codeSystem != nil {
-		v.resources = append(v.resources, v.codeSystem)
+		v.common.resources = append(v.common.resources, v.codeSystem)
 	}
 	return v, nil
 }
@@ -47,7 +47,7 @@ func (o *operation) readValidation(inputs []parameters.Input, inValueSet bool) (
 func (v *validationReader) choose(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
-		if v.Sent(name) {
+		if v.common.Sent(name) {
 			given++
 		}
 	}
@@ -57,7 +57,7 @@ func (v *validationReader) choose(inValueSet bool) error {
 	case given > 1:
 		return outcome.BadRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
-	if !v.Sent("code") {
+	if !v.common.Sent("code") {
 		v.code = nil // system, display and the like belong to the parameter code
 	} else if v.code.Code == "" {
 		return outcome.BadRequest("required", "the parameter code is empty")
@@ -68,7 +68,7 @@ func (v *validationReader) choose(inValueSet bool) error {
 	if v.code == nil {
 		return nil
 	}
-	v.validation.InferSystem = v.infer || v.Context != ""
+	v.validation.InferSystem = v.infer || v.common.Context != ""
 	if v.code.System == "" && !v.validation.InferSystem {
 		return outcome.BadRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
 	}
@@ -79,7 +79,7 @@ func (v *validationReader) choose(inValueSet bool) error {
 // chooseInSystem is choose for a code system: that of url, codeSystem, the instance, or else system. A coding must be
 // of it; codings of a CodeableConcept that are not are left out (R4 CodeSystem/$validate-code).
 func (v *validationReader) chooseInSystem() error {
-	system, version := outcome.Split(v.URL)
+	system, version := outcome.Split(v.common.URL)
 	v.codeVersion = cmp.Or(v.codeVersion, version)
 	if system == "" && v.codeSystem != nil {
 		d, err := definitions.DefinitionOf(v.codeSystem)
@@ -90,7 +90,7 @@ func (v *validationReader) chooseInSystem() error {
 	}
 	if v.code != nil {
 		v.code.System, v.code.Version = cmp.Or(system, v.code.System), cmp.Or(v.codeVersion, v.code.Version)
-		if v.code.System == "" && v.ID == "" {
+		if v.code.System == "" && v.common.ID == "" {
 			return outcome.BadRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
 		}
 		v.validation.Codings = []parameters.Coding{*v.code}

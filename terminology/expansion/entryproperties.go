@@ -13,7 +13,7 @@ import (
 // and the requested ones.
 func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e definitions.LocatedEntry, flags codesystem.Flags, system, own extensionValues) []byte {
 	if flags&codesystem.FlagStatus != 0 {
-		if status := w.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Notes.Status(e.At); status != "" {
+		if status := w.x.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Notes.Status(e.At); status != "" {
 			dst = w.beginProperty(dst, list, codesystem.Property{Code: "status", URI: codesystem.PropertyBase + "status"}, "valueCode")
 			dst = append(fhirjson.AppendString(dst, status), propertyEnd...)
 		}
@@ -28,17 +28,17 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e d
 			dst = append(append(dst, fhirjson.ValueText(value)...), propertyEnd...)
 		}
 	}
-	if len(w.query.Properties) == 0 || !e.IsKnown() {
+	if len(w.x.query.Properties) == 0 || !e.IsKnown() {
 		return dst
 	}
-	cs := w.Library.Systems.CodeSystems[e.CodeSystem]
-	if meaning := cs.Concepts.Notes.Definition(e.At); meaning != nil && slices.Contains(w.query.Properties, "definition") {
+	cs := w.x.Library.Systems.CodeSystems[e.CodeSystem]
+	if meaning := cs.Concepts.Notes.Definition(e.At); meaning != nil && slices.Contains(w.x.query.Properties, "definition") {
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: "definition", URI: codesystem.PropertyBase + "definition"}, "valueString")
 		dst = append(fhirjson.AppendString(dst, meaning), propertyEnd...)
 	}
 	dst = w.appendRelated(dst, list, "parent", cs, cs.Concepts.Hierarchy.Parents(e.At.Number))
 	dst = w.appendRelated(dst, list, "child", cs, cs.Concepts.Hierarchy.Children(e.At.Number))
-	for cs, concept := range w.Library.Described(e, w.List.Supplements) {
+	for cs, concept := range w.x.Library.Described(e, w.x.List.Supplements) {
 		dst = w.appendAsked(dst, list, cs, concept)
 	}
 	return dst
@@ -58,7 +58,7 @@ var extensionProperties = []struct {
 // appendRelated appends the codes of parents or children if requested by name: FHIR defines these properties for every
 // code system (R4 §4.8.10), whatever expresses its hierarchy.
 func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *definitions.CodeSystem, related []uint32) []byte {
-	if !slices.Contains(w.query.Properties, name) {
+	if !slices.Contains(w.x.query.Properties, name) {
 		return dst
 	}
 	for _, other := range related {
@@ -70,14 +70,14 @@ func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 
 // appendAsked appends the properties of a concept that were requested, by name or by * for all.
 func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *definitions.CodeSystem, c codesystem.Concept) []byte {
-	all := slices.Contains(w.query.Properties, "*")
+	all := slices.Contains(w.x.query.Properties, "*")
 	w.values = cs.Concepts.AppendValues(w.values[:0], c)
 	for i := range w.values {
 		v := &w.values[i]
 		p := v.Property
 		told := p.Is("status") && !strings.EqualFold(string(v.Text), "active") ||
-			(p.Code == "parent" || p.Code == "child") && slices.Contains(w.query.Properties, p.Code)
-		if told || !all && !slices.Contains(w.query.Properties, p.Code) {
+			(p.Code == "parent" || p.Code == "child") && slices.Contains(w.x.query.Properties, p.Code)
+		if told || !all && !slices.Contains(w.x.query.Properties, p.Code) {
 			continue
 		}
 		dst = w.beginProperty(dst, list, codesystem.Property{Code: p.Code, URI: p.URI}, v.Member)

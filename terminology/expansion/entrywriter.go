@@ -11,11 +11,11 @@ func (w *Writer) appendContains(dst []byte) []byte {
 	if w.shape != nil {
 		return w.appendTree(dst, w.shape.Root)
 	}
-	if len(w.page) <= maxPrefetched {
+	if len(w.x.page) <= maxPrefetched {
 		w.fetch()
 	}
 	list := fhirjson.Array{Name: "contains"}
-	for i := range w.page {
+	for i := range w.x.page {
 		dst = w.flush(append(w.appendEntry(list.Next(dst), i), '}'))
 	}
 	return list.End(dst)
@@ -28,9 +28,9 @@ const maxPrefetched = 256
 // wait for one after the other.
 func (w *Writer) fetch() {
 	var sum byte
-	for _, e := range w.page {
+	for _, e := range w.x.page {
 		if e.Concept != definitions.None {
-			code, display, flags := w.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
+			code, display, flags := w.x.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
@@ -49,13 +49,13 @@ func (w *Writer) appendTree(dst []byte, first uint32) []byte {
 
 // appendEntry appends one of expansion.contains without its closing brace.
 func (w *Writer) appendEntry(dst []byte, i int) []byte {
-	l, e := w.Library, w.page[i]
+	l, e := w.x.Library, w.x.page[i]
 	code, display, flags := l.Coded(e)
 	dst = append(dst, '{')
-	if w.explained != nil {
-		w.extensions.explanation = &w.explained.entries[i]
+	if w.x.explained != nil {
+		w.extensions.explanation = &w.x.explained.entries[i]
 	}
-	if w.detailed || w.explained != nil || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.Listed != 0 {
+	if w.x.detailed || w.x.explained != nil || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.Listed != 0 {
 		dst = w.extensions.append(dst, l.Locate(e), flags)
 	}
 	dst = w.appendSystem(dst, l.SystemOf(e))
@@ -65,11 +65,11 @@ func (w *Writer) appendEntry(dst []byte, i int) []byte {
 	if flags&codesystem.FlagInactive != 0 {
 		dst = append(dst, `,"inactive":true`...)
 	}
-	if w.isVersioned(e) {
+	if w.x.isVersioned(e) {
 		dst = fhirjson.AppendMember(dst, "version", l.Systems.CodeSystems[e.CodeSystem].Version)
 	}
 	dst = fhirjson.AppendString(append(dst, `,"code":`...), code)
-	if !w.detailed {
+	if !w.x.detailed {
 		return fhirjson.AppendMember(dst, "display", display)
 	}
 	return w.appendTexts(dst, e)
@@ -81,23 +81,23 @@ func (w *Writer) appendSystem(dst []byte, system uint32) []byte {
 		return append(dst, dst[last.from:last.to]...)
 	}
 	w.lastSystem.system, w.lastSystem.from = system, len(dst)
-	dst = fhirjson.AppendString(append(dst, `"system":`...), w.Library.Systems.List[system].URL)
+	dst = fhirjson.AppendString(append(dst, `"system":`...), w.x.Library.Systems.List[system].URL)
 	w.lastSystem.to = len(dst)
 	return dst
 }
 
 // appendTexts appends display and designations.
 func (w *Writer) appendTexts(dst []byte, e definitions.Entry) []byte {
-	if w.hasOneText(e) {
-		return fhirjson.AppendMember(dst, "display", w.Library.Display(e))
+	if w.x.hasOneText(e) {
+		return fhirjson.AppendMember(dst, "display", w.x.Library.Display(e))
 	}
-	w.shown = w.texts(w.shown[:0], e)
-	display := w.languages.Preferred(w.shown)
+	w.shown = w.x.texts(w.shown[:0], e)
+	display := w.x.languages.Preferred(w.shown)
 	if display >= 0 {
 		dst = fhirjson.AppendMember(dst, "display", w.shown[display].Value)
 	}
-	if w.query.wantsDesignations() {
-		dst = w.query.appendDesignations(dst, w.shown, display)
+	if w.x.query.wantsDesignations() {
+		dst = w.x.query.appendDesignations(dst, w.shown, display)
 	}
 	return dst
 }

@@ -10,7 +10,7 @@ import (
 
 // extensionWriter writes the extensions of entries, those for R5's properties among them.
 type extensionWriter struct {
-	*Expansion
+	x           *Expansion
 	declared    []codesystem.Property // of entries on the page
 	extended    []codesystem.Extension
 	alternates  [][]byte // other codes of the entry
@@ -77,7 +77,7 @@ var shownNames = map[codesystem.ExtensionKind]string{
 // entry.
 func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own extensionValues) {
 	w.alternates = w.alternates[:0]
-	for cs, concept := range w.Library.Described(e, w.List.Supplements) {
+	for cs, concept := range w.x.Library.Described(e, w.x.List.Supplements) {
 		w.extended = cs.Concepts.Notes.AppendExtensions(w.extended[:0], concept)
 		for _, x := range w.extended {
 			system[x.Kind] = x.Value
@@ -87,7 +87,7 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 		}
 	}
 	if e.Listed != 0 {
-		table, _ := w.Library.Rows.Row(e.Listed)
+		table, _ := w.x.Library.Rows.Row(e.Listed)
 		for _, x := range table.ExtensionsOf(e.Listed) {
 			own[x.Kind] = table.Texts.At(x.Value)
 		}

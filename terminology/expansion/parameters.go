@@ -11,17 +11,17 @@ import (
 // appendParameters appends expansion.parameter: what was asked for, the definitions used, and warnings about them.
 func (w *Writer) appendParameters(dst []byte) []byte {
 	list := &parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
-	q, x := &w.query, w.List
+	q, x := &w.x.query, w.x.List
 	if q.Filter != "" {
 		list.text("filter", "valueString", q.Filter)
 	}
-	if w.corrected != "" {
-		list.text("corrected-filter", "valueString", w.corrected)
+	if w.x.corrected != "" {
+		list.text("corrected-filter", "valueString", w.x.corrected)
 	}
 	if q.Filter != "" {
 		list.choice("explainFilter", q.ExplainFilter)
 	}
-	if language := q.Language.Preferred(w.valueSet); language != "" {
+	if language := q.Language.Preferred(w.x.valueSet); language != "" {
 		list.text("displayLanguage", "valueCode", language)
 	}
 	for _, designation := range q.Designations {
@@ -52,28 +52,28 @@ func (w *Writer) appendParameters(dst []byte) []byte {
 }
 
 func (w *Writer) listUsed(list *parameterList) {
-	for _, index := range w.List.CodeSystems {
-		cs := w.Library.Systems.CodeSystems[index]
+	for _, index := range w.x.List.CodeSystems {
+		cs := w.x.Library.Systems.CodeSystems[index]
 		list.text("used-codesystem", "valueUri", cs.Canonical())
 		if cs.Content != definitions.ContentComplete {
 			list.text("used-"+string(cs.Content), "valueUri", cs.Canonical())
 		}
-		list.warning(&cs.Definition, w.valueSet)
+		list.warning(&cs.Definition, w.x.valueSet)
 	}
-	for _, unchecked := range w.List.Unchecked {
+	for _, unchecked := range w.x.List.Unchecked {
 		list.text("warning-unknown-system", "valueUri", unchecked)
 	}
-	for _, vs := range w.List.ValueSets {
+	for _, vs := range w.x.List.ValueSets {
 		list.text("used-valueset", "valueUri", vs.Canonical())
-		list.warning(&vs.Definition, w.valueSet)
+		list.warning(&vs.Definition, w.x.valueSet)
 	}
-	list.warning(&w.valueSet.Definition, w.valueSet)
+	list.warning(&w.x.valueSet.Definition, w.x.valueSet)
 	var supplements []uint32
-	for _, s := range w.List.Supplements {
+	for _, s := range w.x.List.Supplements {
 		definitions.AddTo(&supplements, s.By)
 	}
 	for _, index := range supplements {
-		list.text("used-supplement", "valueUri", w.Library.Systems.CodeSystems[index].Canonical())
+		list.text("used-supplement", "valueUri", w.x.Library.Systems.CodeSystems[index].Canonical())
 	}
 }
 

@@ -46,7 +46,7 @@ func (w *Writer) flush(dst []byte) []byte {
 // its timestamp, when the library was loaded.
 func (w *Writer) Tag(xml, pretty bool) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
-	tag = strconv.AppendInt(append(tag, '-'), w.Library.Loaded.Unix(), 36)
+	tag = strconv.AppendInt(append(tag, '-'), w.x.Library.Loaded.Unix(), 36)
 	if xml {
 		tag = append(tag, 'x')
 	}
@@ -56,5 +56,5 @@ func (w *Writer) Tag(xml, pretty bool) string {
 	if w.get {
 		tag = append(tag, 'l')
 	}
-	return string(append(w.query.subset.appendTag(tag), '"'))
+	return string(append(w.x.query.subset.appendTag(tag), '"'))
 }

@@ -14,7 +14,7 @@ import (
 
 // Writer writes the ValueSet that $expand returns.
 type Writer struct {
-	*Expansion
+	x     *Expansion
 	get   bool          // for a GET: a list unless a tree is asked for, and always an offset
 	shape *compose.Tree // of the page; nil: a list
 
@@ -37,18 +37,18 @@ type Writer struct {
 
 // NewWriter prepares the answer to a GET or a POST.
 func NewWriter(x *Expansion, get bool) *Writer {
-	w := &Writer{Expansion: x, get: get, extensions: extensionWriter{Expansion: x}}
+	w := &Writer{x: x, get: get, extensions: extensionWriter{x: x}}
 	w.shape = w.chooseShape()
 	w.echo = w.appendParameters(w.room.echo[:0])
-	w.identifier = appendIdentifier(w.room.identifier[:0], w.Expansion, w.echo)
+	w.identifier = appendIdentifier(w.room.identifier[:0], w.x, w.echo)
 	return w
 }
 
 // chooseShape returns the tree of the answer, or nil for a list. A page is a list, and so is the result of a text filter,
 // unless the value set itself has a filter: then its concepts keep their places.
 func (w *Writer) chooseShape() *compose.Tree {
-	q, x := &w.query, w.List
-	if !x.Tree || !w.wantsTree() || len(w.page) < w.total || q.Offset != nil && *q.Offset > 0 {
+	q, x := &w.x.query, w.x.List
+	if !x.Tree || !w.wantsTree() || len(w.x.page) < w.x.total || q.Offset != nil && *q.Offset > 0 {
 		return nil
 	}
 	if q.Filter == "" {
@@ -57,24 +57,24 @@ func (w *Writer) chooseShape() *compose.Tree {
 	if !x.Filtered || q.Count != nil {
 		return nil
 	}
-	return compose.Shape(w.Library, w.page, true)
+	return compose.Shape(w.x.Library, w.x.page, true)
 }
 
 // wantsTree reports whether the answer may be a tree. A GET must itself say excludeNested=false, since most such clients
 // read the top level alone and would lose codes.
 func (w *Writer) wantsTree() bool {
 	if w.get {
-		return w.query.ExcludeNested == parameters.No && w.query.Sent("excludeNested")
+		return w.x.query.ExcludeNested == parameters.No && w.x.query.Sent("excludeNested")
 	}
-	return w.query.ExcludeNested != parameters.Yes
+	return w.x.query.ExcludeNested != parameters.Yes
 }
 
 // Append appends the ValueSet as JSON, by hand, so that an answer costs no more than copying its text.
 func (w *Writer) Append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
-	dst = w.query.subset.appendMeta(dst)
-	dst = appendValueSet(dst, w.valueSet, &w.query.subset, w.query.IncludeDefinition == parameters.Yes)
-	if w.query.subset.Has("expansion") {
+	dst = w.x.query.subset.appendMeta(dst)
+	dst = appendValueSet(dst, w.x.valueSet, &w.x.query.subset, w.x.query.IncludeDefinition == parameters.Yes)
+	if w.x.query.subset.Has("expansion") {
 		dst = w.appendExpansion(dst)
 	}
 	return append(dst, '}')
@@ -83,13 +83,13 @@ func (w *Writer) Append(dst []byte) []byte {
 // appendExpansion appends the member expansion, or only its total.
 func (w *Writer) appendExpansion(dst []byte) []byte {
 	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
-	dst = w.Library.Loaded.AppendFormat(append(dst, `","timestamp":"`...), time.RFC3339)
-	dst = strconv.AppendInt(append(dst, `","total":`...), int64(w.total), 10)
-	if !w.query.subset.hasCodes() {
+	dst = w.x.Library.Loaded.AppendFormat(append(dst, `","timestamp":"`...), time.RFC3339)
+	dst = strconv.AppendInt(append(dst, `","total":`...), int64(w.x.total), 10)
+	if !w.x.query.subset.hasCodes() {
 		return append(dst, '}')
 	}
-	if w.query.paged() || w.get { // R4 has the offset where there is paging
-		dst = appendNumber(append(dst, `,"offset":`...), w.query.Offset)
+	if w.x.query.paged() || w.get { // R4 has the offset where there is paging
+		dst = appendNumber(append(dst, `,"offset":`...), w.x.query.Offset)
 	}
 	dst = w.appendContains(append(dst, w.echo...))
 	return append(w.appendExpansionExtensions(dst), '}')
@@ -145,8 +145,8 @@ const (
 // are known only when those have been written.
 func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
-	for _, index := range w.List.CodeSystems {
-		cs := w.Library.Systems.CodeSystems[index]
+	for _, index := range w.x.List.CodeSystems {
+		cs := w.x.Library.Systems.CodeSystems[index]
 		if cs.Content == definitions.ContentComplete {
 			continue
 		}

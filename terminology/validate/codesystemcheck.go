@@ -23,7 +23,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		v.checkVersion(c, cs)
 		return
 	case cs.Content == definitions.ContentFragment || cs.Content != definitions.ContentComplete && d.entry.Listed != 0:
-		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
+		v.notes.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
 			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content))))
 		d.member = d.member || v.valueSet == nil
@@ -34,9 +34,9 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		if cs.Version != "" {
 			text, id = text+" version '"+cs.Version+"'", "Unknown_Code_in_Version"
 		}
-		v.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
+		v.notes.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
 		if cs.Compositional {
-			v.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
+			v.notes.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
 				"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL))
 		}
 	}
@@ -46,7 +46,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 // checkVersion notes a missing version where the code system demands one (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.validation.MembershipOnly {
-		v.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
+		v.notes.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
 			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.URL, c.Code))
 	}
 }
@@ -59,14 +59,14 @@ func (v *codingValidator) uncheckedSystem(c *parameters.Coding, version string) 
 	}
 	reference := outcome.Canonical(c.System, version)
 	definitions.AddTo(&v.absent.unchecked, reference)
-	v.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true, fmt.Sprintf(
+	v.notes.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true, fmt.Sprintf(
 		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference))
 }
 
 // unknownSystem notes that a code system is not here, and whether the value set needs it.
 func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
 	if _, ok := v.library.AnyValueSet(c.System, ""); ok {
-		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
+		v.notes.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
 			fmt.Sprintf("The Coding references a value set, not a code system ('%s')", c.System))
 		return
 	}
@@ -79,14 +79,14 @@ func (v *codingValidator) unknownSystem(c *parameters.Coding, needed bool) {
 		return
 	}
 	if !isAbsolute(c.System) {
-		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_Relative", c, "system", true,
+		v.notes.note("error", "invalid", "invalid-data", "Terminology_TX_System_Relative", c, "system", true,
 			"Coding.system must be an absolute reference, not a local reference")
 	}
 	if c.Version != "" {
-		v.place(c, unknownVersion(c, c.Version, nil))
+		v.notes.place(c, unknownVersion(c, c.Version, nil))
 		return
 	}
-	v.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
+	v.notes.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
 		fmt.Sprintf("A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System))
 }
 

@@ -12,7 +12,7 @@ import (
 
 // codingValidator validates codings one by one.
 type codingValidator struct {
-	*notes
+	notes       *notes
 	validation  *Validation
 	library     *definitions.Set
 	valueSet    *definitions.ValueSet // nil: against the code system alone
@@ -55,7 +55,7 @@ func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 		return d, err
 	}
 	for _, n := range choice.notes {
-		v.place(c, n)
+		v.notes.place(c, n)
 	}
 	if choice.unknown != "" {
 		definitions.AddTo(&v.absent.versions, choice.unknown)
@@ -66,7 +66,7 @@ func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
 	if member != nil {
 		d.member, d.entry = !choice.unsure, member.LocatedEntry
 	}
-	if err = v.judge(c, &d, choice, member); err == nil && v.size > maxNoted {
+	if err = v.judge(c, &d, choice, member); err == nil && v.notes.size > maxNoted {
 		err = outcome.TooLong()
 	}
 	return d, err
@@ -84,7 +84,7 @@ func (v *codingValidator) incomplete(c *parameters.Coding) {
 	case c.Code == "":
 		lacks, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
 	}
-	v.note("warning", "invalid", "invalid-data", "Coding_has_no_"+lacks+"__cannot_validate", c, "", true, text)
+	v.notes.note("warning", "invalid", "invalid-data", "Coding_has_no_"+lacks+"__cannot_validate", c, "", true, text)
 	if c.Code != "" {
 		v.notInValueSet(c)
 	}
@@ -99,7 +99,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 	case cs == nil:
 		v.unknownSystem(c, choice.open)
 	case cs.Content == definitions.ContentSupplement:
-		v.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
+		v.notes.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
 			fmt.Sprintf("CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.Canonical()))
 		d.codeSystem = nil
 		return nil
@@ -108,7 +108,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 	}
 	if member != nil && member.Excluded {
 		d.member = false
-		v.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
+		v.notes.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
 	}
 	// Without the code system or version that the value set means, there is no saying whether it has the code.
 	if unsure := choice.unknown != "" && choice.index != definitions.None && d.entry.IsKnown(); !d.member && !unsure && !choice.open && v.valueSet != nil {
@@ -128,6 +128,6 @@ func (v *codingValidator) notInValueSet(c *parameters.Coding) {
 	if isOne {
 		severity, txCode = "information", "this-code-not-in-vs"
 	}
-	v.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
+	v.notes.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
 		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName()))
 }

@@ -31,7 +31,7 @@ func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error 
 		v.standing(c, d)
 	}
 	if v.valueSet != nil && d.member && v.library.DeprecatedIn(d.entry.Entry) {
-		v.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
+		v.notes.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
 			c.Code, c.System, v.valueSet.Canonical()))
 	}
@@ -65,7 +65,7 @@ func (v *codingValidator) checkCase(c *parameters.Coding, d *codingResult) {
 		return
 	}
 	d.normalized = code
-	v.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
+	v.notes.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
 		"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
 		c.Code, code, d.codeSystem.Canonical()))
 }
@@ -77,7 +77,7 @@ func (v *codingValidator) checkAbstract(c *parameters.Coding, d *codingResult) {
 	}
 	d.member = false
 	if !v.validation.MembershipOnly {
-		v.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
+		v.notes.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
 			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.System, c.Code))
 	}
 	v.notInValueSet(c)
@@ -92,11 +92,11 @@ func (v *codingValidator) standing(c *parameters.Coding, d *codingResult) {
 	switch {
 	case flags&codesystem.FlagInactive != 0:
 		d.inactive = true
-		v.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
+		v.notes.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
 			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.Code, inactiveStatus(d.status)))
 	case d.status == "deprecated" && d.member:
 		d.deprecated = true
-		v.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
+		v.notes.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
 			fmt.Sprintf("The concept '%s' is deprecated and its use should be reviewed", c.Code))
 	}
 }

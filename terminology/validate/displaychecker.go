@@ -13,7 +13,7 @@ import (
 
 // displayChecker checks the displays of codings.
 type displayChecker struct {
-	*notes
+	notes     *notes
 	languages codesystem.Languages
 	language  string // as requested
 	lenient   bool   // a wrong display is only a warning
@@ -44,11 +44,11 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text) {
 	case len(valid) > 0:
 		d.wrong(c, listed)
 	case same != nil:
-		d.note("information", "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK", c, "display", true, fmt.Sprintf(
+		d.notes.note("information", "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK", c, "display", true, fmt.Sprintf(
 			"There are no valid display names found for the code %s#%s for language(s) '%s'. The display is '%s' which is a valid display for the default language",
 			c.System, c.Code, d.language, c.Display))
 	default:
-		d.note(d.severity(), "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR", c, "display", true, fmt.Sprintf(
+		d.notes.note(d.severity(), "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR", c, "display", true, fmt.Sprintf(
 			"Wrong Display Name '%s' for %s#%s. There are no valid display names found for language(s) '%s'. Default display is '%s'",
 			c.Display, c.System, c.Code, d.language, texts[max(0, codesystem.FirstDisplay(texts))].Value))
 	}
@@ -89,7 +89,7 @@ func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text) {
 	if slices.ContainsFunc(valid, func(t *codesystem.Text) bool { return equalButForSpaces(t.Value, c.Display) }) {
 		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
 	}
-	d.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
+	d.notes.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
 		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')",
 			wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), cmp.Or(d.language, "--")))
 }
@@ -105,7 +105,7 @@ func (d *displayChecker) checkStanding(c *parameters.Coding, t *codesystem.Text,
 			correct = append(correct, `"`+string(other.Value)+`"`)
 		}
 	}
-	d.note("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false, fmt.Sprintf(
+	d.notes.note("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false, fmt.Sprintf(
 		"'%s' is no longer considered a correct display for code '%s' (status = deprecated). The correct display is one of %s.",
 		c.Display, c.Code, strings.Join(correct, ", ")))
 }

@@ -12,20 +12,20 @@ import (
 
 // summarize makes the result.
 func (v *validator) summarize(results []codingResult) *ValidationResult {
-	r := &ValidationResult{UnknownVersions: v.absent.versions, UnknownSystems: v.absent.systems, concept: v.validation.CodeableConcept}
-	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.member }) && !v.failed()
+	r := &ValidationResult{UnknownVersions: v.checks.absent.versions, UnknownSystems: v.checks.absent.systems, concept: v.checks.validation.CodeableConcept}
+	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.member }) && !v.checks.notes.failed()
 	if d := v.shown(results); d != nil {
 		r.Found = d.found()
 	}
 	var messages []string
-	for _, n := range v.list {
+	for _, n := range v.checks.notes.list {
 		r.Issues = append(r.Issues, n.Issue)
 		if n.told && (r.Valid || n.Severity != "information") {
 			definitions.AddTo(&messages, n.Text)
 		}
 	}
 	r.Message = strings.Join(messages, "; ")
-	if !r.Valid || len(v.absent.unchecked) > 0 {
+	if !r.Valid || len(v.checks.absent.unchecked) > 0 {
 		r.Missing = v.lacking()
 	}
 	return r
@@ -33,8 +33,8 @@ func (v *validator) summarize(results []codingResult) *ValidationResult {
 
 // lacking returns the definitions for lack of which codings were not found.
 func (v *validator) lacking() []outcome.Missing {
-	list := append(v.absent.valueSets, missingSystems(v.library, v.codings)...)
-	for _, reference := range slices.Concat(v.absent.versions, v.absent.unchecked) {
+	list := append(v.checks.absent.valueSets, missingSystems(v.checks.library, v.codings)...)
+	for _, reference := range slices.Concat(v.checks.absent.versions, v.checks.absent.unchecked) {
 		definitions.AddTo(&list, outcome.Missing{Kind: "CodeSystem", Canonical: reference})
 	}
 	return list
@@ -47,7 +47,7 @@ func (v *validator) shown(results []codingResult) *codingResult {
 			return &results[i]
 		}
 	}
-	if len(results) == 0 || v.isConcept() && (!v.onlyVersions() || results[0].codeSystem == nil) {
+	if len(results) == 0 || v.checks.isConcept() && (!v.onlyVersions() || results[0].codeSystem == nil) {
 		return nil
 	}
 	return &results[0]
@@ -69,10 +69,10 @@ func (d *codingResult) found() *FoundCoding {
 func (v *validator) standings(list []codingResult) {
 	told := map[string]bool{}
 	tell := func(kind string, d *definitions.Definition) {
-		name := d.Standing(v.valueSet)
+		name := d.Standing(v.checks.valueSet)
 		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.Canonical()); name != "" && !told[text] {
 			told[text] = true
-			v.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, text)
+			v.checks.notes.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, text)
 		}
 	}
 	for i := range list {
@@ -80,8 +80,8 @@ func (v *validator) standings(list []codingResult) {
 			tell("CodeSystem", &list[i].codeSystem.Definition)
 		}
 	}
-	tell("ValueSet", &v.valueSet.Definition)
-	for _, vs := range v.candidates.imported {
+	tell("ValueSet", &v.checks.valueSet.Definition)
+	for _, vs := range v.checks.candidates.imported {
 		tell("ValueSet", &vs.Definition)
 	}
 }

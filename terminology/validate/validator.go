@@ -18,8 +18,8 @@ import (
 
 type validator struct {
 	expansions *compose.CodeListCache
-	codingValidator
-	codings []parameters.Coding
+	checks     codingValidator
+	codings    []parameters.Coding
 }
 
 // newValidator prepares validation against a value set, or against code systems if it is nil.
@@ -34,13 +34,13 @@ func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Validation, b
 	}
 	found := new(notes)
 	versions := versionChooser{systems: &l.Systems, rules: &q.Rules, inValueSet: vs != nil}
-	v := &validator{codings: slices.Clone(q.Codings), codingValidator: codingValidator{
+	v := &validator{codings: slices.Clone(q.Codings), checks: codingValidator{
 		notes: found, validation: q, library: l, valueSet: vs, budget: b, supplements: named,
 		candidates: candidateFinder{library: l, valueSet: vs, rules: &q.Rules, budget: b, versions: versions, memberOnly: q.MembershipOnly},
 		displays:   displayChecker{notes: found, language: language, lenient: q.LenientDisplay},
 	}}
 	if language != "" {
-		v.displays.languages = codesystem.ParseLanguages(language)
+		v.checks.displays.languages = codesystem.ParseLanguages(language)
 	}
 	return v, l.Systems.CheckSupplements(named)
 }
@@ -54,20 +54,20 @@ func (v *validator) result() (*ValidationResult, error) {
 		return v.summarize(nil), nil
 	}
 	member := func(d codingResult) bool { return d.member }
-	if v.isConcept() && v.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
-		v.note("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
-			fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.DisplayName()))
+	if v.checks.isConcept() && v.checks.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
+		v.checks.notes.note("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
+			fmt.Sprintf("No valid coding was found for the value set '%s'", v.checks.valueSet.DisplayName()))
 	}
-	if v.valueSet != nil {
+	if v.checks.valueSet != nil {
 		v.standings(results)
 	} else if len(results) == 0 {
-		v.note("error", "code-invalid", "invalid-code", "", nil, "", true, "There is no coding of the code system")
+		v.checks.notes.note("error", "code-invalid", "invalid-code", "", nil, "", true, "There is no coding of the code system")
 	}
 	return v.summarize(results), nil
 }
 
 func (v *validator) checkCodings() (list []codingResult, err error) {
-	if v.validation.InferSystem && v.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
+	if v.checks.validation.InferSystem && v.checks.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
 		if err := v.infer(&v.codings[0]); err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 		}
 	}
 	for i := range v.codings {
-		d, err := v.validate(&v.codings[i])
+		d, err := v.checks.validate(&v.codings[i])
 		if err != nil {
 			return nil, err
 		}
@@ -95,22 +95,22 @@ func noCodes(codings []parameters.Coding) bool {
 
 // onlyVersions reports whether codings were not found only because their versions are not here.
 func (v *validator) onlyVersions() bool {
-	return len(v.absent.versions) > 0 && !slices.ContainsFunc(v.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
+	return len(v.checks.absent.versions) > 0 && !slices.ContainsFunc(v.checks.notes.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
 }
 
 // infer finds the system of a code from the value set.
 func (v *validator) infer(c *parameters.Coding) error {
-	x, err := (&compose.Expander{Library: v.library, Cache: v.expansions, Rules: &v.validation.Rules, Budget: v.budget}).Codes(v.valueSet)
+	x, err := (&compose.Expander{Library: v.checks.library, Cache: v.expansions, Rules: &v.checks.validation.Rules, Budget: v.checks.budget}).Codes(v.checks.valueSet)
 	if err != nil {
 		return v.missingValueSet(err)
 	}
-	if err := v.budget.Spend(len(x.Entries) / 8); err != nil {
+	if err := v.checks.budget.Spend(len(x.Entries) / 8); err != nil {
 		return err
 	}
 	var systems []string
 	for _, e := range x.Entries {
-		if isCode(v.library, e, []byte(c.Code)) {
-			definitions.AddTo(&systems, v.library.Systems.List[v.library.SystemOf(e)].URL)
+		if isCode(v.checks.library, e, []byte(c.Code)) {
+			definitions.AddTo(&systems, v.checks.library.Systems.List[v.checks.library.SystemOf(e)].URL)
 		}
 	}
 	if len(systems) == 1 {
@@ -122,9 +122,9 @@ func (v *validator) infer(c *parameters.Coding) error {
 		slices.Sort(systems)
 		id, reason = "Unable_to_resolve_system__value_set_has_multiple_matches", "value set expansion has multiple matches: ["+strings.Join(systems, ", ")+"]"
 	}
-	v.notInValueSet(c)
-	v.note("error", "not-found", "cannot-infer", id, c, "code", true, fmt.Sprintf(
-		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.valueSet.Canonical(), reason))
+	v.checks.notInValueSet(c)
+	v.checks.notes.note("error", "not-found", "cannot-infer", id, c, "code", true, fmt.Sprintf(
+		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.checks.valueSet.Canonical(), reason))
 	return nil
 }
 
@@ -140,8 +140,8 @@ func (v *validator) missingValueSet(err error) error {
 	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
 		return err
 	}
-	v.absent.valueSets = append(v.absent.valueSets, e.Missing...)
-	v.note("error", "not-found", "not-found", "Unable_to_resolve_value_Set_", nil, "", true,
+	v.checks.absent.valueSets = append(v.checks.absent.valueSets, e.Missing...)
+	v.checks.notes.note("error", "not-found", "not-found", "Unable_to_resolve_value_Set_", nil, "", true,
 		fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical))
 	return nil
 }
