@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
@@ -70,9 +69,10 @@ type fetchedLayers struct {
 }
 
 const (
-	MaxFetches = 100    // for one request
-	maxHeld    = 10_000 // definitions, with those that do not exist
-	maxStacked = 16     // overlays before they are made into one
+	MaxFetches        = 100      // for one request
+	defaultMaxFetched = 64 << 20 // bytes held
+	maxHeld           = 10_000   // definitions, with those that do not exist
+	maxStacked        = 16       // overlays before they are made into one
 )
 
 // Complete fetches what is missing, and returns the library with it.
@@ -174,7 +174,7 @@ func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, e
 	if err != nil || resource == nil {
 		return nil, err
 	}
-	if limit := cmp.Or(f.MaxBytes, expansion.DefaultMaxFetched); int64(len(resource)) > limit {
+	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
 		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
 	}

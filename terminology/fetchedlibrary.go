@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
@@ -41,7 +40,7 @@ func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 		}
 		f.layers.current, f.layers.stacked = more, f.layers.stacked+1
 	}
-	if f.answers.put(m, item) || f.answers.makeRoom(cmp.Or(f.MaxBytes, expansion.DefaultMaxFetched)) || f.layers.stacked > maxStacked {
+	if f.answers.put(m, item) || f.answers.makeRoom(cmp.Or(f.MaxBytes, defaultMaxFetched)) || f.layers.stacked > maxStacked {
 		f.rebuild()
 	}
 	if f.answers.due.IsZero() || item.expires.Before(f.answers.due) {

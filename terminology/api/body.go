@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -50,7 +49,7 @@ const maxTrusted = 256 << 10
 
 // readBody reads the body of a POST, and puts it back for another server that may be asked.
 func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := cmp.Or(o.handler.MaxBody, expansion.DefaultMaxBody)
+	limit := cmp.Or(o.handler.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= limit {
 		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)

@@ -55,6 +55,13 @@ type Handler struct {
 	remembered resourceCache
 }
 
+// Defaults of the limits.
+const (
+	defaultMaxBody       = 16 << 20
+	defaultMaxResources  = 200
+	defaultMaxRemembered = 16 << 20
+)
+
 // Statement is what a CapabilityStatement says of the software and its security.
 type Statement struct {
 	// Version is software.version. Default: none.

@@ -78,10 +78,10 @@ func (o *operation) libraryWith(l *terminology.Library, p *common) (*terminology
 	if err := o.budget.Read(sizeOf(p.resources)); err != nil {
 		return nil, err
 	}
-	if limit := cmp.Or(o.handler.MaxResources, expansion.DefaultMaxResources); len(p.resources) > limit {
+	if limit := cmp.Or(o.handler.MaxResources, defaultMaxResources); len(p.resources) > limit {
 		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
-	limit := cmp.Or(o.handler.MaxRemembered, expansion.DefaultMaxRemembered)
+	limit := cmp.Or(o.handler.MaxRemembered, defaultMaxRemembered)
 	if !p.cached || limit < 0 {
 		return l.With(p.resources...)
 	}

@@ -117,7 +117,7 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 		}
 	}
 	if o.Core {
-		l.addBuiltIn()
+		addBuiltIn(l)
 	}
 	if err := loader.loadSynonyms(ctx); err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ const (
 	maxLoadedVersions  = 1000
 )
 
-func (l *Set) maxVersions() int {
+func maxVersions(l *Set) int {
 	if l.brought > maxBroughtVersions {
 		return maxBroughtVersions
 	}
@@ -72,7 +72,7 @@ func (l *Set) maxVersions() int {
 }
 
 // bring counts a definition from a request.
-func (l *Set) bring() error {
+func bring(l *Set) error {
 	if l.Base == nil || l.Combined {
 		return nil
 	}

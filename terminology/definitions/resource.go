@@ -124,7 +124,7 @@ func (l *resourceLoader) entry(r *fhirjson.Reader) error {
 
 // finish adds the resource to the library. One without a url cannot be referred to and is skipped.
 func (l *resourceLoader) finish(kind string) error {
-	if err := l.library.bring(); err != nil {
+	if err := bring(l.library); err != nil {
 		return err
 	}
 	switch kind {
@@ -133,7 +133,7 @@ func (l *resourceLoader) finish(kind string) error {
 		if err != nil {
 			return fmt.Errorf("CodeSystem %s: %w", l.codes.URL, err)
 		}
-		if most := l.library.maxVersions(); len(l.library.Systems.Versions(cs.URL)) >= most {
+		if most := maxVersions(l.library); len(l.library.Systems.Versions(cs.URL)) >= most {
 			return fmt.Errorf("CodeSystem %s: more than %d versions", cs.URL, most)
 		}
 		l.library.Systems.AddCodeSystem(cs)

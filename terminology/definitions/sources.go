@@ -11,7 +11,7 @@ var builtIn = []codesystem.Source{
 }
 
 // addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
-func (l *Set) addBuiltIn() {
+func addBuiltIn(l *Set) {
 	for _, s := range builtIn {
 		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].Content.HasConcepts() {
 			continue

@@ -13,7 +13,7 @@ func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 		if vs, ok := d.ValueSets.fragment(reference); ok {
 			return vs, true
 		}
-		return d.implicitValueSet(reference)
+		return implicitValueSet(d, reference)
 	}
 	if date == "" || IsBy(vs.Date, date) {
 		return vs, true
@@ -33,7 +33,7 @@ func (t *valueSetTable) valueSetAt(url, date string) (*ValueSet, bool) {
 
 // implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
 // ?fhir_vs, which may name a concept to include the descendants of.
-func (d *Set) implicitValueSet(reference string) (*ValueSet, bool) {
+func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	url, version := outcome.Split(reference)
 	for at := &d.Systems; at != nil; at = at.base {
 		index, ok := at.entire[url]

@@ -72,7 +72,7 @@ func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
 	if err != nil || b.depth > 0 {
 		return err
 	}
-	if err := b.library.bring(); err != nil {
+	if err := bring(b.library); err != nil {
 		return err
 	}
 	if err := r.Shortage().Add(int64(len(raw)), shortDefinition); err != nil {

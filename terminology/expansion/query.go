@@ -189,13 +189,9 @@ func (q *Query) wantsDesignations() bool {
 	return q.IncludeDesignations == parameters.Yes || q.IncludeDesignations == parameters.Unset && len(q.Designations) > 0
 }
 
-// Defaults of the limits of a [Handler] and of [Fetched].
+// Defaults of [Limits].
 const (
 	defaultMaxEntries      = 10_000
-	DefaultMaxBody         = 16 << 20
-	DefaultMaxResources    = 200
 	defaultMaxFilterLength = 1000
 	defaultMaxFilterWords  = 20
-	DefaultMaxRemembered   = 16 << 20
-	DefaultMaxFetched      = 64 << 20
 )
