@@ -71,24 +71,24 @@ func (l *Library) Synonyms() *textindex.Synonyms { return l.set.Synonyms() }
 // Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
 // [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
 func (l *Library) Expand(ctx context.Context, q expansion.Query) (*expansion.Expansion, error) {
-	return expansion.New(l.set, l.expansions, q, budget.BudgetOf(ctx, l.set.Bounds.Gathered))
+	return expansion.New(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
 }
 
 // ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. It fails as [Library.Expand] does; an
 // invalid code is not an error.
 func (l *Library) ValidateCode(ctx context.Context, q validate.Validation) (*validate.ValidationResult, error) {
-	return validate.InValueSet(l.set, l.expansions, q, budget.BudgetOf(ctx, l.set.Bounds.Gathered))
+	return validate.InValueSet(l.set, l.expansions, q, budget.Of(ctx, l.set.Bounds.Gathered))
 }
 
 // ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is in its code system.
 func (l *Library) ValidateCodeInSystem(ctx context.Context, q validate.Validation) (*validate.ValidationResult, error) {
-	return validate.InCodeSystem(l.set, q, budget.BudgetOf(ctx, l.set.Bounds.Gathered))
+	return validate.InCodeSystem(l.set, q, budget.Of(ctx, l.set.Bounds.Gathered))
 }
 
 // BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, on demand. Together they
 // may cost no more than one operation.
 func (l *Library) BatchValidateCode(ctx context.Context, list []validate.Validation) iter.Seq2[*validate.ValidationResult, error] {
-	b := budget.BudgetOf(ctx, l.set.Bounds.Gathered)
+	b := budget.Of(ctx, l.set.Bounds.Gathered)
 	return func(yield func(*validate.ValidationResult, error) bool) {
 		for _, q := range list {
 			if !yield(l.ValidateCode(b, q)) {

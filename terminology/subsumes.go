@@ -17,7 +17,7 @@ func (l *Library) Subsumes(ctx context.Context, a, b parameters.Coding) (outcome
 	if b.System == "" {
 		b.System, b.Version = a.System, a.Version
 	}
-	l.set.Use(func() { outcome, err = subsumes(l.set, &a, &b, budget.BudgetOf(ctx, l.set.Bounds.Gathered)) })
+	l.set.Use(func() { outcome, err = subsumes(l.set, &a, &b, budget.Of(ctx, l.set.Bounds.Gathered)) })
 	return outcome, err
 }
 

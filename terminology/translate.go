@@ -113,7 +113,7 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 		}
 		return nil, outcome.Unknown("", "concept map "+name+" is not known")
 	}
-	x := &translator{asked: &q, library: l.set, budget: budget.BudgetOf(ctx, l.set.Bounds.Gathered), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
+	x := &translator{asked: &q, library: l.set, budget: budget.Of(ctx, l.set.Bounds.Gathered), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
 	x.written = *parameters.NewWriter(nil)
 	x.size = len(x.written.Dst)
 	for i := range q.Codings {

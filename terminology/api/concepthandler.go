@@ -17,7 +17,7 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		c, err := l.Lookup(o.budget, terminology.Lookup{Coding: p.a, Date: p.common.Date, Supplements: p.common.Supplements, Properties: p.common.Properties, Language: p.common.Language})
+		c, err := l.Lookup(&o.budget, terminology.Lookup{Coding: p.a, Date: p.common.Date, Supplements: p.common.Supplements, Properties: p.common.Properties, Language: p.common.Language})
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		outcome, err := l.Subsumes(o.budget, p.a, p.b)
+		outcome, err := l.Subsumes(&o.budget, p.a, p.b)
 		if err != nil {
 			return nil, err
 		}

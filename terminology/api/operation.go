@@ -21,12 +21,12 @@ type operation struct {
 	*http.Request
 	handler *Handler
 	library *terminology.Library // to answer from
-	budget  *budget.Budget       // what it may cost
+	budget  budget.Budget        // what it may cost
 }
 
 func (h *Handler) begin(r *http.Request) *operation {
 	l := h.now()
-	return &operation{Request: r, handler: h, library: l, budget: budget.NewBudget(r.Context(), l.Definitions().Bounds.Gathered, h.Turn)}
+	return &operation{Request: r, handler: h, library: l, budget: budget.New(r.Context(), l.Definitions().Bounds.Gathered, h.Turn)}
 }
 
 func (o *operation) read(w http.ResponseWriter, bare string) ([]parameters.Input, error) {
@@ -85,7 +85,7 @@ func (o *operation) libraryWith(l *terminology.Library, p *common) (*terminology
 	if !p.cached || limit < 0 {
 		return l.With(p.resources...)
 	}
-	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, o.budget)
+	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, &o.budget)
 }
 
 func (o *operation) expand(l *terminology.Library, p *common) (*expansion.Expansion, error) {
@@ -96,7 +96,7 @@ func (o *operation) expand(l *terminology.Library, p *common) (*expansion.Expans
 	if err != nil {
 		return nil, err
 	}
-	return l.Expand(o.budget, p.Query)
+	return l.Expand(&o.budget, p.Query)
 }
 
 // orProvisional returns body. If definitions were missing and other servers may have them, it returns an error that

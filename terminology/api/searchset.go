@@ -29,7 +29,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := h.begin(r)
 	defer o.budget.Rest()
-	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: o.budget, used: url.Values{}}
+	s := resourceSearch{limit: h.Limits.Most(), count: 20, budget: &o.budget, used: url.Values{}}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err

@@ -21,7 +21,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 		if l, err = o.libraryWith(l, &p.common); err != nil {
 			return nil, err
 		}
-		result, err := l.Translate(o.budget, p.translation)
+		result, err := l.Translate(&o.budget, p.translation)
 		if err != nil {
 			return nil, err
 		}

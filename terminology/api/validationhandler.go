@@ -48,7 +48,7 @@ func (o *operation) validation(l *terminology.Library, inputs []parameters.Input
 		if inValueSet {
 			validate = l.ValidateCode
 		}
-		result, err := validate(o.budget, p.validation)
+		result, err := validate(&o.budget, p.validation)
 		if err != nil {
 			return nil, missingIn(err), err
 		}

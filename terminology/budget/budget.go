@@ -33,9 +33,9 @@ var ErrSpent = errors.New("too costly")
 // ErrBusy is wrapped in the error, with status 503, for a costly request that there is no room for.
 var ErrBusy = errors.New("too many costly requests")
 
-// NewBudget returns the budget of a request, of so many steps. A costly one waits for its turn; nil: there always is room.
-func NewBudget(ctx context.Context, limit int, turn func(ctx context.Context) (leave func(), err error)) *Budget {
-	return &Budget{Context: ctx, limit: limit, turn: turn}
+// New returns the budget of a request, of so many steps. A costly one waits for its turn; nil: there always is room.
+func New(ctx context.Context, limit int, turn func(ctx context.Context) (leave func(), err error)) Budget {
+	return Budget{Context: ctx, limit: limit, turn: turn}
 }
 
 type budgetKey struct{}
@@ -48,8 +48,8 @@ func (b *Budget) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// BudgetOf returns the context's budget, or a new one with a limit.
-func BudgetOf(ctx context.Context, limit int) *Budget {
+// Of returns the context's budget, or a new one with a limit.
+func Of(ctx context.Context, limit int) *Budget {
 	if b, ok := ctx.Value(budgetKey{}).(*Budget); ok {
 		return b
 	}

@@ -16,7 +16,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	vs, _ := l.set.ValueSets.Find("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.expansions.flights.Do(vs.Key, func() (any, error) {
-			costly := budget.NewBudget(t.Context(), l.set.Bounds.Gathered, nil)
+			costly := newBudget(t.Context(), l)
 			_ = costly.Spend(100_000)
 			if x, err := l.expanding(costly).Codes(vs); err != nil || len(x.Entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
@@ -33,14 +33,14 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var second *CodeList
 		waited := make(chan error)
-		gone := budget.NewBudget(&leaving{Context: t.Context(), leave: func() {
+		gone := newBudget(&leaving{Context: t.Context(), leave: func() {
 			go func() {
-				x, err := l.expanding(budget.NewBudget(t.Context(), l.set.Bounds.Gathered, nil)).Codes(vs)
+				x, err := l.expanding(newBudget(t.Context(), l)).Codes(vs)
 				second = x
 				waited <- err
 			}()
 			synctest.Wait() // until it waits
-		}}, l.set.Bounds.Gathered, nil)
+		}}, l)
 		if _, err := l.expanding(gone).Codes(vs); !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that leaves: got %v", err)
 		}
@@ -59,4 +59,9 @@ type leaving struct {
 func (c *leaving) Err() error {
 	c.leave()
 	return context.Canceled
+}
+
+func newBudget(ctx context.Context, l *library) *budget.Budget {
+	b := budget.New(ctx, l.set.Bounds.Gathered, nil)
+	return &b
 }
