@@ -152,19 +152,19 @@ func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 // failed reports whether the producer has no answer for now.
 func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
 
-// PanicError is the error for a producer that panicked. The panic ends here, since others may be waiting.
-type PanicError struct {
+// panicError is the error for a producer that panicked. The panic ends here, since others may be waiting.
+type panicError struct {
 	Value any    // of the panic
 	Stack []byte // as [debug.Stack] has it; not for clients
 }
 
 // Error implements error.
-func (e *PanicError) Error() string {
+func (e *panicError) Error() string {
 	return fmt.Sprintf("making the answer panicked: %v", e.Value)
 }
 
 // Unwrap returns Value if that is an error, such as [http.ErrAbortHandler].
-func (e *PanicError) Unwrap() error {
+func (e *panicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
@@ -175,7 +175,7 @@ var errNoAnswer = errors.New("no answer was made")
 func produce(producer Producer, r *http.Request) (answer *Answer, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			answer, err = nil, &PanicError{Value: value, Stack: debug.Stack()}
+			answer, err = nil, &panicError{Value: value, Stack: debug.Stack()}
 		}
 	}()
 	if answer, err = producer(r); err == nil && answer == nil {

@@ -138,7 +138,7 @@ func TestPanic(t *testing.T) {
 		for range 10 {
 			all.Go(func() {
 				err := c.Serve(httptest.NewRecorder(), get(expandURL), call)
-				var panicked *PanicError
+				var panicked *panicError
 				if !errors.As(err, &panicked) || !errors.Is(err, http.ErrAbortHandler) {
 					t.Errorf("err = %v, want a PanicError", err)
 				}

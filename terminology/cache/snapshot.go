@@ -18,8 +18,8 @@ import (
 // the SHA-256 of everything before it.
 const snapshotMagic = "caddy-fhir cache snapshot 2\n"
 
-// ErrSnapshot is returned for a file that is damaged or no snapshot of this version. Nothing of it is used.
-var ErrSnapshot = errors.New("not a whole snapshot of this version")
+// errSnapshot is returned for a file that is damaged or no snapshot of this version. Nothing of it is used.
+var errSnapshot = errors.New("not a whole snapshot of this version")
 
 // Save writes what is still of use to a file, all or nothing. Only the user of this process may read it: it has hashes of
 // requests and users, but answers in the clear.
@@ -99,7 +99,7 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, 0)
 }
 
-// Load reads a file of [Cache.Save], and returns how many of its answers are stored. An error that wraps [ErrSnapshot] or
+// Load reads a file of [Cache.Save], and returns how many of its answers are stored. An error that wraps errSnapshot or
 // [io/fs.ErrNotExist] is harmless.
 func (c *Cache) Load(name string) (int, error) {
 	snapshot, err := os.ReadFile(name)
@@ -129,11 +129,11 @@ func (c *Cache) restore(entries []*entry, now time.Time) (stored int) {
 func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
 	content, found := bytes.CutPrefix(snapshot, []byte(snapshotMagic))
 	if !found {
-		return nil, fmt.Errorf("%w: it begins otherwise", ErrSnapshot)
+		return nil, fmt.Errorf("%w: it begins otherwise", errSnapshot)
 	}
 	end := len(content) - sha256.Size
 	if end < 1 || sha256.Sum256(snapshot[:len(snapshot)-sha256.Size]) != [sha256.Size]byte(content[end:]) {
-		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshot)
+		return nil, fmt.Errorf("%w: the checksum is wrong", errSnapshot)
 	}
 	r := snapshotReader{rest: content[:end]}
 	var entries []*entry
@@ -144,7 +144,7 @@ func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
 		}
 	}
 	if r.failed || len(r.rest) > 0 {
-		return nil, fmt.Errorf("%w: it cannot be read", ErrSnapshot)
+		return nil, fmt.Errorf("%w: it cannot be read", errSnapshot)
 	}
 	return entries, nil
 }

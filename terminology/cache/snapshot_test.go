@@ -75,12 +75,12 @@ func TestDamaged(t *testing.T) {
 		t.Fatalf("whole: %d, %v", len(entries), err)
 	}
 	for i := range whole.Len() {
-		if entries, err := parseSnapshot(whole.Bytes()[:i], time.Now()); !errors.Is(err, ErrSnapshot) || entries != nil {
+		if entries, err := parseSnapshot(whole.Bytes()[:i], time.Now()); !errors.Is(err, errSnapshot) || entries != nil {
 			t.Fatalf("cut off at %d: %v", i, err)
 		}
 		changed := bytes.Clone(whole.Bytes())
 		changed[i] ^= 1
-		if entries, err := parseSnapshot(changed, time.Now()); !errors.Is(err, ErrSnapshot) || entries != nil {
+		if entries, err := parseSnapshot(changed, time.Now()); !errors.Is(err, errSnapshot) || entries != nil {
 			t.Fatalf("changed at %d: %v", i, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestDamaged(t *testing.T) {
 	if err := os.WriteFile(file, []byte("something else"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.Load(file); n != 0 || !errors.Is(err, ErrSnapshot) {
+	if n, err := c.Load(file); n != 0 || !errors.Is(err, errSnapshot) {
 		t.Errorf("foreign file: %d, %v", n, err)
 	}
 	if err := c.Save(filepath.Join(file, "below")); err == nil {
@@ -154,7 +154,7 @@ func FuzzSnapshot(f *testing.F) {
 		snapshot := append([]byte(snapshotMagic), content...)
 		sum := sha256.Sum256(snapshot)
 		entries, err := parseSnapshot(append(snapshot, sum[:]...), time.Now())
-		if err != nil && (entries != nil || !errors.Is(err, ErrSnapshot)) {
+		if err != nil && (entries != nil || !errors.Is(err, errSnapshot)) {
 			t.Fatalf("%d entries and %v", len(entries), err)
 		}
 		c := New(Options{MaxSize: 1 << 20})
@@ -184,7 +184,7 @@ func TestMalformed(t *testing.T) {
 	} {
 		snapshot := append([]byte(snapshotMagic), content...)
 		sum := sha256.Sum256(snapshot)
-		if entries, err := parseSnapshot(append(snapshot, sum[:]...), time.Now()); entries != nil || !errors.Is(err, ErrSnapshot) {
+		if entries, err := parseSnapshot(append(snapshot, sum[:]...), time.Now()); entries != nil || !errors.Is(err, errSnapshot) {
 			t.Errorf("%s: %d entries, %v", name, len(entries), err)
 		}
 	}

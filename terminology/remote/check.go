@@ -26,14 +26,14 @@ func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
 		return nil, err // whatever the body says
 	}
 	if response.ContentLength > s.options.MaxAnswer {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, response.ContentLength)
+		return nil, fmt.Errorf("%w: %d bytes", errTooLarge, response.ContentLength)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, s.options.MaxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, networkError(ErrCutShort, err)
+		return nil, networkError(errCutShort, err)
 	case int64(len(body)) > s.options.MaxAnswer:
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.options.MaxAnswer)
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, s.options.MaxAnswer)
 	}
 	return check(q.Path, response.StatusCode, response.Header, body)
 }
@@ -62,11 +62,11 @@ func check(operation string, status int, header http.Header, body []byte) (*Answ
 		return nil, err
 	}
 	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, fmt.Errorf("%w: it is encoded as %q", ErrMalformed, encoding)
+		return nil, fmt.Errorf("%w: it is encoded as %q", errMalformed, encoding)
 	}
 	found, err := outline(header.Get("Content-Type"), body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: status %d: %w", ErrMalformed, status, err)
+		return nil, fmt.Errorf("%w: status %d: %w", errMalformed, status, err)
 	}
 	a.Resource, a.URL = found.resource, found.url
 	if err := a.checkResource(operation, found); err != nil {
@@ -82,13 +82,13 @@ func checkStatus(a *Answer) error {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
 		return fmt.Errorf("%w: status %d", ErrRefused, status)
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return fmt.Errorf("%w: status %d", ErrBusy, status)
+		return fmt.Errorf("%w: status %d", errBusy, status)
 	case status >= 500:
-		return fmt.Errorf("%w: status %d", ErrFailed, status)
+		return fmt.Errorf("%w: status %d", errFailed, status)
 	case status >= 300 && status < 400:
-		return fmt.Errorf("%w: status %d: it redirects elsewhere, which is not followed; set its address to where it is", ErrMalformed, status)
+		return fmt.Errorf("%w: status %d: it redirects elsewhere, which is not followed; set its address to where it is", errMalformed, status)
 	default:
-		return fmt.Errorf("%w: status %d", ErrMalformed, status)
+		return fmt.Errorf("%w: status %d", errMalformed, status)
 	}
 }
 
@@ -97,12 +97,12 @@ func (a *Answer) checkResource(operation string, found content) error {
 	switch {
 	case a.Negative():
 		if found.resource != "OperationOutcome" {
-			return fmt.Errorf("%w: status %d with a resource %q and not an OperationOutcome", ErrMalformed, a.Status, found.resource)
+			return fmt.Errorf("%w: status %d with a resource %q and not an OperationOutcome", errMalformed, a.Status, found.resource)
 		}
 	case !slices.Contains(expected(operation), found.resource):
-		return fmt.Errorf("%w: a resource %q, which %s does not return", ErrMalformed, found.resource, path.Base(operation))
+		return fmt.Errorf("%w: a resource %q, which %s does not return", errMalformed, found.resource, path.Base(operation))
 	case path.Base(operation) == "$expand" && !found.expanded:
-		return fmt.Errorf("%w: a ValueSet without an expansion", ErrMalformed)
+		return fmt.Errorf("%w: a ValueSet without an expansion", errMalformed)
 	}
 	return nil
 }

@@ -35,11 +35,11 @@ func (d *Definitions) Definitions(ctx context.Context, m outcome.Missing) ([]jso
 	case answer.Status == http.StatusNotFound, answer.Status == http.StatusGone:
 		return nil, nil
 	case answer.Negative():
-		return nil, fail(nextName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", ErrFailed, answer.Status))
+		return nil, fail(nextName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", errFailed, answer.Status))
 	}
 	list, err := resources(answer)
 	if err != nil {
-		return nil, fail(nextName, fmt.Errorf("%w: %s: %w", ErrMalformed, m, err))
+		return nil, fail(nextName, fmt.Errorf("%w: %s: %w", errMalformed, m, err))
 	}
 	return list, nil
 }

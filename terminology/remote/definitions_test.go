@@ -48,17 +48,17 @@ func TestDefinitions(t *testing.T) {
 		{"what means something in a search", canonical(`http://x/a,http://x/b$`), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {`http://x/a\,http://x/b\$`}}, 0, nil},
 		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
 		{"id", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
-		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrRequest},
+		{"id that is none", outcome.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, errRequest},
 		{"id of nothing", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"deleted", outcome.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcomeJSON), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
-		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcomeJSON), "", nil, 0, ErrFailed},
-		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcomeJSON), "", nil, 0, ErrFailed},
+		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcomeJSON), "", nil, 0, errFailed},
+		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcomeJSON), "", nil, 0, errFailed},
 		{"forbidden", canonical("http://x/vs"), reply(403, fhirJSON, outcomeJSON), "", nil, 0, ErrRefused},
-		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, ErrMalformed},
-		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, ErrMalformed},
-		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, ErrMalformed},
-		{"another resource", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, ErrMalformed},
+		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, errMalformed},
+		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, errMalformed},
+		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, errMalformed},
+		{"another resource", outcome.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, errMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestExpandFromBackend(t *testing.T) {
 	down = true
 	_, err := expand("http://x/other")
 	var failed *outcome.Error
-	if !errors.As(err, &failed) || failed.Status != 502 || strings.Contains(failed.Diagnostics(), "10.0.0.7") || !errors.Is(err, ErrUnreachable) {
+	if !errors.As(err, &failed) || failed.Status != 502 || strings.Contains(failed.Diagnostics(), "10.0.0.7") || !errors.Is(err, errUnreachable) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := expand("http://x/vs"); err != nil {
@@ -142,26 +142,26 @@ func TestHandlerFailures(t *testing.T) {
 		is     error
 		status int
 	}{
-		{"fails", func(http.ResponseWriter, *http.Request) error { return errors.New("refused") }, ErrUnreachable, 502},
-		{"nothing behind", func(http.ResponseWriter, *http.Request) error { return nil }, ErrUnreachable, 502},
-		{"hangs", func(_ http.ResponseWriter, r *http.Request) error { <-r.Context().Done(); return r.Context().Err() }, ErrTimeout, 504},
+		{"fails", func(http.ResponseWriter, *http.Request) error { return errors.New("refused") }, errUnreachable, 502},
+		{"nothing behind", func(http.ResponseWriter, *http.Request) error { return nil }, errUnreachable, 502},
+		{"hangs", func(_ http.ResponseWriter, r *http.Request) error { <-r.Context().Done(); return r.Context().Err() }, errTimeout, 504},
 		{"hangs in the body", func(w http.ResponseWriter, r *http.Request) error {
 			_, _ = io.WriteString(w, "{")
 			<-r.Context().Done()
 			panic(http.ErrAbortHandler)
-		}, ErrTimeout, 504},
+		}, errTimeout, 504},
 		{"broken off", func(w http.ResponseWriter, _ *http.Request) error {
 			_, _ = io.WriteString(w, "{")
 			panic(http.ErrAbortHandler)
-		}, ErrCutShort, 502},
+		}, errCutShort, 502},
 		{"too large", func(w http.ResponseWriter, r *http.Request) error {
 			reply(200, fhirJSON, bundle(strings.Repeat("x", 2000)))(w, r)
 			return nil
-		}, ErrTooLarge, 502},
+		}, errTooLarge, 502},
 		{"500", func(w http.ResponseWriter, r *http.Request) error {
 			reply(500, fhirJSON, outcomeJSON)(w, r)
 			return nil
-		}, ErrFailed, 502},
+		}, errFailed, 502},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -190,5 +190,5 @@ func TestHandlerQuestion(t *testing.T) {
 		t.Errorf("got %v, %v", a, err)
 	}
 	a, err := h.Ask(ctx, Request{Path: "../x"})
-	wantFailure(t, a, err, ErrRequest, 400)
+	wantFailure(t, a, err, errRequest, 400)
 }

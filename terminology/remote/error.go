@@ -16,15 +16,15 @@ import (
 
 // What an [Error] wraps, by what failed.
 var (
-	ErrUnreachable = errors.New("server not reachable") // or the connection broke before the answer began
-	ErrTimeout     = errors.New("no answer in time")
-	ErrCutShort    = errors.New("answer cut short")
-	ErrTooLarge    = errors.New("answer too large")
-	ErrMalformed   = errors.New("not a FHIR answer")
+	errUnreachable = errors.New("server not reachable") // or the connection broke before the answer began
+	errTimeout     = errors.New("no answer in time")
+	errCutShort    = errors.New("answer cut short")
+	errTooLarge    = errors.New("answer too large")
+	errMalformed   = errors.New("not a FHIR answer")
 	ErrRefused     = errors.New("credentials refused")
-	ErrBusy        = errors.New("server too busy")
-	ErrFailed      = errors.New("server failed") // by its own account
-	ErrRequest     = errors.New("malformed question")
+	errBusy        = errors.New("server too busy")
+	errFailed      = errors.New("server failed") // by its own account
+	errRequest     = errors.New("malformed question")
 )
 
 // Error says why there is no answer. It must not be stored.
@@ -71,15 +71,15 @@ type failure struct {
 
 // failures are the kinds of errors; the first that matches counts.
 var failures = []failure{
-	{ErrRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
-	{ErrTimeout, http.StatusGatewayTimeout, "timeout", "did not answer in time; try again later"},
-	{ErrTooLarge, http.StatusBadGateway, "too-costly", "gave an answer that is larger than this server passes on; ask for a part, with offset and count"},
-	{ErrCutShort, http.StatusBadGateway, "transient", "broke off its answer; try again"},
-	{ErrMalformed, http.StatusBadGateway, "exception", "gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
+	{errRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
+	{errTimeout, http.StatusGatewayTimeout, "timeout", "did not answer in time; try again later"},
+	{errTooLarge, http.StatusBadGateway, "too-costly", "gave an answer that is larger than this server passes on; ask for a part, with offset and count"},
+	{errCutShort, http.StatusBadGateway, "transient", "broke off its answer; try again"},
+	{errMalformed, http.StatusBadGateway, "exception", "gave an answer that is not the FHIR resource asked for; try again, or tell the operator of this server"},
 	{ErrRefused, http.StatusBadGateway, "exception", "did not let this server in; tell the operator of this server to check the credentials for it"},
-	{ErrBusy, http.StatusServiceUnavailable, "transient", "has too much to do; try again later"},
-	{ErrFailed, http.StatusBadGateway, "transient", "failed; try again later"},
-	{ErrUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
+	{errBusy, http.StatusServiceUnavailable, "transient", "has too much to do; try again later"},
+	{errFailed, http.StatusBadGateway, "transient", "failed; try again later"},
+	{errUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
 // fail makes an error of a cause, which counts as ErrUnreachable if it wraps no error of this package.
@@ -89,7 +89,7 @@ func fail(name string, cause error) *Error {
 			return &Error{Status: f.status, Code: f.code, Text: name + " " + f.text, Err: cause}
 		}
 	}
-	return fail(name, fmt.Errorf("%w: %w", ErrUnreachable, cause))
+	return fail(name, fmt.Errorf("%w: %w", errUnreachable, cause))
 }
 
 // networkError wraps an error of the network: a timeout, or else what kind says. It leaves out the address, since errors
@@ -100,7 +100,7 @@ func networkError(kind, cause error) error {
 	}
 	var network net.Error
 	if errors.Is(cause, context.DeadlineExceeded) || errors.As(cause, &network) && network.Timeout() {
-		kind = ErrTimeout
+		kind = errTimeout
 	}
 	return fmt.Errorf("%w: %w", kind, cause)
 }
@@ -132,7 +132,7 @@ func (b *Backoff) Err(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	e := fail(cmp.Or(name, nextName), fmt.Errorf("%w: it said to be asked again in %s", ErrBusy, left.Round(time.Second)))
+	e := fail(cmp.Or(name, nextName), fmt.Errorf("%w: it said to be asked again in %s", errBusy, left.Round(time.Second)))
 	e.RetryAfter = left
 	return e
 }

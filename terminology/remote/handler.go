@@ -57,7 +57,7 @@ func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 		}
 	}
 	if ctx.Err() != nil {
-		err = networkError(ErrUnreachable, ctx.Err()) // whatever the handler made of it
+		err = networkError(errUnreachable, ctx.Err()) // whatever the handler made of it
 	}
 	return nil, fail(nextName, err)
 }
@@ -69,7 +69,7 @@ func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error)
 	u := url.URL{Path: strings.TrimSuffix(h.Base, "/") + "/" + q.Path, RawQuery: q.Query}
 	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), bytes.NewReader(q.Body))
 	if err != nil {
-		return nil, errors.Join(ErrRequest, err)
+		return nil, errors.Join(errRequest, err)
 	}
 	r.RequestURI = u.RequestURI()
 	setHeader(r, q)

@@ -42,12 +42,12 @@ func Recordable(r *http.Request) *http.Request {
 	return r
 }
 
-// Record has the next handler answer, and returns its error, or [ErrCutShort] if it aborts.
+// Record has the next handler answer, and returns its error, or errCutShort if it aborts.
 func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	defer func() {
 		cause := recover()
 		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) { // as a proxy does when its backend is cut off
-			err = fail(nextName, fmt.Errorf("%w: %w", ErrCutShort, http.ErrAbortHandler))
+			err = fail(nextName, fmt.Errorf("%w: %w", errCutShort, http.ErrAbortHandler))
 		} else if cause != nil {
 			panic(cause)
 		}
@@ -77,7 +77,7 @@ func (r *Recorder) Write(b []byte) (int, error) {
 }
 
 func (r *Recorder) tooLarge() error {
-	return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.limit)
+	return fmt.Errorf("%w: more than %d bytes", errTooLarge, r.limit)
 }
 
 // FlushError is called by [http.ResponseController]. There is nothing to flush.
@@ -108,10 +108,10 @@ func (r *Recorder) check(operation string) (*Answer, error) {
 	case r.cut:
 		return nil, r.tooLarge()
 	case r.status == 0:
-		return nil, fmt.Errorf("%w: there is none", ErrUnreachable)
+		return nil, fmt.Errorf("%w: there is none", errUnreachable)
 	}
 	if declared := r.header.Get("Content-Length"); declared != "" && declared != strconv.Itoa(r.body.Len()) {
-		return nil, fmt.Errorf("%w: %d bytes of %s", ErrCutShort, r.body.Len(), strings.ToValidUTF8(declared, "?"))
+		return nil, fmt.Errorf("%w: %d bytes of %s", errCutShort, r.body.Len(), strings.ToValidUTF8(declared, "?"))
 	}
 	return check(operation, r.status, r.header, bytes.Clone(r.body.Bytes()))
 }

@@ -51,19 +51,19 @@ func TestRecorder(t *testing.T) {
 			_, err := io.WriteString(w, expansionJSON[9:])
 			return err
 		}, nil},
-		{"no next handler", func(http.ResponseWriter) error { return nil }, ErrUnreachable},
-		{"half a body", sized(strconv.Itoa(len(expansionJSON) + 1)), ErrCutShort},
-		{"length that is none", sized("many"), ErrCutShort},
-		{"502", says(502, fhirJSON, outcomeJSON), ErrFailed},
-		{"504", says(504, "", ""), ErrFailed},
+		{"no next handler", func(http.ResponseWriter) error { return nil }, errUnreachable},
+		{"half a body", sized(strconv.Itoa(len(expansionJSON) + 1)), errCutShort},
+		{"length that is none", sized("many"), errCutShort},
+		{"502", says(502, fhirJSON, outcomeJSON), errFailed},
+		{"504", says(504, "", ""), errFailed},
 		{"403", says(403, fhirJSON, outcomeJSON), ErrRefused},
-		{"garbage", says(200, fhirJSON, "garbage"), ErrMalformed},
-		{"HTML", says(200, "text/html", "<html>"), ErrMalformed},
+		{"garbage", says(200, fhirJSON, "garbage"), errMalformed},
+		{"HTML", says(200, "text/html", "<html>"), errMalformed},
 		{"compressed", func(w http.ResponseWriter) error {
 			w.Header().Set("Content-Encoding", "br")
 			return says(200, fhirJSON, expansionJSON)(w)
-		}, ErrMalformed},
-		{"wrong resource", says(200, fhirJSON, parametersJSON), ErrMalformed},
+		}, errMalformed},
+		{"wrong resource", says(200, fhirJSON, parametersJSON), errMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRecorderBound(t *testing.T) {
 		if _, err := io.WriteString(w, body); err != nil || r.Cut() {
 			t.Errorf("cut below the bound: %v", err)
 		}
-		if n, err := io.WriteString(w, body); n != 40 || !errors.Is(err, ErrTooLarge) {
+		if n, err := io.WriteString(w, body); n != 40 || !errors.Is(err, errTooLarge) {
 			t.Errorf("wrote %d bytes past the bound, %v", n, err)
 		}
 		return nil
@@ -106,7 +106,7 @@ func TestRecorderBound(t *testing.T) {
 		t.Errorf("got %v, %d, %d bytes, %v", err, r.Status(), len(r.Body()), r.Header())
 	}
 	a, err := r.Answer("ValueSet/$expand")
-	wantFailure(t, a, err, ErrTooLarge, 502)
+	wantFailure(t, a, err, errTooLarge, 502)
 }
 
 func TestRecorderAbort(t *testing.T) {
@@ -114,11 +114,11 @@ func TestRecorderAbort(t *testing.T) {
 		_ = says(200, fhirJSON, expansionJSON)(w)
 		panic(http.ErrAbortHandler)
 	}
-	wantFailure(t, nil, NewRecorder(1000).Record(abort), ErrCutShort, 502)
+	wantFailure(t, nil, NewRecorder(1000).Record(abort), errCutShort, 502)
 	large := NewRecorder(10)
 	_ = large.Record(abort)
 	a, err := large.Answer("ValueSet/$expand")
-	wantFailure(t, a, err, ErrTooLarge, 502)
+	wantFailure(t, a, err, errTooLarge, 502)
 	defer func() {
 		if recover() == nil {
 			t.Error("another panic is swallowed")

@@ -70,7 +70,7 @@ func setHeader(r *http.Request, q Request) {
 func checkPath(path string) error {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || strings.Trim(part, ".") == "" || strings.ContainsFunc(part, isNoPath) {
-			return fmt.Errorf("%w: path %q", ErrRequest, path)
+			return fmt.Errorf("%w: path %q", errRequest, path)
 		}
 	}
 	return nil
@@ -95,7 +95,7 @@ func (s *Server) request(ctx context.Context, q Request) (*http.Request, error) 
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+		return nil, fmt.Errorf("%w: %w", errRequest, err)
 	}
 	s.setCredentials(r)
 	setHeader(r, q)

@@ -135,7 +135,7 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, fail(serverName, networkError(ErrUnreachable, err))
+		return nil, fail(serverName, networkError(errUnreachable, err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	wait := s.backoff.Note(response.StatusCode, response.Header, true)

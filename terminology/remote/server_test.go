@@ -115,52 +115,52 @@ func TestFailures(t *testing.T) {
 		is     error
 		status int
 	}{
-		{"500", reply(500, fhirJSON, outcomeJSON), ErrFailed, 502},
-		{"503", reply(503, "text/html", "<html>"), ErrBusy, 503},
-		{"429", reply(429, fhirJSON, outcomeJSON), ErrBusy, 503},
+		{"500", reply(500, fhirJSON, outcomeJSON), errFailed, 502},
+		{"503", reply(503, "text/html", "<html>"), errBusy, 503},
+		{"429", reply(429, fhirJSON, outcomeJSON), errBusy, 503},
 		{"401", reply(401, fhirJSON, outcomeJSON), ErrRefused, 502},
 		{"403", reply(403, fhirJSON, outcomeJSON), ErrRefused, 502},
-		{"204", reply(204, fhirJSON, ""), ErrMalformed, 502},
-		{"201", reply(201, fhirJSON, expansionJSON), ErrMalformed, 502},
-		{"304 to nothing", reply(304, fhirJSON, ""), ErrMalformed, 502},
-		{"405", reply(405, fhirJSON, outcomeJSON), ErrMalformed, 502},
-		{"HTML", reply(200, "text/html", "<html><body>Sign in</body></html>"), ErrMalformed, 502},
-		{"HTML that says it is JSON", reply(200, fhirJSON, "<html><body>Sign in</body></html>"), ErrMalformed, 502},
-		{"JSON that says it is HTML", reply(200, "text/html", expansionJSON), ErrMalformed, 502},
-		{"no media type", reply(200, "", expansionJSON), ErrMalformed, 502},
-		{"another character set", reply(200, fhirJSON+";charset=iso-8859-1", expansionJSON), ErrMalformed, 502},
-		{"garbage", reply(200, fhirJSON, "\x00\xff\x17garbage"), ErrMalformed, 502},
-		{"invalid UTF-8", reply(200, fhirJSON, strings.Replace(expansionJSON, "active", "\xff", 1)), ErrMalformed, 502},
-		{"nothing", reply(200, fhirJSON, ""), ErrMalformed, 502},
-		{"half a resource", reply(200, fhirJSON, expansionJSON[:len(expansionJSON)/2]), ErrMalformed, 502},
-		{"without the last brace", reply(200, fhirJSON, expansionJSON[:len(expansionJSON)-1]), ErrMalformed, 502},
-		{"more after it", reply(200, fhirJSON, expansionJSON+expansionJSON), ErrMalformed, 502},
-		{"array", reply(200, fhirJSON, "["+expansionJSON+"]"), ErrMalformed, 502},
-		{"half of XML", reply(200, "application/fhir+xml", inXML[:len(inXML)/2]), ErrMalformed, 502},
-		{"XML with a document type", reply(200, "application/fhir+xml", "<!DOCTYPE x>"+inXML), ErrMalformed, 502},
-		{"XML of another namespace", reply(200, "application/fhir+xml", "<ValueSet><expansion/></ValueSet>"), ErrMalformed, 502},
-		{"two XML documents", reply(200, "application/fhir+xml", inXML+inXML), ErrMalformed, 502},
-		{"wrong resource", reply(200, fhirJSON, parametersJSON), ErrMalformed, 502},
-		{"ValueSet without an expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","status":"active"}`), ErrMalformed, 502},
-		{"ValueSet with no expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","expansion":null}`), ErrMalformed, 502},
-		{"outcome with 200", reply(200, fhirJSON, outcomeJSON), ErrMalformed, 502},
-		{"expansion with 404", reply(404, fhirJSON, expansionJSON), ErrMalformed, 502},
-		{"HTML with 404", reply(404, "text/html", "<html>"), ErrMalformed, 502},
-		{"too large", reply(200, fhirJSON, large), ErrTooLarge, 502},
-		{"too large when decompressed", bomb(), ErrTooLarge, 502},
-		{"too large by its length", raw(false, head+"Content-Length: 11534336\r\n\r\n"), ErrTooLarge, 502},
-		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansionJSON)+1, expansionJSON)), ErrCutShort, 502},
-		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansionJSON), expansionJSON)), ErrCutShort, 502},
-		{"half a chunk", raw(false, head+"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"), ErrCutShort, 502},
-		{"killed before the headers", raw(false, ""), ErrUnreachable, 502},
-		{"killed in the headers", raw(false, head), ErrUnreachable, 502},
-		{"reset before the headers", raw(true, ""), ErrUnreachable, 502},
-		{"reset in the body", raw(true, head+"Content-Length: 1000\r\n\r\n{"), ErrCutShort, 502},
-		{"no HTTP", raw(false, "SSH-2.0-OpenSSH_9.6\r\n"), ErrUnreachable, 502},
-		{"endless headers", raw(false, head+"X: "+strings.Repeat("x", 1<<20)), ErrUnreachable, 502},
+		{"204", reply(204, fhirJSON, ""), errMalformed, 502},
+		{"201", reply(201, fhirJSON, expansionJSON), errMalformed, 502},
+		{"304 to nothing", reply(304, fhirJSON, ""), errMalformed, 502},
+		{"405", reply(405, fhirJSON, outcomeJSON), errMalformed, 502},
+		{"HTML", reply(200, "text/html", "<html><body>Sign in</body></html>"), errMalformed, 502},
+		{"HTML that says it is JSON", reply(200, fhirJSON, "<html><body>Sign in</body></html>"), errMalformed, 502},
+		{"JSON that says it is HTML", reply(200, "text/html", expansionJSON), errMalformed, 502},
+		{"no media type", reply(200, "", expansionJSON), errMalformed, 502},
+		{"another character set", reply(200, fhirJSON+";charset=iso-8859-1", expansionJSON), errMalformed, 502},
+		{"garbage", reply(200, fhirJSON, "\x00\xff\x17garbage"), errMalformed, 502},
+		{"invalid UTF-8", reply(200, fhirJSON, strings.Replace(expansionJSON, "active", "\xff", 1)), errMalformed, 502},
+		{"nothing", reply(200, fhirJSON, ""), errMalformed, 502},
+		{"half a resource", reply(200, fhirJSON, expansionJSON[:len(expansionJSON)/2]), errMalformed, 502},
+		{"without the last brace", reply(200, fhirJSON, expansionJSON[:len(expansionJSON)-1]), errMalformed, 502},
+		{"more after it", reply(200, fhirJSON, expansionJSON+expansionJSON), errMalformed, 502},
+		{"array", reply(200, fhirJSON, "["+expansionJSON+"]"), errMalformed, 502},
+		{"half of XML", reply(200, "application/fhir+xml", inXML[:len(inXML)/2]), errMalformed, 502},
+		{"XML with a document type", reply(200, "application/fhir+xml", "<!DOCTYPE x>"+inXML), errMalformed, 502},
+		{"XML of another namespace", reply(200, "application/fhir+xml", "<ValueSet><expansion/></ValueSet>"), errMalformed, 502},
+		{"two XML documents", reply(200, "application/fhir+xml", inXML+inXML), errMalformed, 502},
+		{"wrong resource", reply(200, fhirJSON, parametersJSON), errMalformed, 502},
+		{"ValueSet without an expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","status":"active"}`), errMalformed, 502},
+		{"ValueSet with no expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","expansion":null}`), errMalformed, 502},
+		{"outcome with 200", reply(200, fhirJSON, outcomeJSON), errMalformed, 502},
+		{"expansion with 404", reply(404, fhirJSON, expansionJSON), errMalformed, 502},
+		{"HTML with 404", reply(404, "text/html", "<html>"), errMalformed, 502},
+		{"too large", reply(200, fhirJSON, large), errTooLarge, 502},
+		{"too large when decompressed", bomb(), errTooLarge, 502},
+		{"too large by its length", raw(false, head+"Content-Length: 11534336\r\n\r\n"), errTooLarge, 502},
+		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansionJSON)+1, expansionJSON)), errCutShort, 502},
+		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansionJSON), expansionJSON)), errCutShort, 502},
+		{"half a chunk", raw(false, head+"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"), errCutShort, 502},
+		{"killed before the headers", raw(false, ""), errUnreachable, 502},
+		{"killed in the headers", raw(false, head), errUnreachable, 502},
+		{"reset before the headers", raw(true, ""), errUnreachable, 502},
+		{"reset in the body", raw(true, head+"Content-Length: 1000\r\n\r\n{"), errCutShort, 502},
+		{"no HTTP", raw(false, "SSH-2.0-OpenSSH_9.6\r\n"), errUnreachable, 502},
+		{"endless headers", raw(false, head+"X: "+strings.Repeat("x", 1<<20)), errUnreachable, 502},
 		{"redirect without an end", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
-		}, ErrMalformed, 502},
+		}, errMalformed, 502},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestRefusedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := s.Ask(t.Context(), expandGender)
-	wantFailure(t, a, err, ErrUnreachable, 502)
+	wantFailure(t, a, err, errUnreachable, 502)
 	if strings.Contains(err.Error(), "?") {
 		t.Errorf("the log would tell what was asked: %v", err)
 	}
@@ -282,7 +282,7 @@ func TestTimeouts(t *testing.T) {
 				}
 				start := time.Now()
 				a, err := s.Ask(t.Context(), expandGender)
-				wantFailure(t, a, err, ErrTimeout, 504)
+				wantFailure(t, a, err, errTimeout, 504)
 				if took := time.Since(start); took != 7*time.Second {
 					t.Errorf("took %v", took)
 				}
@@ -307,7 +307,7 @@ func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }, nil)
 	_, err := s.Ask(ctx, expandGender)
-	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrTimeout) {
+	if !errors.Is(err, context.Canceled) || errors.Is(err, errTimeout) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -348,13 +348,13 @@ func TestCredentials(t *testing.T) {
 					t.Errorf("%s: got %q, %v", method, got, err)
 				}
 				a, err := s.Ask(t.Context(), Request{Method: method, Path: "ValueSet/$expand", Query: "to=away"})
-				wantFailure(t, a, err, ErrMalformed, 502)
+				wantFailure(t, a, err, errMalformed, 502)
 			}
 			if _, err := s.Ask(t.Context(), Request{Path: "ValueSet/$expand", Query: "to=here"}); err != nil || got != test.want {
 				t.Errorf("redirected: got %q, %v", got, err)
 			}
 			a, err := s.Ask(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
-			wantFailure(t, a, err, ErrMalformed, 502) // it would have become a GET
+			wantFailure(t, a, err, errMalformed, 502) // it would have become a GET
 			if len(stolen) > 0 {
 				t.Errorf("another server was asked, with %q", stolen)
 			}
@@ -420,7 +420,7 @@ func TestPaths(t *testing.T) {
 	s := serve(t, reply(200, fhirJSON, expansionJSON), nil)
 	for _, path := range []string{"", "/", "/ValueSet/$expand", "../$expand", "ValueSet/../../admin/$expand", "ValueSet/%2e%2e/$expand", "ValueSet//$expand", "ValueSet/a?b/$expand", "ValueSet/a b/$expand", "a@b/$expand", "ValueSet/./$expand", "https://x/$expand"} {
 		a, err := s.Ask(t.Context(), Request{Path: path})
-		wantFailure(t, a, err, ErrRequest, 400)
+		wantFailure(t, a, err, errRequest, 400)
 	}
 }
 
@@ -453,7 +453,7 @@ func TestRetryAfter(t *testing.T) {
 			}, nil)
 			for range 2 {
 				var failed *Error
-				if _, err := s.Ask(t.Context(), expandGender); !errors.As(err, &failed) || errors.Is(err, ErrBusy) != (tt.status != 500) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
+				if _, err := s.Ask(t.Context(), expandGender); !errors.As(err, &failed) || errors.Is(err, errBusy) != (tt.status != 500) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
 					t.Errorf("got %v, again in %v", err, failed.RetryAfter)
 				}
 			}

@@ -251,7 +251,7 @@ func (w *Wholes) page(ctx context.Context, s *Server, x search, b *expansion.Who
 		return 0, false, err
 	}
 	if answer.Status != http.StatusOK || !strings.Contains(answer.Header.Get("Content-Type"), "json") {
-		return 0, false, fmt.Errorf("%w: status %d, %s", ErrMalformed, answer.Status, answer.Header.Get("Content-Type"))
+		return 0, false, fmt.Errorf("%w: status %d, %s", errMalformed, answer.Status, answer.Header.Get("Content-Type"))
 	}
 	if ttl, err = w.ttl(answer.Header); err != nil {
 		return 0, false, err
