@@ -1,20 +1,12 @@
 package caddymodule
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 func TestBearerRefuses(t *testing.T) {
@@ -83,33 +75,6 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 		if r.StatusCode != want {
 			t.Errorf("%s: %d, want %d", name, r.StatusCode, want)
 		}
-	}
-}
-
-// A guard that refuses everybody because the API is at another path logs so, once.
-func TestGuardElsewhereIsLogged(t *testing.T) {
-	t.Parallel()
-	var text bytes.Buffer
-	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
-	for _, path := range []string{"/fhir/R4/Patient", "/fhir/R4", "/fhir/metadata", "/fhir/Patient"} {
-		h.warnElsewhere(httptest.NewRequest(http.MethodGet, path, nil), fmt.Errorf("refused: %w", guard.ErrNoToken))
-	}
-	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "path=/fhir/metadata fhir_base=/fhir/R4") {
-		t.Errorf("logged %q", logged)
-	}
-}
-
-// So does one behind something that strips the FHIR base from the path.
-func TestGuardBehindRewriteIsLogged(t *testing.T) {
-	t.Parallel()
-	var text bytes.Buffer
-	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
-	asked := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
-	r := httptest.NewRequest(http.MethodGet, "/Patient", nil)
-	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *asked))
-	h.warnElsewhere(r, guard.ErrNoToken)
-	if logged := text.String(); !strings.Contains(logged, "put what rewrites it after fhir_bearer") {
-		t.Errorf("logged %q", logged)
 	}
 }
 

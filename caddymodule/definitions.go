@@ -109,6 +109,14 @@ func loadDefinitions(ctx caddy.Context, o definitions.Options) (*pooledLibrary, 
 	return p, nil
 }
 
+// RefreshDefinitions looks now whether files of definitions have changed. What is wrong with them becomes their status.
+func RefreshDefinitions(ctx context.Context) {
+	libraries.Range(func(_, pooled any) bool {
+		_ = pooled.(*pooledLibrary).watch.Refresh(ctx)
+		return true
+	})
+}
+
 // asDefinitions makes an error begin with "definitions", once.
 func asDefinitions(err error) error {
 	if strings.HasPrefix(err.Error(), "definitions ") {

@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // However a server fails, the client is given the answer from before where that is
@@ -111,13 +108,6 @@ func TestHintsAndTrailers(t *testing.T) {
 // does not wait for the answer is no failure.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
-	c := ExpandCaching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
-	if got := c.cacheOptions().Timeout; got != time.Minute {
-		t.Errorf("an answer may take %v, and a server a minute", got)
-	}
-	if c.Routes = nil; c.longest() != remote.DefaultTimeout {
-		t.Errorf("an answer may take %v, and the upstream its default", c.longest())
-	}
 	server := newScripted("hanging")
 	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/1/$expand", nil)

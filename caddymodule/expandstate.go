@@ -20,9 +20,9 @@ import (
 // pooledState is the state that a fhir_expand keeps over reloads.
 type pooledState struct {
 	*front.State
-	key   string          // in the pool, made of all settings
-	file  string          // for saved responses; empty: none
-	peers *expansionPeers // nil: there are none
+	key   string // in the pool, made of all settings
+	file  string // for saved responses; empty: none
+	peers *Peers // nil: there are none
 }
 
 // newState makes the state, or takes it over from the previous configuration if no setting has changed.

@@ -59,27 +59,19 @@ func newPersisted(t *testing.T, settings string, backend http.Handler) *persiste
 // run starts it, and stops it as Cleanup does. One that is killed saves nothing.
 func (p *persisted) run(do func(*gateway), killed bool) {
 	p.t.Helper()
-	do(newGateway(p.t, p.caddyfile))
+	g := newGateway(p.t, p.caddyfile)
+	do(g)
 	saved := p.files()
-	running := p.running()
-	if err := running.release(); err != nil {
+	if err := handlerOf[*Expand](p.t, g.Context).Cleanup(); err != nil {
 		p.t.Error(err)
 	}
-	if killed && !slices.ContainsFunc(saved, func(f os.DirEntry) bool { return f.Name() == filepath.Base(running.file) }) {
-		if err := os.Remove(running.file); err != nil {
-			p.t.Error(err)
+	for _, file := range p.files() {
+		if killed && !slices.ContainsFunc(saved, func(f os.DirEntry) bool { return f.Name() == file.Name() }) {
+			if err := os.Remove(filepath.Join(p.folder, file.Name())); err != nil {
+				p.t.Error(err)
+			}
 		}
 	}
-}
-
-func (p *persisted) running() (running *pooledState) {
-	expansionCaches.Range(func(_, value any) bool {
-		if s, ok := value.(*pooledState); ok && strings.HasPrefix(s.file, p.folder) {
-			running = s
-		}
-		return true
-	})
-	return running
 }
 
 func (p *persisted) files() []os.DirEntry {
@@ -185,12 +177,7 @@ func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	libraries.Range(func(_, pooled any) bool {
-		if p := pooled.(*pooledLibrary); slices.Contains(p.options.Definitions, file) {
-			_ = p.watch.Refresh(t.Context()) // its error becomes the state
-		}
-		return true
-	})
+	RefreshDefinitions(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)

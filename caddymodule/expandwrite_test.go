@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -16,13 +17,14 @@ import (
 func TestRefusedWriteEndsNothing(t *testing.T) {
 	server := newScripted("good")
 	g := frontGateway(t, "ttl 1h", server)
-	h := provisioned(t)
+	h := handlerOf[*Expand](t, frontGateway(t, "ttl 2h", server).Context)
 	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
 		gatewaytest.Read(t, g.askFor(foreign, ""))
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
 		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
-		if err := h.front.ServeHTTP(httptest.NewRecorder(), r, refuses); err == nil {
-			t.Error("the error is gone")
+		w := httptest.NewRecorder()
+		if err := h.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server)), refuses); err != nil || w.Code != status {
+			t.Errorf("answered %d, %v", w.Code, err)
 		}
 		asked := server.asked.Load()
 		if gatewaytest.Read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {

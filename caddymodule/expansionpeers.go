@@ -18,38 +18,39 @@ import (
 // are not used any more. The store follows it.
 const endedExpansions = "ended-expansions"
 
-// expansionPeers are the gateways that share a store with this one.
-type expansionPeers struct{ *front.Peers }
+// Peers are the gateways that share a store with this one, as far as their cached expansions go.
+type Peers struct{ *front.Peers }
 
 func init() {
 	stores.Follow(endedExpansions, func(shared store.Store, logger *slog.Logger) stores.Follower {
-		return newExpansionPeers(shared, logger)
+		p := new(Peers)
+		p.Peers = NewPeers(shared, p.end, logger).Peers
+		return p
 	})
 }
 
-func newExpansionPeers(shared store.Store, logger *slog.Logger) *expansionPeers {
-	p := new(expansionPeers)
-	p.Peers = front.NewPeers(front.PeersOptions{
-		End: p.end, Logger: logger,
+// NewPeers lets a gateway tell others by a shared store what has ended, and end what they tell.
+func NewPeers(shared store.Store, end func(front.Ending), logger *slog.Logger) *Peers {
+	return &Peers{front.NewPeers(front.PeersOptions{
+		End: end, Logger: logger,
 		Tell: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
 			return shared.Put(ctx, endedExpansions+":"+id, message, lifetime)
 		},
-	})
-	return p
+	})}
 }
 
 // expansionPeersOf returns those of the app's store; nil if no other gateway shares it.
-func expansionPeersOf(ctx caddy.Context) (*expansionPeers, error) {
+func expansionPeersOf(ctx caddy.Context) (*Peers, error) {
 	app, err := fhirapp.FindAny[expandApp](ctx)
 	if err != nil || app == nil {
 		return nil, err
 	}
-	peers, _ := app.Follower(endedExpansions).(*expansionPeers)
+	peers, _ := app.Follower(endedExpansions).(*Peers)
 	return peers, nil
 }
 
 // end ends what this process has cached and others have ended.
-func (p *expansionPeers) end(e front.Ending) {
+func (p *Peers) end(e front.Ending) {
 	expansionCaches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok && s.peers == p {
 			s.End(e)
@@ -59,7 +60,7 @@ func (p *expansionPeers) end(e front.Ending) {
 }
 
 // Hear ends what the store tells of. It does not wait.
-func (p *expansionPeers) Hear(u store.Update) {
+func (p *Peers) Hear(u store.Update) {
 	n := front.News{Whole: u.Whole, Asked: u.Heard}
 	for _, c := range u.Changes {
 		if id, ours := strings.CutPrefix(c.Key, endedExpansions+":"); ours && c.Value != nil {
@@ -70,7 +71,7 @@ func (p *expansionPeers) Hear(u store.Update) {
 }
 
 // announce returns how a cache tells the others of what it finds changed; nil if there are none.
-func (p *expansionPeers) announce() func(front.Ending) {
+func (p *Peers) announce() func(front.Ending) {
 	if p == nil {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (p *expansionPeers) announce() func(front.Ending) {
 // endExpansions ends cached expansions: here in all caches, which may be in front of the same server, and at the gateways
 // that share a store with this one. It returns the number of those here.
 func endExpansions(e front.Ending) (n int) {
-	others := map[*expansionPeers]bool{}
+	others := map[*Peers]bool{}
 	eachExpansionCache(func(c expansionCache) {
 		n += c.End(e)
 		if s, ok := c.(*pooledState); ok && s.peers != nil {

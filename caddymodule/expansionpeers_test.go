@@ -1,11 +1,11 @@
 package caddymodule
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -32,22 +32,15 @@ func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway
 
 // elsewhere is another gateway with the same store.
 type elsewhere struct {
-	*front.Peers
+	*Peers
 	ended chan front.Ending
 }
 
 func newElsewhere(t *testing.T, server *testServer) elsewhere {
 	e := elsewhere{ended: make(chan front.Ending, 100)}
 	shared := server.gateway("elsewhere")
-	p := newExpansionPeers(shared, slog.New(slog.DiscardHandler))
-	e.Peers = front.NewPeers(front.PeersOptions{
-		End: func(one front.Ending) { e.ended <- one }, Logger: slog.New(slog.DiscardHandler),
-		Tell: func(ctx context.Context, id string, message []byte, lifetime time.Duration) error {
-			return shared.Put(ctx, endedExpansions+":"+id, message, lifetime)
-		},
-	})
-	p.Peers = e.Peers
-	go func() { _ = shared.Follow(t.Context(), p.Hear) }()
+	e.Peers = NewPeers(shared, func(one front.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
+	go func() { _ = shared.Follow(t.Context(), e.Hear) }()
 	return e
 }
 
@@ -116,12 +109,13 @@ func TestSharedExpansionsWithoutStore(t *testing.T) {
 func TestSharedExpansionsAreNotPersisted(t *testing.T) {
 	t.Parallel()
 	newTestServer(t)
-	g := sharedGateway(t, "ttl 1h\npersist "+t.TempDir(), newScripted("good"))
+	folder := t.TempDir()
+	g := sharedGateway(t, "ttl 1h\npersist "+folder, newScripted("good"))
 	gatewaytest.Read(t, g.askFor(foreign, ""))
-	expansionCaches.Range(func(_, value any) bool {
-		if s, ok := value.(*pooledState); ok && s.peers != nil && s.file != "" {
-			t.Errorf("saved in %s", s.file)
-		}
-		return true
-	})
+	if err := handlerOf[*Expand](t, g.Context).Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := os.ReadDir(folder); len(files) > 0 {
+		t.Errorf("saved in %v", files)
+	}
 }

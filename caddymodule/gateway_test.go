@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -165,3 +167,35 @@ func headerList(h http.Header, name string) (members []string) {
 
 // formatted formats a Caddyfile as caddy fmt does.
 func formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
+
+// handlerOf is the one handler of a type in a configuration.
+func handlerOf[H any](t testing.TB, ctx caddy.Context) H {
+	t.Helper()
+	app, err := ctx.App("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range app.(*caddyhttp.App).Servers {
+		if h, ok := handlerAmong[H](server.Routes); ok {
+			return h
+		}
+	}
+	t.Fatal("no such handler")
+	panic("not reached")
+}
+
+func handlerAmong[H any](routes caddyhttp.RouteList) (none H, ok bool) {
+	for _, route := range routes {
+		for _, handler := range route.Handlers {
+			if h, ok := handler.(H); ok {
+				return h, true
+			}
+			if nested, ok := handler.(*caddyhttp.Subroute); ok {
+				if h, ok := handlerAmong[H](nested.Routes); ok {
+					return h, true
+				}
+			}
+		}
+	}
+	return none, false
+}

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -114,66 +111,6 @@ func TestMetricsOutliveReload(t *testing.T) {
 	second.Get("/fhir/R4/Patient", "")
 	if after := second.series()[name]; before == 0 || after != before+1 {
 		t.Errorf("%v before the reload, %v after it", before, after)
-	}
-}
-
-func TestRefusalIsCounted(t *testing.T) {
-	for _, tt := range []struct {
-		err  *guard.Error
-		want decision
-	}{
-		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrNoToken}, decisionNoToken},
-		{&guard.Error{Status: http.StatusUnauthorized, Err: fmt.Errorf("x: %w", guard.ErrExpired)}, decisionExpired},
-		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrSignature}, decisionInvalid},
-		{&guard.Error{Status: http.StatusForbidden}, decisionForbidden},
-		{&guard.Error{Status: http.StatusNotFound}, decisionForbidden},
-		{&guard.Error{Status: http.StatusServiceUnavailable, Err: guard.ErrUnavailable}, decisionUnavailable},
-		{&guard.Error{Status: http.StatusBadRequest, Err: guard.ErrPath}, decisionBadRequest},
-	} {
-		if got := refusal(tt.err); got != tt.want || decisionCounts[got] == nil {
-			t.Errorf("%+v is counted as %q", tt.err, got)
-		}
-	}
-}
-
-// Every path that is served is measured under a name of its own.
-func TestEndpointsAreMeasured(t *testing.T) {
-	for _, name := range endpoint.Names {
-		if endpoints[name] == nil {
-			t.Errorf("%s is not measured", name)
-		}
-	}
-	for path, want := range map[string]string{
-		"/oauth2/token": "token", "/oauth2/login/hospital": "login", "/oauth2/callback/hospital": "callback",
-		"/.well-known/jwks.json": "jwks.json", "/fhir/R4/.well-known/smart-configuration": "smart-configuration",
-	} {
-		if got := endpoint.Name(path); got != want {
-			t.Errorf("%s is measured as %q", path, got)
-		}
-	}
-}
-
-// What is counted with every request allocates nothing.
-func TestCountingAllocatesNothing(t *testing.T) {
-	expired := &guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrExpired}
-	if n := testing.AllocsPerRun(100, func() {
-		decided(decisionAllowed)
-		decided(refusal(expired))
-		expandMetrics{}.Count(front.Here)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-func BenchmarkDecided(b *testing.B) {
-	for b.Loop() {
-		decided(decisionAllowed)
-	}
-}
-
-func BenchmarkExpansionCounted(b *testing.B) {
-	for b.Loop() {
-		expandMetrics{}.Count(front.Here)
 	}
 }
 

@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"bytes"
+	"encoding/base64"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,7 +49,7 @@ func TestProcessSealing(t *testing.T) {
 
 // Gateways without the fhir app open each other's links if they are given the same key.
 func TestSealKey(t *testing.T) {
-	t.Setenv("SEAL_KEY", storeKey)
+	t.Setenv("SEAL_KEY", sealKey)
 	ours, err := sealingWith(nil, "{env.SEAL_KEY}")
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +62,9 @@ func TestSealKey(t *testing.T) {
 		keys  []string
 		opens bool
 	}{
-		"the same key":      {[]string{storeKey}, true},
-		"a new one before":  {[]string{otherStoreKey, storeKey}, true},
-		"another key":       {[]string{otherStoreKey}, false},
+		"the same key":      {[]string{sealKey}, true},
+		"a new one before":  {[]string{otherSealKey, sealKey}, true},
+		"another key":       {[]string{otherSealKey}, false},
 		"the process's own": {nil, false},
 	} {
 		other, err := sealingWith(nil, tt.keys...)
@@ -78,7 +80,7 @@ func TestSealKey(t *testing.T) {
 		key, want string
 	}{
 		"too short":    {nil, "c2hvcnQ=", "seal_key: must be base64"},
-		"with the app": {new(App), storeKey, "give that store_key"},
+		"with the app": {appOfTest{}, sealKey, "give that store_key"},
 	} {
 		if _, err := sealingWith(tt.app, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
@@ -89,3 +91,12 @@ func TestSealKey(t *testing.T) {
 func sealingWith(app bearerApp, keys ...string) (enforce.Sealing, error) {
 	return (&Bearer{app: app, Enforcement: Enforcement{SealKeys: keys}}).sealing()
 }
+
+// appOfTest stands for the fhir app where only its presence matters.
+type appOfTest struct{ bearerApp }
+
+// Keys that gateways are given.
+var (
+	sealKey      = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("a"), 32))
+	otherSealKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("b"), 32))
+)

@@ -161,7 +161,7 @@ func TestSearchCommandRefused(t *testing.T) {
 // The example in docs/terminology.md is what the command shows.
 func TestSearchCommandInDocuments(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "terminology.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "terminology.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,12 @@
 package caddymodule
 
 import (
-	"bytes"
-	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
@@ -24,11 +24,11 @@ func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check, err := sites.check()
+	warnings, err := sites.Warnings()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return check.warnings
+	return warnings
 }
 
 const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
@@ -160,6 +160,10 @@ func TestSitesOfNoServer(t *testing.T) {
 func TestValidateShowsWarnings(t *testing.T) {
 	t.Parallel()
 	config := gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n}"))
+	file := filepath.Join(t.TempDir(), "log")
+	config.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
+		caddy.DefaultLoggerName: {BaseLog: caddy.BaseLog{WriterRaw: caddyconfig.JSON(map[string]string{"output": "file", "filename": file}, nil)}},
+	}}
 	ctx, err := gatewaytest.Provision(t, config)
 	if err != nil {
 		t.Fatal(err)
@@ -168,11 +172,9 @@ func TestValidateShowsWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	sites.logger = slog.New(slog.NewTextHandler(&log, nil))
 	for range 2 {
-		if err := sites.Cleanup(); err != nil || strings.Count(log.String(), "fhir_bearer stands at /fhir/*") != 1 {
-			t.Errorf("%v, logged %q", err, &log)
+		if err := sites.Cleanup(); err != nil || strings.Count(fileText(t, file), "fhir_bearer stands at /fhir/*") != 1 {
+			t.Errorf("%v, logged %s", err, fileText(t, file))
 		}
 	}
 }

@@ -90,6 +90,15 @@ func (s *Sites) checked() (*siteCheck, error) {
 	return checkSites(app.(*caddyhttp.App), fhir), nil
 }
 
+// Warnings are those about the sites of the configuration.
+func (s *Sites) Warnings() ([]string, error) {
+	check, err := s.check()
+	if err != nil {
+		return nil, err
+	}
+	return check.warnings, nil
+}
+
 // baseURL is the URL of the API that a handler guards, or empty if its site does not tell.
 func (s *Sites) baseURL(h Guard) string {
 	check, err := s.check()
