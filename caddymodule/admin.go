@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -100,17 +101,17 @@ func notFound(_ http.ResponseWriter, r *http.Request) error {
 
 // status is the answer to GET /fhir/status. Without the fhir app it has no issuer, keys and store.
 type status struct {
-	Issuer      string              `json:"issuer,omitempty"`
-	FHIRBase    string              `json:"fhir_base,omitempty"`
-	Keys        []keyring.Info      `json:"keys,omitempty"`
-	Store       *stores.Status      `json:"store,omitempty"`
-	Definitions []definitionsStatus `json:"definitions"`
-	Caches      []front.Statistics  `json:"expansion_caches"`
+	Issuer      string                     `json:"issuer,omitempty"`
+	FHIRBase    string                     `json:"fhir_base,omitempty"`
+	Keys        []keyring.Info             `json:"keys,omitempty"`
+	Store       *stores.Status             `json:"store,omitempty"`
+	Definitions []expand.DefinitionsStatus `json:"definitions"`
+	Caches      []front.Statistics         `json:"expansion_caches"`
 }
 
 func (a *adminAPI) status(*http.Request) (any, error) {
-	s := status{Definitions: loadedDefinitions(), Caches: []front.Statistics{}}
-	eachExpansionCache(func(c expansionCache) { s.Caches = append(s.Caches, c.Statistics()) })
+	s := status{Definitions: expand.LoadedDefinitions(), Caches: []front.Statistics{}}
+	expand.EachCache(func(c expand.Cache) { s.Caches = append(s.Caches, c.Statistics()) })
 	app, err := fhirapp.FindAny[*App](a.running())
 	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
@@ -133,7 +134,7 @@ func (a *adminAPI) purge(r *http.Request) (any, error) {
 			return nil, badAdminRequest(fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name))
 		}
 	}
-	n := endExpansions(front.Ending{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
+	n := expand.End(front.Ending{ValueSet: query.Get("url"), CodeSystem: query.Get("system")})
 	return map[string]int{"purged": n}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -51,7 +52,7 @@ func TestAdminStatus(t *testing.T) {
 	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 100_000 || s.Store.Name != "memory" || s.Store.Lag != nil {
 		t.Errorf("store %+v", s.Store)
 	}
-	builtIn := func(d definitionsStatus) bool {
+	builtIn := func(d expand.DefinitionsStatus) bool {
 		return d.Core && len(d.Definitions) == 0 && d.Concepts >= 1000 && d.Seconds > 0
 	}
 	if !slices.ContainsFunc(s.Definitions, builtIn) { // beside those of other tests

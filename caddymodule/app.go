@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -167,7 +168,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.warnOfClients(config.Clients)
 	a.warnOfPeople()
-	_, err = siteChecks(ctx)
+	_, err = site.Checks(ctx)
 	return err
 }
 

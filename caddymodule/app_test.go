@@ -15,6 +15,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"
 )
 
@@ -121,15 +124,15 @@ func TestHandlersNeedTheApp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, provision := range map[string]func(caddy.Context) error{
-		"fhir_authorize": new(Authorize).Provision,
-		"fhir_bearer":    new(Bearer).Provision,
+		"fhir_authorize": new(authorization.Authorize).Provision,
+		"fhir_bearer":    new(bearer.Bearer).Provision,
 	} {
 		if err := provision(ctx); !errors.Is(err, fhirapp.ErrNone) {
 			t.Errorf("%s without the app: %v", name, err)
 		}
 	}
 	for name, provision := range map[string]func(caddy.Context) error{
-		"fhir_expand":  (&Expand{CoreOff: true}).Provision,
+		"fhir_expand":  (&expand.Expand{CoreOff: true}).Provision,
 		"fhir_outcome": new(outcome.Outcome).Provision,
 	} {
 		if err := provision(ctx); err != nil {

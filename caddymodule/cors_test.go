@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
 
 // fromOrigin sends a request as a script of that origin does.
@@ -245,10 +247,10 @@ func TestCORSOfJSON(t *testing.T) {
 	} {
 		ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 		defer cancel()
-		if err := (&Expand{CORS: tt.cors}).Provision(ctx); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := (&expand.Expand{CORS: tt.cors}).Provision(ctx); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: fhir_expand: %v", name, err)
 		}
-		bearer := &Bearer{CORS: tt.cors, Trust: []TrustedIssuer{{Issuer: "https://issuer.example", Audience: "api"}}}
+		bearer := &bearer.Bearer{CORS: tt.cors, Trust: []bearer.TrustedIssuer{{Issuer: "https://issuer.example", Audience: "api"}}}
 		if err := bearer.Provision(ctx); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: fhir_bearer: %v", name, err)
 		}

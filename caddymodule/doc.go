@@ -1,21 +1,29 @@
-// Package caddymodule registers caddy-fhir with Caddy. Only this package and package build know Caddy; what the
-// modules do is in the packages below.
+// Package caddymodule is what a Caddy binary imports to have caddy-fhir: the app `fhir`, its admin API and commands, and by
+// modules.go all other modules. The packages that know Caddy are this one, modules and what the modules share; what they
+// do is in authorize, guard, sample and terminology, which know nothing of Caddy.
 //
-//	fhir                          app.go          issuer, clients, users, keys, stores; shared by the handlers
-//	fhir.stores.memory            modules/stores/memory    codes and revocations, in this process
-//	fhir.stores.file              modules/stores/file      state that survives a restart, in a file
-//	fhir.stores.redis             modules/stores/redis     state that several gateways share, in Redis
-//	fhir.stores.postgres          modules/stores/postgres    state that several gateways share, in PostgreSQL
-//	http.handlers.fhir_authorize  authorize.go    package authorize: sign-in, codes, tokens, discovery
-//	http.handlers.fhir_bearer     bearer.go       package guard: whose token is this, and is it valid
-//	http.handlers.fhir_expand     expand.go       package terminology/front: ValueSet/$expand
-//	http.handlers.fhir_outcome    modules/outcome  errors as FHIR OperationOutcomes
-//	http.handlers.fhir_sample     modules/sample   package sample: a FHIR server in memory, for trying out
-//	fhir_sites                    sites.go        warnings about handlers that have no effect
-//	admin.api.fhir                admin.go        status, sessions, grants, cached expansions
-//	caddy.logging.encoders.fhir   accesslog.go    logs without codes and tokens
+//	fhir                          app.go           issuer, clients, users, keys; the options of each are beside it
+//	admin.api.fhir                admin.go         status, sessions, grants, cached expansions
+//	caddy.logging.encoders.fhir   accesslog.go     logs without codes and tokens
 //
-// The Caddyfile syntax of each is in the same package, in a file of its own if it is long; package option reads the words.
+//	http.handlers.fhir_authorize  modules/authorization    package authorize: sign-in, codes, tokens, discovery
+//	http.handlers.fhir_bearer     modules/bearer           package guard: whose token is this, and what does it allow
+//	http.handlers.fhir_expand     modules/expand           package terminology/front: ValueSet/$expand
+//	http.handlers.fhir_outcome    modules/outcome          errors as FHIR OperationOutcomes
+//	http.handlers.fhir_sample     modules/sample           package sample: a FHIR server in memory, for trying out
+//	fhir.stores.*                 modules/stores           where state is kept: in memory, a file, Redis, PostgreSQL
+//	fhir_sites                    site                     warnings about handlers that have no effect
+//
+// What they share:
+//
+//	option       options are read, from the Caddyfile's words and with placeholders
+//	fhirapp      the app as handlers see it, which they do not import
+//	requester    who makes a request
+//	failure      errors are answered and logged
+//	crossorigin  CORS of the FHIR API
+//	pace         slow request bodies
+//	metrics      metrics live as long as the process
+//	software     the version
 //
 // A request's way through the handlers, in their order:
 //

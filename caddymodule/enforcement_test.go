@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
 // guarding are the arguments that give fhir_bearer of the example an option.
@@ -110,7 +111,7 @@ func TestBearerOptionErrors(t *testing.T) {
 		"no age":                 {"max_age never", "invalid duration"},
 		"scopes on":              {"scopes on", "the only value is off"},
 	} {
-		err := new(Bearer).UnmarshalCaddyfile(caddyfile.NewTestDispenser("fhir_bearer {\n" + tt.option + "\n}"))
+		err := new(bearer.Bearer).UnmarshalCaddyfile(caddyfile.NewTestDispenser("fhir_bearer {\n" + tt.option + "\n}"))
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "Testfile:") {
 			t.Errorf("%s: %v", name, err)
 		}

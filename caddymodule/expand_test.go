@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-func expand(g *gateway, token, query string) *http.Response {
+func expandURL(g *gateway, token, query string) *http.Response {
 	return g.Get("/fhir/R4/ValueSet/$expand?"+query, token)
 }
 
@@ -21,7 +21,7 @@ func TestExpandThroughGateway(t *testing.T) {
 	g := exampleGateway(t, nil)
 	const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
 	var got expandedValueSet
-	response := expand(g, g.token(), "url="+url.QueryEscape(gender))
+	response := expandURL(g, g.token(), "url="+url.QueryEscape(gender))
 	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("status %d, %v", response.StatusCode, err)
 	}
@@ -69,7 +69,7 @@ func TestExpandAsksNext(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := exampleGateway(t, tt.backend)
-			response := expand(g, g.token(), tt.query)
+			response := expandURL(g, g.token(), tt.query)
 			body := gatewaytest.Read(t, response)
 			got := any(body)
 			if tt.path != "" {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
 
 // A reload keeps answers and definitions, unless something of the settings has
@@ -62,7 +63,7 @@ func (p *persisted) run(do func(*gateway), killed bool) {
 	g := newGateway(p.t, p.caddyfile)
 	do(g)
 	saved := p.files()
-	if err := handlerOf[*Expand](p.t, g.Context).Cleanup(); err != nil {
+	if err := handlerOf[*expand.Expand](p.t, g.Context).Cleanup(); err != nil {
 		p.t.Error(err)
 	}
 	for _, file := range p.files() {
@@ -160,7 +161,7 @@ func TestChangedFileIsNoticed(t *testing.T) {
 	g.until(t, file, listing("v", url, "1 2"), func() bool { codes, _ := g.codesOf(t, url); return len(codes) == 2 })
 	g.wantCodes(t, url, "1 2")
 	failed := func() bool {
-		return slices.ContainsFunc(loadedDefinitions(), func(s definitionsStatus) bool { return s.Error != "" && strings.Contains(s.Error, file) })
+		return slices.ContainsFunc(expand.LoadedDefinitions(), func(s expand.DefinitionsStatus) bool { return s.Error != "" && strings.Contains(s.Error, file) })
 	}
 	g.until(t, file, `{"resourceType":"ValueSet","url":`, failed)
 	if g.series()["caddy_fhir_definitions_load_failed"] < 1 {
@@ -177,7 +178,7 @@ func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	RefreshDefinitions(t.Context())
+	expand.RefreshDefinitions(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 )
 
 // What a handler behind refuses was not done, and ends nothing; what failed may have
@@ -17,7 +18,7 @@ import (
 func TestRefusedWriteEndsNothing(t *testing.T) {
 	server := newScripted("good")
 	g := frontGateway(t, "ttl 1h", server)
-	h := handlerOf[*Expand](t, frontGateway(t, "ttl 2h", server).Context)
+	h := handlerOf[*expand.Expand](t, frontGateway(t, "ttl 2h", server).Context)
 	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
 		gatewaytest.Read(t, g.askFor(foreign, ""))
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -32,14 +33,14 @@ func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway
 
 // elsewhere is another gateway with the same store.
 type elsewhere struct {
-	*Peers
+	*expand.Peers
 	ended chan front.Ending
 }
 
 func newElsewhere(t *testing.T, server *testServer) elsewhere {
 	e := elsewhere{ended: make(chan front.Ending, 100)}
 	shared := server.gateway("elsewhere")
-	e.Peers = NewPeers(shared, func(one front.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
+	e.Peers = expand.NewPeers(shared, func(one front.Ending) { e.ended <- one }, slog.New(slog.DiscardHandler))
 	go func() { _ = shared.Follow(t.Context(), e.Hear) }()
 	return e
 }
@@ -112,7 +113,7 @@ func TestSharedExpansionsAreNotPersisted(t *testing.T) {
 	folder := t.TempDir()
 	g := sharedGateway(t, "ttl 1h\npersist "+folder, newScripted("good"))
 	gatewaytest.Read(t, g.askFor(foreign, ""))
-	if err := handlerOf[*Expand](t, g.Context).Cleanup(); err != nil {
+	if err := handlerOf[*expand.Expand](t, g.Context).Cleanup(); err != nil {
 		t.Fatal(err)
 	}
 	if files, _ := os.ReadDir(folder); len(files) > 0 {

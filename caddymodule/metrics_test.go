@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -132,9 +133,9 @@ func (c *fakeCache) Statistics() front.Statistics { return c.statistics }
 // addCache puts a cache where the metrics and the admin API look for them.
 func addCache(t *testing.T, key string, c *fakeCache) {
 	t.Helper()
-	expansionCaches.LoadOrStore(key, c)
+	expand.Caches.LoadOrStore(key, c)
 	t.Cleanup(func() {
-		if _, err := expansionCaches.Delete(key); err != nil {
+		if _, err := expand.Caches.Delete(key); err != nil {
 			t.Error(err)
 		}
 	})

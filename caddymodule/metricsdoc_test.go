@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -21,7 +22,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 	}
 	for metric, want := range map[string][]string{
 		"caddy_fhir_endpoint_duration_seconds": endpoint.Names,
-		"caddy_fhir_bearer_decisions_total":    wordsOf(decisions),
+		"caddy_fhir_bearer_decisions_total":    wordsOf(bearer.Decisions),
 		"caddy_fhir_expand_requests_total":     wordsOf(front.Outcomes),
 		"caddy_fhir_store_operations_total":    append(wordsOf(breaker.Outcomes), breaker.Operations...),
 		"caddy_fhir_store_problem":             wordsOf(store.Causes),

@@ -1,6 +1,9 @@
 package caddymodule
 
 import (
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/authorization"   // http.handlers.fhir_authorize
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"          // http.handlers.fhir_bearer
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"          // http.handlers.fhir_expand
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/outcome"         // http.handlers.fhir_outcome
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/sample"          // http.handlers.fhir_sample
 	_ "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"     // fhir.stores.file

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
 )
 
 // siteWith is a Caddyfile of one site, with the global option fhir and a body.
@@ -20,7 +21,7 @@ func siteWith(issuer, address, body string) string {
 // siteWarnings are the warnings about the sites of a configuration.
 func siteWarnings(t *testing.T, ctx caddy.Context) []string {
 	t.Helper()
-	sites, err := siteChecks(ctx)
+	sites, err := site.Checks(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestSitesOfNoServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := app.(*Sites).Start(); err != nil {
+	if err := app.(*site.Sites).Start(); err != nil {
 		t.Error(err)
 	}
 }
@@ -168,7 +169,7 @@ func TestValidateShowsWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sites, err := siteChecks(ctx)
+	sites, err := site.Checks(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

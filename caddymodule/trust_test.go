@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 )
 
 // keycloak is another issuer: discovery, keys, introspection.
@@ -151,12 +152,12 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 	t.Parallel()
 	k := startKeycloak(t)
 	token := k.token(t, "api://fhir")
-	load := func() (*Bearer, error) {
+	load := func() (*bearer.Bearer, error) {
 		ctx, err := gatewaytest.Provision(t, new(caddy.Config))
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := &Bearer{FHIRBase: "https://fhir.example/fhir/R4", Trust: []TrustedIssuer{{Issuer: k.URL, Audience: "api://fhir"}}, Enforcement: Enforcement{ScopesOff: true}}
+		h := &bearer.Bearer{FHIRBase: "https://fhir.example/fhir/R4", Trust: []bearer.TrustedIssuer{{Issuer: k.URL, Audience: "api://fhir"}}, Enforcement: bearer.Enforcement{ScopesOff: true}}
 		if err := h.Provision(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +176,7 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 	if err := errors.Join(err, later); err != nil {
 		t.Error(err)
 	}
-	for _, h := range []*Bearer{first, second} {
+	for _, h := range []*bearer.Bearer{first, second} {
 		if err := h.Cleanup(); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,123 @@
+// Package authorization is the handler fhir_authorize: the authorization server of the fhir app, on a site. Package authorize
+// is the server.
+package authorization
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
+)
+
+func init() {
+	caddy.RegisterModule(new(Authorize))
+	// before fhir_bearer, which would ask for a token where clients get theirs
+	option.RegisterHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() option.Handler { return new(Authorize) })
+}
+
+// App is the fhir app as fhir_authorize needs it.
+type App interface {
+	fhirapp.Addressed
+
+	// Server returns the authorization server.
+	Server() *authorize.Server
+}
+
+// Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents
+// and keys below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next
+// handler; those below the FHIR base that no handler answers get 404.
+type Authorize struct {
+	option.Source
+
+	server   *authorize.Server
+	issuer   string
+	fhirBase string
+	failures *failure.Log
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Authorize) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.fhir_authorize", New: func() caddy.Module { return new(Authorize) }}
+}
+
+// Provision finds the fhir app.
+func (h *Authorize) Provision(ctx caddy.Context) error {
+	h.failures = failure.NewLog(ctx.Slogger())
+	app, err := fhirapp.Find[App](ctx)
+	if err != nil {
+		return err
+	}
+	h.server = app.Server()
+	h.issuer, h.fhirBase = app.Address()
+	return nil
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !h.server.Serves(r.URL.Path) {
+		return h.pass(w, r, next)
+	}
+	defer served(r.URL.Path, time.Now())
+	defer pace.Form.Limit(w, r)()
+	h.server.ServeHTTP(w, r)
+	return nil
+}
+
+var (
+	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer.", "endpoint")
+	endpoints         = metrics.ByLabel(endpoint.Names, func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+)
+
+// served measures an answer of the authorization server.
+func served(path string, since time.Time) {
+	if e, ok := endpoints[endpoint.Name(path)]; ok {
+		e.Observe(time.Since(since).Seconds())
+	}
+}
+
+// pass leaves a request to the next handler. Below the FHIR base, what nobody answers is not found.
+func (h *Authorize) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !fhirapp.Below(r.URL.Path, h.fhirBase) {
+		return next.ServeHTTP(w, r)
+	}
+	return failure.Answer(w, r, h.fhirBase, h.failures, failure.OrNotFound{Next: next}.ServeHTTP(w, r))
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_authorize [<matcher>]
+func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return option.ParseDirective(d, nil)
+}
+
+// Placed implements [Handler].
+func (h *Authorize) Placed() site.Placed {
+	return site.Placed{Directive: "fhir_authorize", Source: h.Source.Source, FHIRBase: h.fhirBase}
+}
+
+// Issuer implements [Authorizer].
+func (h *Authorize) Issuer() string { return h.issuer }
+
+// CheckApp implements [option.AppUser].
+func (*Authorize) CheckApp() error { return fhirapp.ErrNone }
+
+var (
+	_ caddy.Provisioner           = (*Authorize)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
+	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
+	_ option.AppUser              = (*Authorize)(nil)
+	_ site.Authorizer             = (*Authorize)(nil)
+)

@@ -1,0 +1,67 @@
+package bearer
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// recordAccess writes what was decided about a request to the audit trail. Reads and searches that were allowed are
+// written if the site asks for them: they are as many as the requests.
+func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+	if !d.Refused() && !d.Changes && !e.auditsReads {
+		return
+	}
+	e.events.Record(r.Context(), audit.Event{
+		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
+		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
+	})
+}
+
+// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached.
+func (h *Bearer) recordOutage(r *http.Request, err error) {
+	if h.app != nil && errors.Is(err, store.ErrUnavailable) {
+		h.app.Audit(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
+	}
+}
+
+// nameOf is an interaction with what it is about.
+func nameOf(i interaction.Interaction) string {
+	parts := []string{i.Kind.String()}
+	switch {
+	case i.Compartment.ID != "":
+		parts = append(parts, i.Compartment.String()+"/"+i.Type)
+	case i.ID != "":
+		parts = append(parts, i.Type+"/"+i.ID)
+	case i.Type != "":
+		parts = append(parts, i.Type)
+	}
+	if i.Operation != "" {
+		parts = append(parts, i.Operation)
+	}
+	return strings.Join(parts, " ")
+}
+
+// refusalOf is an error with the code by which the audit trail names its outcome.
+func refusalOf(err error) error {
+	refused, ok := errors.AsType[*guard.Error](err)
+	if !ok || refused.Status >= http.StatusInternalServerError {
+		return err
+	}
+	code := refused.Code
+	switch {
+	case refused.Status == http.StatusNotFound:
+		code = "not_found"
+	case code == "":
+		code = "invalid_request"
+	}
+	return &oauth2.Error{Code: code, Description: refused.Description, Err: refused.Err}
+}

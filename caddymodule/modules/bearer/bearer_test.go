@@ -1,0 +1,137 @@
+package bearer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
+)
+
+// The guard passes on everything that the authorization server judges a token by.
+func TestGuardTellsAllOfToken(t *testing.T) {
+	var verified guard.Token
+	from := reflect.ValueOf(&verified).Elem()
+	for i := range from.NumField() {
+		if field := from.Field(i); field.Kind() == reflect.String {
+			field.SetString(from.Type().Field(i).Name)
+		}
+	}
+	told := reflect.ValueOf(accessToken(&verified))
+	for i := range told.NumField() {
+		if name := told.Type().Field(i).Name; told.Field(i).String() != name {
+			t.Errorf("%s is %q", name, told.Field(i).String())
+		}
+	}
+}
+
+// A guard that refuses everybody because the API is at another path logs so, once.
+func TestGuardElsewhereIsLogged(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
+	for _, path := range []string{"/fhir/R4/Patient", "/fhir/R4", "/fhir/metadata", "/fhir/Patient"} {
+		h.warnElsewhere(httptest.NewRequest(http.MethodGet, path, nil), fmt.Errorf("refused: %w", guard.ErrNoToken))
+	}
+	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "path=/fhir/metadata fhir_base=/fhir/R4") {
+		t.Errorf("logged %q", logged)
+	}
+}
+
+// So does one behind something that strips the FHIR base from the path.
+func TestGuardBehindRewriteIsLogged(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
+	asked := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r := httptest.NewRequest(http.MethodGet, "/Patient", nil)
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *asked))
+	h.warnElsewhere(r, guard.ErrNoToken)
+	if logged := text.String(); !strings.Contains(logged, "put what rewrites it after fhir_bearer") {
+		t.Errorf("logged %q", logged)
+	}
+}
+
+// fhirUser may be of this server, of another, or of a kind that scopes cannot be about.
+func TestUserOf(t *testing.T) {
+	t.Parallel()
+	e := &enforcement{Enforcer: &enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
+	for fhirUser, want := range map[string]string{
+		"Patient/1": "Patient/1",
+		"https://fhir.example.org/fhir/R4/Patient/1": "Patient/1",
+		"https://other.example/r4/Patient/1":         "/",
+		"https://other.example/r4/Practitioner/1":    "Practitioner/",
+		"Gadget/1":             "/",
+		"Patient/1/_history/2": "/",
+		"":                     "/",
+	} {
+		if got := e.userOf(fhirUser).String(); got != want {
+			t.Errorf("%q: %s, want %s", fhirUser, got, want)
+		}
+	}
+}
+
+// RFC 7517 §4.4: alg is optional. A key without one, as Entra ID's, is good for every
+// algorithm that fits it; a key with one for that alone.
+func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
+	t.Parallel()
+	private := josetest.NewRSA()
+	const issuer, audience = "https://login.example", "api://fhir"
+	verify := func(named, alg jose.SignatureAlgorithm) error {
+		set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k1", Algorithm: string(named)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := upstream.NewInlineKeySet(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: private}, josetest.Header{"kid": "k1"}, map[string]any{
+			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1", "exp": time.Now().Add(time.Hour).Unix(),
+		})
+		_, err = (&guard.Trusted{Issuer: issuer, Audience: audience, Keys: guardKeys{keys, upstream.ErrUnknownKey}}).Verify(t.Context(), token)
+		return err
+	}
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS512, jose.PS256, jose.PS384} {
+		if err := verify("", alg); err != nil {
+			t.Errorf("%s by a key that names no alg: %v", alg, err)
+		}
+		if err := verify(jose.RS384, alg); err == nil {
+			t.Errorf("%s by a key for RS384", alg)
+		}
+	}
+}
+
+// Made-up opaque tokens count against the network of Caddy's client address.
+func TestIntrospectorNetwork(t *testing.T) {
+	t.Parallel()
+	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
+	i, err := configured.introspector("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"198.51.100.7":        "198.51.100.7",
+		"2001:db8:1:2:3:4::5": "2001:db8:1:2::/64",
+		"":                    "",
+	} {
+		ctx := context.WithValue(t.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: address})
+		if got := i.Network(ctx); got != want {
+			t.Errorf("%q counts as %q", address, got)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+// Package bearer is the handler fhir_bearer: who holds a request's access token, and what of the FHIR API its scopes allow.
+// Package guard verifies tokens, guard/enforce asks and judges the FHIR server; this package configures them.
+//
+//	bearer.go                the options, and a request's way through
+//	trust.go                 whose tokens are accepted
+//	issuerkeys.go            the keys of other issuers, kept over reloads
+//	identity.go              the token of a request, and its holder now
+//	identityplaceholders.go  who that is, for later handlers
+//	stepup.go                how the person must have signed in
+//	enforcement.go           what scopes allow: the options and rights of package guard/enforce
+//	policy.go                the site's own rules
+//	sharedrules.go           rules for types that belong to no patient
+//	searchparameters.go      search parameters beyond R4's
+//	sealing.go               links to pages and jobs
+//	decision.go              what was decided: metrics, the challenge
+//	audit.go                 and the audit trail
+//	capabilities.go          the CapabilityStatement
+//	smartconfiguration.go    the SMART configuration of another issuer
+//	site.go                  the URL of the API by the address of the site
+package bearer

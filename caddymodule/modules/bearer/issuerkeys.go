@@ -1,0 +1,84 @@
+package bearer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that tokens stay valid if an
+// issuer is down during a reload.
+var issuerKeys = caddy.NewUsagePool()
+
+// guardKeys adapts a set of keys to package guard.
+type guardKeys struct {
+	set     guard.KeySet
+	unknown error // the set's own error for an unknown kid
+}
+
+func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	key, err := k.set.Key(ctx, kid)
+	if errors.Is(err, k.unknown) {
+		return key, guard.ErrUnknownKey
+	}
+	return key, err
+}
+
+// trustedKeys are the keys of a trusted issuer, and its discovery document.
+type trustedKeys struct {
+	guardKeys
+	discovery *upstream.Discovery
+}
+
+func newTrustedKeys(c upstream.KeySetConfig) (trustedKeys, error) {
+	set, err := upstream.NewKeySet(c)
+	if err != nil {
+		return trustedKeys{}, err
+	}
+	discovery, err := upstream.NewDiscovery(c)
+	return trustedKeys{guardKeys{set, upstream.ErrUnknownKey}, discovery}, err
+}
+
+func (trustedKeys) Destruct() error { return nil }
+
+// keysOf takes the keys of an issuer from the pool, until Cleanup.
+func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, err error) {
+	authorities, err := t.Authorities()
+	if err != nil {
+		return none, err
+	}
+	transport, err := t.TLS.Transport()
+	if err != nil {
+		return none, err
+	}
+	key := fmt.Sprintf("%q %q %q", t.Issuer, t.TLS, authorities)
+	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
+		return newTrustedKeys(upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()})
+	})
+	if err != nil {
+		return none, err
+	}
+	h.pooled = append(h.pooled, key)
+	return keys.(trustedKeys), nil
+}
+
+// Cleanup releases the issuers' keys that Provision took.
+func (h *Bearer) Cleanup() error {
+	var errs []error
+	for _, key := range h.pooled {
+		_, err := issuerKeys.Delete(key)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	_ caddy.Destructor = trustedKeys{}
+	_ guard.KeySet     = trustedKeys{}
+)

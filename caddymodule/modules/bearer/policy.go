@@ -1,0 +1,84 @@
+package bearer
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+)
+
+// AccessPolicy is a rule of the site's own about who may see or do what, as a CEL expression over `token`, `request`,
+// `resource` and `now`. docs/guard.md describes them.
+type AccessPolicy struct {
+	// `allow` or `deny`. Required. A rule that denies wins.
+	Effect string `json:"effect,omitempty"`
+
+	// The rule's name in logs and errors. Default: its number among all.
+	Name string `json:"name,omitempty"`
+
+	// The CEL expression, which must be boolean. Required.
+	Expression string `json:"expression,omitempty"`
+
+	option.Source
+}
+
+// newPolicies compiles the site's rules.
+func (e *Enforcement) newPolicies(logger *slog.Logger) (enforce.Policies, error) {
+	rules := make([]policy.Rule, len(e.Policies))
+	for i, p := range e.Policies {
+		rules[i] = policy.Rule{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
+	}
+	set, err := policy.Compile(rules)
+	if err != nil {
+		return enforce.Policies{}, err
+	}
+	return enforce.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
+}
+
+// policyInput is what rules are told of a request.
+func policyInput(r *http.Request, t *guard.Token) policy.Input {
+	return policy.Input{
+		Token: policy.Token{
+			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
+			FHIRUser: t.FHIRUser,
+		},
+		Request: policy.Request{ClientIP: requester.Address(r)}, Now: time.Now(),
+	}
+}
+
+// policyFailed logs which rule failed. Why, the error may say in words of a record, which do not belong into a log.
+func policyFailed(logger *slog.Logger) func(*http.Request, error) {
+	return func(_ *http.Request, err error) {
+		rule, _, _ := strings.Cut(err.Error(), ":")
+		logger.Error("policy could not be evaluated: it denies, or allows nothing; test for members that may be missing with has() or .?", "policy", rule)
+	}
+}
+
+// parsePolicy reads a rule. Syntax:
+//
+//	allow|deny [<name>] <expression>
+func (e *Enforcement) parsePolicy(d *caddyfile.Dispenser) error {
+	p := AccessPolicy{Effect: d.Val()}
+	p.SetSource(option.PositionOf(d))
+	first, second, err := option.OneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	if p.Expression = first; second != "" {
+		p.Name, p.Expression = first, second
+	}
+	if _, err := policy.Compile([]policy.Rule{{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
+		return d.WrapErr(fmt.Errorf("%s: %w", p.Effect, err))
+	}
+	e.Policies = append(e.Policies, p)
+	return nil
+}

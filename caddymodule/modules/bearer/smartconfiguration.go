@@ -1,0 +1,124 @@
+package bearer
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/rs/cors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
+// server is another issuer's. A nil one serves nothing.
+type smartConfiguration struct {
+	path      string
+	discovery *upstream.Discovery
+}
+
+// smartCORS allows every origin: the document is public.
+var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: httporigin.PreflightMaxAge})
+
+func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
+
+func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
+	switch {
+	case httporigin.IsPreflight(r):
+		smartCORS.HandlerFunc(w, r)
+		return nil
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of the SMART configuration", r.Method))
+	}
+	w.Header().Set("Access-Control-Allow-Origin", "*") // not the origin itself, so that caches need no Vary
+	body, err := s.discovery.Text(r.Context())
+	if err == nil {
+		body, err = smartConfigurationOf(body)
+	}
+	if err != nil {
+		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=600")
+	_, err = w.Write(body)
+	return err
+}
+
+// smartConfigurationOf converts an issuer's discovery document.
+func smartConfigurationOf(discovery []byte) ([]byte, error) {
+	var c authorize.SMARTConfiguration
+	if err := json.Unmarshal(discovery, &c); err != nil {
+		return nil, err
+	}
+	// SMART lists only what the token endpoint takes, and no plain challenges.
+	c.GrantTypes = without(c.GrantTypes, "implicit")
+	c.ChallengeMethods = without(c.ChallengeMethods, "plain")
+	if len(c.GrantTypes) == 0 {
+		c.GrantTypes = []string{"authorization_code"} // OpenID Connect Discovery §3: the default
+	}
+	if len(c.ClientAuthentication) == 0 {
+		c.ClientAuthentication = []string{"client_secret_basic"} // likewise
+	}
+	c.Capabilities = capabilities(&c)
+	return json.Marshal(c)
+}
+
+// without returns the list without a word, never nil.
+func without(list []string, word string) []string {
+	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
+}
+
+// resourceScopes returns the levels of the resource scopes in a list, and the versions of SMART that they are written in.
+func resourceScopes(scopes []string) (levels, versions []string) {
+	for _, scope := range scopes {
+		resource, ok := smart.ParseResourceScope(scope)
+		switch {
+		case !ok:
+			continue
+		case resource.V1:
+			versions = append(versions, "v1")
+		default:
+			versions = append(versions, "v2")
+		}
+		levels = append(levels, resource.Level)
+	}
+	return levels, versions
+}
+
+// capabilities are those that a discovery document lists, as some do, and those that it implies.
+func capabilities(c *authorize.SMARTConfiguration) []string {
+	shown := append([]string{}, c.Capabilities...)
+	levels, versions := resourceScopes(c.Scopes)
+	for _, of := range []struct {
+		capability string
+		list       []string
+		word       string
+	}{
+		{"launch-standalone", c.Scopes, "launch/patient"},
+		{"context-standalone-patient", c.Scopes, "launch/patient"},
+		{"context-standalone-encounter", c.Scopes, "launch/encounter"},
+		{"launch-ehr", c.Scopes, "launch"},
+		{"sso-openid-connect", c.Scopes, "openid"},
+		{"permission-offline", c.Scopes, "offline_access"},
+		{"permission-online", c.Scopes, "online_access"},
+		{"permission-patient", levels, "patient"},
+		{"permission-user", levels, "user"},
+		{"permission-v1", versions, "v1"},
+		{"permission-v2", versions, "v2"},
+		{"client-public", c.ClientAuthentication, "none"},
+		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_basic"},
+		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_post"},
+		{"client-confidential-asymmetric", c.ClientAuthentication, "private_key_jwt"},
+	} {
+		if slices.Contains(of.list, of.word) && !slices.Contains(shown, of.capability) {
+			shown = append(shown, of.capability)
+		}
+	}
+	return shown
+}

@@ -1,0 +1,188 @@
+package bearer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+)
+
+// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of
+// Entra ID, Okta, Keycloak and Auth0). Its keys are fetched on first use and kept over reloads as long as their
+// `Cache-Control` says; only a restart drops them earlier.
+type TrustedIssuer struct {
+	// The `iss` of its tokens, compared exactly: https, or http on loopback. Required.
+	Issuer string `json:"issuer,omitempty"`
+
+	// What `aud` must contain. Default: the FHIR base URL; required without the fhir app.
+	Audience string `json:"audience,omitempty"`
+
+	option.TLS
+}
+
+// Introspection verifies tokens that are not JWTs by asking the server that issued them (RFC 7662). An active token is
+// remembered for at most a minute.
+type Introspection struct {
+	// The introspection endpoint: https, or http on loopback. Required.
+	Endpoint string `json:"endpoint,omitempty"`
+
+	// The client_id at that server. Required. Placeholders are supported.
+	ClientID string `json:"client_id,omitempty"`
+
+	// The client secret there. Required. Placeholders are supported.
+	ClientSecret string `json:"client_secret,omitempty"`
+
+	// The `iss` that answers must have. Default: it is not looked at.
+	Issuer string `json:"issuer,omitempty"`
+
+	// What `aud` must hold, or `any` for servers that do not say. Default: the FHIR base URL; without the fhir app it
+	// is required.
+	Audience string `json:"audience,omitempty"`
+
+	option.TLS
+}
+
+const anyAudience = "any"
+
+var errNoAudience = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
+
+// newGuard combines the verifiers of all configured issuers.
+func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
+	memory := guard.NewMemory(guard.DefaultMemorySize)
+	var own *guard.Verifier
+	if h.app != nil {
+		own = &guard.Verifier{
+			Issuer: h.issuer, Audience: h.apiURL,
+			Keys: guardKeys{h.app.Keys(), keyring.ErrUnknownKey}, Revoked: h.app.Server().Revoked, Memory: memory,
+		}
+	}
+	var trusted []*guard.Trusted
+	for _, t := range h.Trust {
+		verifier, err := h.newTrusted(ctx, t, memory)
+		if err != nil {
+			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
+		}
+		trusted = append(trusted, verifier)
+	}
+	introspector, err := h.Introspection.introspector(h.apiURL, memory)
+	if err != nil {
+		return nil, fmt.Errorf("introspect %s: %w", h.Introspection.Endpoint, err)
+	}
+	return guard.New(own, trusted, introspector)
+}
+
+func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Memory) (*guard.Trusted, error) {
+	expected, err := audience(h.apiURL, t.Audience)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := h.keysOf(ctx, &t)
+	if err != nil {
+		return nil, err
+	}
+	if h.app == nil && h.smart == nil { // the first issuer is the one that apps are told of
+		h.smart = &smartConfiguration{path: h.FHIRBase + "/.well-known/smart-configuration", discovery: keys.discovery}
+	}
+	return &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys, Memory: memory}, nil
+}
+
+// introspector asks as configured, or is nil if nothing is.
+func (i *Introspection) introspector(apiURL string, memory *guard.Memory) (*guard.Introspector, error) {
+	if i == nil {
+		return nil, nil
+	}
+	id, err := option.ResolveSecret("client_id", i.ClientID)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := option.ResolveSecret("client_secret", i.ClientSecret)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := i.TLS.Transport()
+	if err != nil {
+		return nil, err
+	}
+	asker := &guard.Introspector{
+		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
+		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: transport,
+	}
+	if !asker.AnyAudience {
+		asker.Audience, err = audience(apiURL, i.Audience)
+	}
+	return asker, err
+}
+
+// audience is what aud must contain: as told, or else the app's FHIR base URL.
+func audience(apiURL, told string) (string, error) {
+	switch {
+	case told != "":
+		return told, nil
+	case apiURL == "":
+		return "", errNoAudience
+	}
+	return apiURL, nil
+}
+
+// parseTrust reads an issuer. Syntax:
+//
+//	trust <issuer> [<audience>] [{
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//	}]
+func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
+	issuer, audience, err := option.OneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	t := TrustedIssuer{Issuer: issuer, Audience: audience}
+	if err := upstream.CheckIssuer(t.Issuer); err != nil {
+		return d.WrapErr(err)
+	}
+	for _, other := range h.Trust {
+		if other.Issuer == t.Issuer {
+			return d.Errf("duplicate trust %s", t.Issuer)
+		}
+	}
+	err = t.TLS.Subdirectives().Parse(d)
+	h.Trust = append(h.Trust, t)
+	return err
+}
+
+// parseIntrospect reads the introspection endpoint. Syntax:
+//
+//	introspect <url> {
+//		client_id <id>
+//		client_secret <secret>
+//		issuer <issuer>
+//		audience <audience>|any
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//	}
+func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
+	i := new(Introspection)
+	if err := option.Word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
+		return err
+	}
+	fields := option.Block{
+		"client_id":     option.Word(&i.ClientID, option.CheckPlaceholders),
+		"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
+		"issuer":        option.Word(&i.Issuer, nil),
+		"audience":      option.Word(&i.Audience, nil),
+	}
+	maps.Copy(fields, i.TLS.Subdirectives())
+	err := fields.Parse(d)
+	if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
+		return d.Err("introspect needs a client_id and a client_secret")
+	}
+	h.Introspection = i
+	return err
+}

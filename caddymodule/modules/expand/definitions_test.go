@@ -1,0 +1,62 @@
+package expand
+
+import (
+	"os"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+func TestDefinitionsArePooled(t *testing.T) {
+	t.Parallel()
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := loadDefinitions(ctx, definitions.Options{Core: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := loadDefinitions(ctx, definitions.Options{Core: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first != second {
+		t.Error("the same definitions were loaded twice")
+	}
+	for _, d := range []*pooledLibrary{first, second} {
+		if err := d.release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What was answered from files as they were is not found when they have changed, and other
+// options make other definitions of them.
+func TestChangedDefinitionsAreOthers(t *testing.T) {
+	t.Parallel()
+	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
+	o := definitions.Options{Core: true, Definitions: []string{file}}
+	before, key := fingerprint(&o), definitionsKey(&o)
+	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if fingerprint(&o) == before {
+		t.Error("a changed file has the same fingerprint")
+	}
+	if definitionsKey(&o) != key {
+		t.Error("a changed file has another place in the pool, where it is not noticed by those who use it")
+	}
+	for name, o := range map[string]definitions.Options{
+		"the core": {}, "synonyms": {Core: true, Synonyms: []string{file}},
+		"weights": {Core: true, Weights: []string{file}},
+	} {
+		o.Definitions = []string{file}
+		if definitionsKey(&o) == key {
+			t.Errorf("%s: makes no difference to the key", name)
+		}
+	}
+}

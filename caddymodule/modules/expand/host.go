@@ -1,0 +1,148 @@
+package expand
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+)
+
+// expandHost is Caddy for package front.
+type expandHost struct{}
+
+func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
+	if replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		if p.Client, ok = replacer.GetString("http.auth.user.client_id"); ok && p.Client == "" {
+			return h.Principal(ctx)
+		}
+	}
+	return p
+}
+
+// Principal returns what fhir_bearer knows of the token's holder.
+func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
+	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return p
+	}
+	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
+		return p // there is no guard, which would set all of them
+	}
+	p.User, _ = replacer.GetString("http.auth.user.id")
+	p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
+	p.Scope, _ = replacer.GetString("http.auth.user.scope")
+	p.Patient, _ = replacer.GetString("http.auth.user.patient")
+	p.FHIRUser, _ = replacer.GetString("http.auth.user.fhir_user")
+	return p
+}
+
+// name identifies the principal; it is empty if there is no guard.
+func (h expandHost) name(ctx context.Context) string {
+	p := h.Principal(ctx)
+	if p == (cache.Principal{}) {
+		return ""
+	}
+	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
+}
+
+// detached is a copy of what later handlers need of a request, whose own context Caddy's handlers keep changing, and which
+// may have ended by then.
+type detached struct {
+	address  string
+	clientID string
+	identity map[string]any // by placeholder
+	vars     map[string]any
+}
+
+// detachedKey is the key of the *detached in a context.
+type detachedKey struct{}
+
+// detachedFrom returns the copy in a context, or makes one.
+func detachedFrom(ctx context.Context) *detached {
+	if d, ok := ctx.Value(detachedKey{}).(*detached); ok {
+		return d
+	}
+	d := &detached{address: requester.IP(ctx)}
+	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
+		d.vars = maps.Clone(vars)
+	}
+	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return d
+	}
+	d.identity = make(map[string]any, len(requester.IdentityPlaceholders))
+	for _, name := range requester.IdentityPlaceholders {
+		if value, ok := replacer.Get(name); ok {
+			d.identity[name] = value
+		}
+	}
+	d.clientID, _ = d.identity["http.auth.user.client_id"].(string)
+	return d
+}
+
+func (expandHost) Detach(ctx context.Context) context.Context {
+	return context.WithValue(ctx, detachedKey{}, detachedFrom(ctx))
+}
+
+func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request {
+	ctx := r.Context()
+	d := detachedFrom(ctx)
+	original := ctx.Value(caddyhttp.OriginalRequestCtxKey)
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	replacer := caddy.NewReplacer()
+	for name, value := range d.identity {
+		replacer.Set(name, value)
+	}
+	r = caddyhttp.PrepareRequest(r, replacer, w, server)
+	maps.Copy(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), d.vars)
+	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
+}
+
+// background passes our own requests to the next handler.
+type background struct {
+	next   front.NextHandler
+	server *caddyhttp.Server
+	host   string
+}
+
+func (expandHost) Background(r *http.Request, next front.NextHandler) front.NextHandler {
+	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return &background{next, server, r.Host}
+}
+
+func (b *background) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	r.Host, r.RemoteAddr = b.host, "127.0.0.1:0"
+	return b.next.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, b.server))
+}
+
+func (expandHost) Status(err error) int {
+	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
+	return failed.StatusCode
+}
+
+// handlerError turns a front's error into one whose status Caddy knows.
+func handlerError(err error) error {
+	failed, ok := errors.AsType[*front.Error](err)
+	if !ok {
+		return err
+	}
+	if _, theirs := errors.AsType[caddyhttp.HandlerError](failed.Err); theirs && failed.Status == 0 {
+		return failed.Err
+	}
+	return caddyhttp.Error(cmp.Or(failed.Status, http.StatusInternalServerError), failed.Err)
+}
+
+var (
+	_ front.Guard       = expandHost{}
+	_ front.Server      = expandHost{}
+	_ front.NextHandler = (*background)(nil)
+)

@@ -1,0 +1,20 @@
+package expand
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+)
+
+// What is counted with every request allocates nothing.
+func TestCountingAllocatesNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(front.Here) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkExpansionCounted(b *testing.B) {
+	for b.Loop() {
+		expandMetrics{}.Count(front.Here)
+	}
+}
