@@ -38,7 +38,9 @@ var (
 )
 
 // Placed implements [Handler].
-func (h *Bearer) Placed() site.Placed { return site.Placed{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase} }
+func (h *Bearer) Placed() site.Placed {
+	return site.Placed{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+}
 
 // WithoutURL implements [Guard].
 func (h *Bearer) WithoutURL() error {

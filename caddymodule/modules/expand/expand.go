@@ -181,7 +181,9 @@ func (h *Expand) newFront() *front.Front {
 }
 
 // Placed implements [Handler].
-func (h *Expand) Placed() site.Placed { return site.Placed{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase} }
+func (h *Expand) Placed() site.Placed {
+	return site.Placed{Directive: "fhir_expand", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+}
 
 // CheckApp implements [option.AppUser].
 func (h *Expand) CheckApp() error { return crossorigin.CheckClients(h.CORS) }
