@@ -11,13 +11,13 @@ import (
 const allVersions = "*"
 
 // inAllVersions replaces each include or exclude of all versions by one per loaded version.
-func (c *Composer) inAllVersions(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
+func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.ConceptSet, error) {
 	if !slices.ContainsFunc(sets, func(set definitions.ConceptSet) bool { return set.Version == allVersions }) {
 		return sets, nil
 	}
 	var list []definitions.ConceptSet
 	for _, set := range sets {
-		if set.Version != allVersions || c.Library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], set.System, set.Version) != definitions.None {
+		if set.Version != allVersions || c.library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], set.System, set.Version) != definitions.None {
 			list = append(list, set)
 			continue
 		}
@@ -35,12 +35,12 @@ func (c *Composer) inAllVersions(sets []definitions.ConceptSet) ([]definitions.C
 
 // versionsHere returns the loaded versions of a code system that have concepts and are no later than the date in force,
 // or else the empty version.
-func (c *Composer) versionsHere(url string) []string {
+func (c *Evaluator) versionsHere(url string) []string {
 	var versions []string
-	if id, ok := c.Library.Systems.SystemID(url); ok {
-		date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.Rules.Date)
-		for _, index := range c.Library.Systems.List[id].Versions {
-			if cs := c.Library.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
+	if id, ok := c.library.Systems.SystemID(url); ok {
+		date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date)
+		for _, index := range c.library.Systems.List[id].Versions {
+			if cs := c.library.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
 				versions = append(versions, cs.Version)
 			}
 		}

@@ -1,10 +1,6 @@
 package compose
 
-import (
-	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-)
+import "testing"
 
 // BenchmarkExpandAnew measures expansion without memory of earlier ones.
 func BenchmarkExpandAnew(b *testing.B) {
@@ -12,8 +8,7 @@ func BenchmarkExpandAnew(b *testing.B) {
 	vs, _ := l.set.ValueSets.Find("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")
 	b.ReportAllocs()
 	for b.Loop() {
-		c := &Composer{Library: l.set, Rules: &Rules{}, done: make(map[*definitions.ValueSet]*CodeList)}
-		if _, err := c.valueSet(vs); err != nil {
+		if _, err := NewEvaluator(l.set, new(Rules), nil).ValueSet(vs); err != nil {
 			b.Fatal(err)
 		}
 	}

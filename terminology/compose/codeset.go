@@ -33,7 +33,7 @@ func (s *codeSet) addAll(entries []definitions.Entry) {
 }
 
 func (s *codeSet) add(e definitions.Entry) {
-	if e.Concept == definitions.None {
+	if !e.IsNumbered() {
 		if s.loose == nil {
 			s.loose = make(map[looseCode]struct{})
 		}
@@ -49,7 +49,7 @@ func (s *codeSet) add(e definitions.Entry) {
 }
 
 func (s *codeSet) has(e definitions.Entry) bool {
-	if e.Concept != definitions.None {
+	if e.IsNumbered() {
 		if concepts, ok := s.concepts[e.CodeSystem]; ok && concepts.Has(e.Concept) {
 			return true
 		}
@@ -68,7 +68,7 @@ func (s *codeSet) hasInOtherVersion(e definitions.Entry) bool {
 	s.elsewhere += len(versions) - 1
 	for _, version := range versions {
 		concepts, ok := s.concepts[version]
-		if !ok || e.Concept != definitions.None && version == e.CodeSystem {
+		if !ok || e.IsNumbered() && version == e.CodeSystem {
 			continue
 		}
 		if c, ok := s.library.Systems.CodeSystems[version].Concepts.Locate(s.library.Code(e)); ok && concepts.Has(c.Number) {

@@ -15,28 +15,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-// Composer expands one value set and those that it imports.
-type Composer struct {
-	Library *definitions.Set        // the definitions
-	Rules   *Rules                  // of the operation
-	Budget  *budget.Budget          // of the request
-	Path    []*definitions.ValueSet // being expanded: each imports the next
+// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set, or, with a probe, tests where the
+// value set has one code.
+type Evaluator struct {
+	library *definitions.Set
+	rules   *Rules
+	budget  *budget.Budget
+	Probe   *Probe                  // nil: all codes are listed
+	Path    []*definitions.ValueSet // being evaluated: each imports the next
 	done    map[*definitions.ValueSet]*CodeList
-	Used    *CodeList // of the last value set in path
+	used    *CodeList // of the last value set in path
 }
 
-// valueSet expands a value set: the union of its includes without its excludes (R4 §4.9.5).
-func (c *Composer) valueSet(vs *definitions.ValueSet) (*CodeList, error) {
+// NewEvaluator returns an evaluator.
+func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
+	return &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
+}
+
+// ValueSet evaluates a value set, once, however many import it: the union of its includes without its excludes.
+func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
 	if x, ok := c.done[vs]; ok {
 		return x, nil
 	}
 	if err := c.enter(vs); err != nil {
 		return nil, err
 	}
-	x, outer := &CodeList{}, c.Used
-	c.Used = x
+	x, outer := &CodeList{}, c.used
+	c.used = x
 	entries, err := c.compose(vs)
-	c.Used, c.Path = outer, c.Path[:len(c.Path)-1]
+	c.used, c.Path = outer, c.Path[:len(c.Path)-1]
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +53,12 @@ func (c *Composer) valueSet(vs *definitions.ValueSet) (*CodeList, error) {
 }
 
 // enter adds a value set to the path, unless it is there already or the path is too long.
-func (c *Composer) enter(vs *definitions.ValueSet) error {
+func (c *Evaluator) enter(vs *definitions.ValueSet) error {
 	if i := slices.Index(c.Path, vs); i >= 0 {
 		return circular(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
 	}
-	if len(c.Path) > c.Library.Bounds.ImportDepth {
-		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.Library.Bounds.ImportDepth)
+	if len(c.Path) > c.library.Bounds.ImportDepth {
+		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.library.Bounds.ImportDepth)
 	}
 	if !vs.Composed {
 		e := outcome.Incomplete("not-found", "value set %s has no compose, so its content is not here", vs.Canonical())
@@ -74,15 +81,15 @@ func circular(path []*definitions.ValueSet) error {
 		"value sets import each other: "+strings.Join(names, " -> "))
 }
 
-func (c *Composer) compose(vs *definitions.ValueSet) ([]definitions.Entry, error) {
+func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, error) {
 	include, exclude, err := c.sets(vs)
 	if err != nil {
 		return nil, err
 	}
-	c.Used.Tree = canBeTree(vs)
-	c.Used.Filtered = slices.ContainsFunc(include, func(set definitions.ConceptSet) bool { return len(set.Filters) > 0 })
+	c.used.Tree = canBeTree(vs)
+	c.used.Filtered = slices.ContainsFunc(include, func(set definitions.ConceptSet) bool { return len(set.Filters) > 0 })
 	entries, err := c.union(include, "include")
-	if err != nil {
+	if err != nil || c.isSettled(entries) {
 		return nil, err
 	}
 	if len(exclude) > 0 {
@@ -90,24 +97,37 @@ func (c *Composer) compose(vs *definitions.ValueSet) ([]definitions.Entry, error
 		if err != nil {
 			return nil, err
 		}
-		without := c.set()
-		without.addAll(excluded)
-		if err := c.spend(len(entries)); err != nil {
-			return nil, err
-		}
-		entries = slices.DeleteFunc(entries, without.has)
-		if err := c.spend(without.elsewhere); err != nil {
+		if entries, err = c.without(entries, excluded); err != nil {
 			return nil, err
 		}
 	}
-	if vs.ActiveOnly {
-		entries = slices.DeleteFunc(entries, func(e definitions.Entry) bool { return c.Library.Flags(e)&codesystem.FlagInactive != 0 })
+	if vs.ActiveOnly && !c.isOutermostTest() {
+		entries = slices.DeleteFunc(entries, c.IsInactive)
 	}
 	return entries, nil
 }
 
+// IsInactive reports whether an entry is inactive.
+func (c *Evaluator) IsInactive(e definitions.Entry) bool {
+	return c.library.FlagsOf(c.Locate(e))&codesystem.FlagInactive != 0
+}
+
+// without returns entries without those that are excluded.
+func (c *Evaluator) without(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
+	if c.Probe != nil {
+		return c.notAmong(entries, excluded)
+	}
+	without := c.set()
+	without.addAll(excluded)
+	if err := c.spend(len(entries)); err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, without.has)
+	return entries, c.spend(without.elsewhere)
+}
+
 // sets returns the includes and excludes of a value set, those of newer versions first.
-func (c *Composer) sets(vs *definitions.ValueSet) (include, exclude []definitions.ConceptSet, err error) {
+func (c *Evaluator) sets(vs *definitions.ValueSet) (include, exclude []definitions.ConceptSet, err error) {
 	if include, err = c.inAllVersions(vs.Include); err != nil {
 		return nil, nil, err
 	}
@@ -115,7 +135,7 @@ func (c *Composer) sets(vs *definitions.ValueSet) (include, exclude []definition
 		return nil, nil, err
 	}
 	c.chooseIdentity(include, exclude)
-	if c.Used.Versioned {
+	if c.used.Versioned {
 		include = newestFirst(include)
 	}
 	return include, exclude, nil
@@ -123,17 +143,17 @@ func (c *Composer) sets(vs *definitions.ValueSet) (include, exclude []definition
 
 // chooseIdentity decides whether the same code in two versions of a code system is two codes: it is if the value set
 // names several versions, unless versionsMatch is true or the value set is the difference of two versions.
-func (c *Composer) chooseIdentity(include, exclude []definitions.ConceptSet) {
+func (c *Evaluator) chooseIdentity(include, exclude []definitions.ConceptSet) {
 	versions := make(map[string]string)
 	for _, set := range slices.Concat(include, exclude) {
 		if version, ok := versions[set.System]; ok && version != set.Version && set.System != "" {
-			c.Used.Versioned = true
+			c.used.Versioned = true
 		}
 		versions[set.System] = set.Version
 	}
-	match := c.Rules.Versions.Match
-	c.Used.Merged = c.Used.Versioned && (match == parameters.Yes || match == parameters.Unset && isDifference(include, exclude))
-	c.Used.byVersion = c.Used.Versioned && !c.Used.Merged
+	match := c.rules.Versions.Match
+	c.used.Merged = c.used.Versioned && (match == parameters.Yes || match == parameters.Unset && isDifference(include, exclude))
+	c.used.byVersion = c.used.Versioned && !c.used.Merged
 }
 
 // isDifference reports whether a value set includes some versions of a code system and excludes others.
@@ -169,14 +189,14 @@ func canBeTree(vs *definitions.ValueSet) bool {
 }
 
 // set returns an empty set for the codes of the last value set in path.
-func (c *Composer) set() *codeSet {
-	s := newCodeSet(c.Library)
-	s.byVersion = c.Used.byVersion
+func (c *Evaluator) set() *codeSet {
+	s := newCodeSet(c.library)
+	s.byVersion = c.used.byVersion
 	return s
 }
 
 // union evaluates includes or excludes: each code once, in their order.
-func (c *Composer) union(sets []definitions.ConceptSet, name string) ([]definitions.Entry, error) {
+func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definitions.Entry, error) {
 	var entries []definitions.Entry
 	seen := c.set()
 	for i := range sets {
@@ -190,9 +210,13 @@ func (c *Composer) union(sets []definitions.ConceptSet, name string) ([]definiti
 		if len(sets) == 1 && !sets[i].Enumerated {
 			return part, nil // no code is in it twice
 		}
+		if c.Probe != nil {
+			entries = append(entries, part...) // each place counts
+			continue
+		}
 		for _, e := range part {
 			if seen.has(e) {
-				c.Used.Tree = false
+				c.used.Tree = false
 				continue
 			}
 			seen.add(e)
@@ -208,13 +232,13 @@ func (c *Composer) union(sets []definitions.ConceptSet, name string) ([]definiti
 
 // spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
 // thousand times.
-func (c *Composer) spend(n int) error {
-	err := c.Budget.Spend(n)
+func (c *Evaluator) spend(n int) error {
+	err := c.budget.Spend(n)
 	if err == nil || !errors.Is(err, budget.ErrSpent) {
 		return err
 	}
 	return &outcome.Error{
 		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrSpent,
-		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.Library.Bounds.Gathered),
+		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.library.Bounds.Gathered),
 	}
 }

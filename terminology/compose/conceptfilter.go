@@ -8,11 +8,8 @@ import (
 )
 
 // filtered evaluates compose.include.filter: the concepts that meet all filters, in the order of the code system.
-func (c *Composer) filtered(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
-	cs := c.Library.Systems.CodeSystems[index]
-	if cs.Concepts.List == nil {
-		return nil, cs.NotListed()
-	}
+func (c *Evaluator) filtered(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.library.Systems.CodeSystems[index]
 	var selected bitset.Set
 	for i, f := range set.Filters {
 		matching, err := c.matching(cs, f)
@@ -35,7 +32,7 @@ func (c *Composer) filtered(set *definitions.ConceptSet, index uint32) ([]defini
 }
 
 // matching returns the concepts that meet a filter.
-func (c *Composer) matching(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
+func (c *Evaluator) matching(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
 	if f.IsHierarchical() {
 		other, err := cs.Related(f)
 		if err != nil {
@@ -61,42 +58,35 @@ func (c *Composer) matching(cs *definitions.CodeSystem, f definitions.Filter) (b
 }
 
 // byHierarchy returns the concepts that are related to one in the hierarchy as an operator says.
-func (c *Composer) byHierarchy(cs *definitions.CodeSystem, op string, concept uint32) (matching bitset.Set, err error) {
-	switch op {
-	case "child-of":
-		matching = bitset.New(cs.Concepts.Len())
-		for _, child := range cs.Concepts.Hierarchy.Children(concept) {
+func (c *Evaluator) byHierarchy(cs *definitions.CodeSystem, op string, other uint32) (bitset.Set, error) {
+	hierarchy, n := cs.Concepts.Hierarchy, cs.Concepts.Len()
+	matching := bitset.New(n)
+	if op == "child-of" {
+		for _, child := range hierarchy.Children(other) {
 			matching.Add(child)
 		}
-		return matching, c.spend(cs.Concepts.Len()/64 + len(cs.Concepts.Hierarchy.Children(concept)))
-	case "generalizes":
-		matching, err = cs.Concepts.Hierarchy.Above(concept, c.spend)
-	default:
-		matching, err = cs.Concepts.Hierarchy.Below(concept, c.spend)
+		return matching, c.spend(n/64 + len(hierarchy.Children(other)))
 	}
+	closure := hierarchy.Below
+	if op == "generalizes" {
+		closure = hierarchy.Above
+	}
+	related, err := closure(other, c.spend)
 	if err != nil {
 		return nil, err
 	}
-	if op == "descendent-of" || op == "descendent-leaf" {
-		matching.Remove(concept) // in case the hierarchy has a cycle
-		if op == "descendent-leaf" {
-			matching.Each(func(below uint32) {
-				if len(cs.Concepts.Hierarchy.Children(below)) > 0 {
-					matching.Remove(below)
-				}
-			})
+	add := func(concept uint32) {
+		if cs.Meets(op, codesystem.At(concept), codesystem.At(other), related.Has(concept)) {
+			matching.Add(concept)
 		}
-		return matching, nil
 	}
-	matching.Add(concept)
 	if op != "is-not-a" {
+		related.Each(add)
+		add(other)
 		return matching, nil
 	}
-	rest := bitset.New(cs.Concepts.Len())
-	for concept := range uint32(cs.Concepts.Len()) {
-		if !matching.Has(concept) {
-			rest.Add(concept)
-		}
+	for concept := range uint32(n) {
+		add(concept)
 	}
-	return rest, c.spend(cs.Concepts.Len())
+	return matching, c.spend(n)
 }

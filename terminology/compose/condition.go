@@ -49,7 +49,7 @@ func (t *condition) look(value []byte) bool {
 }
 
 // condition returns the condition of a filter that is not hierarchical.
-func (c *Composer) condition(cs *definitions.CodeSystem, f definitions.Filter) (*condition, error) {
+func (c *Evaluator) condition(cs *definitions.CodeSystem, f definitions.Filter) (*condition, error) {
 	if f.Value == "" {
 		return nil, cs.NoValue(f)
 	}
@@ -93,8 +93,8 @@ func memberOf(list string) func(value []byte) bool {
 
 // regex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
 // the regex is too large.
-func (c *Composer) regex(cs *definitions.CodeSystem, f definitions.Filter) (match func(value []byte) bool, states int, err error) {
-	most := c.Library.Bounds.RegexStates
+func (c *Evaluator) regex(cs *definitions.CodeSystem, f definitions.Filter) (match func(value []byte) bool, states int, err error) {
+	most := c.library.Bounds.RegexStates
 	// Only a regex with long lists of characters has so many bytes for each state, and reading it takes time too.
 	if longest := 8 * max(most, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",

@@ -1,5 +1,5 @@
-// Package compose evaluates value sets: [Expander.Codes] lists their codes, and [Membership] looks for one code without
-// an expansion.
+// Package compose evaluates value sets: [Expander.Codes] lists their codes, and an [Evaluator] with a [Probe] looks for
+// one code without an expansion.
 //
 // # Where things are
 //
@@ -10,7 +10,7 @@
 //	  allversions.go                an include of all versions of a code system
 //	  conceptfilter.go, condition.go  filters by hierarchy, and by property
 //	  codeset.go                    sets of codes
-//	membership.go                 which includes have a code
+//	probe.go                      one code: which includes have it, without an expansion
 //	search.go, corpus.go          the parameter filter, listing.go: and how much codes are used
 //	tree.go                       nesting
 //

@@ -63,8 +63,7 @@ func (e *Expander) expandAs(key string, vs *definitions.ValueSet) (*CodeList, er
 }
 
 func (e *Expander) expand(vs *definitions.ValueSet) (*CodeList, error) {
-	c := &Composer{Library: e.Library, Rules: e.Rules, Budget: e.Budget, done: make(map[*definitions.ValueSet]*CodeList)}
-	x, err := c.valueSet(vs)
+	x, err := NewEvaluator(e.Library, e.Rules, e.Budget).ValueSet(vs)
 	if err != nil {
 		return nil, err
 	}

@@ -13,14 +13,14 @@ import (
 
 // conceptSet evaluates one include or exclude: the codes of its system, as restricted by concept or filter, that are in
 // all its value sets.
-func (c *Composer) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
+func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
 	if err := c.validate(set); err != nil {
 		return nil, err
 	}
 	var entries []definitions.Entry
 	var err error
 	if set.System != "" {
-		if entries, err = c.fromSystem(set); err != nil {
+		if entries, err = c.fromSystem(set); err != nil || c.isSettled(entries) {
 			return nil, err
 		}
 	}
@@ -34,20 +34,34 @@ func (c *Composer) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry,
 		}
 		if i == 0 && set.System == "" {
 			entries = slices.Clone(imported.Entries)
-			c.Used.Versioned = c.Used.Versioned || imported.Versioned
-			continue
+			if c.Probe != nil {
+				entries = entries[:min(1, len(entries))]
+			}
+			c.used.Versioned = c.used.Versioned || imported.Versioned
+		} else {
+			entries = c.within(entries, imported.Entries)
 		}
-		within := newCodeSet(c.Library)
-		within.addAll(imported.Entries)
-		entries = slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !within.has(e) })
+		if c.isSettled(entries) {
+			return nil, nil
+		}
 	}
 	return entries, nil
 }
 
+// within returns the entries that are among others.
+func (c *Evaluator) within(entries, others []definitions.Entry) []definitions.Entry {
+	if c.Probe != nil && len(others) > 0 { // all are of the one code
+		return entries
+	}
+	set := newCodeSet(c.library)
+	set.addAll(others)
+	return slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !set.has(e) })
+}
+
 // validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
-func (c *Composer) validate(set *definitions.ConceptSet) error {
+func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 	vs := c.Path[len(c.Path)-1]
-	among := c.Rules.Versions.Cost() + len(c.Library.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
+	among := c.rules.Versions.Cost() + len(c.library.Systems.Versions(set.System)) + vs.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.CodeSystems) })
 	if err := c.spend(1 + among); err != nil {
 		return err
 	}
@@ -59,31 +73,37 @@ func (c *Composer) validate(set *definitions.ConceptSet) error {
 		return outcome.Unprocessable("invalid", "value set %s has an include with concept or filter but no system", name)
 	case set.Enumerated && len(set.Filters) > 0:
 		return outcome.Unprocessable("invalid", "value set %s has an include with both concept and filter", name)
-	case strings.HasPrefix(set.System, "#") && c.Library.Systems.ContainedCodeSystem(vs, set.System, "") == definitions.None:
+	case strings.HasPrefix(set.System, "#") && c.library.Systems.ContainedCodeSystem(vs, set.System, "") == definitions.None:
 		return outcome.Incomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.System)
 	}
 	return nil
 }
 
 // imported expands a value set that an include names.
-func (c *Composer) imported(reference string) (*CodeList, error) {
+func (c *Evaluator) imported(reference string) (*CodeList, error) {
 	vs, err := c.importedValueSet(reference)
 	if err != nil {
 		return nil, err
 	}
-	x, err := c.valueSet(vs)
-	if err != nil {
-		return nil, err
+	if c.Probe != nil {
+		definitions.AddTo(&c.Probe.Imported, vs)
+		if err := c.spend(len(c.Probe.Imported) / budget.PlainBytes); err != nil {
+			return nil, err
+		}
+	}
+	x, err := c.ValueSet(vs)
+	if err != nil || c.Probe != nil { // a test does not say what it used
+		return x, err
 	}
 	c.use(x, vs)
-	return x, c.spend((1 + len(x.ValueSets)) * len(c.Used.ValueSets) / budget.PlainBytes)
+	return x, c.spend((1 + len(x.ValueSets)) * len(c.used.ValueSets) / budget.PlainBytes)
 }
 
 // importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
 // version if the reference has none.
-func (c *Composer) importedValueSet(reference string) (*definitions.ValueSet, error) {
+func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, error) {
 	importing := c.Path[len(c.Path)-1]
-	among := c.Rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
+	among := c.rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
 	if err := c.spend(1 + among); err != nil {
 		return nil, err
 	}
@@ -93,17 +113,17 @@ func (c *Composer) importedValueSet(reference string) (*definitions.ValueSet, er
 	url, version := outcome.Split(reference)
 	if version == "" {
 		var rule string
-		if version, rule = VersionFor(c.Rules.Versions.ValueSets, url); version != "" {
+		if version, rule = VersionFor(c.rules.Versions.ValueSets, url); version != "" {
 			reference = outcome.Canonical(url, version)
-			c.Used.apply("default-valueset-version", rule)
+			c.used.apply("default-valueset-version", rule)
 		}
 	}
-	if definitions.IsWildcard(version) || c.Rules.Date != "" {
-		if err := c.spend(len(c.Library.ValueSets.List)); err != nil {
+	if definitions.IsWildcard(version) || c.rules.Date != "" {
+		if err := c.spend(len(c.library.ValueSets.List)); err != nil {
 			return nil, err
 		}
 	}
-	if vs, ok := c.Library.AnyValueSet(reference, c.Rules.Date); ok {
+	if vs, ok := c.library.AnyValueSet(reference, c.rules.Date); ok {
 		return vs, nil
 	}
 	id := "VS_EXP_IMPORT_UNK"
@@ -117,50 +137,48 @@ func (c *Composer) importedValueSet(reference string) (*definitions.ValueSet, er
 }
 
 // use adds an imported value set, and what it uses, to what the value set being expanded uses.
-func (c *Composer) use(x *CodeList, vs *definitions.ValueSet) {
+func (c *Evaluator) use(x *CodeList, vs *definitions.ValueSet) {
 	if vs.Container == nil {
-		definitions.AddTo(&c.Used.ValueSets, vs)
+		definitions.AddTo(&c.used.ValueSets, vs)
 	}
-	definitions.AddTo(&c.Used.ValueSets, x.ValueSets...)
-	definitions.AddTo(&c.Used.CodeSystems, x.CodeSystems...)
-	definitions.AddTo(&c.Used.Unchecked, x.Unchecked...)
-	definitions.AddTo(&c.Used.Applied, x.Applied...)
-	definitions.AddTo(&c.Used.wanted, vs.Supplements...)
+	definitions.AddTo(&c.used.ValueSets, x.ValueSets...)
+	definitions.AddTo(&c.used.CodeSystems, x.CodeSystems...)
+	definitions.AddTo(&c.used.Unchecked, x.Unchecked...)
+	definitions.AddTo(&c.used.Applied, x.Applied...)
+	definitions.AddTo(&c.used.wanted, vs.Supplements...)
 }
 
 // fromSystem evaluates an include without its value sets.
-func (c *Composer) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
-	index, version, err := c.codeSystem(set.System, set.Version)
-	if err != nil {
+func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry, error) {
+	index, version, use, err := c.codeSystem(set)
+	if err != nil || !use {
 		return nil, err
 	}
-	if c.IsExcludedSystem(set.System, version, index) {
-		return nil, nil
-	}
 	var cs *definitions.CodeSystem // nil: its concepts are not here
-	if index != definitions.None && c.Library.Systems.CodeSystems[index].Content.HasConcepts() {
-		cs = c.Library.Systems.CodeSystems[index]
+	if index != definitions.None && c.library.Systems.CodeSystems[index].Content.HasConcepts() {
+		cs = c.library.Systems.CodeSystems[index]
 		if err := cs.Usable("code system"); err != nil {
 			return nil, err
 		}
-		definitions.AddTo(&c.Used.CodeSystems, index)
+		definitions.AddTo(&c.used.CodeSystems, index)
 	}
-	if err := c.spend(len(c.Used.CodeSystems) / budget.PlainBytes); err != nil {
+	if err := c.spend(len(c.used.CodeSystems) / budget.PlainBytes); err != nil {
 		return nil, err
 	}
 	switch {
+	case c.Probe != nil:
+		return c.tested(set, cs, index)
 	case set.Enumerated:
 		if cs == nil {
-			definitions.AddTo(&c.Used.Unchecked, outcome.Canonical(set.System, version))
+			definitions.AddTo(&c.used.Unchecked, outcome.Canonical(set.System, version))
 		}
 		return c.listed(set, cs, index)
 	case cs == nil:
-		return nil, c.Library.Systems.MissingCodeSystem(set.System, version)
+		return nil, c.library.Systems.MissingCodeSystem(set.System, version)
+	case cs.Concepts.List == nil:
+		return nil, cs.NotListed()
 	case len(set.Filters) > 0:
 		return c.filtered(set, index)
-	}
-	if cs.Concepts.List == nil {
-		return nil, cs.NotListed()
 	}
 	entries := make([]definitions.Entry, cs.Concepts.Len())
 	for concept := range entries {
@@ -170,7 +188,7 @@ func (c *Composer) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry,
 }
 
 // listed returns the concepts that an include lists, without those that a complete code system does not have.
-func (c *Composer) listed(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
+func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
 	if cs != nil && cs.Concepts.List == nil {
 		if err := c.spend(int(set.Last-set.First) * parseSteps); err != nil {
 			return nil, err
@@ -178,11 +196,11 @@ func (c *Composer) listed(set *definitions.ConceptSet, cs *definitions.CodeSyste
 	}
 	entries := make([]definitions.Entry, 0, set.Last-set.First)
 	for row := set.First; row < set.Last; row++ {
-		e := definitions.Entry{CodeSystem: definitions.None, Concept: definitions.None, Listed: row}
+		e := definitions.Entry{CodeSystem: index, Concept: definitions.None, Listed: row}
 		if cs != nil {
-			table, at := c.Library.Rows.Row(row)
+			table, at := c.library.Rows.Row(row)
 			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
-				e.CodeSystem, e.Concept = index, cs.Number(c)
+				e.Concept = cs.Number(c)
 			} else if cs.IsWhole() {
 				continue
 			}

@@ -12,22 +12,32 @@ import (
 
 // codeSystem chooses the code system version for an include: the forced one, the include's own, the preferred, the
 // required or the latest, in this order; the latest is as of the locked date or the request's date. index is none if
-// that version is not here; wanted is the version that was looked for.
-func (c *Composer) codeSystem(url, version string) (index uint32, wanted string, err error) {
-	if index := c.Library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], url, version); index != definitions.None {
+// that version is not here; wanted is the version that was looked for, and use says that the include counts. With a probe,
+// the code's version counts too.
+func (c *Evaluator) codeSystem(set *definitions.ConceptSet) (index uint32, wanted string, use bool, err error) {
+	if c.Probe != nil {
+		index, use, err = c.chosen(set)
+		return index, set.Version, use, err
+	}
+	index, wanted, err = c.version(set.System, set.Version)
+	return index, wanted, err == nil && !c.IsExcludedSystem(set.System, wanted, index), err
+}
+
+func (c *Evaluator) version(url, version string) (index uint32, wanted string, err error) {
+	if index := c.library.Systems.ContainedCodeSystem(c.Path[len(c.Path)-1], url, version); index != definitions.None {
 		return index, version, nil
 	}
-	version, rule := c.Rules.Versions.Apply(url, version)
+	version, rule := c.rules.Versions.Apply(url, version)
 	if rule.Name != "" {
-		c.Used.apply(rule.Name, rule.Value)
+		c.used.apply(rule.Name, rule.Value)
 	}
-	index = c.Library.Systems.CodeSystem(url, version)
-	if date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.Rules.Date); version == "" && date != "" {
-		index, err = c.Library.Systems.CodeSystemAt(url, date)
+	index = c.library.Systems.CodeSystem(url, version)
+	if date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date); version == "" && date != "" {
+		index, err = c.library.Systems.CodeSystemAt(url, date)
 	}
-	required, _ := VersionFor(c.Rules.Versions.Required, url)
-	if err == nil && index != definitions.None && required != "" && !definitions.MatchesVersion(c.Library.Systems.CodeSystems[index].Version, required) {
-		err = WrongVersion(c.Library.Systems.CodeSystems[index], required)
+	required, _ := VersionFor(c.rules.Versions.Required, url)
+	if err == nil && index != definitions.None && required != "" && !definitions.MatchesVersion(c.library.Systems.CodeSystems[index].Version, required) {
+		err = WrongVersion(c.library.Systems.CodeSystems[index], required)
 	}
 	return index, version, err
 }
@@ -39,11 +49,11 @@ func WrongVersion(cs *definitions.CodeSystem, required string) *outcome.Error {
 }
 
 // IsExcludedSystem reports whether exclude-system names a code system or its version.
-func (c *Composer) IsExcludedSystem(url, version string, index uint32) bool {
+func (c *Evaluator) IsExcludedSystem(url, version string, index uint32) bool {
 	if index != definitions.None {
-		version = c.Library.Systems.CodeSystems[index].Version
+		version = c.library.Systems.CodeSystems[index].Version
 	}
-	return slices.ContainsFunc(c.Rules.Versions.Excluded, func(reference string) bool {
+	return slices.ContainsFunc(c.rules.Versions.Excluded, func(reference string) bool {
 		system, only := outcome.Split(reference)
 		return system == url && (only == "" || definitions.MatchesVersion(version, only))
 	})

@@ -134,12 +134,12 @@ func (d *divider) divide() *division {
 // their own.
 func runFrom(entries []definitions.Entry, at int) int {
 	end := at + 1
-	if entries[at].Concept == definitions.None || entries[at].Listed != 0 {
+	if !entries[at].IsNumbered() || entries[at].Listed != 0 {
 		return end
 	}
 	for end < len(entries) {
 		e, last := entries[end], entries[end-1]
-		if e.CodeSystem != last.CodeSystem || e.Listed != 0 || e.Concept == definitions.None || e.Concept <= last.Concept {
+		if e.CodeSystem != last.CodeSystem || e.Listed != 0 || !e.IsNumbered() || e.Concept <= last.Concept {
 			break
 		}
 		end++

@@ -21,7 +21,7 @@ const maxTreeDepth = 200
 func Shape(d *definitions.Set, entries []definitions.Entry, direct bool) *Tree {
 	places := make(map[uint32][]uint32) // by code system: place in the expansion by concept, plus one
 	for i, e := range entries {
-		if e.Concept == definitions.None {
+		if !e.IsNumbered() {
 			return nil
 		}
 		if places[e.CodeSystem] == nil {

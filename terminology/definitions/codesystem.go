@@ -27,10 +27,10 @@ type CodeSystem struct {
 	Rest           []fhirjson.Member   // all other members but concept, unchanged
 }
 
-// Number returns the number of a concept, or none if the code system does not number its concepts.
+// Number returns the number of a concept, or Parsed if the code system does not number its concepts.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
 	if cs.Concepts.List == nil {
-		return None
+		return Parsed
 	}
 	return c.Number
 }

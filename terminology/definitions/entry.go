@@ -2,14 +2,21 @@ package definitions
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 
-// Entry is one code of an expansion. CodeSystem is None if the code system does not have the code or is not loaded, and
-// Concept if it does not number its concepts; Listed is the row of rowTable in which a value set lists it, or 0.
+// Entry is one code of an expansion. CodeSystem is None if it is not loaded; Concept is None if the code system does not
+// have the code, and Parsed if it has, but no number for it; Listed is the row of rowTable in which a value set lists it,
+// or 0.
 type Entry struct {
 	CodeSystem, Concept, Listed uint32 // see above
 }
 
+// Parsed is the concept of an entry whose code system reads codes rather than listing them.
+const Parsed = None - 1
+
 // IsKnown reports whether the code system is here and has the code.
-func (e Entry) IsKnown() bool { return e.CodeSystem != None }
+func (e Entry) IsKnown() bool { return e.Concept != None }
+
+// IsNumbered reports whether the concept is a number.
+func (e Entry) IsNumbered() bool { return e.Concept < Parsed }
 
 // LocatedEntry is an entry with its concept, if its code system has it.
 type LocatedEntry struct {
@@ -22,7 +29,7 @@ func (d *Set) Locate(e Entry) LocatedEntry { return LocatedEntry{Entry: e, At: d
 
 // conceptOf returns the concept of an entry whose code system has it.
 func (d *Set) conceptOf(e Entry) codesystem.Concept {
-	if e.Concept == None {
+	if !e.IsNumbered() {
 		return d.written(e)
 	}
 	return codesystem.At(e.Concept)
@@ -35,7 +42,7 @@ type Supplement struct {
 
 // Code returns an entry's code.
 func (d *Set) Code(e Entry) []byte {
-	if e.Concept != None {
+	if e.IsNumbered() {
 		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.At(e.Concept))
 	}
 	table, row := d.Rows.Row(e.Listed)
@@ -44,7 +51,7 @@ func (d *Set) Code(e Entry) []byte {
 
 // Coded returns code, display and flags.
 func (d *Set) Coded(e Entry) (code, display []byte, flags codesystem.Flags) {
-	if e.Concept == None || e.Listed != 0 {
+	if !e.IsNumbered() || e.Listed != 0 {
 		return d.Code(e), d.Display(e), d.Flags(e)
 	}
 	return d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
@@ -82,7 +89,7 @@ func (d *Set) FlagsOf(e LocatedEntry) codesystem.Flags {
 
 // SystemOf returns the index of an entry's code system in systemTable.systems.
 func (d *Set) SystemOf(e Entry) uint32 {
-	if e.Concept != None {
+	if e.IsKnown() {
 		return d.Systems.CodeSystems[e.CodeSystem].system
 	}
 	table, row := d.Rows.Row(e.Listed)

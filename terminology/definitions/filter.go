@@ -38,6 +38,21 @@ func (cs *CodeSystem) Related(f Filter) (c codesystem.Concept, err error) {
 	return c, nil
 }
 
+// Meets reports whether a concept is related to another as an operator other than child-of says; related says that it is
+// below the other, or for generalizes above. A concept may be below itself, if the hierarchy has a cycle.
+func (cs *CodeSystem) Meets(op string, concept, other codesystem.Concept, related bool) bool {
+	same := cs.IsSame(concept, other)
+	switch op {
+	case "descendent-of":
+		return related && !same
+	case "descendent-leaf":
+		return related && !same && len(cs.Concepts.Hierarchy.Children(concept.Number)) == 0
+	case "is-not-a":
+		return !related && !same
+	}
+	return related || same
+}
+
 // ValueVisitor calls visit with a concept's values of some property until it returns false.
 type ValueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 

@@ -111,7 +111,7 @@ func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
 
 // written returns the concept of an entry by the code that the value set lists.
 func (d *Set) written(e Entry) (c codesystem.Concept) {
-	if e.IsKnown() && e.Listed != 0 {
+	if e.Concept == Parsed {
 		c, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
 	}
 	return c

@@ -29,7 +29,7 @@ const maxPrefetched = 256
 func (w *Writer) fetch() {
 	var sum byte
 	for _, e := range w.x.page {
-		if e.Concept != definitions.None {
+		if e.IsNumbered() {
 			code, display, flags := w.x.Library.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(codesystem.At(e.Concept))
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}

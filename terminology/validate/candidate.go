@@ -15,7 +15,7 @@ import (
 // candidate is an include that may contain a coding.
 type candidate struct {
 	versionChoice
-	member *compose.Found
+	member *found
 }
 
 // candidateFinder finds the includes of a value set that may contain a coding.
@@ -38,42 +38,40 @@ func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) 
 		}
 		return list, v.library.Systems.CodeSystems[list[0].index].Usable("code system")
 	}
-	in := &includeSearch{finder: v, coding: c}
-	in.Membership = compose.Membership{
-		Code: []byte(c.Code), Choose: in.choose, Places: make(map[*definitions.ValueSet][]compose.Found), Seen: make(map[*definitions.ValueSet]bool),
-		Composer: compose.Composer{Library: v.library, Rules: v.rules, Budget: v.budget, Used: &compose.CodeList{}},
-	}
-	if err := in.CheckImports(v.valueSet); err != nil {
+	in := &includeSearch{finder: v, coding: c, evaluator: compose.NewEvaluator(v.library, v.rules, v.budget)}
+	in.evaluator.Probe = &compose.Probe{Code: []byte(c.Code), Choose: in.choose}
+	if err := in.evaluator.CheckImports(v.valueSet, make(map[*definitions.ValueSet]bool)); err != nil {
 		return nil, err
 	}
-	members, err := in.Find(v.valueSet)
+	members, err := in.evaluator.ValueSet(v.valueSet)
 	if err != nil {
 		return nil, err
 	}
-	v.imported = in.Imported
-	return in.list, in.place(members)
+	v.imported = in.evaluator.Probe.Imported
+	return in.list, in.place(members.Entries)
 }
 
-// includeSearch gathers the candidates while membership searches a value set.
+// includeSearch gathers the candidates while an evaluator looks for the coding.
 type includeSearch struct {
-	compose.Membership
-	finder *candidateFinder
-	coding *parameters.Coding
-	list   []candidate
+	evaluator *compose.Evaluator
+	finder    *candidateFinder
+	coding    *parameters.Coding
+	list      []candidate
 }
 
 // choose returns the version of the code system that an include means, and whether the coding may be in it.
 func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
-	c, within := in.coding, in.Path[len(in.Path)-1]
-	if index := in.Library.Systems.ContainedCodeSystem(within, set.System, set.Version); index != definitions.None {
-		cs := in.Library.Systems.CodeSystems[index]
+	c, l, path := in.coding, in.finder.library, in.evaluator.Path
+	within := path[len(path)-1]
+	if index := l.Systems.ContainedCodeSystem(within, set.System, set.Version); index != definitions.None {
+		cs := l.Systems.CodeSystems[index]
 		in.list = append(in.list, candidate{versionChoice: versionChoice{index: index, matches: c.Version == "" || definitions.MatchesVersion(cs.Version, c.Version)}})
 		return index, cs.URL == c.System
 	}
-	if set.System != c.System || in.IsExcludedSystem(set.System, set.Version, definitions.None) {
-		return in.Library.Systems.CodeSystem(set.System, set.Version), set.System == c.System
+	if set.System != c.System || in.evaluator.IsExcludedSystem(set.System, set.Version, definitions.None) {
+		return l.Systems.CodeSystem(set.System, set.Version), set.System == c.System
 	}
-	choice := in.finder.versions.choose(c, set.Version, cmp.Or(within.LockedDate, in.Rules.Date))
+	choice := in.finder.versions.choose(c, set.Version, cmp.Or(within.LockedDate, in.finder.rules.Date))
 	if set.Enumerated {
 		choice.takeListed()
 	}
@@ -81,25 +79,36 @@ func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
 	if !slices.ContainsFunc(in.list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
 		in.list = append(in.list, candidate{versionChoice: choice})
 	}
-	in.Chosen = len(in.list)
+	in.evaluator.Probe.Chosen = len(in.list)
 	return choice.index, true
 }
 
-// place assigns the places where the value set contains the coding to their candidates.
-func (in *includeSearch) place(members []compose.Found) error {
-	if err := in.Budget.Spend(len(members) * len(in.list) / budget.PlainBytes); err != nil {
+// place assigns the entries of the coding in the value set to their candidates.
+func (in *includeSearch) place(members []definitions.Entry) error {
+	if err := in.finder.budget.Spend(len(members) * len(in.list) / budget.PlainBytes); err != nil {
 		return err
 	}
-	for i := range members {
-		if at := slices.IndexFunc(in.list, func(o candidate) bool { return o.index == members[i].Index && o.member == nil }); at >= 0 {
-			in.list[at].member = &members[i]
+	for _, e := range members {
+		if at := slices.IndexFunc(in.list, func(o candidate) bool { return o.index == e.CodeSystem && o.member == nil }); at >= 0 {
+			in.list[at].member = in.found(e)
 		}
 	}
 	return nil
 }
 
+// found is where a value set has a coding: the entry that an expansion would have for it.
+type found struct {
+	definitions.LocatedEntry
+	excluded bool // inactive, while inactive codes are left out
+}
+
+func (in *includeSearch) found(e definitions.Entry) *found {
+	onlyActive := in.finder.valueSet.ActiveOnly || in.finder.rules.ActiveOnly == parameters.Yes
+	return &found{LocatedEntry: in.evaluator.Locate(e), excluded: onlyActive && in.evaluator.IsInactive(e)}
+}
+
 // best returns the candidate of the highest rank, or without any the version of the code system that the coding names.
-func (v *candidateFinder) best(c *parameters.Coding, list []candidate) (versionChoice, *compose.Found, error) {
+func (v *candidateFinder) best(c *parameters.Coding, list []candidate) (versionChoice, *found, error) {
 	best, most := -1, -1
 	for i := range list {
 		n, err := v.rank(c, &list[i])
@@ -130,7 +139,7 @@ func (v *candidateFinder) rank(c *parameters.Coding, o *candidate) (n int, err e
 	if o.member == nil {
 		return n, nil
 	}
-	if n += 2; !o.member.Excluded {
+	if n += 2; !o.member.excluded {
 		n += 4
 	}
 	texts := v.library.ShownTexts(nil, o.member.LocatedEntry, v.valueSet.Language, nil)

@@ -91,7 +91,7 @@ func (v *codingValidator) incomplete(c *parameters.Coding) {
 }
 
 // judge notes what is wrong with a coding.
-func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice versionChoice, member *compose.Found) error {
+func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {
 	case cs == nil && d.member:
@@ -106,7 +106,7 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 	default:
 		v.inCodeSystem(c, d, choice.index)
 	}
-	if member != nil && member.Excluded {
+	if member != nil && member.excluded {
 		d.member = false
 		v.notes.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
 	}

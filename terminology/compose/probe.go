@@ -1,0 +1,193 @@
+package compose
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
+
+// Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
+// expanded.
+type Probe struct {
+	Code     []byte                                                     // the code
+	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
+	Chosen   int                                                        // how many versions choose has returned
+	Imported []*definitions.ValueSet                                    // the value sets searched
+
+	relatives map[relatives]bitset.Set // of the code's concept
+}
+
+// isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.
+// What else there is, such as a value set that is missing, matters only where it is needed.
+func (c *Evaluator) isSettled(entries []definitions.Entry) bool {
+	return c.Probe != nil && len(entries) == 0
+}
+
+// isOutermostTest reports whether an evaluator tests the value set that was asked about, whose inactive codes the answer
+// tells apart.
+func (c *Evaluator) isOutermostTest() bool { return c.Probe != nil && len(c.Path) == 1 }
+
+// Locate finds the concept of an entry, by the code that is looked for if there is no number for it.
+func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
+	at := definitions.LocatedEntry{Entry: e}
+	if e.Concept == definitions.Parsed && c.Probe != nil {
+		at.At, _ = c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(c.Probe.Code)
+		return at
+	}
+	return c.library.Locate(e)
+}
+
+// CheckImports fails if value sets import each other, whether or not the imports matter for the code.
+func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions.ValueSet]bool) error {
+	if c.used == nil {
+		c.used = new(CodeList)
+	}
+	if err := c.enter(vs); err != nil {
+		return err
+	}
+	defer func() { c.Path = c.Path[:len(c.Path)-1] }()
+	seen[vs] = true
+	for _, sets := range [][]definitions.ConceptSet{vs.Include, vs.Exclude} {
+		for i := range sets {
+			for _, reference := range sets[i].ValueSets {
+				imported, err := c.importedValueSet(reference)
+				if err != nil || seen[imported] && !slices.Contains(c.Path, imported) {
+					continue // a value set that is missing matters only where it is needed
+				}
+				if err := c.CheckImports(imported, seen); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// chosen returns the version of the code system that an include means, and whether the code may be in it.
+func (c *Evaluator) chosen(set *definitions.ConceptSet) (index uint32, use bool, err error) {
+	index, use = c.Probe.Choose(set)
+	if use {
+		err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
+	}
+	return index, use, err
+}
+
+// tested returns the entry of the code in an include's code system, or none.
+func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSystem, index uint32) ([]definitions.Entry, error) {
+	e := definitions.Entry{CodeSystem: index, Concept: definitions.None}
+	var at codesystem.Concept
+	if cs != nil {
+		var ok bool
+		if at, ok = cs.Concepts.Locate(c.Probe.Code); ok {
+			e.Concept = cs.Number(at)
+		}
+	}
+	switch {
+	case set.Enumerated:
+		return c.inList(set, cs, e)
+	case cs != nil && !e.IsKnown() && cs.Content == definitions.ContentFragment && len(set.Filters) == 0:
+		return []definitions.Entry{e}, nil // it may be in another fragment
+	case !e.IsKnown():
+		return nil, checkFilters(set, cs)
+	}
+	for i, filter := range set.Filters {
+		holds, err := c.holds(cs, at, filter)
+		if err != nil || !holds {
+			return nil, outcome.Located(err, "filter", i)
+		}
+	}
+	return []definitions.Entry{e}, nil
+}
+
+// holds reports whether a filter holds for the code's concept, without computing all concepts for which it does.
+func (c *Evaluator) holds(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
+	if !f.IsHierarchical() {
+		test, err := c.condition(cs, f)
+		if err != nil {
+			return false, err
+		}
+		return test.holds(concept)
+	}
+	other, err := cs.Related(f)
+	if err != nil {
+		return false, err
+	}
+	if f.Op == "child-of" {
+		parents := cs.Concepts.Hierarchy.Parents(concept.Number)
+		return slices.Contains(parents, other.Number), c.spend(len(parents))
+	}
+	related, err := c.relativesOf(cs, concept.Number, f.Op == "generalizes")
+	return err == nil && cs.Meets(f.Op, concept, other, related.Has(other.Number)), err
+}
+
+// relatives are the ancestors or descendants of the code's concept.
+type relatives struct {
+	codeSystem *definitions.CodeSystem
+	below      bool
+}
+
+// relativesOf computes relatives once. They are few, while a filter may select half of a code system.
+func (c *Evaluator) relativesOf(cs *definitions.CodeSystem, concept uint32, below bool) (bitset.Set, error) {
+	key := relatives{codeSystem: cs, below: below}
+	if found, ok := c.Probe.relatives[key]; ok {
+		return found, nil
+	}
+	closure := cs.Concepts.Hierarchy.Above
+	if below {
+		closure = cs.Concepts.Hierarchy.Below
+	}
+	found, err := closure(concept, c.spend)
+	if err == nil {
+		if c.Probe.relatives == nil {
+			c.Probe.relatives = make(map[relatives]bitset.Set)
+		}
+		c.Probe.relatives[key] = found
+	}
+	return found, err
+}
+
+// checkFilters finds a broken filter, which makes a value set invalid even if it has no code to filter.
+func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error {
+	for i, filter := range set.Filters {
+		if filter.Value == "" && cs != nil {
+			return outcome.Located(cs.NoValue(filter), "filter", i)
+		}
+	}
+	return nil
+}
+
+// inList returns the entry of the code in the concepts that an include lists, or none.
+func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSystem, e definitions.Entry) ([]definitions.Entry, error) {
+	if err := c.spend(int(set.Last-set.First)/2 + int(set.Last-set.First)*len(c.Probe.Code)/budget.PlainBytes); err != nil {
+		return nil, err
+	}
+	for row := set.First; row < set.Last; row++ {
+		table, at := c.library.Rows.Row(row)
+		code := table.Texts.At(table.Code[at])
+		same := bytes.Equal(code, c.Probe.Code) || cs != nil && !cs.CaseSensitive && codesystem.EqualFold(code, c.Probe.Code)
+		if !same {
+			continue
+		}
+		if e.Listed = row; e.IsKnown() || cs == nil || !cs.IsWhole() {
+			return []definitions.Entry{e}, nil
+		}
+		break
+	}
+	return nil, nil
+}
+
+// notAmong returns the entries of the code that are not excluded.
+func (c *Evaluator) notAmong(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
+	byVersion := c.used.byVersion
+	entries = slices.DeleteFunc(entries, func(e definitions.Entry) bool {
+		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // a code that is only listed matches any version
+			return !byVersion || x.CodeSystem == e.CodeSystem || !x.IsKnown() && x.Listed != 0
+		})
+	})
+	return entries, c.spend(len(entries) * len(excluded) / budget.PlainBytes)
+}
