@@ -125,8 +125,5 @@ func IsOwn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }
 
-const (
-	RegexBytes = 2    // looked at in one step by one state of a regex
-	PlainBytes = 32   // looked at in one step otherwise
-	ClassSteps = 2000 // the cost of a Unicode class such as \pL, which has hundreds of ranges to compile
-)
+// PlainBytes is how many bytes are looked at in one step.
+const PlainBytes = 32

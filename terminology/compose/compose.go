@@ -202,7 +202,7 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 	for i := range sets {
 		part, err := c.conceptSet(&sets[i])
 		if err != nil {
-			return nil, outcome.Located(err, "ValueSet.compose."+name, i)
+			return nil, located(err, "ValueSet.compose."+name, i)
 		}
 		if err := c.spend(len(part)); err != nil {
 			return nil, err

@@ -4,7 +4,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // filtered evaluates compose.include.filter: the concepts that meet all filters, in the order of the code system.
@@ -14,7 +13,7 @@ func (c *Evaluator) filtered(set *definitions.ConceptSet, index uint32) ([]defin
 	for i, f := range set.Filters {
 		matching, err := c.matching(cs, f)
 		if err != nil {
-			return nil, outcome.Located(err, "filter", i)
+			return nil, located(err, "filter", i)
 		}
 		if selected == nil {
 			selected = matching
@@ -33,8 +32,8 @@ func (c *Evaluator) filtered(set *definitions.ConceptSet, index uint32) ([]defin
 
 // matching returns the concepts that meet a filter.
 func (c *Evaluator) matching(cs *definitions.CodeSystem, f definitions.Filter) (bitset.Set, error) {
-	if f.IsHierarchical() {
-		other, err := cs.Related(f)
+	if isHierarchical(f) {
+		other, err := namedBy(cs, f)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +75,7 @@ func (c *Evaluator) byHierarchy(cs *definitions.CodeSystem, op string, other uin
 		return nil, err
 	}
 	add := func(concept uint32) {
-		if cs.Meets(op, codesystem.At(concept), codesystem.At(other), related.Has(concept)) {
+		if meets(cs, op, codesystem.At(concept), codesystem.At(other), related.Has(concept)) {
 			matching.Add(concept)
 		}
 	}

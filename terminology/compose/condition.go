@@ -13,9 +13,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
+// What looking at values costs.
+const (
+	regexBytes = 2    // looked at in one step by one state of a regex
+	classSteps = 2000 // the cost of a Unicode class such as \pL, which has hundreds of ranges to compile
+)
+
 // condition tests concepts by a filter on a property.
 type condition struct {
-	values definitions.ValueVisitor
+	values valueVisitor
 	match  func(value []byte) bool
 	states int  // of a regex: the cost of each byte of a value
 	not    bool // the filter holds if no value matches
@@ -39,7 +45,7 @@ func (t *condition) holds(concept codesystem.Concept) (bool, error) {
 func (t *condition) look(value []byte) bool {
 	cost := 1 + len(value)/budget.PlainBytes
 	if t.states > 0 {
-		cost = 1 + len(value)*t.states/budget.RegexBytes
+		cost = 1 + len(value)*t.states/regexBytes
 	}
 	if t.err = t.spend(cost); t.err != nil {
 		return false
@@ -51,7 +57,7 @@ func (t *condition) look(value []byte) bool {
 // condition returns the condition of a filter that is not hierarchical.
 func (c *Evaluator) condition(cs *definitions.CodeSystem, f definitions.Filter) (*condition, error) {
 	if f.Value == "" {
-		return nil, cs.NoValue(f)
+		return nil, noValue(cs, f)
 	}
 	t := &condition{spend: c.spend}
 	t.visit = t.look
@@ -78,7 +84,7 @@ func (c *Evaluator) condition(cs *definitions.CodeSystem, f definitions.Filter) 
 	if err != nil {
 		return nil, err
 	}
-	t.values, err = cs.ValuesOf(f)
+	t.values, err = valuesOf(cs, f)
 	return t, err
 }
 
@@ -101,7 +107,7 @@ func (c *Evaluator) regex(cs *definitions.CodeSystem, f definitions.Filter) (mat
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
 	}
 	classes := strings.Count(f.Value, `\p`) + strings.Count(f.Value, `\P`)
-	if err := c.spend(len(f.Value) + classes*budget.ClassSteps); err != nil {
+	if err := c.spend(len(f.Value) + classes*classSteps); err != nil {
 		return nil, 0, err
 	}
 	states, err = regexStates(f.Value)

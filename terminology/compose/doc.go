@@ -8,7 +8,7 @@
 //	expander.go                   its codes (codelist.go), from cache.go or made:
 //	  compose.go, include.go        compose, and one include of it
 //	  allversions.go                an include of all versions of a code system
-//	  conceptfilter.go, condition.go  filters by hierarchy, and by property
+//	  conceptfilter.go, condition.go  filters by hierarchy, and by property; filter.go
 //	  codeset.go                    sets of codes
 //	probe.go                      one code: which includes have it, without an expansion
 //	search.go, corpus.go          the parameter filter, listing.go: and how much codes are used

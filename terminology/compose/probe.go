@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
@@ -98,7 +97,7 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	for i, filter := range set.Filters {
 		holds, err := c.holds(cs, at, filter)
 		if err != nil || !holds {
-			return nil, outcome.Located(err, "filter", i)
+			return nil, located(err, "filter", i)
 		}
 	}
 	return []definitions.Entry{e}, nil
@@ -106,14 +105,14 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 
 // holds reports whether a filter holds for the code's concept, without computing all concepts for which it does.
 func (c *Evaluator) holds(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
-	if !f.IsHierarchical() {
+	if !isHierarchical(f) {
 		test, err := c.condition(cs, f)
 		if err != nil {
 			return false, err
 		}
 		return test.holds(concept)
 	}
-	other, err := cs.Related(f)
+	other, err := namedBy(cs, f)
 	if err != nil {
 		return false, err
 	}
@@ -121,8 +120,8 @@ func (c *Evaluator) holds(cs *definitions.CodeSystem, concept codesystem.Concept
 		parents := cs.Concepts.Hierarchy.Parents(concept.Number)
 		return slices.Contains(parents, other.Number), c.spend(len(parents))
 	}
-	related, err := c.relativesOf(cs, concept.Number, f.Op == "generalizes")
-	return err == nil && cs.Meets(f.Op, concept, other, related.Has(other.Number)), err
+	relatives, err := c.relativesOf(cs, concept.Number, f.Op == "generalizes")
+	return err == nil && meets(cs, f.Op, concept, other, relatives.Has(other.Number)), err
 }
 
 // relatives are the ancestors or descendants of the code's concept.
@@ -155,7 +154,7 @@ func (c *Evaluator) relativesOf(cs *definitions.CodeSystem, concept uint32, belo
 func checkFilters(set *definitions.ConceptSet, cs *definitions.CodeSystem) error {
 	for i, filter := range set.Filters {
 		if filter.Value == "" && cs != nil {
-			return outcome.Located(cs.NoValue(filter), "filter", i)
+			return located(noValue(cs, filter), "filter", i)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@
 //	version.go, date.go              which version a reference means, and as of when
 //	contained.go, valuesetlookup.go  contained value sets, and those that code systems imply
 //	entry.go, designation.go         a code of an expansion, with what is said of it
-//	filter.go, supplements.go        what filters and supplements refer to
+//	supplements.go                   what supplements refer to
 //	synonyms.go, usage.go            lists that the search uses
 //	sources.go                       code systems that the program itself knows
 //

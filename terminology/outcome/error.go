@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
@@ -134,14 +133,6 @@ func (e *Error) OperationOutcome() []byte { return AppendOutcome(nil, e.Issues()
 // New returns an error with codes for programs.
 func New(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
-}
-
-// Located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
-func Located(err error, list string, i int) error {
-	if e, ok := errors.AsType[*Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
-		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
-	}
-	return err
 }
 
 // BadRequest is the error for an invalid parameter.

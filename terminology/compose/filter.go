@@ -1,35 +1,38 @@
-package definitions
+package compose
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // hierarchical are the operators that follow the hierarchy instead of testing each concept.
 var hierarchical = []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 
-// IsHierarchical reports whether a filter follows the hierarchy.
-func (f Filter) IsHierarchical() bool { return slices.Contains(hierarchical, f.Op) }
+// isHierarchical reports whether a filter follows the hierarchy.
+func isHierarchical(f definitions.Filter) bool { return slices.Contains(hierarchical, f.Op) }
 
-// NoValue is the error for a filter without a value.
-func (cs *CodeSystem) NoValue(f Filter) error {
+// noValue is the error for a filter without a value.
+func noValue(cs *definitions.CodeSystem, f definitions.Filter) error {
 	e := outcome.New(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.URL, f.Property, f.Op))
 	e.Expression = []string{""} // until it is located
 	return e
 }
 
-// Related returns the concept that a hierarchical filter names.
-func (cs *CodeSystem) Related(f Filter) (c codesystem.Concept, err error) {
+// namedBy returns the concept that a hierarchical filter names.
+func namedBy(cs *definitions.CodeSystem, f definitions.Filter) (c codesystem.Concept, err error) {
 	if f.Value == "" {
-		return c, cs.NoValue(f)
+		return c, noValue(cs, f)
 	}
 	if f.Property != "concept" && f.Property != "code" {
-		return c, cs.unknownProperty(f)
+		return c, unknownProperty(cs, f)
 	}
 	c, ok := cs.Concepts.Locate([]byte(f.Value))
 	if !ok {
@@ -38,9 +41,9 @@ func (cs *CodeSystem) Related(f Filter) (c codesystem.Concept, err error) {
 	return c, nil
 }
 
-// Meets reports whether a concept is related to another as an operator other than child-of says; related says that it is
+// meets reports whether a concept is related to another as an operator other than child-of says; related says that it is
 // below the other, or for generalizes above. A concept may be below itself, if the hierarchy has a cycle.
-func (cs *CodeSystem) Meets(op string, concept, other codesystem.Concept, related bool) bool {
+func meets(cs *definitions.CodeSystem, op string, concept, other codesystem.Concept, related bool) bool {
 	same := cs.IsSame(concept, other)
 	switch op {
 	case "descendent-of":
@@ -53,12 +56,12 @@ func (cs *CodeSystem) Meets(op string, concept, other codesystem.Concept, relate
 	return related || same
 }
 
-// ValueVisitor calls visit with a concept's values of some property until it returns false.
-type ValueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
+// valueVisitor calls visit with a concept's values of some property until it returns false.
+type valueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 
-// ValuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
+// valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
 // code system.
-func (cs *CodeSystem) ValuesOf(f Filter) (ValueVisitor, error) {
+func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (valueVisitor, error) {
 	switch f.Property {
 	case "concept", "code":
 		return func(concept codesystem.Concept, visit func([]byte) bool) { visit(cs.Concepts.Code(concept)) }, nil
@@ -69,20 +72,20 @@ func (cs *CodeSystem) ValuesOf(f Filter) (ValueVisitor, error) {
 			}
 		}, nil
 	case "parent":
-		return cs.relatedCodes(cs.Concepts.Hierarchy.Parents), nil
+		return relatedCodes(cs, cs.Concepts.Hierarchy.Parents), nil
 	case "child":
-		return cs.relatedCodes(cs.Concepts.Hierarchy.Children), nil
+		return relatedCodes(cs, cs.Concepts.Hierarchy.Children), nil
 	}
 	property := slices.IndexFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Code == f.Property })
 	if property < 0 {
-		return nil, cs.unknownProperty(f)
+		return nil, unknownProperty(cs, f)
 	}
 	return func(concept codesystem.Concept, visit func([]byte) bool) {
 		cs.Concepts.Filters.Values(concept, property, visit)
 	}, nil
 }
 
-func (cs *CodeSystem) relatedCodes(of func(concept uint32) []uint32) ValueVisitor {
+func relatedCodes(cs *definitions.CodeSystem, of func(concept uint32) []uint32) valueVisitor {
 	return func(concept codesystem.Concept, visit func([]byte) bool) {
 		for _, other := range of(concept.Number) {
 			if !visit(cs.Concepts.Code(codesystem.At(other))) {
@@ -92,6 +95,14 @@ func (cs *CodeSystem) relatedCodes(of func(concept uint32) []uint32) ValueVisito
 	}
 }
 
-func (cs *CodeSystem) unknownProperty(f Filter) error {
+func unknownProperty(cs *definitions.CodeSystem, f definitions.Filter) error {
 	return outcome.Incomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.Canonical(), f.Property, f.Op)
+}
+
+// located completes the Expression of a fault in a filter, from the filter outwards, up to its value set.
+func located(err error, list string, i int) error {
+	if e, ok := errors.AsType[*outcome.Error](err); ok && len(e.Expression) == 1 && !strings.HasPrefix(e.Expression[0], "ValueSet.") {
+		e.Expression[0] = strings.TrimSuffix(fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0]), ".")
+	}
+	return err
 }
