@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -116,15 +115,6 @@ func (x *Expansion) Total() int { return x.total }
 
 // Len returns the number of codes on the page.
 func (x *Expansion) Len() int { return len(x.page) }
-
-// Timestamp returns when the library was loaded.
-func (x *Expansion) Timestamp() time.Time { return x.Library.Loaded }
-
-// Identifier returns expansion.identifier, which is the same for the same query to the same definitions.
-func (x *Expansion) Identifier() (identifier string) {
-	x.Library.Use(func() { identifier = string(NewWriter(x, false).identifier) })
-	return identifier
-}
 
 // Codes returns the codes of the page in order, children after their parents.
 func (x *Expansion) Codes() iter.Seq[Code] {

@@ -27,12 +27,7 @@ func (w *Writer) appendParameters(dst []byte) []byte {
 	for _, designation := range q.Designations {
 		list.text("designation", "valueString", designation)
 	}
-	list.choice("excludeNested", q.ExcludeNested)
-	list.choice("activeOnly", q.ActiveOnly)
-	list.choice("includeDesignations", q.IncludeDesignations)
-	list.choice("includeDefinition", q.IncludeDefinition)
-	list.choice("excludeNotForUI", q.ExcludeNotForUI)
-	list.choice("excludePostCoordinated", q.ExcludePostCoordinated)
+	list.choices(q)
 	if x.Merged {
 		list.choice("versionsMatch", parameters.Yes)
 	}
@@ -49,6 +44,16 @@ func (w *Writer) appendParameters(dst []byte) []byte {
 	}
 	w.listUsed(list)
 	return list.list.End(list.dst)
+}
+
+// choices adds the booleans that were asked for.
+func (l *parameterList) choices(q *Query) {
+	l.choice("excludeNested", q.ExcludeNested)
+	l.choice("activeOnly", q.ActiveOnly)
+	l.choice("includeDesignations", q.IncludeDesignations)
+	l.choice("includeDefinition", q.IncludeDefinition)
+	l.choice("excludeNotForUI", q.ExcludeNotForUI)
+	l.choice("excludePostCoordinated", q.ExcludePostCoordinated)
 }
 
 func (w *Writer) listUsed(list *parameterList) {
