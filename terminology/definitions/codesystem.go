@@ -55,24 +55,6 @@ func (cs *CodeSystem) NotListed() error {
 	return e
 }
 
-// Definition holds the members that code systems and value sets have in common.
-type Definition struct {
-	ID, URL, Version, Name, Title, Status string // members of these names
-	Language, Date, Publisher             string // members of these names
-	standardsStatus                       string // from the extension
-	Experimental                          *bool  // nil: not said
-	modifier                              string // implicit rules or a modifier extension in it, which are not understood
-}
-
-// Canonical returns url|version.
-func (d *Definition) Canonical() string { return outcome.Canonical(d.URL, d.Version) }
-
-// IsNamed reports whether a canonical means this definition.
-func (d *Definition) IsNamed(reference string) bool {
-	url, version := outcome.Split(reference)
-	return url == d.URL && (version == "" || MatchesVersion(d.Version, version))
-}
-
 // supersedes reports whether a code system loaded later is preferred to an earlier one: any to R4's copy, else by their
 // versions.
 func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
@@ -97,3 +79,9 @@ const (
 func (m contentMode) HasConcepts() bool {
 	return m == ContentComplete || m == ContentFragment || m == ContentExample
 }
+
+// Parsed is the concept of an entry whose code system reads codes rather than listing them.
+const Parsed = None - 1
+
+// None is the index of no code system or concept.
+const None = ^uint32(0)

@@ -1,10 +1,7 @@
 package definitions
 
 import (
-	"net/http"
 	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -166,22 +163,6 @@ func (t *MapTable) addConceptMap(m *ConceptMap) {
 		t.mapIndexes[key] = len(t.List)
 	}
 	t.List = append(t.List, m)
-}
-
-// InlineConceptMap reads the parameter conceptMap, which needs no url.
-func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
-	kind, err := fhirjson.ResourceType(resource)
-	if err == nil && kind != "ConceptMap" {
-		return nil, outcome.BadRequest("invalid", "the parameter conceptMap must be a ConceptMap, not %s", kind)
-	}
-	l := emptyLibrary()
-	if err == nil {
-		err = newResourceLoader(l).resource(fhirjson.ReaderOf(resource))
-	}
-	if err != nil {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
-	}
-	return l.Maps.List[0], nil
 }
 
 // ConceptMap finds a concept map by its canonical; the one loaded last counts.

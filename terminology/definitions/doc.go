@@ -4,14 +4,15 @@
 //
 // # Where things are
 //
-//	load.go, source.go, core.go      files, folders, packages and the built-in definitions become streams of tokens
+//	load.go, source.go, core.go      by the options (options.go), files, folders, packages and the built-in definitions become streams of tokens
 //	sourcelimit.go, progress.go      how much a file may unpack to; how far it is read
 //	resource.go                      reads resources and hands each to its builder:
 //	  codesystembuilder.go             CodeSystem: concepts in package codesystem, the rest in codesystem.go
 //	  valuesetreader.go                ValueSet: valueset.go
 //	  conceptmap.go, profile.go        ConceptMap; the bindings of a StructureDefinition
 //	set.go                           Set: systemtable.go and valuesettable.go find definitions
-//	overlay.go, combined.go          resources sent with a request, and fetched ones, over another Set
+//	definition.go, modifier.go       what all definitions have in common
+//	overlay.go                       resources sent with a request, and fetched ones, over another Set
 //	version.go, date.go              which version a reference means, and as of when
 //	contained.go, valuesetlookup.go  contained value sets, and those that code systems imply
 //	entry.go, designation.go         a code of an expansion, with what is said of it

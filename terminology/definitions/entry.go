@@ -1,6 +1,11 @@
 package definitions
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
 
 // Entry is one code of an expansion. CodeSystem is None if it is not loaded; Concept is None if the code system does not
 // have the code, and Parsed if it has, but no number for it; Listed is the row of rowTable in which a value set lists it,
@@ -8,9 +13,6 @@ import "github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 type Entry struct {
 	CodeSystem, Concept, Listed uint32 // see above
 }
-
-// Parsed is the concept of an entry whose code system reads codes rather than listing them.
-const Parsed = None - 1
 
 // IsKnown reports whether the code system is here and has the code.
 func (e Entry) IsKnown() bool { return e.Concept != None }
@@ -94,4 +96,25 @@ func (d *Set) SystemOf(e Entry) uint32 {
 	}
 	table, row := d.Rows.Row(e.Listed)
 	return table.system[row]
+}
+
+// written returns the concept of an entry by the code that the value set lists.
+func (d *Set) written(e Entry) (c codesystem.Concept) {
+	if e.Concept == Parsed {
+		c, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
+	}
+	return c
+}
+
+// DeprecatedIn reports whether the value set that lists a concept marks it as deprecated.
+func (d *Set) DeprecatedIn(e Entry) bool {
+	if e.Listed == 0 {
+		return false
+	}
+	table, _ := d.Rows.Row(e.Listed)
+	return slices.ContainsFunc(table.ExtensionsOf(e.Listed), func(x codesystem.ExtensionRow) bool {
+		value := table.Texts.At(x.Value)
+		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
+			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`))
+	})
 }

@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -42,6 +43,26 @@ func (l *Set) With(resources ...jsontext.Value) (*Set, error) {
 	return o, nil
 }
 
+// Combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
+// latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
+func (l *Set) Combine(resources []jsontext.Value) (*Set, error) {
+	o := l.Overlay()
+	o.Combined, o.Systems.combined, o.ValueSets.combined = true, true, true
+	o.ValueSets.List = slices.Clone(l.ValueSets.List)
+	o.Systems.systemIDs, o.ValueSets.byCanonical, o.ValueSets.latest = maps.Clone(l.Systems.systemIDs), maps.Clone(l.ValueSets.byCanonical), maps.Clone(l.ValueSets.latest)
+	o.ValueSets.byID, o.ValueSets.bindings, o.Systems.entire = maps.Clone(l.ValueSets.byID), maps.Clone(l.ValueSets.bindings), maps.Clone(l.Systems.entire)
+	for url, list := range l.Systems.Supplements {
+		o.Systems.Supplements[url] = slices.Clone(list)
+	}
+	loader := newResourceLoader(o)
+	for _, resource := range resources {
+		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
 // Inline adds a value set from a request and returns it. It needs no url.
 func (l *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
 	loader := newResourceLoader(l)
@@ -56,39 +77,18 @@ func (l *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
 	return loader.last, nil
 }
 
-// Bounds on the definitions in a request, those in Bundles and contained ones included, and on the versions of one code
-// system, with them and in files: each version is compared with the others.
-const (
-	maxBrought         = 10_000
-	maxBroughtVersions = 100
-	maxLoadedVersions  = 1000
-)
-
-func maxVersions(l *Set) int {
-	if l.brought > maxBroughtVersions {
-		return maxBroughtVersions
+// InlineConceptMap reads the parameter conceptMap, which needs no url.
+func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
+	kind, err := fhirjson.ResourceType(resource)
+	if err == nil && kind != "ConceptMap" {
+		return nil, outcome.BadRequest("invalid", "the parameter conceptMap must be a ConceptMap, not %s", kind)
 	}
-	return maxLoadedVersions
-}
-
-// bring counts a definition from a request.
-func bring(l *Set) error {
-	if l.Base == nil || l.Combined {
-		return nil
+	l := emptyLibrary()
+	if err == nil {
+		err = newResourceLoader(l).resource(fhirjson.ReaderOf(resource))
 	}
-	if l.brought++; l.brought > maxBrought {
-		return fmt.Errorf("more than %d definitions", maxBrought)
+	if err != nil {
+		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
 	}
-	return nil
-}
-
-// IsOwn reports whether a code system was added to an overlay, or to one below it, rather than to the library below
-// them.
-func (t *SystemTable) IsOwn(index uint32) bool {
-	for at := t; at.base != nil && !at.combined; at = at.base {
-		if int(index) >= len(at.base.CodeSystems) || at.base.CodeSystems[index] != at.CodeSystems[index] {
-			return true
-		}
-	}
-	return false
+	return l.Maps.List[0], nil
 }

@@ -1,11 +1,10 @@
 package definitions
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
+	"io"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
@@ -149,52 +148,26 @@ func (l *resourceLoader) finish(kind string) error {
 	return nil
 }
 
-// member reads a member that code systems and value sets share, and reports whether it was one.
-func (d *Definition) member(r *fhirjson.Reader, name string) (bool, error) {
-	if name == "experimental" {
-		d.Experimental = new(bool)
-		return true, r.ReadBool(d.Experimental)
-	}
-	for _, m := range d.Texts() {
-		switch {
-		case m.Name != name:
-		case name == "url" || name == "version":
-			return true, r.ReadName(m.Into)
-		default:
-			return true, r.ReadString(m.Into)
-		}
-	}
-	return false, nil
-}
-
-// Texts are the members that code systems and value sets share and that are strings.
-func (d *Definition) Texts() [9]fhirjson.String {
-	return [...]fhirjson.String{
-		{Name: "id", Into: &d.ID}, {Name: "language", Into: &d.Language}, {Name: "url", Into: &d.URL},
-		{Name: "version", Into: &d.Version}, {Name: "name", Into: &d.Name}, {Name: "title", Into: &d.Title},
-		{Name: "status", Into: &d.Status}, {Name: "date", Into: &d.Date}, {Name: "publisher", Into: &d.Publisher},
-	}
-}
-
-// DefinitionOf reads the members that code systems and value sets share.
-func DefinitionOf(resource jsontext.Value) (d Definition, err error) {
-	r := fhirjson.ReaderOf(resource)
-	err = r.Object(func(name []byte) error {
-		if known, err := d.member(r, string(name)); known {
-			return err
-		}
-		return r.Skip()
-	})
-	return d, err
-}
-
-// isLeftOut reports whether a member is of no use here: narrative and metadata, a stored expansion, and extensions of
-// primitives.
-func isLeftOut(name string) bool {
-	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
-}
-
 // IsResourceType reports whether a path segment is a resource type that has operations here.
 func IsResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
+}
+
+var errEmpty = errors.New("empty: no resource in it")
+
+// resources reads JSON resources one after the other, up to the end of src.
+func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fhirjson.Shortage) error {
+	r := fhirjson.NewSourceReader(ctx, src, l.options.MaxValue).Counting(short)
+	if r.AtEnd() {
+		return errEmpty
+	}
+	for !r.AtEnd() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := l.resource(r); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,11 +5,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
-
-// None is the index of no code system or concept.
-const None = ^uint32(0)
 
 // Set holds definitions, which never change. Make one with [Load]. It is safe for concurrent use.
 type Set struct {
@@ -69,4 +67,49 @@ func (l *Set) Counts() Counts {
 // String describes the counts, for a log.
 func (c Counts) String() string {
 	return fmt.Sprintf("%d code systems, %d concepts, %d value sets", c.CodeSystems, c.Concepts, c.ValueSets)
+}
+
+// newLibrary returns an empty library with the bounds of the options.
+func newLibrary(o Options) *Set {
+	l := emptyLibrary()
+	l.Loaded = o.Now().UTC().Truncate(time.Second)
+	l.Bounds = bounds{ImportDepth: o.MaxImportDepth, Gathered: o.MaxGathered, RegexStates: o.MaxRegexStates}
+	return l
+}
+
+// emptyLibrary returns an empty library.
+func emptyLibrary() *Set {
+	l := new(Set)
+	l.Systems.systemIDs, l.Systems.Supplements, l.Systems.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
+	l.ValueSets.byCanonical, l.ValueSets.latest, l.ValueSets.byID = make(map[string]*ValueSet), make(map[string]*ValueSet), make(map[string]*ValueSet)
+	l.ValueSets.bindings, l.ValueSets.fragments, l.Maps.mapIndexes = make(map[string]string), make(map[string]*ValueSet), make(map[string]int)
+	l.Rows.listed = listed{Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
+	l.Rows.listed.Reset()
+	return l
+}
+
+// Bounds on the definitions in a request, those in Bundles and contained ones included, and on the versions of one code
+// system, with them and in files: each version is compared with the others.
+const (
+	maxBrought         = 10_000
+	maxBroughtVersions = 100
+	maxLoadedVersions  = 1000
+)
+
+func maxVersions(l *Set) int {
+	if l.brought > maxBroughtVersions {
+		return maxBroughtVersions
+	}
+	return maxLoadedVersions
+}
+
+// bring counts a definition from a request.
+func bring(l *Set) error {
+	if l.Base == nil || l.Combined {
+		return nil
+	}
+	if l.brought++; l.brought > maxBrought {
+		return fmt.Errorf("more than %d definitions", maxBrought)
+	}
+	return nil
 }

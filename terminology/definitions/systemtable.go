@@ -195,3 +195,26 @@ func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	}
 	return t.currentVersion(old), nil
 }
+
+// IsOwn reports whether a code system was added to an overlay, or to one below it, rather than to the library below
+// them.
+func (t *SystemTable) IsOwn(index uint32) bool {
+	for at := t; at.base != nil && !at.combined; at = at.base {
+		if int(index) >= len(at.base.CodeSystems) || at.base.CodeSystems[index] != at.CodeSystems[index] {
+			return true
+		}
+	}
+	return false
+}
+
+// hl7Terminology is how the urls begin of the code systems that HL7 maintains in a package of its own (hl7.terminology). R4
+// has copies as they were, with versions of R4 or of HL7 V2, which say nothing beside those of the package.
+const hl7Terminology = "http://terminology.hl7.org/"
+
+// freeze notes which of the built-in code systems are such copies. Value sets are not: many of the package name a version
+// of their code system that it no longer has.
+func (t *SystemTable) freeze() {
+	for _, cs := range t.CodeSystems {
+		cs.frozen = strings.HasPrefix(cs.URL, hl7Terminology)
+	}
+}

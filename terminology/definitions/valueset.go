@@ -1,7 +1,6 @@
 package definitions
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 
@@ -107,25 +106,4 @@ func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
 		to++
 	}
 	return list[from:to]
-}
-
-// written returns the concept of an entry by the code that the value set lists.
-func (d *Set) written(e Entry) (c codesystem.Concept) {
-	if e.Concept == Parsed {
-		c, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
-	}
-	return c
-}
-
-// DeprecatedIn reports whether the value set that lists a concept marks it as deprecated.
-func (d *Set) DeprecatedIn(e Entry) bool {
-	if e.Listed == 0 {
-		return false
-	}
-	table, _ := d.Rows.Row(e.Listed)
-	return slices.ContainsFunc(table.ExtensionsOf(e.Listed), func(x codesystem.ExtensionRow) bool {
-		value := table.Texts.At(x.Value)
-		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
-			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`))
-	})
 }

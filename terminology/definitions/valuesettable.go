@@ -1,6 +1,10 @@
 package definitions
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+import (
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+)
 
 // valueSetTable holds value sets by url and version, and what else names them.
 type valueSetTable struct {
@@ -77,4 +81,12 @@ func (t *valueSetTable) ValueSetByID(id string) (*ValueSet, bool) {
 		return t.base.ValueSetByID(id)
 	}
 	return vs, ok
+}
+
+// displace removes a value set that is about to be replaced. It must not be overwritten, as the library below has it too.
+func (t *valueSetTable) displace(key string) {
+	if old, ok := t.byCanonical[key]; ok {
+		delete(t.byCanonical, key)
+		t.List = slices.DeleteFunc(t.List, func(vs *ValueSet) bool { return vs == old })
+	}
 }

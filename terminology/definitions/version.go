@@ -103,15 +103,3 @@ func supersedes(later, earlier string) bool {
 	}
 	return CompareVersions(later, earlier) >= 0
 }
-
-// hl7Terminology is how the urls begin of the code systems that HL7 maintains in a package of its own (hl7.terminology). R4
-// has copies as they were, with versions of R4 or of HL7 V2, which say nothing beside those of the package.
-const hl7Terminology = "http://terminology.hl7.org/"
-
-// freeze notes which of the built-in code systems are such copies. Value sets are not: many of the package name a version
-// of their code system that it no longer has.
-func (t *SystemTable) freeze() {
-	for _, cs := range t.CodeSystems {
-		cs.frozen = strings.HasPrefix(cs.URL, hl7Terminology)
-	}
-}

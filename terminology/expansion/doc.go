@@ -4,12 +4,12 @@
 // # Where things are
 //
 //	query.go, queryset.go              the parameters, a value set's own among them; subset.go: _summary and _elements
-//	expand.go                          a page of the codes; explanation.go: and why the search found what it did
-//	writer.go                          the ValueSet as JSON: entrywriter.go, extensionwriter.go, entryproperties.go,
-//	                                     parameters.go, querydesignation.go
-//	identifier.go, write.go            expansion.identifier; streaming, and entity tags
+//	expand.go                          a page of the codes (expansion.go); explanation.go: and why the search found what it did
+//	answer.go                          the ValueSet as JSON, by writer.go: entrywriter.go, extensionwriter.go,
+//	                                     entryproperties.go, parameters.go, querydesignation.go
+//	identifier.go, tag.go              expansion.identifier; entity tags
 //	wholebuilder.go, wholepage.go      the pages of another server make a Whole
-//	whole.go, wholeexplanation.go      which is searched and paged
+//	whole.go                           which is searched and paged
 //
 // # Parameters
 //

@@ -98,3 +98,22 @@ func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p code
 
 // propertyEnd follows the value of a property.
 const propertyEnd = "}]}"
+
+// extensionWriter writes the extensions of entries, those for R5's properties among them.
+type extensionWriter struct {
+	x           *Expansion
+	declared    []codesystem.Property // of entries on the page
+	extended    []codesystem.Extension
+	alternates  [][]byte // other codes of the entry
+	values      []codesystem.Value
+	explanation *Explanation // of the entry, if asked for
+}
+
+// extensionValues are the extensions of a concept by kind, as JSON members.
+type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
+
+// Extensions for R5's expansion.property and contains.property.
+const (
+	propertyDeclaration = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property"
+	propertyValue       = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property"
+)

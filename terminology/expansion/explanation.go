@@ -6,9 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -34,49 +32,6 @@ type Explanation struct {
 
 // maxExplained is how many entries an answer may explain.
 const maxExplained = 1000
-
-// explanations are those of the entries of a page.
-type explanations struct {
-	entries     []Explanation
-	corrections []textindex.Correction
-}
-
-func (p *Page) wantsExplanations() bool { return p.Filter != "" && p.ExplainFilter == parameters.Yes }
-
-// Explanation returns why an entry of the page is where it is, if the query asked for it with a filter.
-func (x *Expansion) Explanation(entry int) (e Explanation, ok bool) {
-	if x.explained == nil {
-		return e, false
-	}
-	return x.explained.entries[entry], true
-}
-
-// Corrections returns the words of the filter that were read as others, if the query asked for explanations.
-func (x *Expansion) Corrections() []textindex.Correction {
-	if x.explained == nil {
-		return nil
-	}
-	return x.explained.corrections
-}
-
-// searchExplained is search for the page of an expansion, with explanations.
-func (x *Expansion) searchExplained(f *textindex.Filter, from, to int, b *budget.Budget) error {
-	d, err := compose.DivisionOf(x.Library, x.List, x.languages.List(), b)
-	if err != nil {
-		return err
-	}
-	found, total, err := explain(d.Searched, f, from, to, func() error { return tooManyExplained(x.valueSet) }, b.Spend)
-	if err != nil {
-		return err
-	}
-	x.page, x.total = make([]definitions.Entry, len(found)), total
-	x.explained = &explanations{entries: make([]Explanation, len(found)), corrections: f.Corrections()}
-	for i, e := range found {
-		x.page[i] = d.Entries[e.hit.Part](e.hit.Doc)
-		x.explained.entries[i] = newExplanation(&e.Explanation, x.texts(nil, x.page[i]))
-	}
-	return nil
-}
 
 // explainedHit is a hit with its explanation.
 type explainedHit struct {

@@ -8,19 +8,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// extensionWriter writes the extensions of entries, those for R5's properties among them.
-type extensionWriter struct {
-	x           *Expansion
-	declared    []codesystem.Property // of entries on the page
-	extended    []codesystem.Extension
-	alternates  [][]byte // other codes of the entry
-	values      []codesystem.Value
-	explanation *Explanation // of the entry, if asked for
-}
-
-// extensionValues are the extensions of a concept by kind, as JSON members.
-type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
-
 // append appends the extensions of an entry, followed by a comma.
 func (w *extensionWriter) append(dst []byte, e definitions.LocatedEntry, flags codesystem.Flags) []byte {
 	start := len(dst)

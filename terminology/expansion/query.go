@@ -2,6 +2,8 @@ package expansion
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
@@ -108,47 +110,6 @@ func (l *Limits) check(filter string) error {
 	return nil
 }
 
-// Adopt takes the parameters that a value set sets for its own expansion, where the query has none.
-func (q *Query) Adopt(own []parameters.Input) error {
-	if len(own) == 0 {
-		return nil
-	}
-	adopted := *q
-	for i := range own {
-		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.preferred
-			if _, err := adopted.Set(in); err != nil {
-				return err
-			}
-		}
-	}
-	*q = adopted
-	return nil
-}
-
-// gives reports whether the query has a parameter; one sent in a request counts even if it is blank.
-func (q *Query) gives(name string) bool {
-	if q.Sent(name) {
-		return true
-	}
-	if list := q.List(name); list != nil {
-		return *list != nil
-	}
-	if c := q.choice(name); c != nil {
-		return *c != parameters.Unset
-	}
-	switch name {
-	case "filter":
-		return q.Filter != ""
-	case "date":
-		return q.Date != ""
-	case "offset":
-		return q.Offset != nil
-	case "count":
-		return q.Count != nil
-	}
-	return false
-}
-
 // List returns the field of a repeatable parameter, or nil.
 func (q *Query) List(name string) *[]string {
 	switch name {
@@ -195,3 +156,14 @@ const (
 	defaultMaxFilterLength = 1000
 	defaultMaxFilterWords  = 20
 )
+
+// tooCostly is the error for too large an answer.
+func tooCostly(vs *definitions.ValueSet, limit int) error {
+	return outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
+		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.Canonical(), limit))
+}
+
+func (p *Page) wantsExplanations() bool { return p.Filter != "" && p.ExplainFilter == parameters.Yes }
+
+// maxInt32 is more than there can be entries.
+const maxInt32 = 1<<31 - 1

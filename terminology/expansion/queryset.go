@@ -68,3 +68,44 @@ func checkLanguage(list string) error {
 	}
 	return nil
 }
+
+// Adopt takes the parameters that a value set sets for its own expansion, where the query has none.
+func (q *Query) Adopt(own []parameters.Input) error {
+	if len(own) == 0 {
+		return nil
+	}
+	adopted := *q
+	for i := range own {
+		if in := &own[i]; in.Name != "displayLanguage" && !q.gives(in.Name) { // displayLanguage: see Language.preferred
+			if _, err := adopted.Set(in); err != nil {
+				return err
+			}
+		}
+	}
+	*q = adopted
+	return nil
+}
+
+// gives reports whether the query has a parameter; one sent in a request counts even if it is blank.
+func (q *Query) gives(name string) bool {
+	if q.Sent(name) {
+		return true
+	}
+	if list := q.List(name); list != nil {
+		return *list != nil
+	}
+	if c := q.choice(name); c != nil {
+		return *c != parameters.Unset
+	}
+	switch name {
+	case "filter":
+		return q.Filter != ""
+	case "date":
+		return q.Date != ""
+	case "offset":
+		return q.Offset != nil
+	case "count":
+		return q.Count != nil
+	}
+	return false
+}

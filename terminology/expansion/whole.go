@@ -109,9 +109,6 @@ func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage, err 
 	return page, nil
 }
 
-// maxInt32 is more than there can be entries.
-const maxInt32 = 1<<31 - 1
-
 // definition returns the value set to name in errors.
 func (w *Whole) definition() *definitions.ValueSet {
 	vs := new(definitions.ValueSet)
@@ -180,4 +177,54 @@ func (c *wholeCorpus) Display(doc uint32) []byte {
 
 func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	return c.languages.AppendSearched(dst, c.entries[doc].texts, "")
+}
+
+// maxWholeSteps bounds the cost of the explanations of a page, as [Options.MaxGathered] does by default.
+const maxWholeSteps = 20_000_000
+
+// explain finds a page with explanations.
+func (w *Whole) explain(page *foundPage, parts []textindex.Part, f *textindex.Filter, from, to int) error {
+	tooMany := func() error { return tooManyExplained(w.definition()) }
+	left := maxWholeSteps
+	spend := func(steps int) error {
+		if left -= steps; left < 0 {
+			return tooMany()
+		}
+		return nil
+	}
+	found, total, err := explain(parts, f, from, to, tooMany, spend)
+	for _, e := range found {
+		page.entries, page.explained = append(page.entries, e.hit.Doc), append(page.explained, e.Explanation)
+	}
+	page.total, page.corrected = total, f.Corrected()
+	return err
+}
+
+// appendExplained appends an entry as the other server wrote it, with its explanation after its other extensions.
+func (e *wholeEntry) appendExplained(dst []byte, x *textindex.Explanation) ([]byte, error) {
+	why := newExplanation(x, e.texts)
+	r := fhirjson.ReaderOf(e.raw)
+	extensions := fhirjson.Array{Name: "extension"}
+	var rest []fhirjson.Member
+	start := len(dst)
+	err := r.Object(func(name []byte) error {
+		if string(name) == "extension" {
+			return r.Array(func() error {
+				value, err := r.Value(0)
+				dst = append(extensions.Next(dst), value...)
+				return err
+			})
+		}
+		_, err := r.Keep(string(name), &rest)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	dst = extensions.End(why.append(extensions.Next(dst)))
+	dst[start] = '{' // replaces the comma
+	for _, m := range rest {
+		dst = m.Append(append(dst, ','))
+	}
+	return append(dst, '}'), nil
 }

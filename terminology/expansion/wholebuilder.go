@@ -3,7 +3,6 @@ package expansion
 import (
 	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -11,29 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
-
-// WholeBuilder makes a [Whole] of the pages of an expansion. It fails if they contradict each other, as pages of
-// servers without a stable total or order do.
-type WholeBuilder struct {
-	// Languages is the list of languages that displays were asked for in, used if the pages do not say.
-	Languages string
-
-	// Terse leaves designations out of the answers; they are still searched.
-	Terse bool
-
-	whole        Whole
-	total        int // by the pages; -1 if unknown
-	pages        int
-	seen         map[string]bool
-	designations bool
-	done         bool
-	language     string
-}
-
-// ErrContradiction is wrapped in the error for pages that contradict each other.
-var ErrContradiction = errors.New("the pages of the expansion contradict each other")
-
-var errNotWhole = errors.New("the expansion is not whole")
 
 // Offset returns the offset of the next page to ask for.
 func (b *WholeBuilder) Offset() int { return len(b.whole.entries) }

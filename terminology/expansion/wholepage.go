@@ -2,6 +2,7 @@ package expansion
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -213,3 +214,26 @@ func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 	e.texts = append(e.texts, t)
 	return err
 }
+
+// WholeBuilder makes a [Whole] of the pages of an expansion. It fails if they contradict each other, as pages of
+// servers without a stable total or order do.
+type WholeBuilder struct {
+	// Languages is the list of languages that displays were asked for in, used if the pages do not say.
+	Languages string
+
+	// Terse leaves designations out of the answers; they are still searched.
+	Terse bool
+
+	whole        Whole
+	total        int // by the pages; -1 if unknown
+	pages        int
+	seen         map[string]bool
+	designations bool
+	done         bool
+	language     string
+}
+
+// ErrContradiction is wrapped in the error for pages that contradict each other.
+var ErrContradiction = errors.New("the pages of the expansion contradict each other")
+
+var errNotWhole = errors.New("the expansion is not whole")

@@ -1,15 +1,12 @@
 package expansion
 
 import (
-	"cmp"
+	"io"
 	"strconv"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
-	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // Writer writes the ValueSet that $expand returns.
@@ -35,98 +32,6 @@ type Writer struct {
 	prefetched byte
 }
 
-// NewWriter prepares the answer to a GET or a POST.
-func NewWriter(x *Expansion, get bool) *Writer {
-	w := &Writer{x: x, get: get, extensions: extensionWriter{x: x}}
-	w.shape = w.chooseShape()
-	w.echo = w.appendParameters(w.room.echo[:0])
-	w.identifier = appendIdentifier(w.room.identifier[:0], w.x, w.echo)
-	return w
-}
-
-// chooseShape returns the tree of the answer, or nil for a list. A page is a list, and so is the result of a text filter,
-// unless the value set itself has a filter: then its concepts keep their places.
-func (w *Writer) chooseShape() *compose.Tree {
-	q, x := &w.x.query, w.x.List
-	if !x.Tree || !w.wantsTree() || len(w.x.page) < w.x.total || q.Offset != nil && *q.Offset > 0 {
-		return nil
-	}
-	if q.Filter == "" {
-		return x.Shape
-	}
-	if !x.Filtered || q.Count != nil {
-		return nil
-	}
-	return compose.Shape(w.x.Library, w.x.page, true)
-}
-
-// wantsTree reports whether the answer may be a tree. A GET must itself say excludeNested=false, since most such clients
-// read the top level alone and would lose codes.
-func (w *Writer) wantsTree() bool {
-	if w.get {
-		return w.x.query.ExcludeNested == parameters.No && w.x.query.Sent("excludeNested")
-	}
-	return w.x.query.ExcludeNested != parameters.Yes
-}
-
-// Append appends the ValueSet as JSON, by hand, so that an answer costs no more than copying its text.
-func (w *Writer) Append(dst []byte) []byte {
-	dst = append(dst, `{"resourceType":"ValueSet"`...)
-	dst = w.x.query.subset.appendMeta(dst)
-	dst = appendValueSet(dst, w.x.valueSet, &w.x.query.subset, w.x.query.IncludeDefinition == parameters.Yes)
-	if w.x.query.subset.Has("expansion") {
-		dst = w.appendExpansion(dst)
-	}
-	return append(dst, '}')
-}
-
-// appendExpansion appends the member expansion, or only its total.
-func (w *Writer) appendExpansion(dst []byte) []byte {
-	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
-	dst = w.x.Library.Loaded.AppendFormat(append(dst, `","timestamp":"`...), time.RFC3339)
-	dst = strconv.AppendInt(append(dst, `","total":`...), int64(w.x.total), 10)
-	if !w.x.query.subset.hasCodes() {
-		return append(dst, '}')
-	}
-	if w.x.query.paged() || w.get { // R4 has the offset where there is paging
-		dst = appendNumber(append(dst, `,"offset":`...), w.x.query.Offset)
-	}
-	dst = w.appendContains(append(dst, w.echo...))
-	return append(w.appendExpansionExtensions(dst), '}')
-}
-
-// appendValueSet appends the members that identify the value set, or all of them.
-func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bool) []byte {
-	member := func(name, value string) {
-		if part.Has(name) {
-			dst = fhirjson.AppendMember(dst, name, value)
-		}
-	}
-	if whole {
-		member("id", vs.ID)
-	}
-	member("language", vs.Language)
-	member("url", vs.URL)
-	member("version", vs.Version)
-	member("name", vs.Name)
-	member("title", vs.Title)
-	member("status", cmp.Or(vs.Status, "unknown")) // R4 requires one
-	if vs.Experimental != nil && part.Has("experimental") {
-		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *vs.Experimental)
-	}
-	if !whole {
-		return dst
-	}
-	member("date", vs.Date)
-	member("publisher", vs.Publisher)
-	for _, m := range vs.Rest {
-		if part.Has(m.Name) {
-			dst = m.Append(append(dst, ','))
-		}
-	}
-	return dst
-}
-
 // appendNumber appends a number, or 0 for nil.
 func appendNumber(dst []byte, n *int) []byte {
 	if n == nil {
@@ -135,45 +40,35 @@ func appendNumber(dst []byte, n *int) []byte {
 	return strconv.AppendInt(dst, int64(*n), 10)
 }
 
-// Extensions for R5's expansion.property and contains.property.
-const (
-	propertyDeclaration = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property"
-	propertyValue       = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property"
-)
-
-// appendExpansionExtensions appends expansion.extension: incomplete code systems, and the properties of the entries, which
-// are known only when those have been written.
-func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
-	list := fhirjson.Array{Name: "extension"}
-	for _, index := range w.x.List.CodeSystems {
-		cs := w.x.Library.Systems.CodeSystems[index]
-		if cs.Content == definitions.ContentComplete {
-			continue
-		}
-		if list.IsEmpty() {
-			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
-		}
-		// Other servers have the same wording, which clients may look for.
-		dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
-		dst = fhirjson.AppendString(dst, "This extension is based on "+Article(string(cs.Content))+" of the code system "+cs.URL)
-		dst = append(dst, '}')
-	}
-	for _, p := range w.extensions.declared {
-		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
-		dst = append(fhirjson.AppendString(dst, p.Code), '}')
-		if p.URI != "" {
-			dst = append(dst, `,{"url":"uri","valueUri":`...)
-			dst = append(fhirjson.AppendString(dst, p.URI), '}')
-		}
-		dst = append(dst, `]}`...)
-	}
-	return list.End(dst)
-}
-
 // Article adds the indefinite article to a content mode.
 func Article(noun string) string {
 	if noun == string(definitions.ContentExample) {
 		return "an " + noun
 	}
 	return "a " + noun
+}
+
+// chunk is how many bytes of an answer are made before they are written.
+const chunk = 64 << 10
+
+type stream struct {
+	out    io.Writer // nil: the answer is made whole
+	failed error     // of writing
+}
+
+// write writes part of the answer, unless an earlier write failed.
+func (s *stream) write(part []byte) {
+	if s.failed == nil {
+		_, s.failed = s.out.Write(part)
+	}
+}
+
+// flush writes what has been made of a streamed answer if it is enough.
+func (w *Writer) flush(dst []byte) []byte {
+	if w.stream.out == nil || len(dst) < chunk {
+		return dst
+	}
+	w.stream.write(dst)
+	w.lastSystem.to = 0
+	return dst[:0]
 }
