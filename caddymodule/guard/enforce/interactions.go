@@ -173,7 +173,8 @@ func answerOperation(x *exchange, ctx context.Context, c call, i interaction.Int
 }
 
 func passesOperation(x *exchange, i interaction.Interaction) bool {
-	return x.operations().passes(x.client.r.Method, i)
+	deciding := operations{judge: x.judge, list: x.e.Operations, expandScopes: x.e.ExpandScopes} // without what answers
+	return deciding.passes(x.client.r.Method, i)
 }
 
 func pageOfOperation(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, _ string) (*answer, error) {
