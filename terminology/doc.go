@@ -4,7 +4,7 @@
 //
 // # Where things are
 //
-//	library.go                       Library: the operations, and definitions laid over it
+//	library.go, load.go              Library: the operations, and definitions laid over it
 //	lookup.go, subsumes.go           operations on one concept
 //	translate.go, translator.go      $translate; dependency.go: what a translation depends on
 //	capabilities.go                  what TerminologyCapabilities says

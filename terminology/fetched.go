@@ -1,78 +1,16 @@
 package terminology
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/sync/singleflight"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-)
-
-// Source has definitions that are not loaded.
-type Source interface {
-	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
-	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
-	// available now.
-	Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error)
-}
-
-// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
-// several versions the latest counts, wherever it is from. It is safe for concurrent use, once its fields are set.
-type Fetched struct {
-	// Source is required.
-	Source Source
-
-	// MaxBytes bounds what is held, in bytes of JSON; it takes about as much memory again. When full, the first fetched is
-	// dropped. A larger definition is too costly. Default: 64 MiB.
-	MaxBytes int64
-
-	// TTL is how long a definition is fresh. Then the next use starts to fetch it again, and goes on with the old one.
-	// Default: 1 hour.
-	TTL time.Duration
-
-	// MissingTTL is the time before another attempt if a definition does not exist or cannot be fetched again. Default:
-	// 1 minute.
-	MissingTTL time.Duration
-
-	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
-	MaxStale time.Duration
-
-	// Changed is called with the canonical of a definition that has changed or gone since it was fetched. Default: none.
-	Changed func(url string)
-
-	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
-	Logger *slog.Logger
-
-	mu       sync.Mutex
-	answers  fetchedItems
-	layers   fetchedLayers
-	renewing bool
-	flights  singleflight.Group
-}
-
-// fetchedLayers is a stack of libraries, each with more of what was fetched.
-type fetchedLayers struct {
-	base    *Library
-	current *Library
-	stacked int // overlays between base and current
-}
-
-const (
-	MaxFetches        = 100      // for one request
-	defaultMaxFetched = 64 << 20 // bytes held
-	maxHeld           = 10_000   // definitions, with those that do not exist
-	maxStacked        = 16       // overlays before they are made into one
 )
 
 // Complete fetches what is missing, and returns the library with it.
@@ -163,22 +101,33 @@ func (f *Fetched) keepUnless(forgets int64, m outcome.Missing, resource jsontext
 	return true, f.keep(m, resource)
 }
 
-// ask asks Source for the latest version of a definition.
-func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
-	start := time.Now()
-	found, err := f.Source.Definitions(ctx, m)
-	if err != nil {
-		return nil, err
+// Over returns a library with what has been fetched, and starts the renewal of expired definitions.
+func (f *Fetched) Over(base *Library) *Library {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.layers.base != base {
+		f.layers.base = base
+		f.rebuild()
 	}
-	resource, err := definitions.LatestOf(found, m)
-	if err != nil || resource == nil {
-		return nil, err
+	f.beginRenewal()
+	return f.layers.current
+}
+
+// Forget drops all versions of a definition, as after a write; it is fetched again when it is next needed. The reference is
+// a canonical, or type and id as in ValueSet/1; empty means all definitions.
+func (f *Fetched) Forget(reference string) {
+	url, _ := outcome.Split(reference)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answers.forgets.Add(1)
+	dropped := false
+	for m, item := range f.answers.items {
+		own, _ := outcome.Split(m.Canonical)
+		if url == "" || own == url || item.url == url || item.reference == url {
+			dropped = f.answers.drop(m) || dropped
+		}
 	}
-	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
-		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
-			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
+	if dropped {
+		f.rebuild()
 	}
-	cmp.Or(f.Logger, definitions.NoLog).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
-		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
-	return resource, nil
 }

@@ -2,26 +2,18 @@ package terminology
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
-
-// Over returns a library with what has been fetched, and starts the renewal of expired definitions.
-func (f *Fetched) Over(base *Library) *Library {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.layers.base != base {
-		f.layers.base = base
-		f.rebuild()
-	}
-	f.beginRenewal()
-	return f.layers.current
-}
 
 // keep stores an answer of Source, and adds it to the library.
 func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
@@ -66,21 +58,22 @@ func (f *Fetched) rebuild() {
 	}
 }
 
-// Forget drops all versions of a definition, as after a write; it is fetched again when it is next needed. The reference is
-// a canonical, or type and id as in ValueSet/1; empty means all definitions.
-func (f *Fetched) Forget(reference string) {
-	url, _ := outcome.Split(reference)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.answers.forgets.Add(1)
-	dropped := false
-	for m, item := range f.answers.items {
-		own, _ := outcome.Split(m.Canonical)
-		if url == "" || own == url || item.url == url || item.reference == url {
-			dropped = f.answers.drop(m) || dropped
-		}
+// ask asks Source for the latest version of a definition.
+func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, error) {
+	start := time.Now()
+	found, err := f.Source.Definitions(ctx, m)
+	if err != nil {
+		return nil, err
 	}
-	if dropped {
-		f.rebuild()
+	resource, err := definitions.LatestOf(found, m)
+	if err != nil || resource == nil {
+		return nil, err
 	}
+	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
+		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
+			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
+	}
+	cmp.Or(f.Logger, definitions.NoLog).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
+		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
+	return resource, nil
 }

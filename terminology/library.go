@@ -22,20 +22,6 @@ type Library struct {
 	expansions *compose.CodeListCache
 }
 
-// Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
-// cannot be read completely.
-func Load(ctx context.Context, o definitions.Options) (*Library, error) {
-	set, err := definitions.Load(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	o.SetDefaults()
-	l := &Library{set: set, expansions: compose.NewCodeListCache(o.MaxCachedEntries)}
-	weightCheck{l, o.Logger}.check(ctx)
-	set.IndexLarge(ctx, o.Logger)
-	return l, nil
-}
-
 // Definitions returns what the library holds.
 func (l *Library) Definitions() *definitions.Set { return l.set }
 

@@ -1,11 +1,8 @@
 package terminology
 
 import (
-	"context"
-
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
@@ -97,50 +94,6 @@ type Match struct {
 
 	// SourceComment and TargetComment are the concept map's comments on the two sides.
 	SourceComment, TargetComment string
-}
-
-// Translate answers ConceptMap/$translate: what a concept is in other code systems. It fails as [Library.Expand] does;
-// a code without a translation is not an error.
-func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationResult, error) {
-	maps, err := applicable(&l.set.Maps, &q)
-	if err != nil {
-		return nil, err
-	}
-	if len(maps) == 0 && q.isNamed() {
-		name := outcome.Canonical(q.URL, q.Version)
-		if q.ID != "" {
-			name = "with the id " + q.ID
-		}
-		return nil, outcome.Unknown("", "concept map "+name+" is not known")
-	}
-	x := &translator{asked: &q, library: l.set, budget: budget.Of(ctx, l.set.Bounds.Gathered), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
-	x.written = *parameters.NewWriter(nil)
-	x.size = len(x.written.Dst)
-	for i := range q.Codings {
-		for _, m := range maps {
-			if err := x.inMap(&q.Codings[i], []*definitions.ConceptMap{m}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return x.end(), nil
-}
-
-// applicable returns the concept maps to search: the one in the request alone, or those of the library; with an id,
-// that one.
-func applicable(t *definitions.MapTable, q *Translation) (list []*definitions.ConceptMap, err error) {
-	if q.ConceptMap != nil && q.ID == "" {
-		m, err := definitions.InlineConceptMap(q.ConceptMap)
-		return []*definitions.ConceptMap{m}, err
-	}
-	for at := t; at != nil; at = at.Base {
-		for _, m := range at.List {
-			if q.applies(m) {
-				list = append(list, m)
-			}
-		}
-	}
-	return list, nil
 }
 
 func (q *Translation) applies(m *definitions.ConceptMap) bool {

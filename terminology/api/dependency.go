@@ -51,3 +51,11 @@ func dependencyValues(in *parameters.Input) ([]parameters.Coding, error) {
 	}
 	return slices.DeleteFunc(append(codings, single, parameters.Coding{Code: text}), func(c parameters.Coding) bool { return c.Code == "" }), nil
 }
+
+// translationReader reads the parameters of $translate, by their names in R4 and R5.
+type translationReader struct {
+	common       common
+	translation  terminology.Translation
+	sourceSystem string
+	version      string // of a code
+}

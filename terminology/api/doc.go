@@ -3,7 +3,7 @@
 //
 // # Where things are
 //
-//	handler.go, operation.go             one request
+//	handler.go, serve.go, operation.go   one request
 //	body.go, parameters.go               reading its parameters; validationreader.go, translationreader.go, dependency.go,
 //	                                       concepthandler.go, batch.go
 //	resourcecache.go                     resources kept under a cache-id

@@ -7,18 +7,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// now returns the library to answer a request from.
-func (h *Handler) now() *terminology.Library {
-	l := h.Library
-	if h.Current != nil {
-		l = h.Current()
-	}
-	if h.Fetched != nil {
-		l = h.Fetched.Over(l)
-	}
-	return l
-}
-
 // fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch.
 func fetching[T any](o *operation, l *terminology.Library, try func(*terminology.Library) (T, []outcome.Missing, error)) (T, error) {
 	for round := 0; ; round++ {

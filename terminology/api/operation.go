@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -15,14 +16,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
-
-// operation is one request for an operation.
-type operation struct {
-	*http.Request
-	handler *Handler
-	library *terminology.Library // to answer from
-	budget  budget.Budget        // what it may cost
-}
 
 func (h *Handler) begin(r *http.Request) *operation {
 	l := h.now()
@@ -108,4 +101,24 @@ func (o *operation) orProvisional(body []byte, missed []outcome.Missing) ([]byte
 	e := outcome.Incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
 	e.Missing, e.Provisional = missed, &outcome.Provisional{Body: body}
 	return nil, e
+}
+
+// cacheKey returns the key for a request's cache-id, if it has one. It includes the credentials or the principal, so
+// that no client is answered from what another one sent.
+func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
+	if id == "" {
+		id = o.Header.Get("X-Cache-Id")
+	}
+	if id == "" {
+		return key, false
+	}
+	return sha256.Sum256([]byte(id + "\x00" + o.holder())), true
+}
+
+// holder identifies the sender by its credentials or else by the principal.
+func (o *operation) holder() string {
+	if len(o.Header["Authorization"]) > 0 || o.handler.Principal == nil {
+		return o.Header.Get("Authorization")
+	}
+	return o.handler.Principal(o.Context())
 }

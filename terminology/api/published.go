@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
 // published is a definition of the library as a resource. What the library does not keep is missing: narrative,
@@ -84,4 +86,31 @@ func appendShared(dst []byte, d *definitions.Definition, part *expansion.Subset)
 		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *d.Experimental)
 	}
 	return dst
+}
+
+// searchInputs reads the parameters of a read or search: all of them, the subset asked for, and the format.
+func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.Subset, f format, err error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "definitions are read and searched by GET and HEAD only"}
+	}
+	if inputs, err = parameters.QueryInputs(r.URL.RawQuery); err != nil {
+		return nil, nil, f, err
+	}
+	part = new(expansion.Subset)
+	for i := range inputs {
+		if _, err := part.Set(&inputs[i]); err != nil {
+			return nil, nil, f, err
+		}
+	}
+	f, err = negotiate(r, inputs)
+	return inputs, part, f, err
+}
+
+// typeAndID returns the resource type and the id, if any, in a path [base]/Type or [base]/Type/id.
+func typeAndID(path string) (kind, id string) {
+	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	if last := parts[len(parts)-1]; definitions.IsResourceType(last) || len(parts) < 2 {
+		return last, ""
+	}
+	return parts[len(parts)-2], parts[len(parts)-1]
 }

@@ -31,26 +31,6 @@ type laid struct{ base, library *terminology.Library }
 
 const maxCacheIDs = 200
 
-// cacheKey returns the key for a request's cache-id, if it has one. It includes the credentials or the principal, so
-// that no client is answered from what another one sent.
-func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
-	if id == "" {
-		id = o.Header.Get("X-Cache-Id")
-	}
-	if id == "" {
-		return key, false
-	}
-	return sha256.Sum256([]byte(id + "\x00" + o.holder())), true
-}
-
-// holder identifies the sender by its credentials or else by the principal.
-func (o *operation) holder() string {
-	if len(o.Header["Authorization"]) > 0 || o.handler.Principal == nil {
-		return o.Header.Get("Authorization")
-	}
-	return o.handler.Principal(o.Context())
-}
-
 // library returns a library with everything sent under a key so far.
 func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget.Budget) (*terminology.Library, error) {
 	for {

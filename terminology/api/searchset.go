@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
-	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -53,33 +52,6 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		o.budget.Rest()
 	}
 	return f.write(w, r, bundle)
-}
-
-// searchInputs reads the parameters of a read or search: all of them, the subset asked for, and the format.
-func searchInputs(r *http.Request) (inputs []parameters.Input, part *expansion.Subset, f format, err error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, nil, f, &outcome.Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "definitions are read and searched by GET and HEAD only"}
-	}
-	if inputs, err = parameters.QueryInputs(r.URL.RawQuery); err != nil {
-		return nil, nil, f, err
-	}
-	part = new(expansion.Subset)
-	for i := range inputs {
-		if _, err := part.Set(&inputs[i]); err != nil {
-			return nil, nil, f, err
-		}
-	}
-	f, err = negotiate(r, inputs)
-	return inputs, part, f, err
-}
-
-// typeAndID returns the resource type and the id, if any, in a path [base]/Type or [base]/Type/id.
-func typeAndID(path string) (kind, id string) {
-	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
-	if last := parts[len(parts)-1]; definitions.IsResourceType(last) || len(parts) < 2 {
-		return last, ""
-	}
-	return parts[len(parts)-2], parts[len(parts)-1]
 }
 
 func address(r *http.Request) string {

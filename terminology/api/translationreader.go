@@ -29,14 +29,6 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// translationReader reads the parameters of $translate, by their names in R4 and R5.
-type translationReader struct {
-	common       common
-	translation  terminology.Translation
-	sourceSystem string
-	version      string // of a code
-}
-
 func (o *operation) readTranslation(inputs []parameters.Input) (*translationReader, error) {
 	t := new(translationReader)
 	if err := t.common.read(inputs); err != nil {

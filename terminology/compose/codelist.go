@@ -2,8 +2,11 @@ package compose
 
 import (
 	"crypto/sha256"
+	"sync"
+	"sync/atomic"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
 )
 
@@ -45,4 +48,53 @@ type applied struct{ Name, Value string }
 
 func (u *used) apply(name, value string) {
 	definitions.AddTo(&u.Applied, applied{Name: name, Value: value})
+}
+
+// maxLanguages bounds for how many languages an expansion keeps divisions: anyone may ask in any language. Beyond it
+// they are dropped.
+const maxLanguages = 16
+
+// searcher holds the divisions of one expansion, by language. They are made on first use.
+type searcher struct {
+	mu        sync.Mutex
+	divisions map[string]*madeDivision // by list of languages
+}
+
+// division is an expansion's entries in searchable parts: runs of concepts in code system order, which the code
+// system's index finds, and the rest.
+type division struct {
+	Searched []textindex.Part
+	Entries  []func(doc uint32) definitions.Entry // by part: the entry of a document
+}
+
+// look returns the division for a list of languages if it has been made.
+func (s *searcher) look(list string) (*division, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made, ok := s.divisions[list]
+	if !ok || !made.ready.Load() {
+		return nil, false
+	}
+	return made.division(), true
+}
+
+// get returns the division for a list of languages, made once. Requests for other languages do not wait.
+func (s *searcher) get(list string, divide func() *division) *division {
+	s.mu.Lock()
+	made, ok := s.divisions[list]
+	if !ok {
+		if s.divisions == nil || len(s.divisions) >= maxLanguages {
+			s.divisions = make(map[string]*madeDivision)
+		}
+		made = &madeDivision{division: sync.OnceValue(divide)}
+		s.divisions[list] = made
+	}
+	s.mu.Unlock()
+	defer made.ready.Store(true)
+	return made.division()
+}
+
+type madeDivision struct {
+	division func() *division
+	ready    atomic.Bool
 }

@@ -2,35 +2,12 @@ package compose
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
-
-// Evaluator evaluates ValueSet.compose (R4 §4.9.5). It lists the codes of a value set, or, with a probe, tests where the
-// value set has one code.
-type Evaluator struct {
-	library *definitions.Set
-	rules   *Rules
-	budget  *budget.Budget
-	Probe   *Probe                  // nil: all codes are listed
-	Path    []*definitions.ValueSet // being evaluated: each imports the next
-	done    map[*definitions.ValueSet]*CodeList
-	used    *CodeList // of the last value set in path
-}
-
-// NewEvaluator returns an evaluator.
-func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
-	return &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
-}
 
 // ValueSet evaluates a value set, once, however many import it: the union of its includes without its excludes.
 func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
@@ -50,35 +27,6 @@ func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
 	x.Entries = entries
 	c.done[vs] = x
 	return x, nil
-}
-
-// enter adds a value set to the path, unless it is there already or the path is too long.
-func (c *Evaluator) enter(vs *definitions.ValueSet) error {
-	if i := slices.Index(c.Path, vs); i >= 0 {
-		return circular(slices.Concat(c.Path[i:], []*definitions.ValueSet{vs}))
-	}
-	if len(c.Path) > c.library.Bounds.ImportDepth {
-		return outcome.Unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.Path[0].Canonical(), c.library.Bounds.ImportDepth)
-	}
-	if !vs.Composed {
-		e := outcome.Incomplete("not-found", "value set %s has no compose, so its content is not here", vs.Canonical())
-		e.Missing = outcome.MissingOf("ValueSet", vs.URL, vs.Version)
-		return e
-	}
-	if err := vs.Usable("value set"); err != nil {
-		return err
-	}
-	c.Path = append(c.Path, vs)
-	return c.spend(len(vs.Include) + len(vs.Exclude))
-}
-
-func circular(path []*definitions.ValueSet) error {
-	names := make([]string, len(path))
-	for i, vs := range path {
-		names[i] = vs.Canonical()
-	}
-	return outcome.New(http.StatusUnprocessableEntity, "processing", "vs-invalid", "VALUESET_CIRCULAR_REFERENCE",
-		"value sets import each other: "+strings.Join(names, " -> "))
 }
 
 func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, error) {
@@ -228,17 +176,4 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 		seen.elsewhere = 0
 	}
 	return entries, nil
-}
-
-// spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
-// thousand times.
-func (c *Evaluator) spend(n int) error {
-	err := c.budget.Spend(n)
-	if err == nil || !errors.Is(err, budget.ErrSpent) {
-		return err
-	}
-	return &outcome.Error{
-		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: budget.ErrSpent,
-		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.Path[0].Canonical(), c.library.Bounds.Gathered),
-	}
 }

@@ -6,7 +6,7 @@
 //	valuesetref.go                which value set is meant
 //	rules.go, resolve.go          which versions of definitions count
 //	expander.go                   its codes (codelist.go), from cache.go or made:
-//	  compose.go, include.go        compose, and one include of it
+//	  compose.go, include.go        compose, and one include of it, by an Evaluator (evaluator.go)
 //	  allversions.go                an include of all versions of a code system
 //	  conceptfilter.go, condition.go  filters by hierarchy, and by property; filter.go
 //	  codeset.go                    sets of codes

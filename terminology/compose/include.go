@@ -1,8 +1,6 @@
 package compose
 
 import (
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -97,43 +95,6 @@ func (c *Evaluator) imported(reference string) (*CodeList, error) {
 	}
 	c.use(x, vs)
 	return x, c.spend((1 + len(x.ValueSets)) * len(c.used.ValueSets) / budget.PlainBytes)
-}
-
-// importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
-// version if the reference has none.
-func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, error) {
-	importing := c.Path[len(c.Path)-1]
-	among := c.rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
-	if err := c.spend(1 + among); err != nil {
-		return nil, err
-	}
-	if vs, ok := importing.ContainedValueSet(reference); ok {
-		return vs, nil
-	}
-	url, version := outcome.Split(reference)
-	if version == "" {
-		var rule string
-		if version, rule = VersionFor(c.rules.Versions.ValueSets, url); version != "" {
-			reference = outcome.Canonical(url, version)
-			c.used.apply("default-valueset-version", rule)
-		}
-	}
-	if definitions.IsWildcard(version) || c.rules.Date != "" {
-		if err := c.spend(len(c.library.ValueSets.List)); err != nil {
-			return nil, err
-		}
-	}
-	if vs, ok := c.library.AnyValueSet(reference, c.rules.Date); ok {
-		return vs, nil
-	}
-	id := "VS_EXP_IMPORT_UNK"
-	if version != "" {
-		id = "VS_EXP_IMPORT_UNK_PINNED"
-	}
-	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", id,
-		fmt.Sprintf("value set %s, which %s imports, is not here", reference, importing.Canonical()))
-	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", reference, "")
-	return nil, e
 }
 
 // use adds an imported value set, and what it uses, to what the value set being expanded uses.

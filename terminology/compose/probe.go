@@ -10,37 +10,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// Probe is the one code that an evaluator looks for. An include then has one entry, or none: value sets are not
-// expanded.
-type Probe struct {
-	Code     []byte                                                     // the code
-	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
-	Chosen   int                                                        // how many versions choose has returned
-	Imported []*definitions.ValueSet                                    // the value sets searched
-
-	relatives map[relatives]bitset.Set // of the code's concept
-}
-
-// isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.
-// What else there is, such as a value set that is missing, matters only where it is needed.
-func (c *Evaluator) isSettled(entries []definitions.Entry) bool {
-	return c.Probe != nil && len(entries) == 0
-}
-
-// isOutermostTest reports whether an evaluator tests the value set that was asked about, whose inactive codes the answer
-// tells apart.
-func (c *Evaluator) isOutermostTest() bool { return c.Probe != nil && len(c.Path) == 1 }
-
-// Locate finds the concept of an entry, by the code that is looked for if there is no number for it.
-func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
-	at := definitions.LocatedEntry{Entry: e}
-	if e.Concept == definitions.Parsed && c.Probe != nil {
-		at.At, _ = c.library.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(c.Probe.Code)
-		return at
-	}
-	return c.library.Locate(e)
-}
-
 // CheckImports fails if value sets import each other, whether or not the imports matter for the code.
 func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions.ValueSet]bool) error {
 	if c.used == nil {
@@ -65,15 +34,6 @@ func (c *Evaluator) CheckImports(vs *definitions.ValueSet, seen map[*definitions
 		}
 	}
 	return nil
-}
-
-// chosen returns the version of the code system that an include means, and whether the code may be in it.
-func (c *Evaluator) chosen(set *definitions.ConceptSet) (index uint32, use bool, err error) {
-	index, use = c.Probe.Choose(set)
-	if use {
-		err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
-	}
-	return index, use, err
 }
 
 // tested returns the entry of the code in an include's code system, or none.
@@ -122,12 +82,6 @@ func (c *Evaluator) holds(cs *definitions.CodeSystem, concept codesystem.Concept
 	}
 	relatives, err := c.relativesOf(cs, concept.Number, f.Op == "generalizes")
 	return err == nil && meets(cs, f.Op, concept, other, relatives.Has(other.Number)), err
-}
-
-// relatives are the ancestors or descendants of the code's concept.
-type relatives struct {
-	codeSystem *definitions.CodeSystem
-	below      bool
 }
 
 // relativesOf computes relatives once. They are few, while a filter may select half of a code system.

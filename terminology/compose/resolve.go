@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
@@ -57,4 +58,50 @@ func (c *Evaluator) IsExcludedSystem(url, version string, index uint32) bool {
 		system, only := outcome.Split(reference)
 		return system == url && (only == "" || definitions.MatchesVersion(version, only))
 	})
+}
+
+// importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
+// version if the reference has none.
+func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, error) {
+	importing := c.Path[len(c.Path)-1]
+	among := c.rules.Versions.Cost() + importing.SumOfContainers(func(vs *definitions.ValueSet) int { return len(vs.Contained) })
+	if err := c.spend(1 + among); err != nil {
+		return nil, err
+	}
+	if vs, ok := importing.ContainedValueSet(reference); ok {
+		return vs, nil
+	}
+	url, version := outcome.Split(reference)
+	if version == "" {
+		var rule string
+		if version, rule = VersionFor(c.rules.Versions.ValueSets, url); version != "" {
+			reference = outcome.Canonical(url, version)
+			c.used.apply("default-valueset-version", rule)
+		}
+	}
+	if definitions.IsWildcard(version) || c.rules.Date != "" {
+		if err := c.spend(len(c.library.ValueSets.List)); err != nil {
+			return nil, err
+		}
+	}
+	if vs, ok := c.library.AnyValueSet(reference, c.rules.Date); ok {
+		return vs, nil
+	}
+	id := "VS_EXP_IMPORT_UNK"
+	if version != "" {
+		id = "VS_EXP_IMPORT_UNK_PINNED"
+	}
+	e := outcome.New(http.StatusUnprocessableEntity, "not-found", "not-found", id,
+		fmt.Sprintf("value set %s, which %s imports, is not here", reference, importing.Canonical()))
+	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", reference, "")
+	return nil, e
+}
+
+// chosen returns the version of the code system that an include means, and whether the code may be in it.
+func (c *Evaluator) chosen(set *definitions.ConceptSet) (index uint32, use bool, err error) {
+	index, use = c.Probe.Choose(set)
+	if use {
+		err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
+	}
+	return index, use, err
 }

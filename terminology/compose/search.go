@@ -1,9 +1,6 @@
 package compose
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -16,23 +13,6 @@ const Scanned = 256
 
 // maxRuns bounds how many runs of an expansion are searched with their code system's index.
 const maxRuns = 8
-
-// maxLanguages bounds for how many languages an expansion keeps divisions: anyone may ask in any language. Beyond it
-// they are dropped.
-const maxLanguages = 16
-
-// searcher holds the divisions of one expansion, by language. They are made on first use.
-type searcher struct {
-	mu        sync.Mutex
-	divisions map[string]*madeDivision // by list of languages
-}
-
-// division is an expansion's entries in searchable parts: runs of concepts in code system order, which the code
-// system's index finds, and the rest.
-type division struct {
-	Searched []textindex.Part
-	Entries  []func(doc uint32) definitions.Entry // by part: the entry of a document
-}
 
 // Search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
 // all. Displays are in the given languages, or the code systems' own if list is empty.
@@ -66,38 +46,6 @@ func DivisionOf(l *definitions.Set, x *CodeList, list string, b *budget.Budget) 
 	return x.searcher.get(list, func() *division {
 		return (&divider{division: new(division), library: l, codes: x, languages: list}).divide()
 	}), nil
-}
-
-// look returns the division for a list of languages if it has been made.
-func (s *searcher) look(list string) (*division, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	made, ok := s.divisions[list]
-	if !ok || !made.ready.Load() {
-		return nil, false
-	}
-	return made.division(), true
-}
-
-// get returns the division for a list of languages, made once. Requests for other languages do not wait.
-func (s *searcher) get(list string, divide func() *division) *division {
-	s.mu.Lock()
-	made, ok := s.divisions[list]
-	if !ok {
-		if s.divisions == nil || len(s.divisions) >= maxLanguages {
-			s.divisions = make(map[string]*madeDivision)
-		}
-		made = &madeDivision{division: sync.OnceValue(divide)}
-		s.divisions[list] = made
-	}
-	s.mu.Unlock()
-	defer made.ready.Store(true)
-	return made.division()
-}
-
-type madeDivision struct {
-	division func() *division
-	ready    atomic.Bool
 }
 
 type divider struct {

@@ -136,3 +136,6 @@ func (b *Backoff) Err(name string) error {
 	e.RetryAfter = left
 	return e
 }
+
+// nextName stands for the server behind the next handler in texts for clients.
+const nextName = "the FHIR server"

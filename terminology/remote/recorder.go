@@ -22,9 +22,6 @@ type Recorder struct {
 	cut    bool // the answer is larger than the limit
 }
 
-// nextName stands for the server behind the next handler in texts for clients.
-const nextName = "the FHIR server"
-
 // NewRecorder returns a recorder that holds at most limit bytes.
 func NewRecorder(limit int64) *Recorder { return &Recorder{limit: limit, header: make(http.Header)} }
 

@@ -3,38 +3,11 @@ package validate
 import (
 	"fmt"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
-
-// codingValidator validates codings one by one.
-type codingValidator struct {
-	notes       *notes
-	validation  *Validation
-	library     *definitions.Set
-	valueSet    *definitions.ValueSet // nil: against the code system alone
-	budget      *budget.Budget
-	supplements []string // canonicals
-	candidates  candidateFinder
-	displays    displayChecker
-	absent      absent
-}
-
-// codingResult is what validation finds out about one coding.
-type codingResult struct {
-	coding     *parameters.Coding
-	member     bool // in the value set, or without one in the code system
-	codeSystem *definitions.CodeSystem
-	entry      definitions.LocatedEntry
-	display    []byte
-	normalized []byte // the code as the code system has it, if that differs by case
-	status     string
-	inactive   bool
-	deprecated bool
-}
 
 // validate validates a coding. An error means that the value set is at fault.
 func (v *codingValidator) validate(c *parameters.Coding) (codingResult, error) {
@@ -118,16 +91,4 @@ func (v *codingValidator) judge(c *parameters.Coding, d *codingResult, choice ve
 		return v.describe(c, d)
 	}
 	return nil
-}
-
-func (v *codingValidator) notInValueSet(c *parameters.Coding) {
-	if v.valueSet == nil {
-		return
-	}
-	severity, txCode, isOne := "error", "not-in-vs", v.validation.CodeableConcept != nil
-	if isOne {
-		severity, txCode = "information", "this-code-not-in-vs"
-	}
-	v.notes.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
-		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName()))
 }

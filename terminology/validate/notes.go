@@ -41,11 +41,3 @@ func (n *notes) place(c *parameters.Coding, one note) {
 func (n *notes) failed() bool { return slices.ContainsFunc(n.list, note.isError) }
 
 func (n note) isError() bool { return n.Severity == "error" }
-
-// absent lists what the codings need and the library lacks.
-type absent struct {
-	versions  []string          // canonicals of versions of code systems
-	systems   []string          // urls of code systems that are not here at all
-	unchecked []string          // canonicals of code systems of which the value set lists a code
-	valueSets []outcome.Missing // imported
-}

@@ -1,11 +1,8 @@
 package validate
 
 import (
-	"slices"
-
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -39,43 +36,6 @@ type Validation struct {
 
 	// MembershipOnly says to check only whether the code is in the value set.
 	MembershipOnly bool
-}
-
-// InValueSet answers ValueSet/$validate-code.
-func InValueSet(l *definitions.Set, expansions *compose.CodeListCache, q Validation, b *budget.Budget) (*ValidationResult, error) {
-	l, vs, err := compose.ValueSetFor(l, &q.ValueSetRef, &q.Rules, b)
-	if err != nil {
-		return nil, err
-	}
-	return run(l, expansions, vs, &q, b)
-}
-
-// InCodeSystem answers CodeSystem/$validate-code.
-func InCodeSystem(l *definitions.Set, q Validation, b *budget.Budget) (*ValidationResult, error) {
-	if err := definitions.CheckDate(q.Date); err != nil {
-		return nil, err
-	}
-	q.Codings = slices.Clone(q.Codings)
-	if q.ID != "" {
-		for i := range q.Codings {
-			if err := l.Systems.Instance(q.ID, &q.Codings[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return run(l, nil, nil, &q, b)
-}
-
-// run validates codings against a value set of the library, or against their code systems if it is nil.
-func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Validation, b *budget.Budget) (result *ValidationResult, err error) {
-	l.Use(func() {
-		var v *validator
-		if v, err = newValidator(l, vs, q, b); err == nil {
-			v.expansions = expansions
-			result, err = v.result()
-		}
-	})
-	return result, err
 }
 
 // ValidationResult says whether a code is valid, and what else is known about it.

@@ -16,12 +16,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
-type validator struct {
-	expansions *compose.CodeListCache
-	checks     codingValidator
-	codings    []parameters.Coding
-}
-
 // newValidator prepares validation against a value set, or against code systems if it is nil.
 func newValidator(l *definitions.Set, vs *definitions.ValueSet, q *Validation, b *budget.Budget) (*validator, error) {
 	named, language := q.Supplements, q.Language.Preferred(&definitions.ValueSet{})
@@ -85,17 +79,9 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 	return list, nil
 }
 
-// isConcept reports whether the codings are of a CodeableConcept, of which one must be valid.
-func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
-
 // noCodes reports whether there are codings but none has a code.
 func noCodes(codings []parameters.Coding) bool {
 	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c parameters.Coding) bool { return c.Code != "" })
-}
-
-// onlyVersions reports whether codings were not found only because their versions are not here.
-func (v *validator) onlyVersions() bool {
-	return len(v.checks.absent.versions) > 0 && !slices.ContainsFunc(v.checks.notes.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
 }
 
 // infer finds the system of a code from the value set.
@@ -144,4 +130,41 @@ func (v *validator) missingValueSet(err error) error {
 	v.checks.notes.note("error", "not-found", "not-found", "Unable_to_resolve_value_Set_", nil, "", true,
 		fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical))
 	return nil
+}
+
+// InValueSet answers ValueSet/$validate-code.
+func InValueSet(l *definitions.Set, expansions *compose.CodeListCache, q Validation, b *budget.Budget) (*ValidationResult, error) {
+	l, vs, err := compose.ValueSetFor(l, &q.ValueSetRef, &q.Rules, b)
+	if err != nil {
+		return nil, err
+	}
+	return run(l, expansions, vs, &q, b)
+}
+
+// InCodeSystem answers CodeSystem/$validate-code.
+func InCodeSystem(l *definitions.Set, q Validation, b *budget.Budget) (*ValidationResult, error) {
+	if err := definitions.CheckDate(q.Date); err != nil {
+		return nil, err
+	}
+	q.Codings = slices.Clone(q.Codings)
+	if q.ID != "" {
+		for i := range q.Codings {
+			if err := l.Systems.Instance(q.ID, &q.Codings[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return run(l, nil, nil, &q, b)
+}
+
+// run validates codings against a value set of the library, or against their code systems if it is nil.
+func run(l *definitions.Set, expansions *compose.CodeListCache, vs *definitions.ValueSet, q *Validation, b *budget.Budget) (result *ValidationResult, err error) {
+	l.Use(func() {
+		var v *validator
+		if v, err = newValidator(l, vs, q, b); err == nil {
+			v.expansions = expansions
+			result, err = v.result()
+		}
+	})
+	return result, err
 }
