@@ -40,15 +40,25 @@ func NewAt(t testing.TB, caddyfile, folder string) *Gateway {
 	t.Helper()
 	config := Adapt(t, caddyfile)
 	config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
-	ctx, err := Provision(t, config)
+	g, err := Serve(t, config)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return g
+}
+
+// Serve is a gateway of a configuration.
+func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
+	t.Helper()
+	ctx, err := Provision(t, config)
+	if err != nil {
+		return nil, err
 	}
 	app, err := ctx.App("http")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}}
+	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}}, nil
 }
 
 // NewBrowser is the same gateway before a browser without cookies.

@@ -1,0 +1,184 @@
+package stores_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	_ "github.com/caddy-fhir/caddy-fhir/caddymodule" // the app
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+)
+
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }
+
+func init() {
+	caddy.RegisterModule(new(lone))
+	caddy.RegisterModule(new(common))
+}
+
+// lone is a store that a stranger has written for one gateway: a [store.Store] with the ID of a guest. Those of stores'
+// interfaces that it has a use for, it implements.
+type lone struct {
+	// How many entries it holds. Default: 1000.
+	MaxEntries int `json:"max_entries,omitempty"`
+
+	*store.Memory `json:"-"`
+
+	started bool
+}
+
+func (*lone) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.lone", New: func() caddy.Module { return new(lone) }}
+}
+
+func (l *lone) Provision(caddy.Context) error {
+	l.Memory = store.NewMemory(l.MaxEntries, 0, authorize.EndingKinds...)
+	return nil
+}
+
+func (l *lone) Start(*slog.Logger) error { l.started = true; return nil }
+
+func (*lone) Volatile() string { return "lone is in memory" }
+
+var (
+	_ stores.Guest    = (*lone)(nil)
+	_ stores.Starter  = (*lone)(nil)
+	_ stores.Volatile = (*lone)(nil)
+)
+
+// common is a store that a stranger has written for several gateways.
+type common struct {
+	// Which server. Required.
+	Server string `json:"server,omitempty"`
+
+	stores.Shared
+}
+
+// servers are those of common.
+var servers = map[string]*storetest.Shared{"one": storetest.NewShared(stores.FollowedKinds()...)}
+
+func (*common) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.common", New: func() caddy.Module { return new(common) }}
+}
+
+func (c *common) Provision(caddy.Context) error {
+	server := servers[c.Server]
+	if server == nil {
+		return errors.New("no such server")
+	}
+	return c.Use("common", c.Server, func(*slog.Logger) (*stores.Remote, error) {
+		gateway := server.Gateway()
+		return &stores.Remote{
+			Shared: gateway, Close: func() error { return nil }, Own: "server",
+			Check:       func(ctx context.Context) error { _, err := gateway.List(ctx, "none:"); return err },
+			Connections: func() (open, used int) { return 1, 0 },
+		}, nil
+	})
+}
+
+var _ stores.Guest = (*common)(nil)
+
+// load loads stores as the app does.
+func load(t *testing.T, settings map[string]any) *stores.Set {
+	t.Helper()
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := caddy.NewContext(ctx)
+	t.Cleanup(cancel)
+	raw := caddyconfig.JSON(settings, nil)
+	set, err := stores.Load(ctx, stores.Config{Issuer: "https://x.example", StoreRaw: raw, DurableRaw: raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// A stranger's store passes the tests of all stores.
+func TestStoreOfStranger(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, maxEntries int) store.Store {
+		l := &lone{MaxEntries: maxEntries}
+		if err := l.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	})
+}
+
+// It is loaded by its ID, started, and known to end with the process.
+func TestStoreOfStrangerIsStarted(t *testing.T) {
+	t.Parallel()
+	set := load(t, map[string]any{"store": "lone"})
+	if err := set.Start(t.Context(), slog.New(slog.DiscardHandler), "https://x.example", 0); err != nil {
+		t.Fatal(err)
+	}
+	if l, ok := set.Store.(*lone); !ok || !l.started {
+		t.Errorf("%T is not started", set.Store)
+	}
+	if !errors.Is(set.KeepsDurable(), stores.ErrVolatile) {
+		t.Error("it is taken for one that keeps what it holds")
+	}
+	for _, h := range set.Health(t.Context()) {
+		if h.Problem != nil {
+			t.Errorf("%s: %v", h.Part, h.Problem)
+		}
+	}
+}
+
+// A stranger's shared store serves two gateways, which hear of each other's changes.
+func TestSharedStoreOfStranger(t *testing.T) {
+	t.Parallel()
+	set := load(t, map[string]any{"store": "common", "server": "one"})
+	if err := set.Start(t.Context(), slog.New(slog.DiscardHandler), "https://x.example", 0); err != nil {
+		t.Fatal(err)
+	}
+	other := servers["one"].Gateway()
+	if err := set.Store.Put(t.Context(), "code:1", []byte("here"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := other.Get(t.Context(), "code:1"); err != nil || string(got) != "here" {
+		t.Errorf("at the other gateway: %q, %v", got, err)
+	}
+	if set.Status().Name != "common" || set.Status().Lag == nil {
+		t.Errorf("%+v", set.Status())
+	}
+}
+
+// A whole gateway signs people in with a stranger's stores.
+func TestGatewayWithStoresOfStranger(t *testing.T) {
+	t.Parallel()
+	for _, settings := range []string{`{"store":"lone"}`, `{"store":"common","server":"one"}`} {
+		config := gatewaytest.Adapt(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n\tfhir {\n\t\tissuer https://localhost:8443\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_authorize\n}\n")
+		var app map[string]any
+		if err := json.Unmarshal(config.AppsRaw["fhir"], &app); err != nil {
+			t.Fatal(err)
+		}
+		app["store"], app["durable_store"] = json.RawMessage(settings), json.RawMessage(settings)
+		config.AppsRaw["fhir"] = caddyconfig.JSON(app, nil)
+		config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": t.TempDir()}, nil)
+		g, err := gatewaytest.Serve(t, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := g.Get("/oauth2/account", ""); r.StatusCode >= http.StatusInternalServerError {
+			t.Errorf("%s: %d", settings, r.StatusCode)
+		}
+		if r := g.Get("/.well-known/jwks.json", ""); r.StatusCode != http.StatusOK || !strings.Contains(gatewaytest.Read(t, r), "ES256") {
+			t.Errorf("%s: keys: %d", settings, r.StatusCode)
+		}
+	}
+}
