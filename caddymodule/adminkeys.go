@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -65,15 +64,10 @@ func (a *adminAPI) rotateKeys(r *http.Request) (any, error) {
 }
 
 // rotateKeysBy rotates the keys, and prints which there are. ask sends a POST to the admin API.
-func rotateKeysBy(out io.Writer, ask func(target string) (*http.Response, error)) (int, error) {
-	response, err := ask(adminKeys)
-	if err != nil {
-		return caddy.ExitCodeFailedStartup, fmt.Errorf("rotating the keys: %w", err)
-	}
-	defer response.Body.Close()
+func rotateKeysBy(out io.Writer, ask askAdmin) (int, error) {
 	var rotated rotatedKeys
-	if err := json.NewDecoder(response.Body).Decode(&rotated); err != nil {
-		return caddy.ExitCodeFailedStartup, fmt.Errorf("reading which keys there are: %w", err)
+	if err := ask.decode(adminKeys, &rotated, "rotating the keys", "reading which keys there are"); err != nil {
+		return caddy.ExitCodeFailedStartup, err
 	}
 	for _, key := range rotated.Keys {
 		if _, err := fmt.Fprintf(out, "%s %s, %s old\n", key.Algorithm, key.KeyID, time.Duration(key.Seconds)*time.Second); err != nil {

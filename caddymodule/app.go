@@ -166,8 +166,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.server, err = authorize.New(config); err != nil {
 		return err
 	}
-	a.warnOfClients(config.Clients)
-	a.warnOfPeople()
+	warnOfClients(a.logger, a.Issuer, config.Clients)
+	warnOfPeople(a.logger, a)
 	_, err = site.Checks(ctx)
 	return err
 }
@@ -190,8 +190,8 @@ func (a *App) Follower(kind string) stores.Follower { return a.stores.Follower(k
 var processStart = sync.OnceValue(time.Now)
 
 // outages returns when this gateway last could not answer: before this process began, and while a store elsewhere was away.
-func (a *App) outages() []store.Outage {
-	return append([]store.Outage{{Over: processStart()}}, a.stores.Outages()...)
+func outages(s *stores.Set) []store.Outage {
+	return append([]store.Outage{{Over: processStart()}}, s.Outages()...)
 }
 
 // Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
@@ -209,7 +209,7 @@ func (a *App) Start() (err error) {
 	go func() {
 		switch err := a.keys.Refresh(a.ctx); {
 		case err == nil:
-			a.logger.Info("ready", "open", a.firstPage())
+			a.logger.Info("ready", "open", firstPage(a.Issuer, a.LaunchPage))
 		case !errors.Is(err, context.Canceled):
 			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 		}
@@ -219,11 +219,11 @@ func (a *App) Start() (err error) {
 }
 
 // firstPage is where an operator looks first.
-func (a *App) firstPage() string {
-	if a.LaunchPage {
-		return a.Issuer + endpoint.LaunchPage
+func firstPage(issuer string, launchPage bool) string {
+	if launchPage {
+		return issuer + endpoint.LaunchPage
 	}
-	return a.Issuer + endpoint.Account
+	return issuer + endpoint.Account
 }
 
 func (a *App) startStores() error {
@@ -259,8 +259,6 @@ func (a *App) Events() *audit.Log { return a.events }
 
 // Registers reports whether clients may register themselves.
 func (a *App) Registers() bool { return a.Registration != nil }
-
-func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }
 
 var (
 	_ caddy.App         = (*App)(nil)

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,42 +13,42 @@ import (
 
 // warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,
 // with secrets that everybody knows.
-func (a *App) warnOfClients(clients []client.Client) {
-	issuer, err := url.Parse(a.Issuer)
+func warnOfClients(logger *slog.Logger, issuerURL string, clients []client.Client) {
+	issuer, err := url.Parse(issuerURL)
 	local := err == nil && httporigin.IsLoopback(issuer.Hostname())
 	for _, c := range clients {
 		for _, scope := range c.Scopes {
 			if meant := option.MeantScope(scope); meant != "" {
-				a.logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
+				logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
 			}
 		}
 		if c.Secret != "" && client.IsGuessable(c.Secret) && !local {
-			a.logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "client_id", c.ID)
+			logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "client_id", c.ID)
 		}
 		if c.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional && !local {
-			a.logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
+			logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}
 }
 
 // warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them.
-func (a *App) warnOfPeople() {
-	if !a.grantsUserScopes() {
+func warnOfPeople(logger *slog.Logger, a *App) {
+	if !grantsUserScopes(a) {
 		return
 	}
 	for _, p := range a.IdentityProviders {
 		if p.Claims["fhirUser"] == "" && len(p.FHIRUsers) == 0 && !p.LinkEmail {
-			a.logger.Warn("people of this idp have no fhirUser, so that their tokens with user/ scopes may read nothing: "+
+			logger.Warn("people of this idp have no fhirUser, so that their tokens with user/ scopes may read nothing: "+
 				"say which claim has it (claim fhirUser <claim>), or whose it is (fhir_user <subject> Practitioner/<id>)", "idp", p.Key)
 		}
 	}
 	if len(a.Users) > 0 && !slices.ContainsFunc(a.Users, func(u User) bool { return u.FHIRUser != "" }) {
-		a.logger.Warn("no user has a fhir_user, so that their tokens with user/ scopes may read nothing: say whose it is (fhir_user Practitioner/<id>)")
+		logger.Warn("no user has a fhir_user, so that their tokens with user/ scopes may read nothing: say whose it is (fhir_user Practitioner/<id>)")
 	}
 }
 
 // grantsUserScopes reports whether a client may be granted a user/ scope.
-func (a *App) grantsUserScopes() bool {
+func grantsUserScopes(a *App) bool {
 	isUsers := func(scope string) bool { return strings.HasPrefix(scope, "user/") }
 	return a.Registration != nil && slices.ContainsFunc(a.Registration.Scopes, isUsers) ||
 		slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, isUsers) })

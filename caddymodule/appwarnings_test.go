@@ -42,9 +42,9 @@ func TestWarnings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var text bytes.Buffer
-			tt.app.logger = slog.New(slog.NewTextHandler(&text, nil))
-			tt.app.warnOfClients(tt.clients)
-			tt.app.warnOfPeople()
+			logger := slog.New(slog.NewTextHandler(&text, nil))
+			warnOfClients(logger, tt.app.Issuer, tt.clients)
+			warnOfPeople(logger, &tt.app)
 			logged := text.String()
 			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) || strings.Contains(logged, "s3cret") {
 				t.Errorf("logged %q, want %q", logged, tt.want)

@@ -64,9 +64,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := option.ParseDirective(d, option.Block{
 		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
 		"fhir_base":             option.Word(&a.FHIRBase, fhirapp.CheckBase),
-		"user":                  a.parseUser,
-		"idp":                   a.parseIdentityProvider,
-		"client":                a.parseClient,
+		"user":                  a.adding(parseUser),
+		"idp":                   a.adding(parseIdentityProvider),
+		"client":                a.adding(parseClient),
 		"registration":          parseRegistration(&a.Registration),
 		"user_access_brands":    parseBrands(&a.UserAccessBrands),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
@@ -95,6 +95,11 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Err("fhir needs an issuer")
 	}
 	return a.checkParsed(d)
+}
+
+// adding is the setter of a subdirective that adds to the app.
+func (a *App) adding(parse func(*caddyfile.Dispenser, *App) error) option.Setter {
+	return func(d *caddyfile.Dispenser) error { return parse(d, a) }
 }
 
 // checkParsed checks the lines of the block against each other.
@@ -135,7 +140,7 @@ func (a *App) unresolved() authorize.Config {
 }
 
 // checkName refuses a name that a user or client has already: it becomes the sub of their tokens.
-func (a *App) checkName(kind, name string) error {
+func checkName(a *App, kind, name string) error {
 	for _, u := range a.Users {
 		if u.Name == name {
 			return takenError(kind, "user", name)

@@ -191,12 +191,12 @@ func checkAddress(option string) func(uri string) error {
 //		request_objects
 //		assertion_audience issuer
 //	}
-func (a *App) parseClient(d *caddyfile.Dispenser) error {
+func parseClient(d *caddyfile.Dispenser, a *App) error {
 	var c Client
 	if err := option.Word(&c.ID, nil)(d); err != nil {
 		return err
 	}
-	if err := a.checkName("client", c.ID); err != nil {
+	if err := checkName(a, "client", c.ID); err != nil {
 		return d.WrapErr(err)
 	}
 	fields := option.Block{

@@ -100,8 +100,24 @@ func adminFlags(flags *flag.FlagSet) {
 	flags.String("adapter", "", "name of the configuration's adapter")
 }
 
+// askAdmin sends a request to the admin API.
+type askAdmin func(target string) (*http.Response, error)
+
+// decode reads the answer. Errors begin with what was being done.
+func (ask askAdmin) decode(target string, answer any, asking, reading string) error {
+	response, err := ask(target)
+	if err != nil {
+		return fmt.Errorf("%s: %w", asking, err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
+		return fmt.Errorf("%s: %w", reading, err)
+	}
+	return nil
+}
+
 // adminRequest returns what sends requests of a method to the admin API.
-func adminRequest(flags caddycmd.Flags, method string) (func(target string) (*http.Response, error), error) {
+func adminRequest(flags caddycmd.Flags, method string) (askAdmin, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin API: %w", err)
@@ -120,7 +136,7 @@ func revoke(flags caddycmd.Flags) (int, error) {
 }
 
 // revokeBy ends everything of a user, a client or both, and prints what ended. ask sends a DELETE to the admin API.
-func revokeBy(out io.Writer, user, clientID string, ask func(target string) (*http.Response, error)) (int, error) {
+func revokeBy(out io.Writer, user, clientID string, ask askAdmin) (int, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"user": user, "client_id": clientID} {
 		if value != "" {
@@ -130,16 +146,11 @@ func revokeBy(out io.Writer, user, clientID string, ask func(target string) (*ht
 	if len(query) == 0 {
 		return caddy.ExitCodeFailedStartup, errors.New("say whose grants to end: --user, --client or both")
 	}
-	response, err := ask(adminGrants + "?" + query.Encode())
-	if err != nil {
-		return caddy.ExitCodeFailedStartup, fmt.Errorf("ending what was given: %w", err)
-	}
-	defer response.Body.Close()
 	var ended endedGrants
-	if err := json.NewDecoder(response.Body).Decode(&ended); err != nil {
-		return caddy.ExitCodeFailedStartup, fmt.Errorf("reading what was ended: %w", err)
+	if err := ask.decode(adminGrants+"?"+query.Encode(), &ended, "ending what was given", "reading what was ended"); err != nil {
+		return caddy.ExitCodeFailedStartup, err
 	}
-	_, err = fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
+	_, err := fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
 	if err != nil {
 		return caddy.ExitCodeFailedQuit, err
 	}

@@ -137,7 +137,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 //		link email
 //		keep_upstream_token
 //	}
-func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
+func parseIdentityProvider(d *caddyfile.Dispenser, a *App) error {
 	p := new(IdentityProvider)
 	if err := option.UpToTwo(p.setKey, p.setKind)(d); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -62,7 +63,7 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 				answer.Warnings = append(answer.Warnings, h.Part+": "+warning)
 			}
 		}
-		answer.is("signing keys", store.CauseUnavailable, app.keysProblem(ctx))
+		answer.is("signing keys", store.CauseUnavailable, keysProblem(ctx, app.keys))
 	}
 	answer.Ready = len(answer.Problems) == 0
 	return answer, nil
@@ -71,11 +72,11 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 var errNotStarted = errors.New("none has started yet")
 
 // keysProblem says why tokens cannot be signed, or why they could not be after a restart.
-func (a *App) keysProblem(ctx context.Context) error {
+func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
 	answer := make(chan error, 1)
 	go func() {
-		_, err := a.keys.JWKS(ctx)
-		answer <- cmp.Or(err, a.keys.Problem())
+		_, err := keys.JWKS(ctx)
+		answer <- cmp.Or(err, keys.Problem())
 	}()
 	select {
 	case err := <-answer:

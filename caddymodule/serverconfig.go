@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
 )
@@ -12,10 +13,10 @@ import (
 func (a *App) serverConfig() (_ authorize.Config, err error) {
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.stores.Store, a.stores.Durable
-	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), a.clientStore()); err != nil {
+	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage(), clientStore(a.stores, a.StoreKeys)); err != nil {
 		return c, err
 	}
-	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.fhirBaseURL()); err != nil {
+	if c.UserAccessBrands, err = a.UserAccessBrands.bundle(a.Issuer + a.FHIRBase); err != nil {
 		return c, err
 	}
 	if c.Branding, err = a.Branding.resolved(); err != nil {
@@ -61,7 +62,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
 		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
-		Outages:                  a.outages,
+		Outages:                  func() []store.Outage { return outages(a.stores) },
 
 		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
 		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/sealedstorage"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
@@ -17,7 +18,7 @@ func (a *App) keyStorage() (keyring.Storage, error) {
 	if len(a.StoreKeys) == 0 {
 		return keyring.Locked{LockedStorage: a.ctx.Storage()}, nil
 	}
-	keys, err := a.sealingKeys()
+	keys, err := sealingKeys(a.stores, a.StoreKeys)
 	return &sealedstorage.Storage{Store: a.stores.Durable, Keys: keys, Earlier: a.ctx.Storage()}, err
 }
 
@@ -36,19 +37,19 @@ func (a *App) keyPlace() string {
 func keysName(issuer string) string { return "fhir/keys/" + fhirapp.StorageName(issuer) + ".json" }
 
 // sealingKeys are the store keys, with their placeholders replaced.
-func (a *App) sealingKeys() (keyring.SharedKeys, error) {
-	if a.stores.KeepsDurable() != nil {
+func sealingKeys(s *stores.Set, configured []string) (keyring.SharedKeys, error) {
+	if s.KeepsDurable() != nil {
 		return nil, errors.New("store_key puts the signing keys into the durable_store, and those in memory would be lost in a restart; use another durable_store")
 	}
-	return option.SharedKeys("store_key", a.StoreKeys, sealedstorage.NewKeys)
+	return option.SharedKeys("store_key", configured, sealedstorage.NewKeys)
 }
 
 // clientStore is where registered clients are, or nil if in Caddy's storage.
-func (a *App) clientStore() store.Store {
-	if len(a.StoreKeys) == 0 {
+func clientStore(s *stores.Set, storeKeys []string) store.Store {
+	if len(storeKeys) == 0 {
 		return nil
 	}
-	return a.stores.Durable
+	return s.Durable
 }
 
 // parseStoreKeys reads the store keys. Syntax:

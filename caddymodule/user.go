@@ -92,12 +92,12 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 //		claim <name> <value>
 //		disabled
 //	}
-func (a *App) parseUser(d *caddyfile.Dispenser) error {
+func parseUser(d *caddyfile.Dispenser, a *App) error {
 	var u User
 	if err := option.Word(&u.Name, nil)(d); err != nil {
 		return err
 	}
-	if err := a.checkName("user", u.Name); err != nil {
+	if err := checkName(a, "user", u.Name); err != nil {
 		return d.WrapErr(err)
 	}
 	err := option.Block{
