@@ -49,7 +49,7 @@ func TestEarlierFormats(t *testing.T) {
 			folder := t.TempDir()
 			g := openFormat(t, name, folder)
 			// A store of its own: in that of all tests, others have ended what alice had.
-			now := newGatewayAt(t, exampleWith(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
+			now := newGatewayAt(t, exampleAsIs(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}"), folder)
 			app, err := fhirapp.Find[*App](now.Context)
 			if err == nil {
 				err = app.startStores()

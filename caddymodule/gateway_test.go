@@ -1,19 +1,27 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/certmagic"
+	"golang.org/x/crypto/bcrypt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
@@ -40,8 +48,14 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 // exampleLog is the first log of Caddyfile.example.
 const exampleLog = "\tlog {\n\t\tformat fhir\n\t\texclude admin http.auto_https pki tls\n\t}\n"
 
-// exampleWith is Caddyfile.example with pieces of its text replaced, each once.
+// exampleWith is Caddyfile.example with pieces of its text replaced, each once, and with hashes that take no time.
 func exampleWith(t testing.TB, oldnew ...string) string {
+	t.Helper()
+	return cheapHashes().Replace(exampleAsIs(t, oldnew...))
+}
+
+// exampleAsIs is Caddyfile.example with pieces of its text replaced, each once.
+func exampleAsIs(t testing.TB, oldnew ...string) string {
 	t.Helper()
 	file, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {
@@ -57,10 +71,62 @@ func exampleWith(t testing.TB, oldnew ...string) string {
 	return text
 }
 
+// userInExample finds the users of Caddyfile.example.
+var userInExample = regexp.MustCompile(`user (\w+) \{\n\s*password_hash (\S+)`)
+
+// cheapHashes replaces the example's hashes, which take long to compare, by others of the same passwords.
+var cheapHashes = sync.OnceValue(func() *strings.Replacer {
+	file, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		panic(err)
+	}
+	var oldnew []string
+	for _, user := range userInExample.FindAllStringSubmatch(string(file), -1) {
+		hash, err := bcrypt.GenerateFromPassword([]byte(user[1]+"-demo-password"), bcrypt.MinCost)
+		if err != nil {
+			panic(err)
+		}
+		oldnew = append(oldnew, user[2], string(hash))
+	}
+	return strings.NewReplacer(oldnew...)
+})
+
+// The example's people have the passwords that documents tell.
+func TestPasswordsOfExample(t *testing.T) {
+	t.Parallel()
+	file, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := userInExample.FindAllStringSubmatch(string(file), -1)
+	if len(users) < 3 {
+		t.Errorf("%d users", len(users))
+	}
+	for _, user := range users {
+		if ok, err := (passwords{}).Compare([]byte(user[2]), []byte(user[1]+"-demo-password")); !ok || err != nil {
+			t.Errorf("%s: %v", user[1], err)
+		}
+	}
+}
+
 func newGateway(t testing.TB, caddyfile string) *gateway {
 	t.Helper()
-	return newGatewayAt(t, caddyfile, t.TempDir())
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(signingKeys())); err != nil {
+		t.Fatal(err)
+	}
+	return newGatewayAt(t, caddyfile, folder)
 }
+
+// signingKeys is a storage with keys of the example's issuer: to make them takes longer than most tests.
+var signingKeys = sync.OnceValue(func() string {
+	folder := filepath.Join(caddy.AppDataDir(), "example") // goes with the process
+	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
+	if err := keyring.New(storage, keysName("https://localhost:8443"), slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
+		panic(err)
+	}
+	return folder
+})
 
 // newGatewayAt keeps its keys and certificates in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
