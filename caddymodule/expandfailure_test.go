@@ -20,47 +20,76 @@ func TestServerFails(t *testing.T) {
 		"killed": 502, "hanging": 504, "garbage": 502, "a page": 502, "another resource": 502, "500": 502, "half a body": 502,
 		"gzip bomb": 502,
 	}
-	for _, who := range []string{"next handler", "upstream"} {
-		for mode, status := range statuses {
-			for _, stale := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s %s stale %t", who, mode, stale), func(t *testing.T) {
-					t.Parallel() // those that hang wait for their time-outs
-					server := newScripted("good at once only")
-					settings, backend := "timeout 1m", http.Handler(server)
-					if mode == "hanging" { // long enough for the good answers on a machine that is busy
-						settings = "timeout 1s"
-					}
-					if who == "upstream" {
-						settings = "upstream " + terminologyServer(t, server) + " {\n\t" + settings + "\n}"
-						backend = http.NotFoundHandler()
-					}
-					if stale {
-						settings += "\nstale 24h"
-					}
-					g := frontGateway(t, settings, backend)
-					first := gatewaytest.Read(t, g.askFor(foreign, ""))
-					checkCodes(t, first, "theirs")
-					server.mode.Store(mode)
-					response := g.askFor(foreign, "")
-					cacheStatus := response.Header.Get("Cache-Status")
-					if stale {
-						if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
-							t.Errorf("%d %s: %s", response.StatusCode, cacheStatus, got)
-						}
-					} else if g.outcome(response); response.StatusCode != status {
-						t.Errorf("%d, want %d", response.StatusCode, status)
-					}
-					another := g.askFor(foreign+"2", "")
-					if g.outcome(another); another.StatusCode != status {
-						t.Errorf("another: %d, want %d", another.StatusCode, status)
-					}
-					server.mode.Store("good")
-					for _, url := range []string{foreign, foreign + "2"} {
-						checkCodes(t, g.recovered(url), "theirs")
-					}
-				})
+	var failed []*failedServer
+	t.Run("failing", func(all *testing.T) {
+		for _, who := range []string{"next handler", "upstream"} {
+			for mode, status := range statuses {
+				for _, stale := range []bool{true, false} {
+					f := newFailedServer(t, who, mode, stale)
+					failed = append(failed, f)
+					all.Run(f.name, func(t *testing.T) {
+						t.Parallel() // those that hang wait for their time-outs
+						f.fail(t, mode, stale, status)
+					})
+				}
 			}
 		}
+	})
+	for _, f := range failed { // all have failed for a second by now
+		t.Run("good again "+f.name, f.recover)
+	}
+}
+
+// failedServer is a server that fails, before a gateway.
+type failedServer struct {
+	name    string
+	server  *scripted
+	gateway *gateway
+}
+
+func newFailedServer(t *testing.T, who, mode string, stale bool) *failedServer {
+	t.Helper()
+	f := &failedServer{name: fmt.Sprintf("%s %s stale %t", who, mode, stale), server: newScripted("good at once only")}
+	settings, backend := "timeout 1m", http.Handler(f.server)
+	if mode == "hanging" { // long enough for the good answers on a machine that is busy
+		settings = "timeout 1s"
+	}
+	if who == "upstream" {
+		settings = "upstream " + terminologyServer(t, f.server) + " {\n\t" + settings + "\n}"
+		backend = http.NotFoundHandler()
+	}
+	if stale {
+		settings += "\nstale 24h"
+	}
+	f.gateway = frontGateway(t, settings, backend)
+	return f
+}
+
+func (f *failedServer) fail(t *testing.T, mode string, stale bool, status int) {
+	g := &gateway{Gateway: f.gateway.Gateway, t: t}
+	first := gatewaytest.Read(t, g.askFor(foreign, ""))
+	checkCodes(t, first, "theirs")
+	f.server.mode.Store(mode)
+	response := g.askFor(foreign, "")
+	cacheStatus := response.Header.Get("Cache-Status")
+	if stale {
+		if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
+			t.Errorf("%d %s: %s", response.StatusCode, cacheStatus, got)
+		}
+	} else if g.outcome(response); response.StatusCode != status {
+		t.Errorf("%d, want %d", response.StatusCode, status)
+	}
+	another := g.askFor(foreign+"2", "")
+	if g.outcome(another); another.StatusCode != status {
+		t.Errorf("another: %d, want %d", another.StatusCode, status)
+	}
+	f.server.mode.Store("good")
+}
+
+func (f *failedServer) recover(t *testing.T) {
+	g := &gateway{Gateway: f.gateway.Gateway, t: t}
+	for _, url := range []string{foreign, foreign + "2"} {
+		checkCodes(t, g.recovered(url), "theirs")
 	}
 }
 

@@ -27,7 +27,7 @@ func TestStoreCameBackEmpty(t *testing.T) {
 	if err := server.Gateway().Delete(t.Context(), store.IssuerKey); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is noticed", emptied)
+	await(t, "it is noticed", func() bool { g.app.stores.Settle(); return emptied() })
 	status, answer := readyWith(t, g.Context)
 	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "came back empty") {
 		t.Errorf("%d %+v", status, answer)
@@ -87,6 +87,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			tt.harm(t, app, folder)
 			kind, cause, _ := strings.Cut(tt.cause, " ")
 			await(t, "it is noticed", func() bool {
+				app.stores.Settle()
 				status, answer := readyWith(t, g.Context)
 				return status == 503 && answer.Parts[tt.part] == cause && len(answer.Problems) == 1
 			})

@@ -254,10 +254,11 @@ func (w *Watch) causes() map[store.Cause]bool {
 	return causes
 }
 
-// settle lets the store have been well for as long as a problem needs to be over.
+// settle lets the store have been well for as long as a problem needs to be over, and be tried by who asks next.
 func (w *Watch) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.tried = time.Time{}
 	if !w.state.well.IsZero() {
 		w.state.well = time.Now().Add(-watchSteady)
 	}
