@@ -114,7 +114,11 @@ func TestReady(t *testing.T) {
 	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
 	server.SetDown(true)
 	g.replica().SetMaxLag(time.Nanosecond)
-	await(t, "it is noticed", func() bool { g.app.stores.Settle(); _, answer := ready(); return answer.Parts["store"] == "unavailable" })
+	await(t, "it is noticed", func() bool {
+		g.app.stores.Settle()
+		_, answer := ready()
+		return answer.Parts["store"] == "unavailable"
+	})
 	status, answer := ready()
 	for _, problem := range []string{"store: the store cannot be reached", "revocations: what other gateways revoke has not been heard for "} {
 		if !slices.ContainsFunc(answer.Problems, func(p string) bool { return strings.HasPrefix(p, problem) }) {
