@@ -108,7 +108,7 @@ func (n *Network) wantBack(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > 20*time.Second {
 			t.Fatalf("it does not come back: %v", err)
 		}
 	}
