@@ -5,7 +5,7 @@
 //
 //	request ─► Front.ServeHTTP                    front.go
 //	   │ is it for an operation (operation.go)? ── no ─► passed on, or answered if nobody else does: other.go, write.go
-//	   │ does it depend on earlier ones? cacheid.go; did it come before? sighting.go: serve.go decides
+//	   │ does it depend on earlier ones? request.go; did it come before? sighting.go: serve.go decides
 //	   ├─ no ──► made here, straight for the client: here.go ───────────────► answered
 //	   │            │ something is missing
 //	   ▼            ▼
@@ -23,7 +23,7 @@
 //	   ▼
 //	passed on as it comes: passon.go ───────────────────────────────────────► answered
 //
-// result.go writes an answer that is not stored. A request without an answer is refused with an [Error], and with the
+// here.go writes an answer that is not stored. A request without an answer is refused with an [Error], and with the
 // Retry-After of the server that failed (error.go).
 //
 // Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns

@@ -91,3 +91,18 @@ const (
 
 // Outcomes are all of them.
 var Outcomes = []Outcome{Here, Stored, Next, Upstream, Refused, Failed}
+
+// An Ending says which stored responses, and which definitions fetched from the backend, are not used any more: those of
+// all its members. The zero Ending is all of them. Peers send it to each other in JSON.
+type Ending struct {
+	// Written are definitions that were written, by canonical or by type and id (ValueSet/1): what depends on them ends.
+	Written []string `json:"written,omitempty"`
+
+	// ValueSet is the canonical of a value set whose expansions end.
+	ValueSet string `json:"value_set,omitempty"`
+
+	// CodeSystem is the canonical of a code system: responses with its concepts end.
+	CodeSystem string `json:"code_system,omitempty"`
+}
+
+func (e Ending) isAll() bool { return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == "" }

@@ -1,20 +1,5 @@
 package front
 
-// An Ending says which stored responses, and which definitions fetched from the backend, are not used any more: those of
-// all its members. The zero Ending is all of them. Peers send it to each other in JSON.
-type Ending struct {
-	// Written are definitions that were written, by canonical or by type and id (ValueSet/1): what depends on them ends.
-	Written []string `json:"written,omitempty"`
-
-	// ValueSet is the canonical of a value set whose expansions end.
-	ValueSet string `json:"value_set,omitempty"`
-
-	// CodeSystem is the canonical of a code system: responses with its concepts end.
-	CodeSystem string `json:"code_system,omitempty"`
-}
-
-func (e Ending) isAll() bool { return len(e.Written) == 0 && e.ValueSet == "" && e.CodeSystem == "" }
-
 // End removes responses and definitions, and returns the number of responses. If it is not known which of them depend on
 // what was written, it removes all.
 func (s *State) End(e Ending) (n int) {

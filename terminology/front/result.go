@@ -2,11 +2,7 @@ package front
 
 import (
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -139,37 +135,4 @@ func (f *Front) fail(err error) error {
 	failed := errorOf(err)
 	f.host.Metrics.Count(failed.outcome())
 	return failed
-}
-
-// refuse writes the provisional answer of an error, or else sets Retry-After.
-func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error {
-	if p := provisionalOf(err); p != nil {
-		w.Header()["Cache-Control"] = privateNoCache
-		if err = f.finish(Here, f.write(w, r, provisionalAnswer(p), privateNoCache)); err == nil {
-			return nil
-		}
-	}
-	if wait := retryAfter(err); wait > 0 {
-		w.Header().Set("Retry-After", cache.Seconds(wait))
-	}
-	return err
-}
-
-// write writes an answer that is not stored. To an authorised request it is private, whatever the server says, which knows
-// nothing of the guard (RFC 9111 §3.5).
-func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
-	header := w.Header()
-	maps.Copy(header, a.Header)
-	if f.isAuthorised(r) && !strings.Contains(header.Get("Cache-Control"), "no-store") {
-		header["Cache-Control"] = private
-	}
-	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
-	w.WriteHeader(a.Status)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	if _, err := w.Write(a.Body); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
 }

@@ -6,25 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
-	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
-
-// request is a request for an operation, read once. Producers may use it after the client's own request has ended.
-type request struct {
-	front    *Front
-	local    operation // answers it from here
-	next     NextHandler
-	path     string   // below the FHIR base: ValueSet/$expand
-	personal bool     // the answer is for this client alone
-	schemes  *schemes // of keys; nil: nothing is stored
-	known    sighting
-	number   uint64          // among the sightings; 0: none
-	read     bool            // body is set
-	body     []byte          // of a POST
-	subject  *remote.Subject // nil until it is needed
-}
 
 func (f *Front) newRequest(r *http.Request, next NextHandler, local operation) *request {
 	path := strings.TrimPrefix(r.URL.Path, f.options.Base+"/")
@@ -44,12 +27,6 @@ func (q *request) readBody(r *http.Request) (err error) {
 	q.personal = q.personal || mentionsCacheID(q.body)
 	q.rewind(r)
 	return nil
-}
-
-func (q *request) rewind(r *http.Request) {
-	if q.read {
-		r.Body = io.NopCloser(bytes.NewReader(q.body))
-	}
 }
 
 // serveOperation answers a request for an operation. One that came before goes through the cache, any other is answered
@@ -135,6 +112,7 @@ func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
 // make makes an answer here, or asks an upstream.
 func (q *request) make(r *http.Request) result {
 	here := q.makeHere(r)
+	q.rewind(r)
 	if here.missing == nil {
 		return here
 	}
@@ -142,14 +120,6 @@ func (q *request) make(r *http.Request) result {
 		return q.askUpstream(r, server, here.missing)
 	}
 	return here
-}
-
-// schemes make the keys of the responses that were made from one library.
-type schemes struct {
-	library *terminology.Library
-	seed    uint64       // of the library, for sightings
-	shared  cache.Scheme // of answers that are the same for all
-	next    cache.Scheme // of the next handler's answers
 }
 
 func (f *Front) currentSchemes() *schemes {
@@ -165,4 +135,10 @@ func (f *Front) currentSchemes() *schemes {
 	}
 	f.schemes.Store(s)
 	return s
+}
+
+func (q *request) rewind(r *http.Request) {
+	if q.read {
+		r.Body = io.NopCloser(bytes.NewReader(q.body))
+	}
 }

@@ -5,6 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // cacheID is the parameter that names definitions of earlier requests.
@@ -40,4 +44,27 @@ func mentionsCacheID(body []byte) bool {
 		}
 	}
 	return hasCacheID(string(body))
+}
+
+// request is a request for an operation, read once. Producers may use it after the client's own request has ended.
+type request struct {
+	front    *Front
+	local    operation // answers it from here
+	next     NextHandler
+	path     string   // below the FHIR base: ValueSet/$expand
+	personal bool     // the answer is for this client alone
+	schemes  *schemes // of keys; nil: nothing is stored
+	known    sighting
+	number   uint64          // among the sightings; 0: none
+	read     bool            // body is set
+	body     []byte          // of a POST
+	subject  *remote.Subject // nil until it is needed
+}
+
+// schemes make the keys of the responses that were made from one library.
+type schemes struct {
+	library *terminology.Library
+	seed    uint64       // of the library, for sightings
+	shared  cache.Scheme // of answers that are the same for all
+	next    cache.Scheme // of the next handler's answers
 }
