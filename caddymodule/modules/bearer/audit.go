@@ -27,9 +27,9 @@ func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.
 }
 
 // recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached.
-func (h *Bearer) recordOutage(r *http.Request, err error) {
-	if h.app != nil && errors.Is(err, store.ErrUnavailable) {
-		h.app.Audit(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
+func recordOutage(r *http.Request, app App, err error) {
+	if app != nil && errors.Is(err, store.ErrUnavailable) {
+		app.Audit(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
 	}
 }
 

@@ -1,11 +1,9 @@
 package bearer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,11 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
@@ -35,26 +30,6 @@ import (
 func init() {
 	caddy.RegisterModule(new(Bearer))
 	option.RegisterHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() option.Handler { return new(Bearer) })
-}
-
-// App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
-type App interface {
-	fhirapp.Addressed
-
-	// Server returns the authorization server, which knows whose tokens have ended.
-	Server() *authorize.Server
-
-	// Keys returns the keys that sign tokens, and seal links.
-	Keys() *keyring.Keyring
-
-	// Events returns the audit trail.
-	Events() *audit.Log
-
-	// Audit records an event, and counts it.
-	Audit(ctx context.Context, e audit.Event)
-
-	// Registers reports whether clients may register themselves.
-	Registers() bool
 }
 
 // Bearer lets requests pass that carry a valid access token of the fhir app's issuer or of a trusted one (RFC 6750,
@@ -159,7 +134,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		}
 	}
 	h.headers = guard.NewIdentityHeaders(append(slices.Clone(h.IdentityHeaders), decisionHeader), h.ForwardHeaders)
-	if err := h.provisionCORS(); err != nil {
+	if h.cors, err = newCORS(h.CORS, h.app); err != nil {
 		return err
 	}
 	if err := metrics.Register(ctx); err != nil {
@@ -205,10 +180,10 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	token, err := h.authenticate(r)
 	if err != nil {
 		h.warnElsewhere(r, err)
-		h.recordOutage(r, err)
+		recordOutage(r, h.app, err)
 		return h.refuse(w, err)
 	}
-	public := h.isPublic(r)
+	public := isPublic(r, h.FHIRBase)
 	guard.StripUpgrade(r.Header, !public)
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
@@ -262,19 +237,6 @@ func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 	})
 }
 
-func (h *Bearer) provisionCORS() (err error) {
-	if h.app == nil {
-		h.cors, err = crossorigin.New(h.CORS, nil)
-		return err
-	}
-	words := h.CORS
-	if len(words) == 0 {
-		words = []string{crossorigin.Clients}
-	}
-	h.cors, err = crossorigin.New(words, h.app.Server())
-	return err
-}
-
 // CheckApp implements [option.AppUser].
 func (h *Bearer) CheckApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
@@ -289,51 +251,6 @@ func (h *Bearer) CheckApp() error {
 		return fmt.Errorf("introspect %s: %w", i.Endpoint, errNoAudience)
 	}
 	return crossorigin.CheckClients(h.CORS)
-}
-
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
-//
-//	fhir_bearer [<matcher>] {
-//		fhir_base <path|url>
-//		trust <issuer> [<audience>]
-//		introspect <url> { … }
-//		identity_header <names...>
-//		forward_header <names...>
-//		forward_token
-//		cors <origin|clients|*...>
-//		acr <class...>
-//		max_age <duration>
-//		scopes off
-//		compartment_search
-//		shared <type...> <rule>
-//		operation <$name> patient|instance|whole <permissions> [<type...>]
-//		operation <$name> token [<type...>]
-//		operation <$name> off
-//		search_parameter <type> <name> <kind> <expression> [<target...>]
-//		search_parameters <files...>
-//		expand_scope <scope...>
-//		upsert
-//		allow|deny [<name>] <expression>
-//		max_answer <size>
-//		max_memory <size>
-//		seal_key <secret> [<previous...>]
-//		audit_reads
-//		debug
-//	}
-func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	options := option.Block{
-		"fhir_base":       option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
-		"trust":           h.parseTrust,
-		"introspect":      h.parseIntrospect,
-		"identity_header": option.Words(&h.IdentityHeaders, guard.CheckHeaderPattern),
-		"forward_header":  option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
-		"forward_token":   option.Bareword(&h.ForwardToken),
-		"cors":            option.Words(&h.CORS, crossorigin.Check),
-		"acr":             option.Words(&h.ACR, checkACR),
-		"max_age":         option.Duration(&h.MaxAge),
-	}
-	maps.Copy(options, h.parseEnforcement())
-	return option.ParseDirective(d, options, "trust", "shared", "operation", "search_parameter", "allow", "deny")
 }
 
 var (

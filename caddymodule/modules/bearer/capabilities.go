@@ -19,19 +19,19 @@ func (h *Bearer) newMetadata() *enforce.Metadata {
 		BaseURL: h.enforced.BaseURL, CORS: h.cors != nil, Operations: h.enforced.Operations,
 	}
 	if h.app != nil {
-		changes.OAuth = h.oauthURIs()
+		changes.OAuth = oauthURIs(h.issuer, h.app.Registers())
 	}
 	return &enforce.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Memory: h.enforced.Memory, Answered: operationsBefore}
 }
 
 // oauthURIs are the endpoints that the CapabilityStatement names.
-func (h *Bearer) oauthURIs() enforce.OAuthURIs {
+func oauthURIs(issuer string, registers bool) enforce.OAuthURIs {
 	uris := enforce.OAuthURIs{
-		Authorize: h.issuer + endpoint.Authorize, Token: h.issuer + endpoint.Token,
-		Introspect: h.issuer + endpoint.Introspect, Revoke: h.issuer + endpoint.Revoke, Manage: h.issuer + endpoint.Account,
+		Authorize: issuer + endpoint.Authorize, Token: issuer + endpoint.Token,
+		Introspect: issuer + endpoint.Introspect, Revoke: issuer + endpoint.Revoke, Manage: issuer + endpoint.Account,
 	}
-	if h.app.Registers() {
-		uris.Register = h.issuer + endpoint.Register
+	if registers {
+		uris.Register = issuer + endpoint.Register
 	}
 	return uris
 }

@@ -65,8 +65,8 @@ func refusal(err *guard.Error) Decision {
 
 // isPublic reports whether a request needs no token. That is only the capabilities interaction (FHIR R4 §3.1.0.13; SMART
 // App Launch 2.2), with exactly its method, path and parameters, since servers may give a meaning to others.
-func (h *Bearer) isPublic(r *http.Request) bool {
-	if r.URL.Path != h.FHIRBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+func isPublic(r *http.Request, fhirBase string) bool {
+	if r.URL.Path != fhirBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)

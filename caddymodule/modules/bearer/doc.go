@@ -2,6 +2,8 @@
 // Package guard verifies tokens, guard/enforce asks and judges the FHIR server; this package configures them.
 //
 //	bearer.go                the options, and a request's way through
+//	caddyfile.go             the directive
+//	app.go                   the fhir app, as far as it is needed here
 //	trust.go                 whose tokens are accepted
 //	issuerkeys.go            the keys of other issuers, kept over reloads
 //	identity.go              the token of a request, and its holder now

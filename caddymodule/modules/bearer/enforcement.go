@@ -110,11 +110,11 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.ScopesOff {
 		return nil, nil
 	}
-	own, err := h.ownShared()
+	own, err := ownShared(h.Shared)
 	if err != nil {
 		return nil, err
 	}
-	operations, err := h.ownOperations()
+	operations, err := ownOperations(h.Operations)
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +152,9 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameter, search_parameters and expand_scope without effect: remove it, or them")
 
 // ownOperations are the operations that are set here.
-func (e *Enforcement) ownOperations() (operations []enforce.Operation, err error) {
-	operations = make([]enforce.Operation, len(e.Operations))
-	for i, words := range e.Operations {
+func ownOperations(configured [][]string) (operations []enforce.Operation, err error) {
+	operations = make([]enforce.Operation, len(configured))
+	for i, words := range configured {
 		if operations[i], err = enforce.ParseOperation(words...); err != nil {
 			return nil, fmt.Errorf("operation: %w", err)
 		}

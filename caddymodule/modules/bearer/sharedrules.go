@@ -8,9 +8,9 @@ import (
 )
 
 // ownShared are the rules for types that are set here.
-func (e *Enforcement) ownShared() (access.Shared, error) {
+func ownShared(configured map[string]string) (access.Shared, error) {
 	own := access.Shared{}
-	for resourceType, rule := range e.Shared {
+	for resourceType, rule := range configured {
 		if err := checkShared(resourceType, rule); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,42 @@
+package bearer
+
+import (
+	"context"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+)
+
+// App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
+type App interface {
+	fhirapp.Addressed
+
+	// Server returns the authorization server, which knows whose tokens have ended.
+	Server() *authorize.Server
+
+	// Keys returns the keys that sign tokens, and seal links.
+	Keys() *keyring.Keyring
+
+	// Events returns the audit trail.
+	Events() *audit.Log
+
+	// Audit records an event, and counts it.
+	Audit(ctx context.Context, e audit.Event)
+
+	// Registers reports whether clients may register themselves.
+	Registers() bool
+}
+
+// newCORS makes the rules of the option cors. With the app, its clients' origins are the default.
+func newCORS(words []string, app App) (*crossorigin.Rules, error) {
+	if app == nil {
+		return crossorigin.New(words, nil)
+	}
+	if len(words) == 0 {
+		words = []string{crossorigin.Clients}
+	}
+	return crossorigin.New(words, app.Server())
+}
