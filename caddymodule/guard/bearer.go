@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// MaxTokenSize is the maximum size of a token in bytes.
-const MaxTokenSize = 8 << 10
+// maxTokenSize is the maximum size of a token in bytes.
+const maxTokenSize = 8 << 10
 
 // Bearer returns the bearer token of the Authorization header (RFC 6750 §2.1), the only place where a token is
 // accepted. Any error is an [*Error]:
 //
 //   - 401 and [ErrNoToken] without the header, or with another scheme;
-//   - 400 and [ErrRequest] if the header is repeated or holds anything but one token, or if the query has an
+//   - 400 if the header is repeated or holds anything but one token, or if the query has an
 //     access_token (§2.3), which would appear in logs, histories and Referer headers.
 func Bearer(r *http.Request) (string, error) {
 	if queryHasToken(r.URL.RawQuery) {
 		return "", badRequest("The access token must not be sent in the query.",
-			fmt.Errorf("%w: access_token in the query", ErrRequest))
+			fmt.Errorf("%w: access_token in the query", errRequest))
 	}
 	credentials := r.Header["Authorization"]
 	if len(credentials) == 0 {
@@ -28,16 +28,16 @@ func Bearer(r *http.Request) (string, error) {
 	if len(credentials) > 1 {
 		// The next reader may take the other one.
 		return "", badRequest("The Authorization header must be sent once.",
-			fmt.Errorf("%w: %d Authorization headers", ErrRequest, len(credentials)))
+			fmt.Errorf("%w: %d Authorization headers", errRequest, len(credentials)))
 	}
 	scheme, token, _ := strings.Cut(credentials[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", noToken(fmt.Errorf("%w: another authentication scheme", ErrNoToken))
 	}
 	token = strings.Trim(token, " ")
-	if len(token) > MaxTokenSize || !isB64Token(token) {
+	if len(token) > maxTokenSize || !isB64Token(token) {
 		return "", badRequest("The Authorization header must hold one bearer token.",
-			fmt.Errorf("%w: not one b64token of at most %d bytes", ErrRequest, MaxTokenSize))
+			fmt.Errorf("%w: not one b64token of at most %d bytes", errRequest, maxTokenSize))
 	}
 	return token, nil
 }

@@ -18,7 +18,7 @@ func TestBearer(t *testing.T) {
 		{"several spaces", "Bearer   abc", "abc"},
 		{"space behind", "Bearer abc ", "abc"},
 		{"every character", "Bearer aZ09-._~+/==", "aZ09-._~+/=="},
-		{"as long as may be", "Bearer " + strings.Repeat("a", MaxTokenSize), strings.Repeat("a", MaxTokenSize)},
+		{"as long as may be", "Bearer " + strings.Repeat("a", maxTokenSize), strings.Repeat("a", maxTokenSize)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Bearer(request("/fhir/R4/Patient?name=access_token", test.header))
@@ -57,7 +57,7 @@ func TestBearerRefused(t *testing.T) {
 		{"tab before the token", "/", one("Bearer \ta"), 400},
 		{"not ASCII", "/", one("Bearer ä"), 400},
 		{"control character", "/", one("Bearer a\x00b"), 400},
-		{"too long", "/", one("Bearer " + strings.Repeat("a", MaxTokenSize+1)), 400},
+		{"too long", "/", one("Bearer " + strings.Repeat("a", maxTokenSize+1)), 400},
 		{"in the query", "/?access_token=a", none, 400},
 		{"in the query too", "/?access_token=a", one("Bearer a"), 400},
 		{"in the query, empty", "/?access_token", one("Bearer a"), 400},
@@ -71,7 +71,7 @@ func TestBearerRefused(t *testing.T) {
 			got, err := Bearer(request(test.url, test.headers...))
 			code, want := "", ErrNoToken
 			if test.status == 400 {
-				code, want = "invalid_request", ErrRequest
+				code, want = "invalid_request", errRequest
 			}
 			wantError(t, err, test.status, code, want)
 			if got != "" {

@@ -36,16 +36,16 @@ type claims struct {
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", ErrMalformed, err)
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
 	}
 	if missing := c.missing(); missing != "" {
-		return Token{}, fmt.Errorf("%w: %s", ErrMissingClaim, missing)
+		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
 	}
 	if c.Issuer != v.Issuer {
-		return Token{}, ErrIssuer
+		return Token{}, errIssuer
 	}
 	if !c.Audience.Contains(v.Audience) {
-		return Token{}, ErrAudience
+		return Token{}, errAudience
 	}
 	if err := checkTimes(&c.Claims, v.now(), v.leeway()); err != nil {
 		return Token{}, err
@@ -87,11 +87,11 @@ func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	case c.Expiry != nil && !now.Before(expires.Add(leeway)):
 		return ErrExpired
 	case c.NotBefore != nil && now.Add(leeway).Before(c.NotBefore.Time()):
-		return ErrNotYetValid
+		return errNotYetValid
 	case c.IssuedAt != nil && now.Add(leeway).Before(issued):
-		return ErrIssuedAt
+		return errIssuedAt
 	case c.IssuedAt != nil && c.Expiry != nil && expires.Before(issued):
-		return ErrIssuedAt
+		return errIssuedAt
 	}
 	return nil
 }

@@ -14,46 +14,46 @@ import (
 var (
 	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
 	ErrNoToken = errors.New("no bearer token")
-	// ErrRequest: the token is not sent as RFC 6750 §2.1 requires.
-	ErrRequest = errors.New("bearer token sent in a wrong way")
-	// ErrHopByHop: the Connection header names a header that carries an identity.
-	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
+	// errRequest: the token is not sent as RFC 6750 §2.1 requires.
+	errRequest = errors.New("bearer token sent in a wrong way")
+	// errHopByHop: the Connection header names a header that carries an identity.
+	errHopByHop = errors.New("hop-by-hop header names an identity header")
 	// ErrPath: servers may read the path differently.
 	ErrPath = errors.New("ambiguous path")
-	// ErrWithdrawn: the token's user or client is no longer known.
-	ErrWithdrawn = errors.New("user or client withdrawn")
-	// ErrMalformed: not a JWS in compact form with a JSON header and claims, or claims that contradict each other.
-	ErrMalformed = errors.New("malformed token")
-	// ErrType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims are those of another kind
+	// errWithdrawn: the token's user or client is no longer known.
+	errWithdrawn = errors.New("user or client withdrawn")
+	// errMalformed: not a JWS in compact form with a JSON header and claims, or claims that contradict each other.
+	errMalformed = errors.New("malformed token")
+	// errType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims are those of another kind
 	// of token.
-	ErrType = errors.New("token is not an access token")
-	// ErrAlgorithm: the alg header is not the key's, or not allowed.
-	ErrAlgorithm = errors.New("signature algorithm not allowed")
-	// ErrHeader: the header holds a parameter that is not accepted.
-	ErrHeader = errors.New("header parameter not accepted")
+	errType = errors.New("token is not an access token")
+	// errAlgorithm: the alg header is not the key's, or not allowed.
+	errAlgorithm = errors.New("signature algorithm not allowed")
+	// errHeader: the header holds a parameter that is not accepted.
+	errHeader = errors.New("header parameter not accepted")
 	// ErrUnknownKey: no key has this kid. A [KeySet] returns it too.
 	ErrUnknownKey = errors.New("unknown key")
 	// ErrSignature: the signature is not the key's.
 	ErrSignature = errors.New("wrong signature")
-	// ErrIssuer: the iss claim is another issuer's.
-	ErrIssuer = errors.New("wrong issuer")
-	// ErrAudience: the aud claim does not hold the audience.
-	ErrAudience = errors.New("wrong audience")
+	// errIssuer: the iss claim is another issuer's.
+	errIssuer = errors.New("wrong issuer")
+	// errAudience: the aud claim does not hold the audience.
+	errAudience = errors.New("wrong audience")
 	// ErrExpired: the exp claim is past.
 	ErrExpired = errors.New("token expired")
-	// ErrNotYetValid: the nbf claim is to come.
-	ErrNotYetValid = errors.New("token not yet valid")
-	// ErrIssuedAt: the iat claim is to come, or after exp.
-	ErrIssuedAt = errors.New("implausible time of issue")
-	// ErrMissingClaim: a claim that is required (RFC 9068 §2.2) is missing.
-	ErrMissingClaim = errors.New("required claim missing")
-	// ErrBound: the token is bound to a key of its client's (RFC 8705, RFC 9449), and must not be accepted from the
+	// errNotYetValid: the nbf claim is to come.
+	errNotYetValid = errors.New("token not yet valid")
+	// errIssuedAt: the iat claim is to come, or after exp.
+	errIssuedAt = errors.New("implausible time of issue")
+	// errMissingClaim: a claim that is required (RFC 9068 §2.2) is missing.
+	errMissingClaim = errors.New("required claim missing")
+	// errBound: the token is bound to a key of its client's (RFC 8705, RFC 9449), and must not be accepted from the
 	// mere bearer.
-	ErrBound = errors.New("token is bound to a key")
-	// ErrRevoked: the token was revoked.
-	ErrRevoked = errors.New("token revoked")
-	// ErrInactive: introspection says that the token is not active (RFC 7662 §2.2).
-	ErrInactive = errors.New("token not active")
+	errBound = errors.New("token is bound to a key")
+	// errRevoked: the token was revoked.
+	errRevoked = errors.New("token revoked")
+	// errInactive: introspection says that the token is not active (RFC 7662 §2.2).
+	errInactive = errors.New("token not active")
 	// ErrStepUp: the person would have to sign in more strongly, or again (RFC 9470).
 	ErrStepUp = errors.New("insufficient user authentication")
 	// ErrUnavailable: keys, revocations or introspection cannot be asked.
@@ -209,7 +209,7 @@ func (e *Error) Lifted(scope string) *Error {
 }
 
 // Withdrawn refuses a valid token whose user or client is no longer known.
-func Withdrawn() *Error { return invalidToken(ErrWithdrawn) }
+func Withdrawn() *Error { return invalidToken(errWithdrawn) }
 
 // Unavailable refuses a token that the caller could not check.
 func Unavailable(err error) *Error { return unavailable(fmt.Errorf("%w: %w", ErrUnavailable, err)) }

@@ -17,7 +17,7 @@ func TestError(t *testing.T) {
 	}{
 		{"no token", noToken(ErrNoToken), `Bearer realm="https://a.example/fhir"`, "login"},
 		{
-			"bad request", badRequest("Send it once.", ErrRequest),
+			"bad request", badRequest("Send it once.", errRequest),
 			`Bearer realm="https://a.example/fhir", error="invalid_request", error_description="Send it once."`, "security",
 		},
 		{
@@ -51,8 +51,8 @@ func TestErrorTellsNothing(t *testing.T) {
 	t.Parallel()
 	want := invalidToken(ErrSignature)
 	for _, cause := range []error{
-		ErrMalformed, ErrType, ErrAlgorithm, ErrHeader, ErrUnknownKey, ErrIssuer, ErrAudience,
-		ErrNotYetValid, ErrIssuedAt, ErrMissingClaim, ErrRevoked,
+		errMalformed, errType, errAlgorithm, errHeader, ErrUnknownKey, errIssuer, errAudience,
+		errNotYetValid, errIssuedAt, errMissingClaim, errRevoked,
 	} {
 		got := invalidToken(cause)
 		if got.Challenge("r") != want.Challenge("r") || got.IssueType() != want.IssueType() || got.Status != want.Status {

@@ -66,7 +66,7 @@ func (g *Guard) add(p *policy) error {
 func (g *Guard) Verify(ctx context.Context, raw string) (Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
-			return Token{}, invalidToken(fmt.Errorf("%w: no JWT", ErrMalformed))
+			return Token{}, invalidToken(fmt.Errorf("%w: no JWT", errMalformed))
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
@@ -90,24 +90,24 @@ func (g *Guard) policy(raw string) (*policy, error) {
 	if p := g.policies[issuer]; p != nil {
 		return p, nil
 	}
-	return nil, ErrIssuer
+	return nil, errIssuer
 }
 
 // unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then
 // requires this iss: a forged one selects keys that the forger does not have.
 func unverifiedIssuer(raw string) (string, error) {
-	if len(raw) > MaxTokenSize {
-		return "", fmt.Errorf("%w: more than %d bytes", ErrMalformed, MaxTokenSize)
+	if len(raw) > maxTokenSize {
+		return "", fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
 	}
 	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
 	if err != nil {
-		return "", fmt.Errorf("%w: claims: %w", ErrMalformed, err)
+		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
 	}
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
 	if err := json.Unmarshal(payload, &claims); err != nil {
-		return "", fmt.Errorf("%w: claims: %w", ErrMalformed, err)
+		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
 	}
 	return claims.Issuer, nil
 }

@@ -62,25 +62,25 @@ func TestGuardConfusion(t *testing.T) {
 	}{
 		{"our name, a trusted key", mint{
 			alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"kid": "rs"},
-		}.sign(t, payload), ErrAlgorithm},
+		}.sign(t, payload), errAlgorithm},
 		{"our name, a trusted ECDSA key", mint{key: secondKey(), header: map[jose.HeaderKey]any{"kid": "rs"}}.sign(t, payload), ErrUnknownKey},
 		{"our name, our kid, a trusted key", mint{key: secondKey()}.sign(t, payload), ErrSignature},
-		{"our name and key, a trusted typ", trustedAsOurs.sign(t, payload), ErrType},
+		{"our name and key, a trusted typ", trustedAsOurs.sign(t, payload), errType},
 		{"a trusted name, our key", mint{}.sign(t, keycloak.payload(t, keycloak.access, nil)), ErrUnknownKey},
 		{"a trusted name and kid, our key", mint{
 			header: map[jose.HeaderKey]any{"kid": "rs"},
-		}.sign(t, keycloak.payload(t, keycloak.access, nil)), ErrAlgorithm},
-		{"a trusted name for our audience", okta.token(t, okta.access, map[string]any{"aud": testAudience}), ErrAudience},
-		{"one trusted issuer in the name of another", okta.token(t, okta.access, map[string]any{"iss": keycloak.issuer}), ErrAudience},
-		{"nobody's name", okta.token(t, okta.access, map[string]any{"iss": "https://evil.example"}), ErrIssuer},
-		{"no name", okta.token(t, okta.access, map[string]any{"iss": nil}), ErrIssuer},
-		{"the name of the introspection endpoint", okta.token(t, okta.access, map[string]any{"iss": testEndpoint}), ErrIssuer},
-		{"name no text", okta.token(t, okta.access, map[string]any{"iss": 1}), ErrMalformed},
-		{"two names", okta.mint().sign(t, []byte(`{"iss":"`+okta.issuer+`","iss":"`+testIssuer+`"}`)), ErrMalformed},
-		{"an ID token of ours", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rsa"}}.sign(t, payload), ErrType},
-		{"three parts that are no JWT", "a.b.c", ErrMalformed},
-		{"three empty parts", "..", ErrMalformed},
-		{"too long", strings.Repeat("a", MaxTokenSize) + ".b.c", ErrMalformed},
+		}.sign(t, keycloak.payload(t, keycloak.access, nil)), errAlgorithm},
+		{"a trusted name for our audience", okta.token(t, okta.access, map[string]any{"aud": testAudience}), errAudience},
+		{"one trusted issuer in the name of another", okta.token(t, okta.access, map[string]any{"iss": keycloak.issuer}), errAudience},
+		{"nobody's name", okta.token(t, okta.access, map[string]any{"iss": "https://evil.example"}), errIssuer},
+		{"no name", okta.token(t, okta.access, map[string]any{"iss": nil}), errIssuer},
+		{"the name of the introspection endpoint", okta.token(t, okta.access, map[string]any{"iss": testEndpoint}), errIssuer},
+		{"name no text", okta.token(t, okta.access, map[string]any{"iss": 1}), errMalformed},
+		{"two names", okta.mint().sign(t, []byte(`{"iss":"`+okta.issuer+`","iss":"`+testIssuer+`"}`)), errMalformed},
+		{"an ID token of ours", mint{alg: jose.RS256, key: rsaKey(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rsa"}}.sign(t, payload), errType},
+		{"three parts that are no JWT", "a.b.c", errMalformed},
+		{"three empty parts", "..", errMalformed},
+		{"too long", strings.Repeat("a", maxTokenSize) + ".b.c", errMalformed},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantRefused(t, testGuard(t), test.token, test.want) })
 	}
@@ -111,8 +111,8 @@ func TestGuardOnly(t *testing.T) {
 			if _, err := g.Verify(t.Context(), test.right); err != nil {
 				t.Error(err)
 			}
-			wantRefused(t, g, test.wrong, ErrIssuer)
-			wantRefused(t, g, "a.b.c", ErrMalformed)
+			wantRefused(t, g, test.wrong, errIssuer)
+			wantRefused(t, g, "a.b.c", errMalformed)
 		})
 	}
 }
@@ -132,7 +132,7 @@ func TestGuardSharedKid(t *testing.T) {
 	if _, err := g.Verify(t.Context(), okta.token(t, okta.access, nil)); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, g, keycloak.token(t, keycloak.access, nil), ErrAlgorithm)
+	wantRefused(t, g, keycloak.token(t, keycloak.access, nil), errAlgorithm)
 }
 
 // What one verifier remembers is nothing to one with another policy
@@ -150,11 +150,11 @@ func TestGuardMemoryPolicies(t *testing.T) {
 	if _, err := likewise.Verify(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	wantInvalid(t, own, token, ErrType)
-	wantRefused(t, asking, token, ErrInactive)
+	wantInvalid(t, own, token, errType)
+	wantRefused(t, asking, token, errInactive)
 	other := *likewise
 	other.Audience = "https://other.example"
-	wantRefused(t, &other, token, ErrAudience)
+	wantRefused(t, &other, token, errAudience)
 }
 
 // Ours is not asked whether another's token was revoked: a jti is a name
@@ -171,7 +171,7 @@ func TestGuardRevoked(t *testing.T) {
 	if _, err := g.Verify(t.Context(), p.token(t, p.access, map[string]any{"jti": "token-1"})); err != nil {
 		t.Error(err)
 	}
-	wantRefused(t, g, mint{}.token(t), ErrRevoked)
+	wantRefused(t, g, mint{}.token(t), errRevoked)
 }
 
 func TestGuardOpaque(t *testing.T) {
@@ -182,7 +182,7 @@ func TestGuardOpaque(t *testing.T) {
 	}
 	jwe := strings.Repeat(base64.RawURLEncoding.EncodeToString([]byte(`{}`))+".", 4) + "e30"
 	for _, token := range []string{"", "opaque", "a.b", jwe} {
-		wantRefused(t, g, token, ErrMalformed)
+		wantRefused(t, g, token, errMalformed)
 		if got, err := testGuard(t).Verify(t.Context(), token); token != "" && (err != nil || got.Subject != "bob") {
 			t.Errorf("%q is not introspected: %v", token, err)
 		}

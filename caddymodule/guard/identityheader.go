@@ -93,13 +93,13 @@ func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 }
 
 // Check refuses a request whose Connection header names an identity header, Authorization, or another header that
-// backends rely on: a proxy would remove it after us. The [*Error] has status 400 and [ErrHopByHop].
+// backends rely on: a proxy would remove it after us. The [*Error] has status 400.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
 			if i.hopByHop.has(strings.Trim(option, " \t")) {
 				return badRequest("The Connection header names a header that must arrive.",
-					fmt.Errorf("%w: Connection", ErrHopByHop))
+					fmt.Errorf("%w: Connection", errHopByHop))
 			}
 		}
 	}

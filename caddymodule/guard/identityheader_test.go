@@ -150,7 +150,7 @@ func TestCheck(t *testing.T) {
 				}
 				return
 			}
-			wantError(t, err, http.StatusBadRequest, "invalid_request", ErrHopByHop)
+			wantError(t, err, http.StatusBadRequest, "invalid_request", errHopByHop)
 		})
 	}
 }

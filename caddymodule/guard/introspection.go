@@ -122,17 +122,17 @@ func parseIntrospection(body []byte) (introspection, error) {
 // judge decides by a response whether the token is valid.
 func (i *Introspector) judge(response introspection) (Token, error) {
 	if !response.active {
-		return Token{}, ErrInactive
+		return Token{}, errInactive
 	}
 	clientID, err := response.clientID()
 	if err != nil {
 		return Token{}, err
 	}
 	if i.Issuer != "" && response.Issuer != i.Issuer {
-		return Token{}, ErrIssuer
+		return Token{}, errIssuer
 	}
 	if !i.AnyAudience && !response.Audience.Contains(i.Audience) {
-		return Token{}, ErrAudience
+		return Token{}, errAudience
 	}
 	if err := response.checkUse(); err != nil {
 		return Token{}, err
@@ -147,7 +147,7 @@ func (i *Introspector) judge(response introspection) (Token, error) {
 		token.Subject = clientID
 	}
 	if token.Subject == "" {
-		return Token{}, fmt.Errorf("%w: sub and client_id", ErrMissingClaim)
+		return Token{}, fmt.Errorf("%w: sub and client_id", errMissingClaim)
 	}
 	return token, nil
 }

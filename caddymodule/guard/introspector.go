@@ -18,12 +18,12 @@ import (
 const (
 	// DefaultTimeout is how long an introspection may take.
 	DefaultTimeout = 10 * time.Second
-	// DefaultActiveLifetime is how long an active token is remembered.
-	DefaultActiveLifetime = time.Minute
-	// DefaultRefusedLifetime is how long a refused token is remembered.
-	DefaultRefusedLifetime = 10 * time.Second
-	// DefaultConcurrency is how many requests are under way at most.
-	DefaultConcurrency = 16
+	// defaultActiveLifetime is how long an active token is remembered.
+	defaultActiveLifetime = time.Minute
+	// defaultRefusedLifetime is how long a refused token is remembered.
+	defaultRefusedLifetime = 10 * time.Second
+	// defaultConcurrency is how many requests are under way at most.
+	defaultConcurrency = 16
 )
 
 // refusalsSize is how many refused tokens are remembered, apart from the others, so that a flood of made-up tokens
@@ -61,13 +61,13 @@ type Introspector struct {
 	// [DefaultTimeout].
 	Timeout time.Duration
 	// ActiveLifetime is how long an active token is remembered at most, and never past its exp. A revocation goes
-	// unnoticed for that time. Default: [DefaultActiveLifetime]; negative: not at all.
+	// unnoticed for that time. Default: [defaultActiveLifetime]; negative: not at all.
 	ActiveLifetime time.Duration
 	// RefusedLifetime is how long a refused token is remembered, so that repeating it makes no requests. Default:
-	// [DefaultRefusedLifetime]; negative: not at all.
+	// [defaultRefusedLifetime]; negative: not at all.
 	RefusedLifetime time.Duration
 	// Concurrency is the maximum number of simultaneous requests, half of them for one network; up to 1000 tokens wait
-	// for a turn, and others are refused with 503. Default: [DefaultConcurrency]; negative: 1.
+	// for a turn, and others are refused with 503. Default: [defaultConcurrency]; negative: 1.
 	Concurrency int
 	// Network tells a request's network by its context: an IPv4 address or the /64 of an IPv6 address, which is what
 	// one client has at least. Made-up tokens from one network then do not delay those of others. Nil treats all as
@@ -90,7 +90,7 @@ type Introspector struct {
 
 func (i *Introspector) prepare() {
 	i.fault = i.check()
-	i.queue = fairqueue.New(cmp.Or(i.Concurrency, DefaultConcurrency))
+	i.queue = fairqueue.New(cmp.Or(i.Concurrency, defaultConcurrency))
 	i.refusals = NewMemory(refusalsSize)
 }
 
@@ -101,8 +101,8 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
 	if i.fault != nil {
 		return Token{}, unavailable(i.fault)
 	}
-	if raw == "" || len(raw) > MaxTokenSize {
-		return Token{}, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", ErrMalformed, MaxTokenSize))
+	if raw == "" || len(raw) > maxTokenSize {
+		return Token{}, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", errMalformed, maxTokenSize))
 	}
 	id := i.remembranceID(raw)
 	response, ok := i.recall(id)
@@ -187,10 +187,10 @@ func (i *Introspector) recall(id remembranceID) (introspection, bool) {
 // remember remembers the response to a request that was made at a time.
 func (i *Introspector) remember(id remembranceID, response introspection, asked time.Time) {
 	if _, err := i.judge(response); err != nil {
-		i.refusals.put(id, response, cmp.Or(i.RefusedLifetime, DefaultRefusedLifetime))
+		i.refusals.put(id, response, cmp.Or(i.RefusedLifetime, defaultRefusedLifetime))
 		return
 	}
-	until := asked.Add(cmp.Or(i.ActiveLifetime, DefaultActiveLifetime))
+	until := asked.Add(cmp.Or(i.ActiveLifetime, defaultActiveLifetime))
 	if expiry := response.Expiry; expiry != nil && expiry.Time().Before(until) {
 		until = expiry.Time()
 	}

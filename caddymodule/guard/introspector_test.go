@@ -129,8 +129,8 @@ func TestIntrospectorRefused(t *testing.T) {
 		name, body string
 		want       error
 	}{
-		{"inactive", `{"active":false}`, ErrInactive},
-		{"wrong audience", `{"active":true,"sub":"bob","aud":"other"}`, ErrAudience},
+		{"inactive", `{"active":false}`, errInactive},
+		{"wrong audience", `{"active":true,"sub":"bob","aud":"other"}`, errAudience},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestIntrospectorFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range 3 * refusalsSize {
-		wantRefused(t, i, fmt.Sprint(n), ErrInactive)
+		wantRefused(t, i, fmt.Sprint(n), errInactive)
 	}
 	before := count.Load()
 	if _, err := i.Verify(t.Context(), "valid"); err != nil || count.Load() != before {
@@ -228,13 +228,13 @@ func TestIntrospectorPolicies(t *testing.T) {
 		change func(*Introspector)
 		want   error
 	}{
-		{"audience", func(i *Introspector) { i.Audience, i.AnyAudience = "b", false }, ErrAudience},
+		{"audience", func(i *Introspector) { i.Audience, i.AnyAudience = "b", false }, errAudience},
 		{"audience by name", func(i *Introspector) { i.Audience = "a" }, nil},
-		{"issuer", func(i *Introspector) { i.Issuer = "https://other.example" }, ErrIssuer},
+		{"issuer", func(i *Introspector) { i.Issuer = "https://other.example" }, errIssuer},
 		{"endpoint", func(i *Introspector) {
 			i.Endpoint, i.Transport = "https://other.example", answering(`{"active":false}`)
-		}, ErrInactive},
-		{"client", func(i *Introspector) { i.ClientID, i.Transport = "other", answering(`{"active":false}`) }, ErrInactive},
+		}, errInactive},
+		{"client", func(i *Introspector) { i.ClientID, i.Transport = "other", answering(`{"active":false}`) }, errInactive},
 		{"leeway", func(i *Introspector) { i.Leeway = time.Second }, nil},
 		{"lifetime", func(i *Introspector) { i.ActiveLifetime = time.Second }, nil},
 	} {
@@ -252,8 +252,8 @@ func TestIntrospectorIncomplete(t *testing.T) {
 	i.AnyAudience = false
 	_, err := i.Verify(t.Context(), "opaque")
 	wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
-	for _, token := range []string{"", strings.Repeat("a", MaxTokenSize+1)} {
-		wantRefused(t, testIntrospector(answering(`{"active":true,"sub":"bob"}`)), token, ErrMalformed)
+	for _, token := range []string{"", strings.Repeat("a", maxTokenSize+1)} {
+		wantRefused(t, testIntrospector(answering(`{"active":true,"sub":"bob"}`)), token, errMalformed)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestIntrospectorFlightEnded(t *testing.T) {
 	t.Parallel()
 	rt, count := counted(answering(`{"active":false}`))
 	i := testIntrospector(rt)
-	wantRefused(t, i, "opaque", ErrInactive)
+	wantRefused(t, i, "opaque", errInactive)
 	if _, err := i.ask(t.Context(), i.remembranceID("opaque"), "opaque"); err != nil || count.Load() != 1 {
 		t.Errorf("%d requests, %v", count.Load(), err)
 	}
@@ -135,7 +135,7 @@ func TestIntrospectorShares(t *testing.T) {
 			t.Errorf("%d of the flood are refused", got)
 		}
 		start := time.Now()
-		for n := range DefaultConcurrency / 2 {
+		for n := range defaultConcurrency / 2 {
 			group.Go(func() {
 				if _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint("good ", n)); err != nil || time.Since(start) != time.Second {
 					t.Errorf("another network's: %v after %v", err, time.Since(start))

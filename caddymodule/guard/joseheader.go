@@ -64,14 +64,14 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 		return header, err
 	}
 	if !header.isAccessToken() && !(r.untyped && header.isUntyped()) {
-		return header, ErrType
+		return header, errType
 	}
 	if !slices.Contains(r.algorithms, header.Algorithm) {
-		return header, ErrAlgorithm
+		return header, errAlgorithm
 	}
 	for _, name := range refusedParameters {
 		if _, ok := parameters[name]; ok {
-			return header, fmt.Errorf("%w: %s", ErrHeader, name)
+			return header, fmt.Errorf("%w: %s", errHeader, name)
 		}
 	}
 	if header.KeyID == "" && !r.unnamed {
@@ -82,8 +82,8 @@ func (r headerRules) check(raw string) (joseHeader, error) {
 
 // parseHeader reads the header of a JWS in compact form (RFC 7515 §7.1).
 func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawMessage, err error) {
-	if len(raw) > MaxTokenSize {
-		return header, nil, fmt.Errorf("%w: more than %d bytes", ErrMalformed, MaxTokenSize)
+	if len(raw) > maxTokenSize {
+		return header, nil, fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
 	}
 	if err := checkCompact(raw); err != nil {
 		return header, nil, err
@@ -91,13 +91,13 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	encoded, _, _ := strings.Cut(raw, ".")
 	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", ErrMalformed, err)
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
 	}
 	if err := json.Unmarshal(decoded, &parameters); err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", ErrMalformed, err)
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
 	}
 	if err := strictjson.Unmarshal(decoded, &header); err != nil {
-		return header, nil, fmt.Errorf("%w: header: %w", ErrMalformed, err)
+		return header, nil, fmt.Errorf("%w: header: %w", errMalformed, err)
 	}
 	return header, parameters, nil
 }
@@ -107,12 +107,12 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 func checkCompact(raw string) error {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		return fmt.Errorf("%w: %d parts", ErrMalformed, len(parts))
+		return fmt.Errorf("%w: %d parts", errMalformed, len(parts))
 	}
 	strict := base64.RawURLEncoding.Strict()
 	for _, part := range parts {
 		if _, err := strict.DecodeString(part); err != nil || strings.ContainsAny(part, "\r\n") {
-			return fmt.Errorf("%w: not base64url", ErrMalformed)
+			return fmt.Errorf("%w: not base64url", errMalformed)
 		}
 	}
 	return nil

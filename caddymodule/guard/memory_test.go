@@ -103,9 +103,9 @@ func TestMemoryForgetsNoFailure(t *testing.T) {
 		name, token string
 		want        error
 	}{
-		{"truncated", valid[:len(valid)-1], ErrMalformed},
+		{"truncated", valid[:len(valid)-1], errMalformed},
 		{"extended", valid + "AAAA", ErrSignature},
-		{"last bits changed", lastBitsChanged(valid), ErrMalformed},
+		{"last bits changed", lastBitsChanged(valid), errMalformed},
 		{"same jti, another signer", mint{key: secondKey()}.tokenAt(t, time.Now()), ErrSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,11 +128,11 @@ func TestMemoryPolicies(t *testing.T) {
 		change func(*Verifier)
 		want   error
 	}{
-		{"another issuer", func(v *Verifier) { v.Issuer = "https://other.example" }, ErrIssuer},
-		{"another audience", func(v *Verifier) { v.Audience = "https://other.example/fhir" }, ErrAudience},
+		{"another issuer", func(v *Verifier) { v.Issuer = "https://other.example" }, errIssuer},
+		{"another audience", func(v *Verifier) { v.Audience = "https://other.example/fhir" }, errAudience},
 		{"parts set apart otherwise", func(v *Verifier) {
 			v.Issuer, v.Audience = testIssuer+testAudience[:1], testAudience[1:]
-		}, ErrIssuer},
+		}, errIssuer},
 		{"other keys", func(v *Verifier) { v.Keys = &keySet{} }, ErrUnknownKey},
 		{"another key of that kid", func(v *Verifier) {
 			v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"first": testKeys().keys["second"]}}
@@ -172,7 +172,7 @@ func TestMemoryAsks(t *testing.T) {
 		t.Errorf("revocations were asked %d times, keys %d times", asked, keys.calls)
 	}
 	answer = true
-	wantInvalid(t, v, token, ErrRevoked)
+	wantInvalid(t, v, token, errRevoked)
 	answer, failure = false, errors.New("broken store")
 	_, err := v.Verify(t.Context(), token)
 	wantError(t, err, http.StatusServiceUnavailable, "", failure)

@@ -61,7 +61,7 @@ func (p *policy) verify(ctx context.Context, raw string) (Token, error) {
 		return Token{}, unavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
 	}
 	if revoked {
-		return Token{}, invalidToken(ErrRevoked)
+		return Token{}, invalidToken(errRevoked)
 	}
 	return token, nil
 }

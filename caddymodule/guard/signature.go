@@ -27,14 +27,14 @@ type KeySet interface {
 // token says (RFC 8725 §3.1).
 func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {
-		return nil, fmt.Errorf("%w: key is not for it", ErrAlgorithm)
+		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
 	}
 	key, ok := jwk.Key.(*ecdsa.PublicKey)
 	if private, isPrivate := jwk.Key.(*ecdsa.PrivateKey); isPrivate {
 		key, ok = &private.PublicKey, true
 	}
 	if !ok || key.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("%w: key is not on P-256", ErrAlgorithm)
+		return nil, fmt.Errorf("%w: key is not on P-256", errAlgorithm)
 	}
 	return key, nil
 }
@@ -43,7 +43,7 @@ func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (payload []byte, err error) {
 	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{alg})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	payload, err = jws.Verify(key)
 	if err != nil {

@@ -63,20 +63,20 @@ func (t *Trusted) now() time.Time { return clock(t.Now) }
 func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", ErrMalformed, err)
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
 	}
 	clientID, err := c.clientID()
 	if err != nil {
 		return Token{}, err
 	}
 	if missing := c.missing(clientID); missing != "" {
-		return Token{}, fmt.Errorf("%w: %s", ErrMissingClaim, missing)
+		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
 	}
 	if c.Issuer != t.Issuer {
-		return Token{}, ErrIssuer
+		return Token{}, errIssuer
 	}
 	if !c.Audience.Contains(t.Audience) {
-		return Token{}, ErrAudience
+		return Token{}, errAudience
 	}
 	if err := c.checkUse(); err != nil {
 		return Token{}, err

@@ -48,7 +48,7 @@ func TestTrustedIDTokens(t *testing.T) {
 				p.header["typ"] = "JWT"
 			}
 			_, err := p.trusted().Verify(t.Context(), p.token(t, p.id, nil))
-			if !errors.Is(err, ErrType) && !errors.Is(err, ErrMissingClaim) {
+			if !errors.Is(err, errType) && !errors.Is(err, errMissingClaim) {
 				t.Errorf("error is %v", err)
 			}
 		})
@@ -66,23 +66,23 @@ func TestTrustedOtherTokens(t *testing.T) {
 		changes map[string]any
 		want    error
 	}{
-		{"nonce", auth0, map[string]any{"nonce": "n"}, ErrType},
-		{"empty nonce", auth0, map[string]any{"nonce": ""}, ErrType},
-		{"null nonce", auth0, map[string]any{"nonce": json.RawMessage("null")}, ErrType},
-		{"nonce, with a typ that says nothing", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, ErrType},
-		{"at_hash", auth0, map[string]any{"at_hash": "x"}, ErrType},
-		{"c_hash", auth0, map[string]any{"c_hash": "x"}, ErrType},
-		{"s_hash", auth0, map[string]any{"s_hash": "x"}, ErrType},
-		{"at_hash though called Bearer", keycloak, map[string]any{"at_hash": "x"}, ErrType},
-		{"for its client without scope", auth0, map[string]any{"aud": []string{auth0.audience, "my_client_id"}, "scope": nil}, ErrType},
-		{"Keycloak's ID token", keycloak, map[string]any{"typ": "ID"}, ErrType},
-		{"Keycloak's refresh token", keycloak, map[string]any{"typ": "Refresh"}, ErrType},
-		{"Keycloak's offline token", keycloak, map[string]any{"typ": "Offline"}, ErrType},
-		{"Keycloak's DPoP token", keycloak, map[string]any{"typ": "DPoP"}, ErrType},
-		{"Cognito's ID token", auth0, map[string]any{"token_use": "id"}, ErrType},
-		{"logout token", auth0, map[string]any{"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}, ErrType},
-		{"bound to a certificate", auth0, map[string]any{"cnf": map[string]any{"x5t#S256": "x"}}, ErrBound},
-		{"bound by DPoP", keycloak, map[string]any{"cnf": map[string]any{"jkt": "x"}}, ErrBound},
+		{"nonce", auth0, map[string]any{"nonce": "n"}, errType},
+		{"empty nonce", auth0, map[string]any{"nonce": ""}, errType},
+		{"null nonce", auth0, map[string]any{"nonce": json.RawMessage("null")}, errType},
+		{"nonce, with a typ that says nothing", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, errType},
+		{"at_hash", auth0, map[string]any{"at_hash": "x"}, errType},
+		{"c_hash", auth0, map[string]any{"c_hash": "x"}, errType},
+		{"s_hash", auth0, map[string]any{"s_hash": "x"}, errType},
+		{"at_hash though called Bearer", keycloak, map[string]any{"at_hash": "x"}, errType},
+		{"for its client without scope", auth0, map[string]any{"aud": []string{auth0.audience, "my_client_id"}, "scope": nil}, errType},
+		{"Keycloak's ID token", keycloak, map[string]any{"typ": "ID"}, errType},
+		{"Keycloak's refresh token", keycloak, map[string]any{"typ": "Refresh"}, errType},
+		{"Keycloak's offline token", keycloak, map[string]any{"typ": "Offline"}, errType},
+		{"Keycloak's DPoP token", keycloak, map[string]any{"typ": "DPoP"}, errType},
+		{"Cognito's ID token", auth0, map[string]any{"token_use": "id"}, errType},
+		{"logout token", auth0, map[string]any{"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}, errType},
+		{"bound to a certificate", auth0, map[string]any{"cnf": map[string]any{"x5t#S256": "x"}}, errBound},
+		{"bound by DPoP", keycloak, map[string]any{"cnf": map[string]any{"jkt": "x"}}, errBound},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wantRefused(t, test.p.trusted(), test.p.token(t, test.p.access, test.changes), test.want)
@@ -102,7 +102,7 @@ func TestTrustedClaims(t *testing.T) {
 		{"no iat", map[string]any{"iat": nil}, nil},
 		{"cid", map[string]any{"azp": nil, "cid": "c"}, nil},
 		{"appid", map[string]any{"azp": nil, "appid": "c"}, nil},
-		{"patient in two cases", map[string]any{"patient": "1", "Patient": "2"}, ErrMalformed},
+		{"patient in two cases", map[string]any{"patient": "1", "Patient": "2"}, errMalformed},
 		{"client twice alike", map[string]any{"client_id": "my_client_id"}, nil},
 		{"audience among others", map[string]any{"aud": []string{p.audience, p.issuer + "userinfo"}}, nil},
 		{"token_use access", map[string]any{"token_use": "access"}, nil},
@@ -110,34 +110,34 @@ func TestTrustedClaims(t *testing.T) {
 		{"nbf within the leeway", map[string]any{"nbf": seconds(30)}, nil},
 		{"exp within the leeway", map[string]any{"iat": seconds(-60), "exp": seconds(-29)}, nil},
 
-		{"no iss", map[string]any{"iss": nil}, ErrMissingClaim},
-		{"no aud", map[string]any{"aud": nil}, ErrMissingClaim},
-		{"empty aud", map[string]any{"aud": []string{}}, ErrMissingClaim},
-		{"no exp", map[string]any{"exp": nil}, ErrMissingClaim},
-		{"no sub", map[string]any{"sub": nil}, ErrMissingClaim},
-		{"empty sub", map[string]any{"sub": ""}, ErrMissingClaim},
-		{"no client", map[string]any{"azp": nil}, ErrMissingClaim},
-		{"empty client", map[string]any{"azp": ""}, ErrMissingClaim},
-		{"two clients", map[string]any{"client_id": "other"}, ErrMalformed},
-		{"two clients, one in cid", map[string]any{"cid": "other"}, ErrMalformed},
-		{"two clients, one in appid", map[string]any{"appid": "other"}, ErrMalformed},
-		{"another iss", map[string]any{"iss": "https://evil.example/"}, ErrIssuer},
-		{"iss without its slash", map[string]any{"iss": strings.TrimSuffix(p.issuer, "/")}, ErrIssuer},
-		{"iss in another case", map[string]any{"iss": strings.ToUpper(p.issuer)}, ErrIssuer},
-		{"our iss", map[string]any{"iss": testIssuer}, ErrIssuer},
-		{"another aud", map[string]any{"aud": "https://graph.microsoft.com"}, ErrAudience},
-		{"aud that begins so", map[string]any{"aud": p.audience + "/"}, ErrAudience},
+		{"no iss", map[string]any{"iss": nil}, errMissingClaim},
+		{"no aud", map[string]any{"aud": nil}, errMissingClaim},
+		{"empty aud", map[string]any{"aud": []string{}}, errMissingClaim},
+		{"no exp", map[string]any{"exp": nil}, errMissingClaim},
+		{"no sub", map[string]any{"sub": nil}, errMissingClaim},
+		{"empty sub", map[string]any{"sub": ""}, errMissingClaim},
+		{"no client", map[string]any{"azp": nil}, errMissingClaim},
+		{"empty client", map[string]any{"azp": ""}, errMissingClaim},
+		{"two clients", map[string]any{"client_id": "other"}, errMalformed},
+		{"two clients, one in cid", map[string]any{"cid": "other"}, errMalformed},
+		{"two clients, one in appid", map[string]any{"appid": "other"}, errMalformed},
+		{"another iss", map[string]any{"iss": "https://evil.example/"}, errIssuer},
+		{"iss without its slash", map[string]any{"iss": strings.TrimSuffix(p.issuer, "/")}, errIssuer},
+		{"iss in another case", map[string]any{"iss": strings.ToUpper(p.issuer)}, errIssuer},
+		{"our iss", map[string]any{"iss": testIssuer}, errIssuer},
+		{"another aud", map[string]any{"aud": "https://graph.microsoft.com"}, errAudience},
+		{"aud that begins so", map[string]any{"aud": p.audience + "/"}, errAudience},
 		{"expired", map[string]any{"exp": seconds(-30)}, ErrExpired},
 		{"expired, no iat", map[string]any{"exp": seconds(-30), "iat": nil}, ErrExpired},
-		{"nbf to come", map[string]any{"nbf": seconds(31)}, ErrNotYetValid},
-		{"iat to come", map[string]any{"iat": seconds(31)}, ErrIssuedAt},
-		{"iat after exp", map[string]any{"exp": seconds(-1)}, ErrIssuedAt},
-		{"exp as text", map[string]any{"exp": "4102444800"}, ErrMalformed},
-		{"sub no text", map[string]any{"sub": 1}, ErrMalformed},
-		{"scope a number", map[string]any{"scope": 1}, ErrMalformed},
-		{"scope with a line break", map[string]any{"scope": "openid\nsystem/*.rs"}, ErrMalformed},
-		{"scp a list with a space", map[string]any{"scope": nil, "scp": []string{"a b"}}, ErrMalformed},
-		{"patient a list", map[string]any{"patient": []string{"1"}}, ErrMalformed},
+		{"nbf to come", map[string]any{"nbf": seconds(31)}, errNotYetValid},
+		{"iat to come", map[string]any{"iat": seconds(31)}, errIssuedAt},
+		{"iat after exp", map[string]any{"exp": seconds(-1)}, errIssuedAt},
+		{"exp as text", map[string]any{"exp": "4102444800"}, errMalformed},
+		{"sub no text", map[string]any{"sub": 1}, errMalformed},
+		{"scope a number", map[string]any{"scope": 1}, errMalformed},
+		{"scope with a line break", map[string]any{"scope": "openid\nsystem/*.rs"}, errMalformed},
+		{"scp a list with a space", map[string]any{"scope": nil, "scp": []string{"a b"}}, errMalformed},
+		{"patient a list", map[string]any{"patient": []string{"1"}}, errMalformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			token := p.token(t, p.access, test.changes)
@@ -161,22 +161,22 @@ func TestTrustedHeader(t *testing.T) {
 		token string
 		want  error
 	}{
-		{"typ of a logout token", headed(t, p, "typ", "logout+jwt"), ErrType},
-		{"typ of a client assertion", headed(t, p, "typ", "client-authentication+jwt"), ErrType},
-		{"typ of a DPoP proof", headed(t, p, "typ", "dpop+jwt"), ErrType},
-		{"typ of an introspection response", headed(t, p, "typ", "token-introspection+jwt"), ErrType},
-		{"alg none", unsigned, ErrAlgorithm},
+		{"typ of a logout token", headed(t, p, "typ", "logout+jwt"), errType},
+		{"typ of a client assertion", headed(t, p, "typ", "client-authentication+jwt"), errType},
+		{"typ of a DPoP proof", headed(t, p, "typ", "dpop+jwt"), errType},
+		{"typ of an introspection response", headed(t, p, "typ", "token-introspection+jwt"), errType},
+		{"alg none", unsigned, errAlgorithm},
 		{"HS256 with the public key", mint{
 			alg: jose.HS256, key: rsaKey().N.Bytes(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rs"},
-		}.sign(t, payload), ErrAlgorithm},
-		{"crit", headed(t, p, "crit", []string{"exp"}), ErrHeader},
-		{"jku", headed(t, p, "jku", "https://evil.example/jwks"), ErrHeader},
-		{"x5u", headed(t, p, "x5u", "https://evil.example/x509"), ErrHeader},
-		{"x5c", headed(t, p, "x5c", []string{}), ErrHeader},
-		{"jwk", headed(t, p, "jwk", jose.JSONWebKey{Key: &rsaKey().PublicKey}), ErrHeader},
+		}.sign(t, payload), errAlgorithm},
+		{"crit", headed(t, p, "crit", []string{"exp"}), errHeader},
+		{"jku", headed(t, p, "jku", "https://evil.example/jwks"), errHeader},
+		{"x5u", headed(t, p, "x5u", "https://evil.example/x509"), errHeader},
+		{"x5c", headed(t, p, "x5c", []string{}), errHeader},
+		{"jwk", headed(t, p, "jwk", jose.JSONWebKey{Key: &rsaKey().PublicKey}), errHeader},
 		{"no kid", headed(t, p, "kid", nil), ErrUnknownKey},
 		{"unknown kid", headed(t, p, "kid", "first"), ErrUnknownKey},
-		{"truncated", strings.TrimSuffix(p.token(t, p.access, nil), "A")[:300], ErrMalformed},
+		{"truncated", strings.TrimSuffix(p.token(t, p.access, nil), "A")[:300], errMalformed},
 		{"extended", p.token(t, p.access, nil) + "AAAA", ErrSignature},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantRefused(t, p.trusted(), test.token, test.want) })
@@ -249,7 +249,7 @@ func TestTrustedMemory(t *testing.T) {
 			t.Errorf("verified anew: %+v, %v", got, err)
 		}
 		keys.keys = map[string]jose.JSONWebKey{"rs": {Key: &rsaKey().PublicKey, Algorithm: "PS256"}}
-		wantRefused(t, v, token, ErrAlgorithm)
+		wantRefused(t, v, token, errAlgorithm)
 		keys.keys = nil
 		wantRefused(t, v, token, ErrUnknownKey)
 		keys.keys = providerKeys().keys

@@ -68,7 +68,7 @@ func (c *trustedClaims) clientID() (string, error) {
 	found := ""
 	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
 		if found != "" && id != "" && id != found {
-			return "", fmt.Errorf("%w: two clients", ErrMalformed)
+			return "", fmt.Errorf("%w: two clients", errMalformed)
 		}
 		found = max(found, id)
 	}
@@ -100,14 +100,14 @@ func (c *trustedClaims) checkUse() error {
 		switch strings.ToLower(use) {
 		case "", "bearer", "access", "access_token", "at+jwt", "jwt":
 		default:
-			return fmt.Errorf("%w: its claims call it something else", ErrType)
+			return fmt.Errorf("%w: its claims call it something else", errType)
 		}
 	}
 	if c.Events {
-		return fmt.Errorf("%w: events", ErrType)
+		return fmt.Errorf("%w: events", errType)
 	}
 	if c.Confirmation {
-		return ErrBound
+		return errBound
 	}
 	return nil
 }
@@ -118,16 +118,16 @@ func (c *trustedClaims) checkUse() error {
 // scope whose audience is its own client says nothing that an ID token would not.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
-		return fmt.Errorf("%w: hash of another token", ErrType)
+		return fmt.Errorf("%w: hash of another token", errType)
 	}
 	if strings.EqualFold(c.Type, "Bearer") {
 		return nil
 	}
 	if c.Nonce {
-		return fmt.Errorf("%w: nonce", ErrType)
+		return fmt.Errorf("%w: nonce", errType)
 	}
 	if c.Audience.Contains(clientID) && c.Scope == nil && c.SCP == nil {
-		return fmt.Errorf("%w: for its client, without a scope", ErrType)
+		return fmt.Errorf("%w: for its client, without a scope", errType)
 	}
 	return nil
 }

@@ -37,11 +37,11 @@ const minRSABits = 2048
 // by its type and curve.
 func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
-		return nil, fmt.Errorf("%w: key is not for it", ErrAlgorithm)
+		return nil, fmt.Errorf("%w: key is not for it", errAlgorithm)
 	}
 	public := jwk.Public()
 	if !public.Valid() {
-		return nil, fmt.Errorf("%w: no public key", ErrAlgorithm)
+		return nil, fmt.Errorf("%w: no public key", errAlgorithm)
 	}
 	switch key := public.Key.(type) {
 	case *rsa.PublicKey:
@@ -57,5 +57,5 @@ func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, er
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: key does not fit it", ErrAlgorithm)
+	return nil, fmt.Errorf("%w: key does not fit it", errAlgorithm)
 }

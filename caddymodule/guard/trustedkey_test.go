@@ -66,7 +66,7 @@ func TestTrustedKeyRefused(t *testing.T) {
 		{"an empty RSA key", jose.JSONWebKey{Key: &rsa.PublicKey{}}, jose.RS256},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if key, err := trustedKey(test.jwk, test.alg); !errors.Is(err, ErrAlgorithm) || key != nil {
+			if key, err := trustedKey(test.jwk, test.alg); !errors.Is(err, errAlgorithm) || key != nil {
 				t.Errorf("got %v, %v", key, err)
 			}
 		})

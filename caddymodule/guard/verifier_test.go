@@ -106,7 +106,7 @@ func TestVerifyRevoked(t *testing.T) {
 	if _, err := v.Verify(t.Context(), mint{}.token(t)); err != nil || asked != "token-1" {
 		t.Errorf("asked for %q, error %v", asked, err)
 	}
-	wantInvalid(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), ErrRevoked)
+	wantInvalid(t, v, mint{claims: map[string]any{"jti": "token-2"}}.token(t), errRevoked)
 }
 
 // A token that is no one's must not make the store of revocations work.

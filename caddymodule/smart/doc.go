@@ -4,7 +4,7 @@
 // The way through:
 //
 //	"openid patient/*.rs"      the scope parameter of a request
-//	   │ [ParseScopes]         RFC 6749 §3.3, strictly; malformed → [ErrMalformed]
+//	   │ [ParseScopes]         RFC 6749 §3.3, strictly; malformed → an error
 //	   ▼
 //	[openid patient/*.rs]      the caller takes out the scopes it reserves
 //	   │ [Grant]               against the scopes listed for the client

@@ -53,7 +53,7 @@ func GrantInPart(requested, allowed []string, ignoreUnknown bool) (granted []str
 		if len(parts) > 0 {
 			continue
 		}
-		if left = (&UnlistedError{Scope: scope}); IsMalformed(scope) || !ignoreUnknown && !IsDefined(scope) {
+		if left = (&UnlistedError{Scope: scope}); isMalformed(scope) || !ignoreUnknown && !IsDefined(scope) {
 			return nil, left
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrParameters says that a query is one that two servers could read differently.
-var ErrParameters = errors.New("ambiguous parameters")
+// errParameters says that a query is one that two servers could read differently.
+var errParameters = errors.New("ambiguous parameters")
 
 // Parameter is one condition of a search, such as category=laboratory.
 type Parameter struct {
@@ -21,7 +21,7 @@ type Parameter struct {
 
 // ParseParameters reads a query, or a form of the same syntax, in its order. Names repeat, which in a search means that
 // all of them must hold. A parameter without an equals sign has an empty value, a plus is a space, and empty pairs are
-// passed over. What servers read in more than one way is refused with [ErrParameters]:
+// passed over. What servers read in more than one way is refused:
 //
 //   - names of anything but letters, digits and "_.:-";
 //   - semicolons, which some take for separators, and number signs, which some take for the end;
@@ -51,7 +51,7 @@ func parseParameter(pair string) (Parameter, error) {
 		return Parameter{}, err
 	}
 	if !isParameterName(name) {
-		return Parameter{}, fmt.Errorf("%w: a name", ErrParameters)
+		return Parameter{}, fmt.Errorf("%w: a name", errParameters)
 	}
 	value, err = decode(value)
 	return Parameter{Name: name, Value: value}, err
@@ -61,12 +61,12 @@ func parseParameter(pair string) (Parameter, error) {
 func decode(s string) (string, error) {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c > '~' || c == ';' || c == '#' {
-			return "", fmt.Errorf("%w: a character", ErrParameters)
+			return "", fmt.Errorf("%w: a character", errParameters)
 		}
 	}
 	decoded, err := url.QueryUnescape(s)
 	if err != nil || !utf8.ValidString(decoded) || strings.ContainsRune(decoded, 0) {
-		return "", fmt.Errorf("%w: an escape", ErrParameters)
+		return "", fmt.Errorf("%w: an escape", errParameters)
 	}
 	return decoded, nil
 }

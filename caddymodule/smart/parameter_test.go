@@ -69,7 +69,7 @@ func TestParseParametersRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseParameters(test.query)
-			if !errors.Is(err, ErrParameters) || got != nil {
+			if !errors.Is(err, errParameters) || got != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
@@ -83,7 +83,7 @@ func FuzzParseParameters(f *testing.F) {
 	f.Fuzz(func(t *testing.T, query string) {
 		list, err := ParseParameters(query)
 		if err != nil {
-			if !errors.Is(err, ErrParameters) || list != nil {
+			if !errors.Is(err, errParameters) || list != nil {
 				t.Fatalf("%q: %q, %v", query, list, err)
 			}
 			return

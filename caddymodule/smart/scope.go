@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ErrMalformed says that a scope string violates the grammar of RFC 6749 §3.3. OAuth answers it with invalid_scope.
-var ErrMalformed = errors.New("malformed scope")
+// errMalformed says that a scope string violates the grammar of RFC 6749 §3.3. OAuth answers it with invalid_scope.
+var errMalformed = errors.New("malformed scope")
 
 // ParseScopes splits the value of a scope parameter into its scopes, in their order and each once. The grammar is that
 // of RFC 6749 §3.3,
@@ -18,8 +18,8 @@ var ErrMalformed = errors.New("malformed scope")
 //	scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
 //
 // and deviations are errors: if two readers split a sloppy string differently, they grant different things. An empty
-// string has no scopes, since a parameter without a value counts as omitted (§3.1). Any error is an [ErrMalformed] and
-// does not repeat the input.
+// string has no scopes, since a parameter without a value counts as omitted (§3.1). No error
+// repeats the input.
 func ParseScopes(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil
@@ -29,7 +29,7 @@ func ParseScopes(s string) ([]string, error) {
 	seen := make(map[string]bool, len(tokens))
 	for i, token := range tokens {
 		if !isScopeToken(token) {
-			return nil, fmt.Errorf("%w: scope number %d", ErrMalformed, i+1)
+			return nil, fmt.Errorf("%w: scope number %d", errMalformed, i+1)
 		}
 		if !seen[token] {
 			seen[token] = true
@@ -59,8 +59,8 @@ func IsDefined(scope string) bool {
 	return resource || launchScope.MatchString(scope) || slices.Contains([]string{"fhirUser", "offline_access", "online_access"}, scope)
 }
 
-// IsMalformed reports whether a scope looks like one of SMART's for resources or launch context, but is none.
-func IsMalformed(scope string) bool {
+// isMalformed reports whether a scope looks like one of SMART's for resources or launch context, but is none.
+func isMalformed(scope string) bool {
 	level, _, ok := strings.Cut(scope, "/")
 	return ok && (isLevel(level) || level == "launch") && !IsDefined(scope)
 }

@@ -50,8 +50,8 @@ func TestParseScopesMalformed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseScopes(test.in)
-			if !errors.Is(err, ErrMalformed) || got != nil {
-				t.Errorf("got %q, %v, want ErrMalformed", got, err)
+			if !errors.Is(err, errMalformed) || got != nil {
+				t.Errorf("got %q, %v, want errMalformed", got, err)
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func FuzzParseScopes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		scopes, err := ParseScopes(in)
 		if err != nil {
-			if !errors.Is(err, ErrMalformed) || len(scopes) > 0 {
+			if !errors.Is(err, errMalformed) || len(scopes) > 0 {
 				t.Fatalf("%q: %q, %v", in, scopes, err)
 			}
 			return

@@ -6,13 +6,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// TerminologyTypes are the types of definitions, which are about nobody.
-var TerminologyTypes = []string{"CodeSystem", "ConceptMap", "NamingSystem", "ValueSet"}
+// terminologyTypes are the types of definitions, which are about nobody.
+var terminologyTypes = []string{"CodeSystem", "ConceptMap", "NamingSystem", "ValueSet"}
 
 // Terminology are the grants of any valid token: to read and search definitions, which [Rights.Add] adds.
 func Terminology() []Grant {
-	grants := make([]Grant, 0, len(TerminologyTypes))
-	for _, t := range TerminologyTypes {
+	grants := make([]Grant, 0, len(terminologyTypes))
+	for _, t := range terminologyTypes {
 		grants = append(grants, Grant{Type: t, Permission: smart.Read | smart.Search})
 	}
 	return grants

@@ -34,10 +34,10 @@ type Rule struct {
 
 // The causes for which [Compile] refuses a rule.
 var (
-	// ErrRule says that a rule's effect or name is not one.
-	ErrRule = errors.New("no rule")
-	// ErrExpression says that CEL does not accept the expression, or that it is not boolean.
-	ErrExpression = errors.New("invalid expression")
+	// errRule says that a rule's effect or name is not one.
+	errRule = errors.New("no rule")
+	// errExpression says that CEL does not accept the expression, or that it is not boolean.
+	errExpression = errors.New("invalid expression")
 )
 
 // Set is a site's rules. It is safe for concurrent use. A nil Set has no rules.
@@ -72,7 +72,7 @@ func Compile(rules []Rule) (*Set, error) {
 		}
 		err := r.check()
 		if err == nil && names[r.Name] {
-			err = fmt.Errorf("%w: another has this name", ErrRule)
+			err = fmt.Errorf("%w: another has this name", errRule)
 		}
 		names[r.Name] = true
 		if err == nil {
@@ -92,9 +92,9 @@ var ruleName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 func (r Rule) check() error {
 	switch {
 	case r.Effect != Allow && r.Effect != Deny:
-		return fmt.Errorf("%w: the effect is %q, not allow or deny", ErrRule, r.Effect)
+		return fmt.Errorf("%w: the effect is %q, not allow or deny", errRule, r.Effect)
 	case !ruleName.MatchString(r.Name):
-		return fmt.Errorf("%w: the name may have 64 letters, digits, hyphens, underscores and dots", ErrRule)
+		return fmt.Errorf("%w: the name may have 64 letters, digits, hyphens, underscores and dots", errRule)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 		return located(issues)
 	}
 	if checked.OutputType() != cel.BoolType {
-		return fmt.Errorf("%w: it is %v, not bool: compare it with something", ErrExpression, checked.OutputType())
+		return fmt.Errorf("%w: it is %v, not bool: compare it with something", errExpression, checked.OutputType())
 	}
 	elements, looks, err := mentioned(checked.NativeRep())
 	if err != nil {
@@ -124,11 +124,11 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 	s.elements = append(s.elements, elements...)
 	r := &rule{name: from.Name}
 	if r.program, err = env.Program(checked, options(cel.OptOptimize)...); err != nil {
-		return fmt.Errorf("%w: %w", ErrExpression, err)
+		return fmt.Errorf("%w: %w", errExpression, err)
 	}
 	if looks {
 		if r.partial, err = env.Program(checked, options(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
-			return fmt.Errorf("%w: %w", ErrExpression, err)
+			return fmt.Errorf("%w: %w", errExpression, err)
 		}
 	}
 	if from.Effect == Deny {
@@ -153,7 +153,7 @@ func located(issues *cel.Issues) error {
 		if line := issue.Location.Line(); line > 1 {
 			at = fmt.Sprintf("line %d, %s", line, at)
 		}
-		all = append(all, fmt.Errorf("%w: %s: %s", ErrExpression, at, issue.Message))
+		all = append(all, fmt.Errorf("%w: %s: %s", errExpression, at, issue.Message))
 	}
 	return errors.Join(all...)
 }

@@ -14,21 +14,21 @@ func TestCompileErrors(t *testing.T) {
 		want string // in the error
 		err  error
 	}{
-		{"syntax", Rule{Effect: Deny, Expression: "token.patient =="}, "column 17: Syntax error", ErrExpression},
-		{"unknown variable", Rule{Effect: Deny, Expression: "true || user == ''"}, "column 9: undeclared reference to 'user'", ErrExpression},
-		{"unknown field", Rule{Effect: Deny, Expression: "token.client == 'a'"}, "column 6: undefined field 'client'", ErrExpression},
-		{"a field of another type", Rule{Effect: Deny, Expression: "token.scopes == 'a'"}, "column 14: found no matching overload", ErrExpression},
-		{"several lines", Rule{Effect: Deny, Expression: "true &&\n\tnone"}, "line 2, column 2: undeclared reference", ErrExpression},
-		{"a string", Rule{Effect: Deny, Expression: "token.patient"}, "it is string, not bool", ErrExpression},
-		{"unknown type", Rule{Effect: Deny, Expression: "resource.active"}, "it is dyn, not bool", ErrExpression},
-		{"the whole resource", Rule{Effect: Deny, Expression: "true || 'id' in resource"}, "column 17: name an element", ErrExpression},
-		{"an element by a variable", Rule{Effect: Deny, Expression: "resource[request.type] == 1"}, "column 1: name an element", ErrExpression},
-		{"regular expression", Rule{Effect: Deny, Expression: "request.id.matches('(')"}, "invalid matches argument", ErrExpression},
-		{"too long", Rule{Effect: Deny, Expression: strings.Repeat("true||", maxLength) + "true"}, "expression code point size exceeds limit", ErrExpression},
-		{"no effect", Rule{Expression: "true"}, "the effect is \"\"", ErrRule},
-		{"a name with a space", Rule{Effect: Deny, Name: "a b", Expression: "true"}, "the name may have", ErrRule},
-		{"a long name", Rule{Effect: Deny, Name: strings.Repeat("a", 65), Expression: "true"}, "the name may have", ErrRule},
-		{"the name of another", Rule{Effect: Deny, Name: "first", Expression: "true"}, "another has this name", ErrRule},
+		{"syntax", Rule{Effect: Deny, Expression: "token.patient =="}, "column 17: Syntax error", errExpression},
+		{"unknown variable", Rule{Effect: Deny, Expression: "true || user == ''"}, "column 9: undeclared reference to 'user'", errExpression},
+		{"unknown field", Rule{Effect: Deny, Expression: "token.client == 'a'"}, "column 6: undefined field 'client'", errExpression},
+		{"a field of another type", Rule{Effect: Deny, Expression: "token.scopes == 'a'"}, "column 14: found no matching overload", errExpression},
+		{"several lines", Rule{Effect: Deny, Expression: "true &&\n\tnone"}, "line 2, column 2: undeclared reference", errExpression},
+		{"a string", Rule{Effect: Deny, Expression: "token.patient"}, "it is string, not bool", errExpression},
+		{"unknown type", Rule{Effect: Deny, Expression: "resource.active"}, "it is dyn, not bool", errExpression},
+		{"the whole resource", Rule{Effect: Deny, Expression: "true || 'id' in resource"}, "column 17: name an element", errExpression},
+		{"an element by a variable", Rule{Effect: Deny, Expression: "resource[request.type] == 1"}, "column 1: name an element", errExpression},
+		{"regular expression", Rule{Effect: Deny, Expression: "request.id.matches('(')"}, "invalid matches argument", errExpression},
+		{"too long", Rule{Effect: Deny, Expression: strings.Repeat("true||", maxLength) + "true"}, "expression code point size exceeds limit", errExpression},
+		{"no effect", Rule{Expression: "true"}, "the effect is \"\"", errRule},
+		{"a name with a space", Rule{Effect: Deny, Name: "a b", Expression: "true"}, "the name may have", errRule},
+		{"a long name", Rule{Effect: Deny, Name: strings.Repeat("a", 65), Expression: "true"}, "the name may have", errRule},
+		{"the name of another", Rule{Effect: Deny, Name: "first", Expression: "true"}, "another has this name", errRule},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

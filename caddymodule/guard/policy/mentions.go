@@ -20,7 +20,7 @@ func mentioned(checked *ast.AST) (elements []string, looks bool, err error) {
 		if !ok {
 			at := checked.SourceInfo().GetStartLocation(found.ID())
 			return nil, false, fmt.Errorf("%w: column %d: name an element, such as resource.subject or has(resource.subject)",
-				ErrExpression, at.Column()+1)
+				errExpression, at.Column()+1)
 		}
 		elements, looks = append(elements, element), true
 	}

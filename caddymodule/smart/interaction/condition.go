@@ -17,7 +17,7 @@ func (i *Interaction) condition(header http.Header) error {
 		return i.conditionCreate(header.Values("If-None-Exist"))
 	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
 		if !hasCriteria(i.Parameters) {
-			return ErrCriteria
+			return errCriteria
 		}
 	}
 	return nil
@@ -27,7 +27,7 @@ func (i *Interaction) condition(header http.Header) error {
 // Criteria in the URL of a create are refused: some servers heed them, the others would create.
 func (i *Interaction) conditionCreate(criteria []string) error {
 	if slices.ContainsFunc(i.Parameters, isSpecial) {
-		return ErrQuery
+		return errQuery
 	}
 	if len(criteria) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (i *Interaction) conditionCreate(criteria []string) error {
 		return err
 	}
 	if len(criteria) > 1 || !hasCriteria(list) || slices.ContainsFunc(list, isGeneral) {
-		return ErrCriteria
+		return errCriteria
 	}
 	i.Kind = ConditionalCreate
 	i.Parameters = append(i.Parameters, list...)

@@ -38,20 +38,20 @@ func TestCreateRefused(t *testing.T) {
 		header   http.Header
 		want     error
 	}{
-		{"criteria in the URL", "POST Patient?identifier=a", nil, ErrQuery},
-		{"criteria in both", "POST Patient?identifier=a", ifNoneExist("identifier=a"), ErrQuery},
-		{"no criteria", "POST Patient", ifNoneExist(""), ErrCriteria},
-		{"separators only", "POST Patient", ifNoneExist("&"), ErrCriteria},
-		{"empty criteria", "POST Patient", ifNoneExist("identifier="), ErrCriteria},
-		{"two sets", "POST Patient", ifNoneExist("identifier=a", "identifier=b"), ErrCriteria},
-		{"an empty set and another", "POST Patient", ifNoneExist("", "identifier=b"), ErrCriteria},
-		{"result parameters only", "POST Patient", ifNoneExist("_count=1"), ErrCriteria},
-		{"a format in them", "POST Patient", ifNoneExist("identifier=a&_format=json"), ErrCriteria},
-		{"a whole URL", "POST Patient", ifNoneExist("Patient?identifier=a"), ErrQuery},
-		{"a question mark", "POST Patient", ifNoneExist("?identifier=a"), ErrQuery},
-		{"a malformed escape", "POST Patient", ifNoneExist("identifier=%"), ErrQuery},
-		{"a semicolon", "POST Patient", ifNoneExist("identifier=a;b=c"), ErrQuery},
-		{"a space", "POST Patient", ifNoneExist("name=a b"), ErrQuery},
+		{"criteria in the URL", "POST Patient?identifier=a", nil, errQuery},
+		{"criteria in both", "POST Patient?identifier=a", ifNoneExist("identifier=a"), errQuery},
+		{"no criteria", "POST Patient", ifNoneExist(""), errCriteria},
+		{"separators only", "POST Patient", ifNoneExist("&"), errCriteria},
+		{"empty criteria", "POST Patient", ifNoneExist("identifier="), errCriteria},
+		{"two sets", "POST Patient", ifNoneExist("identifier=a", "identifier=b"), errCriteria},
+		{"an empty set and another", "POST Patient", ifNoneExist("", "identifier=b"), errCriteria},
+		{"result parameters only", "POST Patient", ifNoneExist("_count=1"), errCriteria},
+		{"a format in them", "POST Patient", ifNoneExist("identifier=a&_format=json"), errCriteria},
+		{"a whole URL", "POST Patient", ifNoneExist("Patient?identifier=a"), errQuery},
+		{"a question mark", "POST Patient", ifNoneExist("?identifier=a"), errQuery},
+		{"a malformed escape", "POST Patient", ifNoneExist("identifier=%"), errQuery},
+		{"a semicolon", "POST Patient", ifNoneExist("identifier=a;b=c"), errQuery},
+		{"a space", "POST Patient", ifNoneExist("name=a b"), errQuery},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +104,7 @@ func TestCriteria(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodPatch, http.MethodDelete} {
 			if !test.ok {
-				refused(t, method+" Patient?"+test.query, nil, ErrCriteria)
+				refused(t, method+" Patient?"+test.query, nil, errCriteria)
 				continue
 			}
 			if got, err := request(method+" Patient?"+test.query, nil); err != nil {

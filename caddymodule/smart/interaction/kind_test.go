@@ -40,7 +40,7 @@ func TestTypes(t *testing.T) {
 	}
 	for _, name := range types {
 		want := slices.Contains([]string{"Device", "Encounter", "Patient", "Practitioner", "RelatedPerson"}, name)
-		if IsCompartment(name) != want {
+		if isCompartment(name) != want {
 			t.Errorf("%s has a compartment: %t", name, !want)
 		}
 	}

@@ -53,7 +53,7 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	}
 	kind, ok := methods[at][method]
 	if !ok {
-		return Interaction{}, ErrMethod
+		return Interaction{}, errMethod
 	}
 	i.Kind, i.Async = kind, prefersAsync(header)
 	if i.Parameters, err = parse(query); err != nil {
@@ -68,7 +68,7 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 func parse(query string) ([]smart.Parameter, error) {
 	list, err := smart.ParseParameters(query)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrQuery, err)
+		return nil, fmt.Errorf("%w: %w", errQuery, err)
 	}
 	return list, nil
 }
@@ -79,7 +79,7 @@ func (i Interaction) WithForm(body string) (Interaction, error) {
 	switch i.Kind {
 	case TypeSearch, SystemSearch, CompartmentSearch:
 	default:
-		return Interaction{}, ErrForm
+		return Interaction{}, errForm
 	}
 	form, err := parse(body)
 	if err != nil {

@@ -83,66 +83,66 @@ func TestRefusedPaths(t *testing.T) {
 		name, in string
 		want     error
 	}{
-		{"slash only", "GET /", ErrPath},
-		{"leading slash", "GET /Patient", ErrPath},
-		{"trailing slash, type", "GET Patient/", ErrID},
-		{"trailing slash, instance", "GET Patient/1/", ErrPath},
-		{"trailing slash, history", "GET Patient/1/_history/", ErrID},
-		{"trailing slash, version", "GET Patient/1/_history/2/", ErrPath},
-		{"trailing slash, compartment", "GET Patient/1/Observation/", ErrPath},
-		{"trailing slash, operation", "GET $export/", ErrPath},
-		{"trailing slash, metadata", "GET metadata/", ErrPath},
-		{"empty segment", "GET Patient//1", ErrID},
-		{"dot as id", "GET Patient/.", ErrID},
-		{"dots as id", "GET Patient/..", ErrID},
-		{"dots as version", "GET Patient/1/_history/..", ErrID},
-		{"dots as type", "GET ../Patient", ErrPath},
-		{"dots after id", "GET Patient/1/../2", ErrPath},
-		{"unknown type", "GET Patients", ErrType},
-		{"abstract type", "GET DomainResource/1", ErrType},
-		{"type of R5", "GET ActorDefinition/1", ErrType},
-		{"lower-case type", "GET patient/1", ErrPath},
-		{"upper-case type", "GET PATIENT/1", ErrType},
-		{"type with a space", "GET Patient /1", ErrType},
-		{"type with letters like ours", "GET Pаtient/1", ErrType},
-		{"any type", "GET */1", ErrPath},
-		{"metadata in capitals", "GET Metadata", ErrType},
-		{"metadata, more", "GET metadata/1", ErrPath},
-		{"history in capitals", "GET Patient/1/_History", ErrPath},
-		{"unknown word", "GET foo", ErrPath},
-		{"unknown underscore", "GET _getpages", ErrPath},
-		{"well-known", "GET .well-known/smart-configuration", ErrPath},
-		{"id with underscore", "GET Patient/a_b", ErrID},
-		{"id with a slash, encoded twice", "GET Patient/a%2Fb", ErrID},
-		{"id with NUL", "GET Patient/a\x00", ErrID},
-		{"id with a line break", "GET Patient/a\n", ErrID},
-		{"id in invalid UTF-8", "GET Patient/\xff", ErrID},
-		{"id with umlaut", "GET Patient/ä", ErrID},
-		{"id with full-width digit", "GET Patient/１", ErrID},
-		{"id with semicolon", "GET Patient/1;a=b", ErrID},
-		{"id with a bar", "GET Patient/1|2", ErrID},
-		{"id with backslash", `GET Patient/1\2`, ErrID},
-		{"id with plus", "GET Patient/1+1", ErrID},
-		{"id too long", "GET Patient/" + strings.Repeat("a", 65), ErrID},
-		{"version with underscore", "GET Patient/1/_history/_", ErrID},
-		{"history twice", "GET Patient/1/_history/_history", ErrID},
-		{"operation on a version", "POST Patient/1/_history/2/$meta-add", ErrPath},
-		{"operation on a history", "GET Patient/1/_history/$diff", ErrID},
-		{"operation on an operation", "GET Patient/$a/$b", ErrID},
-		{"operation without name", "GET Patient/$", ErrID},
-		{"system operation without name", "GET $", ErrPath},
-		{"operation with a slash", "GET $export/1", ErrPath},
-		{"operation with a dollar sign", "GET Patient/1/$a$b", ErrPath},
-		{"operation with NUL", "GET $export\x00", ErrPath},
-		{"compartment of no such type", "GET Observation/1/Patient", ErrPath},
-		{"compartment for an unknown type", "GET Patient/1/Foo", ErrType},
-		{"compartment for a word", "GET Patient/1/foo", ErrPath},
-		{"compartment, deeper", "GET Patient/1/Observation/2", ErrPath},
-		{"compartment, any, searched", "POST Patient/1/*/_search", ErrPath},
-		{"compartment, twice searched", "POST Patient/1/_search/_search", ErrPath},
-		{"compartment's history", "GET Patient/1/Observation/_history", ErrPath},
-		{"compartment's operation", "GET Patient/1/Observation/$lastn", ErrPath},
-		{"metadata of a type", "GET Patient/1/metadata", ErrPath},
+		{"slash only", "GET /", errPath},
+		{"leading slash", "GET /Patient", errPath},
+		{"trailing slash, type", "GET Patient/", errID},
+		{"trailing slash, instance", "GET Patient/1/", errPath},
+		{"trailing slash, history", "GET Patient/1/_history/", errID},
+		{"trailing slash, version", "GET Patient/1/_history/2/", errPath},
+		{"trailing slash, compartment", "GET Patient/1/Observation/", errPath},
+		{"trailing slash, operation", "GET $export/", errPath},
+		{"trailing slash, metadata", "GET metadata/", errPath},
+		{"empty segment", "GET Patient//1", errID},
+		{"dot as id", "GET Patient/.", errID},
+		{"dots as id", "GET Patient/..", errID},
+		{"dots as version", "GET Patient/1/_history/..", errID},
+		{"dots as type", "GET ../Patient", errPath},
+		{"dots after id", "GET Patient/1/../2", errPath},
+		{"unknown type", "GET Patients", errType},
+		{"abstract type", "GET DomainResource/1", errType},
+		{"type of R5", "GET ActorDefinition/1", errType},
+		{"lower-case type", "GET patient/1", errPath},
+		{"upper-case type", "GET PATIENT/1", errType},
+		{"type with a space", "GET Patient /1", errType},
+		{"type with letters like ours", "GET Pаtient/1", errType},
+		{"any type", "GET */1", errPath},
+		{"metadata in capitals", "GET Metadata", errType},
+		{"metadata, more", "GET metadata/1", errPath},
+		{"history in capitals", "GET Patient/1/_History", errPath},
+		{"unknown word", "GET foo", errPath},
+		{"unknown underscore", "GET _getpages", errPath},
+		{"well-known", "GET .well-known/smart-configuration", errPath},
+		{"id with underscore", "GET Patient/a_b", errID},
+		{"id with a slash, encoded twice", "GET Patient/a%2Fb", errID},
+		{"id with NUL", "GET Patient/a\x00", errID},
+		{"id with a line break", "GET Patient/a\n", errID},
+		{"id in invalid UTF-8", "GET Patient/\xff", errID},
+		{"id with umlaut", "GET Patient/ä", errID},
+		{"id with full-width digit", "GET Patient/１", errID},
+		{"id with semicolon", "GET Patient/1;a=b", errID},
+		{"id with a bar", "GET Patient/1|2", errID},
+		{"id with backslash", `GET Patient/1\2`, errID},
+		{"id with plus", "GET Patient/1+1", errID},
+		{"id too long", "GET Patient/" + strings.Repeat("a", 65), errID},
+		{"version with underscore", "GET Patient/1/_history/_", errID},
+		{"history twice", "GET Patient/1/_history/_history", errID},
+		{"operation on a version", "POST Patient/1/_history/2/$meta-add", errPath},
+		{"operation on a history", "GET Patient/1/_history/$diff", errID},
+		{"operation on an operation", "GET Patient/$a/$b", errID},
+		{"operation without name", "GET Patient/$", errID},
+		{"system operation without name", "GET $", errPath},
+		{"operation with a slash", "GET $export/1", errPath},
+		{"operation with a dollar sign", "GET Patient/1/$a$b", errPath},
+		{"operation with NUL", "GET $export\x00", errPath},
+		{"compartment of no such type", "GET Observation/1/Patient", errPath},
+		{"compartment for an unknown type", "GET Patient/1/Foo", errType},
+		{"compartment for a word", "GET Patient/1/foo", errPath},
+		{"compartment, deeper", "GET Patient/1/Observation/2", errPath},
+		{"compartment, any, searched", "POST Patient/1/*/_search", errPath},
+		{"compartment, twice searched", "POST Patient/1/_search/_search", errPath},
+		{"compartment's history", "GET Patient/1/Observation/_history", errPath},
+		{"compartment's operation", "GET Patient/1/Observation/$lastn", errPath},
+		{"metadata of a type", "GET Patient/1/metadata", errPath},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			refused(t, test.in, nil, test.want)
@@ -189,12 +189,12 @@ func TestRefusedMethods(t *testing.T) {
 				query = "a=b"
 			}
 			_, err := Parse(method, path, query, nil)
-			if want := containsWord(allowed, method); want != (err == nil) || !want && !errors.Is(err, ErrMethod) {
+			if want := containsWord(allowed, method); want != (err == nil) || !want && !errors.Is(err, errMethod) {
 				t.Errorf("%s %q: %v", method, path, err)
 			}
 		}
 	}
-	if got := Status(ErrMethod); got != http.StatusMethodNotAllowed {
+	if got := Status(errMethod); got != http.StatusMethodNotAllowed {
 		t.Errorf("status %d", got)
 	}
 }
@@ -220,10 +220,10 @@ func TestMethodOverride(t *testing.T) {
 func TestRefusedQueries(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"a=%", "a=%zz", "a;b=c", "a=b;c=d", "a=%00", "a=%ff", "a=\xff", "a=ä", "=a", "a[]=b", "a=b#c"} {
-		refused(t, "GET Patient?"+query, nil, ErrQuery)
-		refused(t, "POST Patient/1/_search?"+query, nil, ErrQuery)
+		refused(t, "GET Patient?"+query, nil, errQuery)
+		refused(t, "POST Patient/1/_search?"+query, nil, errQuery)
 	}
-	if got := Status(ErrQuery); got != http.StatusBadRequest {
+	if got := Status(errQuery); got != http.StatusBadRequest {
 		t.Errorf("status %d", got)
 	}
 }
@@ -240,7 +240,7 @@ func TestWithForm(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got.Parameters, want) || got.Kind != search.Kind {
 			t.Errorf("%s: got %+v, %v", in, got, err)
 		}
-		if _, err := search.WithForm("a=%00"); !errors.Is(err, ErrQuery) {
+		if _, err := search.WithForm("a=%00"); !errors.Is(err, errQuery) {
 			t.Errorf("%s: ambiguous form: %v", in, err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestWithForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := other.WithForm("a=b"); !errors.Is(err, ErrForm) {
+		if _, err := other.WithForm("a=b"); !errors.Is(err, errForm) {
 			t.Errorf("%s: %v", in, err)
 		}
 	}

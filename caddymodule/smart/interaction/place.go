@@ -51,9 +51,9 @@ func (i *Interaction) locate(path string) (place, error) {
 // unknownFirst tells a word that could be a type from one that could not.
 func unknownFirst(segment string) error {
 	if segment == "" || segment[0] < 'A' || segment[0] > 'Z' {
-		return ErrPath
+		return errPath
 	}
-	return ErrType
+	return errType
 }
 
 func (i *Interaction) locateInType(path string) (place, error) {
@@ -67,7 +67,7 @@ func (i *Interaction) locateInType(path string) (place, error) {
 	}
 	id, rest, more := strings.Cut(path, "/")
 	if !isID(id) {
-		return 0, ErrID
+		return 0, errID
 	}
 	i.ID = id
 	if !more {
@@ -86,9 +86,9 @@ func (i *Interaction) locateInInstance(path string) (place, error) {
 	case !isVersion:
 		return i.locateInCompartment(path)
 	case strings.Contains(version, "/"):
-		return 0, ErrPath
+		return 0, errPath
 	case !isID(version):
-		return 0, ErrID
+		return 0, errID
 	}
 	i.VersionID = version
 	return ofVersion, nil
@@ -97,8 +97,8 @@ func (i *Interaction) locateInInstance(path string) (place, error) {
 // locateInCompartment reads what follows the id of a compartment. The type searched for takes the place of the
 // compartment's own.
 func (i *Interaction) locateInCompartment(path string) (place, error) {
-	if !IsCompartment(i.Type) {
-		return 0, ErrPath
+	if !isCompartment(i.Type) {
+		return 0, errPath
 	}
 	i.Compartment = Reference{Type: i.Type, ID: i.ID}
 	i.Type, i.ID = "*", ""
@@ -111,7 +111,7 @@ func (i *Interaction) locateInCompartment(path string) (place, error) {
 	typ, posted := strings.CutSuffix(path, "/_search")
 	switch {
 	case strings.Contains(typ, "/"):
-		return 0, ErrPath
+		return 0, errPath
 	case !IsType(typ):
 		return 0, unknownFirst(typ)
 	}

@@ -46,5 +46,5 @@ func Types() []string { return strings.Fields(typeNames) }
 // IsType reports whether name is a resource type of FHIR R4.
 func IsType(name string) bool { return resourceTypes[name] }
 
-// IsCompartment reports whether resources of the type have a compartment.
-func IsCompartment(name string) bool { return compartments[name] }
+// isCompartment reports whether resources of the type have a compartment.
+func isCompartment(name string) bool { return compartments[name] }

@@ -35,7 +35,7 @@ func NewReader(c *rawjson.Cursor, text []byte, bases ...string) *Reader {
 // Read reads the cursor's next value, a resource. Part is where it stands in the text.
 func (r *Reader) Read() (res Resource, part []byte, err error) {
 	if len(r.text) > math.MaxInt32 {
-		return res, nil, ErrTooLong
+		return res, nil, errTooLong
 	}
 	r.makeRoom()
 	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}

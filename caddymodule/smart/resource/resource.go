@@ -10,8 +10,8 @@ import (
 // ErrNoType says that a JSON object is no resource: it has no resourceType.
 var ErrNoType = errors.New("no resourceType")
 
-// ErrTooLong says that a text is of 2 GiB or more.
-var ErrTooLong = errors.New("text too long for a resource")
+// errTooLong says that a text is of 2 GiB or more.
+var errTooLong = errors.New("text too long for a resource")
 
 // Resource is a FHIR resource in JSON. The slices it gives out are parts of the text it was parsed from.
 type Resource struct {

@@ -40,7 +40,7 @@ func readDate(s string) (criterion, error) {
 	p, rest := cutPrefix(s)
 	found, ok := parseDate(unescape(rest))
 	if !ok {
-		return nil, fmt.Errorf("%w: no date", ErrValue)
+		return nil, fmt.Errorf("%w: no date", errValue)
 	}
 	return date{p, found}, nil
 }

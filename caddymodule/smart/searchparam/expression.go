@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// ErrExpression says that a FHIRPath expression is none that can be judged here.
-var ErrExpression = errors.New("the expression cannot be judged here")
+// errExpression says that a FHIRPath expression is none that can be judged here.
+var errExpression = errors.New("the expression cannot be judged here")
 
 func noPath(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrExpression}, args...)...)
+	return fmt.Errorf("%w: "+format, append([]any{errExpression}, args...)...)
 }
 
 const (

@@ -11,10 +11,10 @@ import (
 
 // Errors of [Parameter.Matches].
 var (
-	// ErrUnsupported says that whether a resource matches the parameter cannot be judged here.
-	ErrUnsupported = errors.New("search parameter cannot be evaluated")
-	// ErrValue says that the value of a parameter is malformed.
-	ErrValue = errors.New("malformed value of a search parameter")
+	// errUnsupported says that whether a resource matches the parameter cannot be judged here.
+	errUnsupported = errors.New("search parameter cannot be evaluated")
+	// errValue says that the value of a parameter is malformed.
+	errValue = errors.New("malformed value of a search parameter")
 )
 
 // criterion is one of the alternatives that a value has, ready to be compared with elements of a resource.
@@ -27,7 +27,7 @@ type criterion interface {
 // decoded: commas in it are alternatives, and a backslash escapes what has a meaning.
 func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	if len(p.Paths) == 0 {
-		return false, fmt.Errorf("%w: %s", ErrUnsupported, p.Name)
+		return false, fmt.Errorf("%w: %s", errUnsupported, p.Name)
 	}
 	criteria, err := p.criteria(value)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p Parameter) criteria(value string) ([]criterion, error) {
 	var criteria []criterion
 	for _, alternative := range split(value, ',') {
 		if alternative == "" {
-			return nil, ErrValue
+			return nil, errValue
 		}
 		c, err := p.criterion(alternative)
 		if err != nil {
@@ -76,7 +76,7 @@ func (p Parameter) criterion(s string) (criterion, error) {
 	case Number, Quantity:
 		return readQuantity(s)
 	default:
-		return nil, ErrUnsupported
+		return nil, errUnsupported
 	}
 }
 

@@ -22,7 +22,7 @@ func readQuantity(s string) (criterion, error) {
 	p, rest := cutPrefix(parts[0])
 	number, ok := parseDecimal(rest)
 	if !ok || len(parts) != 1 && len(parts) != 3 {
-		return nil, fmt.Errorf("%w: no quantity", ErrValue)
+		return nil, fmt.Errorf("%w: no quantity", errValue)
 	}
 	q.prefix, q.number = p, number
 	if len(parts) == 3 && parts[1]+parts[2] != "" {

@@ -30,7 +30,7 @@ type Definition struct {
 // Set are search parameters: those of R4, and a site's own. The zero value is R4's. It must not be changed once in use.
 type Set struct{ own map[key]Parameter }
 
-// Errors of [Set.Add], beside [ErrExpression].
+// Errors of [Set.Add], beside that of an expression that cannot be read.
 var (
 	// ErrKnown says that R4 has the parameter. R4's own stays in force: compartments are made of them.
 	ErrKnown = errors.New("FHIR R4 has this search parameter itself")

@@ -138,7 +138,7 @@ func FuzzPaths(f *testing.F) {
 	f.Add("(Patient.extension.where(url = 'x').value as string) | Patient.name.ofType(HumanName).given")
 	f.Fuzz(func(t *testing.T, expression string) {
 		paths, err := r4Structures().Paths("Patient", expression)
-		if err != nil && !errors.Is(err, ErrExpression) {
+		if err != nil && !errors.Is(err, errExpression) {
 			t.Error(err)
 		}
 		for _, p := range paths {

@@ -16,7 +16,7 @@ type text string
 func readText(s string) (criterion, error) {
 	folded := fold(unescape(s))
 	if folded == "" {
-		return nil, ErrValue
+		return nil, errValue
 	}
 	return text(folded), nil
 }

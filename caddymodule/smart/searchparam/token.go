@@ -18,7 +18,7 @@ func readToken(s string) (criterion, error) {
 	case len(parts) == 2 && s != "|":
 		return token{unescape(parts[0]), unescape(parts[1]), true}, nil
 	default:
-		return nil, ErrValue
+		return nil, errValue
 	}
 }
 
