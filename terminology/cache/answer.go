@@ -1,11 +1,8 @@
 package cache
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,50 +69,6 @@ type Call struct {
 	// Detach returns a context that Produce may use after the client's request has ended. It is called before that.
 	// Default: nil, the request's own context may be used.
 	Detach func(context.Context) context.Context
-}
-
-// passed are the headers that a producer gets although not every key holds them. Answers do not depend on them, unless the
-// caller says otherwise by [Scheme.VaryBy].
-var passed = []string{"Authorization", "Traceparent", "Tracestate"}
-
-// request returns the request for the producer, with only what the key holds.
-func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
-	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
-	for _, names := range [...][]string{passed, c.Scheme.Headers} {
-		for _, name := range names {
-			if values := r.Header[name]; len(values) > 0 {
-				header[name] = slices.Clone(values)
-			}
-		}
-	}
-	if cookies := r.Header["Cookie"]; len(cookies) > 0 && c.Scheme.holdsCredentials(c.Principal) {
-		header["Cookie"] = slices.Clone(cookies)
-	}
-	representation.apply(header)
-	if old != nil {
-		setUnlessEmpty(header, "If-None-Match", old.origin.Get("Etag"))
-		setUnlessEmpty(header, "If-Modified-Since", old.origin.Get("Last-Modified"))
-	}
-	ctx := r.Context()
-	if c.Detach != nil {
-		ctx = c.Detach(ctx)
-	}
-	clone := r.Clone(ctx)
-	clone.Header = header
-	clone.Method = methodClass(r.Method)
-	clone.Body, clone.ContentLength, clone.TransferEncoding = http.NoBody, 0, nil
-	if clone.Method == http.MethodPost {
-		setUnlessEmpty(header, "Content-Type", r.Header.Get("Content-Type"))
-		clone.ContentLength = int64(len(c.Body))
-		clone.Body = io.NopCloser(bytes.NewReader(c.Body))
-	}
-	return clone
-}
-
-func setUnlessEmpty(header http.Header, name, value string) {
-	if value != "" {
-		header.Set(name, value)
-	}
 }
 
 // isWhole reports whether the body is as long as its header says, and not coded.

@@ -10,7 +10,7 @@
 //	   │ ├─── stale-while-revalidate ────► hit, and a new answer in the background
 //	   │ └─── stale, or nothing stored                cache.go: Serve
 //	   ▼
-//	 one flight per key ── [Producer] ──► [Answer]    flight.go; failures: failure.go
+//	 one flight per key ── [Producer] ──► [Answer]    flight.go, result.go; failures: failure.go
 //	   │ stored if it may be, and if no invalidation came in between
 //	   ▼
 //	 written: in the coding that is wanted (encoding.go), as 304 if the client has it (etag.go), stale after a failure
@@ -40,7 +40,7 @@
 // # Invalidation
 //
 // [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove answers and begin a new generation
-// (invalidate.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
+// (invalidate.go, tags.go): an answer being made at the time is not stored, and no later request gets it. [Scheme.Epoch] is for
 // definitions that are replaced as a whole, also between [Cache.Save] and [Cache.Load] (snapshot.go).
 //
 // # Room

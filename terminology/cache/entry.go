@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"container/list"
 	"crypto/sha256"
 	"encoding/base64"
 	"maps"
@@ -114,3 +115,55 @@ func (e *entry) cost() int64 {
 }
 
 func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.made)) }
+
+// choose returns the form to write: in the coding that the client wants most, or plain while compression does not pay,
+// which it does from the second use on. grown is by how much the entry has grown.
+func (e *entry) choose(accepts *weights) (f *form, grown int) {
+	plain := e.forms[identity].Load()
+	mustCode := accepts[identity] == 0
+	if len(plain.body) < minCompressed && !mustCode {
+		return plain, 0
+	}
+	c := accepts.best(func(c coding) bool { return mustCode || e.worthCoding(c, len(plain.body)) })
+	if c == identity {
+		return plain, 0
+	}
+	if f = e.forms[c].Load(); f != nil {
+		return f, 0
+	}
+	if e.uses.Load() < 2 && !mustCode {
+		return plain, 0
+	}
+	if !e.forms[c].compressing.CompareAndSwap(false, true) && !mustCode {
+		return plain, 0
+	}
+	f = newForm(c, encode(c, plain.body), plain.tag)
+	if !e.forms[c].CompareAndSwap(nil, f) {
+		return e.forms[c].Load(), 0
+	}
+	return f, f.cost()
+}
+
+// worthCoding reports whether a coding makes the body smaller, as far as is known.
+func (e *entry) worthCoding(c coding, length int) bool {
+	f := e.forms[c].Load()
+	return f == nil || len(f.body) < length
+}
+
+// place is where an entry stands in the store.
+type place struct {
+	segment int
+	element *list.Element
+	aliases []string
+	size    int64
+}
+
+// stamp holds the headers of an entry that change each second.
+type stamp struct {
+	second  int64 // of the entry's age
+	maxAge  time.Duration
+	age     []string
+	status  []string // Cache-Status of a hit
+	public  []string // Cache-Control
+	private []string
+}

@@ -1,6 +1,12 @@
 package cache
 
-import "container/list"
+import (
+	"container/list"
+	"crypto/sha256"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+)
 
 // segment is a list of entries, the last used at the front.
 type segment struct {
@@ -121,4 +127,46 @@ func (s *store) victim(after *entry) *entry {
 func (s *store) evict(e *entry) {
 	s.evicted++
 	s.remove(e)
+}
+
+// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry starts in a small
+// window, and leaves it only for room in the main part, a segmented LRU, that is free or held by entries that together are
+// used less. So requests made only once never evict what is asked for again and again.
+//
+// One lock guards entries, aliases, tags and the generation, so that a removed entry cannot be found and numbers are exact.
+type store struct {
+	mu                 sync.Mutex
+	entries            map[[sha256.Size]byte]*entry
+	aliases            map[string]*entry // by raw request
+	tags               index             // by the URL of a canonical; "" for entries whose tags are not known
+	segments           [3]segment
+	sketch             *sketch
+	max                int64 // bytes: windowMax for the window and mainMax for the rest
+	windowMax, mainMax int64
+	generation         *generation
+	evicted, rejected  uint64
+}
+
+// generation is the time between two invalidations. An answer asked for in one generation may be outdated in the next, and
+// is neither stored nor used there.
+type generation struct {
+	flights  singleflight.Group
+	failures failures
+}
+
+func newGeneration() *generation {
+	e := new(generation)
+	e.failures.byKey.MaxEntries = maxFailures
+	return e
+}
+
+// remove removes an entry and all that leads to it.
+func (s *store) remove(e *entry) {
+	s.take(e)
+	delete(s.entries, e.key.sum)
+	for _, alias := range e.place.aliases {
+		delete(s.aliases, alias)
+	}
+	e.place.aliases = nil
+	s.tags.drop(e)
 }

@@ -109,13 +109,3 @@ func retryAfterOf(res *result, err error, now time.Time) time.Duration {
 	}
 	return RetryAfter(res.answer.Header, now)
 }
-
-// isShared reports whether a result is a failure for everybody with the key.
-func (r *result) isShared(key Key) bool {
-	if !r.failed() {
-		return false
-	}
-	header := r.answer.Header
-	private := parseDirectives(header["Cache-Control"]).has("private") && !key.personal
-	return !private && len(header["Set-Cookie"]) == 0 && varyIsKept(header["Vary"], key)
-}

@@ -1,36 +1,17 @@
 package cache
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/debug"
-	"strconv"
+	"slices"
 	"time"
 )
-
-// result is what the producer made.
-type result struct {
-	answer    *Answer
-	entry     *entry // nil if the answer may not be kept
-	stored    bool
-	validated bool // the producer said that the old answer is still good
-}
-
-// status returns parameters of Cache-Status.
-func (r *result) status() (status string) {
-	if r.validated {
-		status = "; fwd-status=304"
-	} else {
-		status = "; fwd-status=" + strconv.Itoa(r.answer.Status)
-	}
-	if r.stored {
-		status += "; stored"
-	}
-	return status
-}
 
 // fetch is a request to the producer. It is made in advance, since the client's own request may end before that.
 type fetch struct {
@@ -149,9 +130,6 @@ func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 	return res, nil
 }
 
-// failed reports whether the producer has no answer for now.
-func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
-
 // panicError is the error for a producer that panicked. The panic ends here, since others may be waiting.
 type panicError struct {
 	Value any    // of the panic
@@ -182,4 +160,48 @@ func produce(producer Producer, r *http.Request) (answer *Answer, err error) {
 		err = errNoAnswer
 	}
 	return answer, err
+}
+
+// passed are the headers that a producer gets although not every key holds them. Answers do not depend on them, unless the
+// caller says otherwise by [Scheme.VaryBy].
+var passed = []string{"Authorization", "Traceparent", "Tracestate"}
+
+// request returns the request for the producer, with only what the key holds.
+func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
+	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
+	for _, names := range [...][]string{passed, c.Scheme.Headers} {
+		for _, name := range names {
+			if values := r.Header[name]; len(values) > 0 {
+				header[name] = slices.Clone(values)
+			}
+		}
+	}
+	if cookies := r.Header["Cookie"]; len(cookies) > 0 && c.Scheme.holdsCredentials(c.Principal) {
+		header["Cookie"] = slices.Clone(cookies)
+	}
+	representation.apply(header)
+	if old != nil {
+		setUnlessEmpty(header, "If-None-Match", old.origin.Get("Etag"))
+		setUnlessEmpty(header, "If-Modified-Since", old.origin.Get("Last-Modified"))
+	}
+	ctx := r.Context()
+	if c.Detach != nil {
+		ctx = c.Detach(ctx)
+	}
+	clone := r.Clone(ctx)
+	clone.Header = header
+	clone.Method = methodClass(r.Method)
+	clone.Body, clone.ContentLength, clone.TransferEncoding = http.NoBody, 0, nil
+	if clone.Method == http.MethodPost {
+		setUnlessEmpty(header, "Content-Type", r.Header.Get("Content-Type"))
+		clone.ContentLength = int64(len(c.Body))
+		clone.Body = io.NopCloser(bytes.NewReader(c.Body))
+	}
+	return clone
+}
+
+func setUnlessEmpty(header http.Header, name, value string) {
+	if value != "" {
+		header.Set(name, value)
+	}
 }

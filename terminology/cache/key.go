@@ -167,11 +167,6 @@ func (p *Principal) append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart appends a part of a key after its length, so that one part cannot pass for two.
-func appendPart(dst []byte, part string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(part))), part...)
-}
-
 func appendParts(dst []byte, parts []string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(parts)))
 	for _, part := range parts {
@@ -179,3 +174,5 @@ func appendParts(dst []byte, parts []string) []byte {
 	}
 	return dst
 }
+
+func (k Key) hash() uint64 { return binary.LittleEndian.Uint64(k.sum[:]) }

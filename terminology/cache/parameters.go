@@ -63,3 +63,8 @@ func (l parameters) append(dst []byte) []byte {
 	}
 	return dst
 }
+
+// appendPart appends a part of a key after its length, so that one part cannot pass for two.
+func appendPart(dst []byte, part string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(part))), part...)
+}

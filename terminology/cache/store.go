@@ -1,53 +1,10 @@
 package cache
 
 import (
-	"container/list"
 	"crypto/sha256"
-	"encoding/binary"
-	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 )
-
-// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry starts in a small
-// window, and leaves it only for room in the main part, a segmented LRU, that is free or held by entries that together are
-// used less. So requests made only once never evict what is asked for again and again.
-//
-// One lock guards entries, aliases, tags and the generation, so that a removed entry cannot be found and numbers are exact.
-type store struct {
-	mu                 sync.Mutex
-	entries            map[[sha256.Size]byte]*entry
-	aliases            map[string]*entry // by raw request
-	tags               index             // by the URL of a canonical; "" for entries whose tags are not known
-	segments           [3]segment
-	sketch             *sketch
-	max                int64 // bytes: windowMax for the window and mainMax for the rest
-	windowMax, mainMax int64
-	generation         *generation
-	evicted, rejected  uint64
-}
-
-// generation is the time between two invalidations. An answer asked for in one generation may be outdated in the next, and
-// is neither stored nor used there.
-type generation struct {
-	flights  singleflight.Group
-	failures failures
-}
-
-func newGeneration() *generation {
-	e := new(generation)
-	e.failures.byKey.MaxEntries = maxFailures
-	return e
-}
-
-// place is where an entry stands in the store.
-type place struct {
-	segment int
-	element *list.Element
-	aliases []string
-	size    int64
-}
 
 const (
 	maxAliases    = 8       // of an entry: raw requests that find it without parsing
@@ -115,8 +72,6 @@ func (s *store) alias(e *entry, raw []byte) {
 	s.resize(e, int64(len(alias)+aliasOverhead))
 }
 
-func (k Key) hash() uint64 { return binary.LittleEndian.Uint64(k.sum[:]) }
-
 // add stores an entry made in a generation, in place of an older one with its key, and reports whether it is stored.
 func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	s.mu.Lock()
@@ -181,17 +136,6 @@ func (s *store) resize(e *entry, by int64) {
 	s.segments[e.place.segment].bytes += by
 }
 
-// remove removes an entry and all that leads to it.
-func (s *store) remove(e *entry) {
-	s.take(e)
-	delete(s.entries, e.key.sum)
-	for _, alias := range e.place.aliases {
-		delete(s.aliases, alias)
-	}
-	e.place.aliases = nil
-	s.tags.drop(e)
-}
-
 // sampled is how many entries are checked for expiry with each new one.
 const sampled = 4
 
@@ -206,4 +150,13 @@ func (s *store) expire(now time.Time) {
 			s.remove(e)
 		}
 	}
+}
+
+// Cache stores answers. It is safe for concurrent use, has no goroutines except while an answer is made, and needs no
+// closing. Make one with [New].
+type Cache struct {
+	options *Options
+	store   *store
+
+	hits, stale, misses atomic.Uint64
 }

@@ -19,16 +19,6 @@ var (
 	privateNoStore = []string{"private, no-store"}
 )
 
-// stamp holds the headers of an entry that change each second.
-type stamp struct {
-	second  int64 // of the entry's age
-	maxAge  time.Duration
-	age     []string
-	status  []string // Cache-Status of a hit
-	public  []string // Cache-Control
-	private []string
-}
-
 func (e *entry) stampAt(age, maxAge time.Duration) *stamp {
 	second := int64(age / time.Second)
 	if s := e.stamp.Load(); s != nil && s.second == second && s.maxAge == maxAge {
