@@ -144,8 +144,10 @@ type fetchedLayers struct {
 	stacked int // overlays between base and current
 }
 
+// MaxFetches is how many definitions are fetched for one request.
+const MaxFetches = 100
+
 const (
-	MaxFetches        = 100      // for one request
 	defaultMaxFetched = 64 << 20 // bytes held
 	maxHeld           = 10_000   // definitions, with those that do not exist
 	maxStacked        = 16       // overlays before they are made into one

@@ -66,8 +66,12 @@ func profile(folder, room, benchmark string, rounds int) (map[string]map[block]i
 	run := exec.Command("go", "test", "-run=^$", "-bench=^"+strings.ReplaceAll(benchmark, "/", "$/^")+"$",
 		fmt.Sprintf("-benchtime=%dx", rounds), "-covermode=atomic", "-coverpkg=./...", "-coverprofile="+file.Name(), "./"+room)
 	run.Dir = folder
-	if output, err := run.CombinedOutput(); err != nil || !bytes.Contains(output, []byte("ns/op")) {
-		return nil, fmt.Errorf("%s of %s did not run: %v\n%s", benchmark, room, err, output)
+	output, err := run.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%s of %s: %w\n%s", benchmark, room, err, output)
+	}
+	if !bytes.Contains(output, []byte("ns/op")) {
+		return nil, fmt.Errorf("%s has no benchmark %s", room, benchmark)
 	}
 	read, err := cover.ParseProfiles(file.Name())
 	if err != nil {

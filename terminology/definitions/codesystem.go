@@ -67,6 +67,7 @@ func (cs *CodeSystem) supersedes(earlier *CodeSystem) bool {
 // contentMode is CodeSystem.content.
 type contentMode string
 
+// The values of CodeSystem.content.
 const (
 	contentNotPresent contentMode = "not-present"
 	ContentExample    contentMode = "example"    // the code example

@@ -54,9 +54,9 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 
 // IndexLarge builds the indexes of large code systems, so that no request waits for them. Others take milliseconds when
 // they are first needed.
-func (l *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
+func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
-	for _, cs := range l.Systems.CodeSystems {
+	for _, cs := range d.Systems.CodeSystems {
 		if cs.Concepts.Search != nil && cs.Concepts.Len() >= textindex.Large && ctx.Err() == nil {
 			x := cs.Concepts.Search.SearchIndex("")
 			built = true

@@ -15,20 +15,20 @@ import (
 // Overlay returns a library with everything in l, to which definitions can be added without changing l. They take
 // precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
 // caches no expansions.
-func (l *Set) Overlay() *Set {
+func (d *Set) Overlay() *Set {
 	o := emptyLibrary()
-	o.Base, o.Loaded, o.Bounds, o.synonyms, o.Usage = l, l.Loaded, l.Bounds, l.synonyms, l.Usage
-	o.Systems.base, o.ValueSets.base, o.Maps.Base, o.Rows.base = &l.Systems, &l.ValueSets, &l.Maps, &l.Rows
-	o.Systems.CodeSystems, o.Systems.List = slices.Clone(l.Systems.CodeSystems), slices.Clone(l.Systems.List)
-	o.Rows.listed.first = l.Rows.listed.end()
-	o.brought = l.brought
+	o.Base, o.Loaded, o.Bounds, o.synonyms, o.Usage = d, d.Loaded, d.Bounds, d.synonyms, d.Usage
+	o.Systems.base, o.ValueSets.base, o.Maps.Base, o.Rows.base = &d.Systems, &d.ValueSets, &d.Maps, &d.Rows
+	o.Systems.CodeSystems, o.Systems.List = slices.Clone(d.Systems.CodeSystems), slices.Clone(d.Systems.List)
+	o.Rows.listed.first = d.Rows.listed.end()
+	o.brought = d.brought
 	return o
 }
 
 // With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
 // cheap, and meant for the few definitions of one request.
-func (l *Set) With(resources ...jsontext.Value) (*Set, error) {
-	o := l.Overlay()
+func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
+	o := d.Overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
 	for _, resource := range resources {
 		r := fhirjson.ReaderOf(resource)
@@ -45,13 +45,13 @@ func (l *Set) With(resources ...jsontext.Value) (*Set, error) {
 
 // Combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
-func (l *Set) Combine(resources []jsontext.Value) (*Set, error) {
-	o := l.Overlay()
+func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
+	o := d.Overlay()
 	o.Combined, o.Systems.combined, o.ValueSets.combined = true, true, true
-	o.ValueSets.List = slices.Clone(l.ValueSets.List)
-	o.Systems.systemIDs, o.ValueSets.byCanonical, o.ValueSets.latest = maps.Clone(l.Systems.systemIDs), maps.Clone(l.ValueSets.byCanonical), maps.Clone(l.ValueSets.latest)
-	o.ValueSets.byID, o.ValueSets.bindings, o.Systems.entire = maps.Clone(l.ValueSets.byID), maps.Clone(l.ValueSets.bindings), maps.Clone(l.Systems.entire)
-	for url, list := range l.Systems.Supplements {
+	o.ValueSets.List = slices.Clone(d.ValueSets.List)
+	o.Systems.systemIDs, o.ValueSets.byCanonical, o.ValueSets.latest = maps.Clone(d.Systems.systemIDs), maps.Clone(d.ValueSets.byCanonical), maps.Clone(d.ValueSets.latest)
+	o.ValueSets.byID, o.ValueSets.bindings, o.Systems.entire = maps.Clone(d.ValueSets.byID), maps.Clone(d.ValueSets.bindings), maps.Clone(d.Systems.entire)
+	for url, list := range d.Systems.Supplements {
 		o.Systems.Supplements[url] = slices.Clone(list)
 	}
 	loader := newResourceLoader(o)
@@ -64,8 +64,8 @@ func (l *Set) Combine(resources []jsontext.Value) (*Set, error) {
 }
 
 // Inline adds a value set from a request and returns it. It needs no url.
-func (l *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
-	loader := newResourceLoader(l)
+func (d *Set) Inline(resource jsontext.Value) (*ValueSet, error) {
+	loader := newResourceLoader(d)
 	loader.anonymous = true
 	err := loader.resource(fhirjson.ReaderOf(resource))
 	if err != nil {

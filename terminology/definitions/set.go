@@ -29,14 +29,14 @@ type Set struct {
 type bounds struct{ ImportDepth, Gathered, RegexStates int }
 
 // Synonyms returns what words of a filter also stand for, as [Options.Synonyms] says; nil if nothing.
-func (l *Set) Synonyms() *textindex.Synonyms { return l.synonyms }
+func (d *Set) Synonyms() *textindex.Synonyms { return d.synonyms }
 
 // Use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
 // their library becomes unreachable, even if slices of them are in use: what reads concepts must be called by use and
 // return copies.
-func (l *Set) Use(f func()) {
+func (d *Set) Use(f func()) {
 	f()
-	runtime.KeepAlive(l)
+	runtime.KeepAlive(d)
 }
 
 // Counts says how much a library holds.
@@ -53,10 +53,10 @@ type Counts struct {
 }
 
 // Counts returns how much the library holds.
-func (l *Set) Counts() Counts {
-	c := Counts{ValueSets: len(l.ValueSets.List), Replaced: l.Systems.replaced + l.ValueSets.replaced}
-	for index, cs := range l.Systems.CodeSystems {
-		if !l.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil {
+func (d *Set) Counts() Counts {
+	c := Counts{ValueSets: len(d.ValueSets.List), Replaced: d.Systems.replaced + d.ValueSets.replaced}
+	for index, cs := range d.Systems.CodeSystems {
+		if !d.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil {
 			c.CodeSystems++
 			c.Concepts += cs.Concepts.Len()
 		}

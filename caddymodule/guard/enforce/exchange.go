@@ -116,7 +116,7 @@ func (x *exchange) finish(w http.ResponseWriter, a *answer, err error) error {
 func (x *exchange) Answer(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	return x.judge.Under(ctx, c, i, func() (*answer, error) {
 		if row := interactions[i.Kind]; row.answer != nil {
-			return row.answer(x, ctx, c, i)
+			return row.answer(ctx, x, c, i)
 		}
 		return nil, notFound()
 	})
@@ -142,7 +142,7 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 	}
 	a, err := x.judge.Under(x.client.r.Context(), c, i, func() (*answer, error) {
 		if row := interactions[i.Kind]; row.page != nil {
-			return row.page(x, x.client.r.Context(), c, i, at, x.pages.at.url(pagePath+sealed, ""))
+			return row.page(x.client.r.Context(), x, c, i, at, x.pages.at.url(pagePath+sealed, ""))
 		}
 		return nil, notFound()
 	})

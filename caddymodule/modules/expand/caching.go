@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// ExpandCaching configures whom fhir_expand asks for what it does not know, and how it caches answers.
-type ExpandCaching struct {
+// Caching configures whom fhir_expand asks for what it does not know, and how it caches answers.
+type Caching struct {
 	// The lifetime of an answer that states none, and the longest of any. Default: 1h.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
@@ -74,7 +74,7 @@ type ExpandCaching struct {
 	PullThroughOff bool `json:"pull_through_off,omitempty"`
 }
 
-func (c *ExpandCaching) cacheOptions() cache.Options {
+func (c *Caching) cacheOptions() cache.Options {
 	return cache.Options{
 		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
@@ -83,7 +83,7 @@ func (c *ExpandCaching) cacheOptions() cache.Options {
 }
 
 // longest is the longest timeout of any server.
-func (c *ExpandCaching) longest() time.Duration {
+func (c *Caching) longest() time.Duration {
 	longest := c.timeout()
 	if c.Upstream != nil {
 		longest = max(longest, c.Upstream.timeout())
@@ -95,16 +95,16 @@ func (c *ExpandCaching) longest() time.Duration {
 }
 
 // maxAnswer is how large an answer of a terminology server may be: so large that a few fit into the cache.
-func (c *ExpandCaching) maxAnswer() int64 { return max(remote.DefaultMaxAnswer, c.MaxSize/4) }
+func (c *Caching) maxAnswer() int64 { return max(remote.DefaultMaxAnswer, c.MaxSize/4) }
 
-func (c *ExpandCaching) timeout() time.Duration {
+func (c *Caching) timeout() time.Duration {
 	return cmp.Or(time.Duration(c.Timeout), 30*time.Second)
 }
 
 var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
 
 // Subdirectives are those of fhir_expand about asking and caching.
-func (c *ExpandCaching) Subdirectives() option.Block {
+func (c *Caching) Subdirectives() option.Block {
 	return option.Block{
 		"ttl":          option.OrOff(&c.CacheOff, option.Duration(&c.TTL)),
 		"max_size":     option.Size(&c.MaxSize),
@@ -120,7 +120,7 @@ func (c *ExpandCaching) Subdirectives() option.Block {
 	}
 }
 
-func (c *ExpandCaching) parsePersist(d *caddyfile.Dispenser) error {
+func (c *Caching) parsePersist(d *caddyfile.Dispenser) error {
 	c.Persist = true
 	if d.CountRemainingArgs() == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (c *ExpandCaching) parsePersist(d *caddyfile.Dispenser) error {
 	return option.Word(&c.PersistFolder, nil)(d)
 }
 
-func (c *ExpandCaching) parseUpstream(d *caddyfile.Dispenser) error {
+func (c *Caching) parseUpstream(d *caddyfile.Dispenser) error {
 	c.Upstream = new(Upstream)
 	if !d.Args(&c.Upstream.URL) {
 		return d.ArgErr()
@@ -136,7 +136,7 @@ func (c *ExpandCaching) parseUpstream(d *caddyfile.Dispenser) error {
 	return c.Upstream.parse(d)
 }
 
-func (c *ExpandCaching) parseRoute(d *caddyfile.Dispenser) error {
+func (c *Caching) parseRoute(d *caddyfile.Dispenser) error {
 	var r UpstreamRoute
 	if !d.Args(&r.Prefix, &r.URL) {
 		return d.ArgErr()

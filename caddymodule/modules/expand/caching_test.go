@@ -12,7 +12,7 @@ import (
 // A cached answer may take as long as whoever is asked for it.
 func TestLongestTimeout(t *testing.T) {
 	t.Parallel()
-	c := ExpandCaching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
+	c := Caching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
 	if got := c.cacheOptions().Timeout; got != time.Minute {
 		t.Errorf("an answer may take %v, and a server a minute", got)
 	}

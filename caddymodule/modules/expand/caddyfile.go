@@ -44,7 +44,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"max_entries": option.Number(&h.MaxEntries),
 		"cors":        option.Words(&h.CORS, crossorigin.Check),
 	}
-	maps.Copy(fields, h.ExpandCaching.Subdirectives())
+	maps.Copy(fields, h.Caching.Subdirectives())
 	maps.Copy(fields, goneFromExpand)
 	return option.ParseDirective(d, fields, "route")
 }

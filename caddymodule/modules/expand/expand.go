@@ -85,7 +85,7 @@ type Expand struct {
 	// left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	ExpandCaching
+	Caching
 	option.Source
 
 	cors     *crossorigin.Rules

@@ -110,7 +110,7 @@ func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 }
 
 // newRoutes makes the terminology servers; nil if there are none.
-func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error) {
+func (c *Caching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil
 	}
