@@ -6,7 +6,8 @@
 // server.go; the package's example serves a sign-in). assembly.go puts it together from
 // these packages, each of which imports only those below it:
 //
-//	flow         from the authorization request to the response: sign-in, consent, logout
+//	flow         from the authorization request to the response: consent, launch context, logout
+//	signin       who somebody is: password, identity provider, second factor
 //	token        codes, access, refresh and ID tokens: issue, verify and revoke them
 //	session      people who are signed in; who is notified when that ends
 //	consent      what people allow clients
@@ -30,9 +31,9 @@
 //	GET, POST /oauth2/launch_page                   sandbox/launchpage.go  if switched on
 //	GET  /oauth2/sandbox_app                        sandbox/app.go         and its app
 //	POST /oauth2/par                                flow/pushed.go
-//	GET, POST /oauth2/login                         flow/signin.go, flow/secondfactor.go
-//	GET  /oauth2/login/{idp}                        flow/federation.go  to an identity provider
-//	GET  /oauth2/callback/{idp}                     flow/federation.go  and back
+//	GET, POST /oauth2/login                         signin/page.go, signin/secondfactor.go
+//	GET  /oauth2/login/{idp}                        signin/federation.go  to an identity provider
+//	GET  /oauth2/callback/{idp}                     signin/federation.go  and back
 //	GET, POST /oauth2/select_account                flow/selectaccount.go
 //	GET, POST /oauth2/consent                       flow/consent.go
 //	GET, POST /oauth2/account                       account/endpoint.go

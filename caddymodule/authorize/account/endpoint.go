@@ -61,10 +61,7 @@ type account struct {
 
 // New returns the endpoint.
 func New(c Config) http.Handler {
-	frame := &frame{site: c.Pages, trail: c.Trail, sealer: &browser.Sealer{Keys: c.Keys}}
-	for _, key := range c.Accounts.ProviderKeys {
-		frame.issuers = append(frame.issuers, c.Accounts.Providers[key].Issuer)
-	}
+	frame := &frame{site: c.Pages, trail: c.Trail, sealer: &browser.Sealer{Keys: c.Keys}, issuers: c.Accounts.Issuers()}
 	sessions := &sessions{listing: session.Listing{Sessions: c.Sessions}, providers: c.Accounts.Providers, turns: fairqueue.New(1)}
 	factors := &factors{frame: frame, kept: c.Factors, sessions: sessions}
 	a := &account{

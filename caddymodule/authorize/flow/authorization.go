@@ -6,18 +6,15 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 )
 
 // authorizationEndpoint receives authorization requests (RFC 6749 §3.1).
 type authorizationEndpoint struct {
-	*step
+	frame      *signin.Frame
 	pushed     *pushedRequests
-	accounts   *people.Accounts
-	sessions   *session.Sessions
 	authorizer *authorizer
-	signIn     *signInEndpoint
+	signIn     *signin.SignIn
 }
 
 func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -27,21 +24,21 @@ func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	pushed, err := e.pushed.find(r.Context(), r.URL.RawQuery)
 	if err != nil {
-		e.responses.showError(w, r, err)
+		e.frame.ShowError(w, r, err)
 		return
 	}
 	query := r.URL.RawQuery
 	if pushed != nil {
 		query = pushed.query
 	}
-	req, err := e.requests.check(r.Context(), query)
+	req, err := e.authorizer.check(r.Context(), query)
 	switch {
 	case req != nil && pushed != nil:
-		req.once = pushed.once
+		req.signIn.Once = pushed.once
 	case err == nil && req.client.RequirePushed:
 		err = errMustPush
 	}
-	if !e.responses.failed(w, r, req, err) {
+	if !e.frame.Failed(w, r, req.toSignIn(), err) {
 		e.authorizeOrSignIn(w, r, req)
 	}
 }
@@ -57,21 +54,21 @@ func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request
 		err = oauth2.InvalidRequest("A posted request must have no query.")
 	}
 	if err != nil {
-		e.responses.showError(w, r, err)
+		e.frame.ShowError(w, r, err)
 		return
 	}
-	redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
+	signin.Redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
 }
 
 func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
-	signedIn, err := e.sessions.Current(r)
+	signedIn, err := e.signIn.Current(r, &req.signIn)
 	switch {
 	case err != nil:
-		e.responses.redirectError(w, r, req, err)
-	case signedIn == nil || !req.accepts(e.accounts.Ways(req.client.IdentityProviders), signedIn):
-		e.signIn.redirectTo(w, r, req)
-	case req.prompts("select_account"):
-		e.redirectToSignedInPage(w, r, endpoint.SelectAccount, req, signedIn)
+		req.signIn.Purpose.Refuse(w, r, err)
+	case signedIn == nil:
+		e.signIn.Begin(w, r, &req.signIn)
+	case req.signIn.How.Prompts("select_account"):
+		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, signedIn)
 	default:
 		e.authorizer.authorize(w, r, req, signedIn)
 	}

@@ -8,37 +8,66 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // authorizer makes authorization responses, once the person has signed in.
 type authorizer struct {
-	*step
-	accounts *people.Accounts
-	consents *consent.Consents
-	launches *launch.Launches
-	grants   *token.Grants
-	codes    *token.Codes
-	tokens   *token.Issuer
-	stepUp   *stepUp
+	frame      *signin.Frame
+	requests   *requests
+	responses  *responses
+	accounts   *people.Accounts
+	consenting *consenting
+	launches   *launch.Launches
+	grants     *token.Grants
+	codes      *token.Codes
+	tokens     *token.Issuer
+	stepUp     *signin.StepUp
+}
+
+// check checks a request, and has who signs in for it come back here.
+func (a *authorizer) check(ctx context.Context, query string) (*authorizationRequest, error) {
+	req, err := a.requests.check(ctx, query)
+	if req != nil {
+		req.signIn.Purpose = authorization{a, req}
+	}
+	return req, err
+}
+
+// reopen checks a request again that a browser kept while somebody signed in.
+func (a *authorizer) reopen(ctx context.Context, query string) (*signin.Request, error) {
+	req, err := a.check(ctx, query)
+	return req.toSignIn(), err
+}
+
+// authorization is what people sign in for at the authorization endpoint.
+type authorization struct {
+	authorizer *authorizer
+	request    *authorizationRequest
+}
+
+// Continue implements [signin.Purpose].
+func (a authorization) Continue(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	a.authorizer.authorize(w, r, a.request, signedIn)
+}
+
+// Refuse implements [signin.Purpose].
+func (a authorization) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	a.authorizer.responses.redirectError(w, r, a.request, err)
 }
 
 // authorize goes on with a person who has signed in: to a page for what the client is to be
 // launched with, if that has to be asked, and then to the consent.
 func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	if a.stepUp.needed(w, r, req, signedIn) {
-		return
-	}
-	if req.account {
-		a.showAccount(w, r, req)
+	if a.stepUp.Needed(w, r, &req.signIn, signedIn) {
 		return
 	}
 	person := signedIn.User.Person()
@@ -46,12 +75,12 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	switch {
 	case !req.launch.isFor(person):
 		a.responses.redirectError(w, r, req, launch.ErrOtherPerson)
-	case !req.isFor(signedIn.User.ID):
+	case !req.signIn.How.IsFor(signedIn.User.ID):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
-	case page != "" && req.prompts("none"):
+	case page != "" && req.signIn.How.Prompts("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "the person must choose a patient or a visit"})
 	case page != "":
-		a.redirectToSignedInPage(w, r, page, req, signedIn)
+		redirectToPage(a.frame, w, r, page, req, signedIn)
 	case !req.dropUnmet(person):
 		a.responses.redirectError(w, r, req, errNoContext)
 	default:
@@ -63,17 +92,17 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 // unless they have just posted one of our forms, to confirm a redirect URI that another app
 // may have taken (RFC 8252 §8.6).
 func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
+	ask, err := a.consenting.needed(r.Context(), req, signedIn.User)
 	unseen := req.isInterceptable() && r.Method != http.MethodPost
 	switch {
 	case err != nil:
 		a.responses.redirectError(w, r, req, err)
-	case ask && req.prompts("none"):
+	case ask && req.signIn.How.Prompts("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required", Description: "the person must consent on a page, and prompt is none"})
-	case unseen && req.prompts("none"):
+	case unseen && req.signIn.How.Prompts("none"):
 		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
 	case ask, unseen:
-		a.redirectToSignedInPage(w, r, endpoint.Consent, req, signedIn)
+		redirectToPage(a.frame, w, r, endpoint.Consent, req, signedIn)
 	default:
 		a.respond(w, r, req, signedIn)
 	}
@@ -81,16 +110,16 @@ func (a *authorizer) confirm(w http.ResponseWriter, r *http.Request, req *author
 
 // respond sends the authorization response (RFC 6749 §4.1.2).
 func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	g := req.grant(signedIn, a.pages.SMARTStyle().URL())
+	g := req.grant(signedIn, a.frame.Site.SMARTStyle().URL())
 	p, err := a.issue(r.Context(), req, g)
-	a.trail.Record(r.Context(), audit.Event{
-		Kind: audit.Authorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeText(), Err: err,
+	a.frame.Trail.Record(r.Context(), audit.Event{
+		Kind: audit.Authorization, Grant: req.target.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeText(), Err: err,
 	})
 	if err != nil {
 		a.responses.redirectError(w, r, req, err)
 		return
 	}
-	a.responses.send(w, r, req, req.mode, p)
+	a.responses.send(w, r, req, req.target.mode, p)
 }
 
 // issue makes the parameters of the response. What that stores, and what it uses up, it does
@@ -116,10 +145,10 @@ func (a *authorizer) issue(ctx context.Context, req *authorizationRequest, g *to
 // the error is [store.ErrExists] or [store.ErrChanged].
 func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, steps ...store.Step) error {
 	if req.launch.handle == "" {
-		return req.markUsed(ctx, steps...)
+		return req.signIn.MarkUsed(ctx, steps...)
 	}
 	using := a.launches.Using(req.launch.handle)
-	err := req.markUsed(ctx, append(steps, store.In(a.launches.Store, using))...)
+	err := req.signIn.MarkUsed(ctx, append(steps, store.In(a.launches.Store, using))...)
 	if errors.Is(using.Err, store.ErrNotFound) {
 		return launch.ErrUnknown
 	}
@@ -130,10 +159,10 @@ func (a *authorizer) commit(ctx context.Context, req *authorizationRequest, step
 // for, if anything.
 func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (p responseParameters, issued store.Step, err error) {
 	switch {
-	case req.responds("code"):
+	case req.target.responds("code"):
 		code, issued, err := a.codes.Issue(g)
 		return responseParameters{{"code", code}}, issued, err
-	case req.responds("token"):
+	case req.target.responds("token"):
 		p, err = a.tokenResponse(ctx, req, g)
 	default:
 		p, err = a.idTokenResponse(ctx, g)
@@ -146,7 +175,7 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 	return &token.Grant{
 		Family:         revocation.RandomID(),
 		ClientID:       req.client.ID,
-		RedirectURI:    req.redirectURI,
+		RedirectURI:    req.target.redirectURI,
 		RequestedScope: req.asked,
 		Scope:          req.scope,
 		Until:          req.until,
@@ -164,8 +193,8 @@ func (req *authorizationRequest) grant(by *session.SignedIn, styleURL string) *t
 		About:          req.about.Patient,
 		ShortTokens:    req.launch.shortTokens(),
 
-		UserinfoClaims: req.userinfoClaims,
-		IDTokenClaims:  req.idTokenClaims,
+		UserinfoClaims: req.claims.userinfo,
+		IDTokenClaims:  req.claims.idToken,
 	}
 }
 

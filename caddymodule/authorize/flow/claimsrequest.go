@@ -7,6 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
@@ -33,16 +34,21 @@ func (c *claimRequest) isEssential() bool { return c != nil && c.Essential }
 
 var errBadClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
 
-// checkClaims reads the parameter claims (OpenID Connect Core §5.5).
-func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
-	if p.Get("claims") == "" {
+// requestedClaims are the claims that a request names (OpenID Connect Core §5.5).
+type requestedClaims struct {
+	userinfo, idToken []string
+}
+
+// read reads the parameter claims: those that the client may have, and who has to sign in.
+func (cs *requestedClaims) read(parameter string, c *client.Client, how *signin.Parameters) error {
+	if parameter == "" {
 		return nil
 	}
 	var asked map[string]json.RawMessage
-	if strictjson.Unmarshal([]byte(p.Get("claims")), &asked) != nil || asked == nil {
+	if strictjson.Unmarshal([]byte(parameter), &asked) != nil || asked == nil {
 		return errBadClaims
 	}
-	for member, names := range map[string]*[]string{"userinfo": &req.userinfoClaims, "id_token": &req.idTokenClaims} {
+	for member, names := range map[string]*[]string{"userinfo": &cs.userinfo, "id_token": &cs.idToken} {
 		if asked[member] == nil {
 			continue
 		}
@@ -50,7 +56,8 @@ func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 		if strictjson.Unmarshal(asked[member], &claims) != nil || claims == nil {
 			return errBadClaims
 		}
-		if err := req.readClaims(claims, names); err != nil {
+		var err error
+		if *names, err = readClaims(claims, c, how); err != nil {
 			return err
 		}
 	}
@@ -59,42 +66,23 @@ func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 
 // readClaims collects the requested claims that the client may have, and reads who has to
 // sign in.
-func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, names *[]string) error {
+func readClaims(claims map[string]*claimRequest, c *client.Client, how *signin.Parameters) (names []string, err error) {
 	for name, claim := range claims {
 		wanted := claim.wanted()
 		switch {
 		case name == "sub" && wanted != nil:
-			if err := req.restrictTo(wanted); err != nil {
-				return err
-			}
+			err = how.RestrictTo(wanted)
 		case name == "acr":
-			if err := req.readACR(claim); err != nil {
-				return err
-			}
-		case mayClaim(req.client, name):
-			*names = append(*names, name)
+			err = how.WantACR(wanted, claim.isEssential())
+		case mayClaim(c, name):
+			names = append(names, name)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	slices.Sort(*names)
-	return nil
-}
-
-// restrictTo lets only people with these subs sign in.
-func (req *authorizationRequest) restrictTo(subjects []any) error {
-	var both []string
-	for _, v := range subjects {
-		if sub, ok := v.(string); ok && req.isFor(sub) {
-			both = append(both, sub)
-		}
-	}
-	if req.subjects = both; len(both) == 0 {
-		return &oauth2.Error{Code: "login_required", Description: "no person has the sub that is asked for"}
-	}
-	return nil
-}
-
-func (req *authorizationRequest) isFor(subject string) bool {
-	return req.subjects == nil || slices.Contains(req.subjects, subject)
+	slices.Sort(names)
+	return names, nil
 }
 
 // mayClaim reports whether the client may request a claim, because it may request its scope.

@@ -24,10 +24,10 @@ const (
 // that no browser has to ask the app for it. They are fetched as a jwks_uri is, and only images
 // are passed on.
 type clientLogos struct {
-	*endpoint.Responder
-	clients *client.Registry
-	turns   *fairqueue.Queue
-	kept    boundedcache.Cache[string, keptLogo] // by logo_uri
+	responder *endpoint.Responder
+	clients   *client.Registry
+	turns     *fairqueue.Queue
+	kept      boundedcache.Cache[string, keptLogo] // by logo_uri
 }
 
 type keptLogo struct {
@@ -35,8 +35,8 @@ type keptLogo struct {
 	until time.Time
 }
 
-func newClientLogos(c *Config) *clientLogos {
-	e := &clientLogos{Responder: c.Responder, clients: c.Authenticator.Clients, turns: fairqueue.New(logosAtOnce)}
+func newClientLogos(responder *endpoint.Responder, clients *client.Registry) *clientLogos {
+	e := &clientLogos{responder: responder, clients: clients, turns: fairqueue.New(logosAtOnce)}
 	e.kept.MaxCost = logosKept
 	return e
 }
@@ -45,7 +45,7 @@ func (e *clientLogos) serve(w http.ResponseWriter, r *http.Request) {
 	logo, err := e.logo(r.Context(), r.URL.Query().Get("client_id"))
 	switch {
 	case err != nil:
-		e.WriteError(w, r, err)
+		e.responder.WriteError(w, r, err)
 	case logo == nil:
 		http.NotFound(w, r)
 	default:
@@ -87,19 +87,10 @@ func (e *clientLogos) fetch(ctx context.Context, c *client.Client) *page.Logo {
 		logo, err = page.NewLogo(image)
 	}
 	if err != nil {
-		e.Logger.WarnContext(ctx, "the logo of a registered client could not be had", "client_id", c.ID, "error", err)
+		e.responder.Logger.WarnContext(ctx, "the logo of a registered client could not be had", "client_id", c.ID, "error", err)
 		e.kept.Put(c.Links.Logo, keptLogo{until: time.Now().Add(noLogoKept)}, costOfNoLogo)
 		return nil
 	}
 	e.kept.Put(c.Links.Logo, keptLogo{logo, time.Now().Add(logoKept)}, int64(len(image)+costOfNoLogo))
 	return logo
-}
-
-// appLinks are what an app shows of itself.
-func appLinks(c *client.Client) page.AppLinks {
-	links := page.AppLinks{Client: c.Title(), Policy: c.Links.Policy, Terms: c.Links.Terms}
-	if c.Links.Logo != "" {
-		links.Logo = page.LogoOf(c.ID)
-	}
-	return links
 }

@@ -1,175 +1,162 @@
 package flow
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
+	"net/url"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 )
 
-const (
-	claimItem = "claim:" // begins an item that is a claim
-	itemField = "may "   // begins the name of an item's checkbox
-)
+// consentPage asks a person for consent.
+type consentPage struct {
+	frame      *signin.Frame
+	responses  *responses
+	authorizer *authorizer
+	consenting *consenting
+	patients   *launch.Patients
+	lasting    lasting
+	logger     *slog.Logger
+}
 
-// items are what a person can allow: scopes, and claims requested by name.
-func (req *authorizationRequest) items() []string {
-	items := slices.Clone(req.scope)
-	ofScope := people.ClaimsOfScope(req.scope)
-	for _, name := range slices.Concat(req.userinfoClaims, req.idTokenClaims) {
-		if item := claimItem + name; !slices.Contains(ofScope, name) && !slices.Contains(items, item) {
-			items = append(items, item)
+func (cp *consentPage) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	asked := *req
+	ask, err := cp.consenting.needed(r.Context(), &asked, signedIn.User)
+	var earlier *consent.Approval
+	if ask && err == nil {
+		earlier, err = cp.earlier(r, req, signedIn)
+	}
+	if err != nil {
+		cp.responses.redirectError(w, r, req, err)
+		return
+	}
+	data := page.Consent{
+		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
+		Unknown: req.client.Registered, Links: req.signIn.To.Links, Patient: cp.openedFor(r.Context(), req, signedIn.User),
+	}
+	if to, err := url.Parse(req.target.redirectURI); err == nil {
+		data.To = cmp.Or(to.Host, to.Scheme)
+	}
+	if !ask { // but to continue
+		cp.frame.Show(w, r, &req.signIn, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
+		return
+	}
+	offer := consentOffer{user: signedIn.User, earlier: earlier, lasting: cp.lasting}
+	for _, item := range req.items() {
+		if isFixed(item) {
+			data.Fixed = append(data.Fixed, Describe(item, signedIn.User))
 		}
 	}
-	return items
+	data.Groups = offer.groups(req.items(), data.Patient)
+	cp.frame.Show(w, r, &req.signIn, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
 }
 
-// limit leaves of the request what the person gives, as SMART App Launch 2.2 permits. Its
-// error means that nothing is left.
-func (req *authorizationRequest) limit(a consent.Answer) error {
-	items := req.items()
-	refused := func(item string) bool { return slices.Contains(items, item) && len(a.Of(item)) == 0 }
-	refusedClaim := func(name string) bool {
-		return refused(claimItem+name) || refused(people.ScopeOf(name))
+// openedFor is whom the page names as the patient. If the FHIR server does not say more, it is
+// at least the id.
+func (cp *consentPage) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
+	about := req.aboutPatient(user)
+	if about.Own || about.Patient == "" {
+		return page.ConsentPatient{}
 	}
-	req.userinfoClaims = slices.DeleteFunc(slices.Clone(req.userinfoClaims), refusedClaim)
-	req.idTokenClaims = slices.DeleteFunc(slices.Clone(req.idTokenClaims), refusedClaim)
-	req.scope, req.until = givenScope(req.scope, a), a.Until
-	if len(req.scope) == 0 {
-		return errDenied
+	shown := page.ConsentPatient{ID: about.Patient}
+	if about.Patient == req.launch.picked.patient {
+		shown.Name = req.launch.picked.name
 	}
-	return nil
-}
-
-// givenScope is what was given of a scope, each once.
-func givenScope(scope []string, a consent.Answer) (given []string) {
-	for _, item := range scope {
-		for _, s := range a.Of(item) {
-			if !slices.Contains(given, s) {
-				given = append(given, s)
-			}
-		}
+	found, err := cp.patients.Named(ctx, user.Person(), about.Patient)
+	if err != nil {
+		cp.logger.WarnContext(ctx, "the consent page does not say the patient's name and birthday", "error", err)
+		return shown
 	}
-	return given
+	shown.Name, shown.BirthDate = found.Name, found.BirthDate
+	return shown
 }
 
-var errDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
-
-// isFixed reports whether a request makes no sense without an item: who signs in, and which
-// patient it is about.
-func isFixed(item string) bool {
-	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
-}
-
-// needsConsent reports whether the person must be asked, and otherwise limits the request to
-// what they allowed. The operator vouches for configured clients, so people are asked only if
-// the configuration or the request says so, or if they refused the last time. What they
-// unticked they do not give, whoever asked.
-func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
-	switch {
-	case req.client.Consent == client.ConsentSkip:
-		return false, nil
-	case req.prompts("consent"):
-		return true, nil
+// earlier is what the person answered before, if that still counts; or nil.
+func (cp *consentPage) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
+	if req.client.Consent == client.ConsentSkip {
+		return nil, nil
 	}
-	required := req.client.RequiresConsent()
-	all, err := a.consents.Load(ctx, user.ID, req.client.ID)
-	req.about = req.aboutPatient(user)
-	earlier := all.About(req.about)
-	switch {
-	case err != nil:
-		return true, err
-	case earlier == nil:
-		return required, nil
-	}
-	answer, asked := earlier.Answer(req.items(), !required)
-	return earlier.Declined || !asked || req.limit(answer) != nil, nil
+	all, err := cp.consenting.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
+	return all.About(req.aboutPatient(signedIn.User)), err
 }
 
-// aboutPatient is what a person's answer counts for.
-func (req *authorizationRequest) aboutPatient(user *people.User) consent.About {
-	person := user.Person()
-	patient := req.patient(person)
-	return consent.About{Patient: patient, Own: patient != "" && person.Own() == patient}
-}
-
-func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (cp *consentPage) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	switch {
 	case p.Get("decision") != "allow":
-		ps.responses.showError(w, r, errNoDecision)
+		cp.frame.ShowError(w, r, errNoDecision)
 	case p.Get("continue") != "":
-		ps.goOn(w, r, req, signedIn)
+		cp.goOn(w, r, req, signedIn)
 	default:
-		ps.allow(w, r, req, signedIn, p)
+		cp.allow(w, r, req, signedIn, p)
 	}
 }
 
 // goOn handles the page that only asks to continue. Meanwhile there may be more to ask.
-func (ps *signedInPages) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
-	ask, err := ps.authorizer.needsConsent(r.Context(), req, signedIn.User)
+func (cp *consentPage) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	ask, err := cp.consenting.needed(r.Context(), req, signedIn.User)
 	switch {
 	case err != nil:
-		ps.responses.redirectError(w, r, req, err)
+		cp.responses.redirectError(w, r, req, err)
 	case ask:
-		ps.redirectToSignedInPage(w, r, endpoint.Consent, req, signedIn)
+		redirectToPage(cp.frame, w, r, endpoint.Consent, req, signedIn)
 	default:
-		ps.authorizer.respond(w, r, req, signedIn)
+		cp.authorizer.respond(w, r, req, signedIn)
 	}
 }
 
-// deny refuses a request for the person. On the consent page they refuse what they were asked
-// for, and are asked again the next time: without that, a client that needs no consent, or had
-// it before, would get it all the same.
-func (ps *signedInPages) deny(w http.ResponseWriter, r *http.Request, path string, req *authorizationRequest, signedIn *session.SignedIn) {
-	var err error = errDenied
-	if path == endpoint.Consent {
-		asked := *req
-		ask, failed := ps.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
-		if failed == nil && ask {
-			failed = ps.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
-		}
-		if failed != nil {
-			err = failed
-		}
+// deny refuses a request for the person. They refuse what they were asked for, and are asked
+// again the next time: without that, a client that needs no consent, or had it before, would get
+// it all the same.
+func (cp *consentPage) deny(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, _ oauth2.Parameters) {
+	asked := *req
+	ask, err := cp.consenting.needed(r.Context(), &asked, signedIn.User)
+	if err == nil && ask {
+		err = cp.consenting.consents.Decline(r.Context(), signedIn.User.ID, req.client.ID, req.aboutPatient(signedIn.User))
 	}
-	ps.responses.redirectError(w, r, req, err)
+	if err == nil {
+		err = signin.ErrDenied
+	}
+	cp.responses.redirectError(w, r, req, err)
 }
 
-func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	answer, err := ps.answer(req, p)
+func (cp *consentPage) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	answer, err := cp.answer(req, p)
 	if err != nil {
-		ps.responses.showError(w, r, err)
+		cp.frame.ShowError(w, r, err)
 		return
 	}
 	req.about = req.aboutPatient(signedIn.User)
 	asked := *req
 	if err := req.limit(answer); err != nil {
-		ps.deny(w, r, endpoint.Consent, &asked, signedIn)
+		cp.deny(w, r, &asked, signedIn, p)
 		return
 	}
-	withdrawn, err := ps.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
+	withdrawn, err := cp.consenting.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, req.about, answer)
 	if err == nil {
-		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
+		err = cp.consenting.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, req.about, answer)
 	}
 	switch {
 	case err != nil && withdrawn: // the person must learn that it failed
-		ps.responses.redirectError(w, r, req, err)
+		cp.responses.redirectError(w, r, req, err)
 		return
 	case err != nil: // the person will be asked again
-		ps.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
+		cp.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
-	ps.authorizer.respond(w, r, req, signedIn)
+	cp.authorizer.respond(w, r, req, signedIn)
 }
 
 // answer reads the page's form.
-func (ps *signedInPages) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Answer, err error) {
+func (cp *consentPage) answer(req *authorizationRequest, p oauth2.Parameters) (a consent.Answer, err error) {
 	ticked := func(name string) bool { return p.Get(itemField+name) != "" }
 	for _, item := range req.items() {
 		given := consent.Given{Item: item}
@@ -181,7 +168,7 @@ func (ps *signedInPages) answer(req *authorizationRequest, p oauth2.Parameters) 
 		a.Given = append(a.Given, given)
 	}
 	if len(a.Of(client.OfflineAccess)) > 0 {
-		a.Until, err = ps.lasting.until(p.Get(lastingField))
+		a.Until, err = cp.lasting.until(p.Get(lastingField))
 	}
 	return a, err
 }

@@ -1,72 +1,15 @@
 package flow
 
 import (
-	"cmp"
-	"context"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
-
-func (ps *signedInPages) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	asked := *req
-	ask, err := ps.authorizer.needsConsent(r.Context(), &asked, signedIn.User)
-	var earlier *consent.Approval
-	if ask && err == nil {
-		earlier, err = ps.earlier(r, req, signedIn)
-	}
-	if err != nil {
-		ps.responses.redirectError(w, r, req, err)
-		return
-	}
-	data := page.Consent{
-		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
-		Unknown: req.client.Registered, Links: appLinks(req.client), Patient: ps.openedFor(r.Context(), req, signedIn.User),
-	}
-	if to, err := url.Parse(req.redirectURI); err == nil {
-		data.To = cmp.Or(to.Host, to.Scheme)
-	}
-	if !ask { // but to continue
-		ps.pages.show(w, r, req, page.View{Template: "continue", Data: data, Policy: page.Policy{Images: data.Links.Images()}})
-		return
-	}
-	for _, item := range req.items() {
-		if isFixed(item) {
-			data.Fixed = append(data.Fixed, Describe(item, signedIn.User))
-		}
-	}
-	data.Groups = ps.consentGroups(req, signedIn.User, earlier, data.Patient)
-	ps.pages.show(w, r, req, page.View{Template: "consent", Script: consentScript(data.Groups), Data: data, Policy: page.Policy{Images: data.Links.Images()}})
-}
-
-// openedFor is whom the page names as the patient. If the FHIR server does not say more, it is
-// at least the id.
-func (ps *signedInPages) openedFor(ctx context.Context, req *authorizationRequest, user *people.User) page.ConsentPatient {
-	about := req.aboutPatient(user)
-	if about.Own || about.Patient == "" {
-		return page.ConsentPatient{}
-	}
-	shown := page.ConsentPatient{ID: about.Patient}
-	if about.Patient == req.launch.picked.patient {
-		shown.Name = req.launch.picked.name
-	}
-	found, err := ps.patients.Named(ctx, user.Person(), about.Patient)
-	if err != nil {
-		ps.logger.WarnContext(ctx, "the consent page does not say the patient's name and birthday", "error", err)
-		return shown
-	}
-	shown.Name, shown.BirthDate = found.Name, found.BirthDate
-	return shown
-}
 
 // consentScript is for pages with much to untick.
 func consentScript(groups []page.ConsentGroup) string {
@@ -77,13 +20,11 @@ func consentScript(groups []page.ConsentGroup) string {
 	return ""
 }
 
-// earlier is what the person answered before, if that still counts; or nil.
-func (ps *signedInPages) earlier(r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) (*consent.Approval, error) {
-	if req.client.Consent == client.ConsentSkip {
-		return nil, nil
-	}
-	all, err := ps.consents.Load(r.Context(), signedIn.User.ID, req.client.ID)
-	return all.About(req.aboutPatient(signedIn.User)), err
+// consentOffer is what the page offers to a person.
+type consentOffer struct {
+	user    *people.User
+	earlier *consent.Approval // what they answered before, if that still counts; or nil
+	lasting lasting
 }
 
 // consentGroup tells the groups of the consent page apart, in their order there.
@@ -113,13 +54,13 @@ func groupOf(item string) consentGroup {
 	return otherItems
 }
 
-// consentGroups are what can be unticked: records apart from what is known of the person.
-func (ps *signedInPages) consentGroups(req *authorizationRequest, user *people.User, earlier *consent.Approval, patient page.ConsentPatient) (shown []page.ConsentGroup) {
+// groups are what can be unticked: records apart from what is known of the person.
+func (o *consentOffer) groups(items []string, patient page.ConsentPatient) (shown []page.ConsentGroup) {
 	var groups [consentGroupCount][]page.ConsentItem
-	for _, item := range req.items() {
+	for _, item := range items {
 		if !isFixed(item) {
 			g := groupOf(item)
-			groups[g] = append(groups[g], ps.consentItem(item, user, earlier))
+			groups[g] = append(groups[g], o.item(item))
 		}
 	}
 	legends := [consentGroupCount]*page.Text{
@@ -145,12 +86,12 @@ func whoseRecords(p page.ConsentPatient) *page.Text {
 	return page.T("Your health records")
 }
 
-// consentItem is an item's checkbox, with those by which less can be given.
-func (ps *signedInPages) consentItem(item string, user *people.User, earlier *consent.Approval) page.ConsentItem {
+// item is an item's checkbox, with those by which less can be given.
+func (o *consentOffer) item(item string) page.ConsentItem {
 	choice := consent.ChoiceOf(item)
-	names, asked := earlier.Ticked(&choice)
+	names, asked := o.earlier.Ticked(&choice)
 	box := consentBox{ticked: func(name string) bool { return !asked || names[name] }}
-	shown := box.show(&choice, Describe(item, user))
+	shown := box.show(&choice, Describe(item, o.user))
 	if scope, ok := smart.ParseResourceScope(item); ok {
 		shown.Text, shown.Detail = dataOf(scope), verbs(scope.Permission)
 	}
@@ -163,7 +104,7 @@ func (ps *signedInPages) consentItem(item string, user *people.User, earlier *co
 	}
 	shown.Limited = asked && shown.Ticked && box.untickedPart(&choice)
 	if item == client.OfflineAccess {
-		shown.Times = ps.lasting.onPage()
+		shown.Times = o.lasting.onPage()
 	}
 	return shown
 }

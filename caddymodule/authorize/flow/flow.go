@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
@@ -46,43 +47,54 @@ type Config struct {
 
 // Endpoints returns the endpoints that browsers are sent to, by path.
 func Endpoints(c Config) map[string]http.Handler {
-	step := newStep(&c)
-	authorizer := &authorizer{
-		step: step, accounts: c.Accounts, consents: c.Consents, launches: c.Launches, grants: c.Tokens.Grants,
-		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
+	frame := &signin.Frame{
+		Site: c.Pages, Sealer: &browser.Sealer{Keys: c.Keys}, Trail: c.Trail, Issuers: c.Accounts.Issuers(),
+		Ancestors: strings.Join(c.FrameAncestors, " "),
 	}
-	pending := &pendingFactors{step: step, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
-	authorizer.stepUp = &stepUp{step: step, pending: pending, factors: c.Factors, sessions: c.Sessions}
-	secondFactor := &secondFactorStep{
-		step: step, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, authorizer: authorizer,
-	}
-	signIn := &signInEndpoint{step: step, accounts: c.Accounts, limiter: c.Limiter, secondFactor: secondFactor}
+	authorizer := newAuthorizer(&c, frame)
+	signIn := signin.New(signin.Config{
+		Responder: c.Responder, Frame: frame, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
+		Sessions: c.Sessions, Reopen: authorizer.reopen,
+	})
+	authorizer.stepUp = signIn.StepUp
 
-	endpoints := map[string]http.Handler{}
+	endpoints := signIn.Endpoints
 	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))
 	maps.Copy(endpoints, signedInEndpoints(&c, signIn, authorizer))
-	maps.Copy(endpoints, providerEndpoints(&c, signIn))
-	if c.Authenticator.Clients.Registrar != nil {
-		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(&c).serve, http.MethodGet)
+	maps.Copy(endpoints, logoutEndpoints(&c, frame))
+	clients := c.Authenticator.Clients
+	if clients.Registrar != nil {
+		endpoints[endpoint.ClientLogo] = c.Handler(newClientLogos(c.Responder, clients).serve, http.MethodGet)
 	}
-	if c.Authenticator.Clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
-		launches := &launchEndpoint{Responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches, patients: c.Patients}
+	if clients.Any(func(c *client.Client) bool { return c.LaunchContext }) {
+		launches := &launchEndpoint{responder: c.Responder, authenticator: c.Authenticator, accounts: c.Accounts, launches: c.Launches, patients: c.Patients}
 		endpoints[endpoint.Launch] = c.Handler(launches.serve, http.MethodPost)
 	}
 	return endpoints
 }
 
+func newAuthorizer(c *Config, frame *signin.Frame) *authorizer {
+	clients := c.Authenticator.Clients
+	return &authorizer{
+		frame: frame,
+		requests: &requests{
+			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: clients, verifier: c.Tokens.Verifier, launches: c.Launches,
+			objects: &requestObjects{issuer: c.Issuer, clients: clients, turns: fairqueue.New(fetchesAtOnce)},
+		},
+		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, frame: frame},
+		accounts:  c.Accounts, consenting: &consenting{consents: c.Consents}, launches: c.Launches, grants: c.Tokens.Grants,
+		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer,
+	}
+}
+
 // form are the methods of endpoints that show a form and receive it.
 var form = []string{http.MethodGet, http.MethodPost}
 
-// requestEndpoints take authorization requests, and sign people in.
-func requestEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer) map[string]http.Handler {
-	step := signIn.step
-	pushed := &pushedRequests{keys: c.Keys, store: c.Store, count: store.NewMemory(maxPushed, 0)}
-	authorization := &authorizationEndpoint{
-		step: step, pushed: pushed, accounts: c.Accounts, sessions: c.Sessions, authorizer: authorizer, signIn: signIn,
-	}
-	push := &pushEndpoint{Responder: c.Responder, authenticator: c.Authenticator, requests: step.requests, pushed: pushed}
+// requestEndpoints take authorization requests.
+func requestEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
+	pushed := &pushedRequests{store: c.Store, count: store.NewMemory(maxPushed, 0), sealed: &sealedPushes{keys: c.Keys, store: c.Store}}
+	authorization := &authorizationEndpoint{frame: authorizer.frame, pushed: pushed, authorizer: authorizer, signIn: signIn}
+	push := &pushEndpoint{responder: c.Responder, authenticator: c.Authenticator, requests: authorizer.requests, pushed: pushed}
 	authorize := []string{http.MethodGet}
 	if c.AuthorizePOST {
 		authorize = form
@@ -90,54 +102,40 @@ func requestEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer)
 	return map[string]http.Handler{
 		endpoint.Authorize:           c.Handler(authorization.serve, authorize...),
 		endpoint.PushedAuthorization: c.Handler(push.serve, http.MethodPost),
-		endpoint.Login:               c.Handler(authorization.serveLogin, form...),
 	}
 }
 
 // signedInEndpoints are the pages for people who are signed in.
-func signedInEndpoints(c *Config, signIn *signInEndpoint, authorizer *authorizer) map[string]http.Handler {
-	step := signIn.step
-	signedIn := &signedInPages{
-		step: step, accounts: c.Accounts, sessions: c.Sessions, consents: c.Consents, patients: c.Patients, signIn: signIn, authorizer: authorizer, logger: c.Logger,
-		lasting: lasting{c.RefreshLifetime},
+func signedInEndpoints(c *Config, signIn *signin.SignIn, authorizer *authorizer) map[string]http.Handler {
+	frame := authorizer.frame
+	pages := &signedInPages{frame: frame, accounts: c.Accounts, sessions: c.Sessions, signIn: signIn, authorizer: authorizer}
+	account := &accountChoice{frame: frame, signIn: signIn, authorizer: authorizer}
+	picker := &picker{frame: frame, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
+	consent := &consentPage{
+		frame: frame, responses: authorizer.responses, authorizer: authorizer, consenting: authorizer.consenting, patients: c.Patients,
+		lasting: lasting{c.RefreshLifetime}, logger: c.Logger,
 	}
-	picker := &picker{step: step, patients: c.Patients, authorizer: authorizer, logger: c.Logger}
-	return map[string]http.Handler{
-		endpoint.SelectAccount:   c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
-		endpoint.SelectPatient:   c.Handler(signedIn.page(endpoint.SelectPatient, picker.showPatients, picker.submitPatient), form...),
-		endpoint.SelectEncounter: c.Handler(signedIn.page(endpoint.SelectEncounter, picker.showEncounters, picker.submitEncounter), form...),
-		endpoint.Consent:         c.Handler(signedIn.page(endpoint.Consent, signedIn.settled(signedIn.showConsent), signedIn.settled(signedIn.submitConsent)), form...),
-	}
-}
-
-// providerEndpoints sign people in at their identity providers, and out, here and there.
-func providerEndpoints(c *Config, signIn *signInEndpoint) map[string]http.Handler {
-	federation := &federation{
-		step: signIn.step, accounts: c.Accounts, secondFactor: signIn.secondFactor, signInPage: signIn,
-		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
-	}
-	logout := &logoutEndpoint{
-		step: signIn.step, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
-		verifier: c.Tokens.Verifier, logger: c.Logger,
-	}
-	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, form...)}
-	for key, p := range c.Accounts.Providers {
-		endpoints[endpoint.Login+"/"+key] = c.Handler(federation.start(p), http.MethodGet)
-		endpoints[endpoint.Callback+key] = c.Handler(federation.callback(p), http.MethodGet)
-		endpoints[endpoint.Logout+"/"+key] = c.Handler(logout.callback, http.MethodGet)
+	endpoints := map[string]http.Handler{}
+	for path, page := range map[string]signedInPage{
+		endpoint.SelectAccount:   {show: account.show, submit: account.submit},
+		endpoint.SelectPatient:   {show: picker.showPatients, submit: picker.submitPatient},
+		endpoint.SelectEncounter: {show: picker.showEncounters, submit: picker.submitEncounter},
+		endpoint.Consent:         {show: pages.settled(consent.show), submit: pages.settled(consent.submit), deny: consent.deny},
+	} {
+		endpoints[path] = c.Handler(pages.handler(path, page), form...)
 	}
 	return endpoints
 }
 
-func newStep(c *Config) *step {
-	pages := &pages{Site: c.Pages, accounts: c.Accounts, ancestors: strings.Join(c.FrameAncestors, " ")}
-	return &step{
-		sealer: &browser.Sealer{Keys: c.Keys}, pages: pages, trail: c.Trail,
-		requests: &requests{
-			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: c.Authenticator.Clients, verifier: c.Tokens.Verifier,
-			launches: c.Launches,
-			objects:  &requestObjects{issuer: c.Issuer, clients: c.Authenticator.Clients, turns: fairqueue.New(fetchesAtOnce)},
-		},
-		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, pages: pages, trail: c.Trail},
+// logoutEndpoints sign people out, here and at their identity providers.
+func logoutEndpoints(c *Config, frame *signin.Frame) map[string]http.Handler {
+	logout := &logoutEndpoint{
+		frame: frame, issuer: c.Issuer, clients: c.Authenticator.Clients, accounts: c.Accounts, sessions: c.Sessions,
+		verifier: c.Tokens.Verifier, logger: c.Logger,
 	}
+	endpoints := map[string]http.Handler{endpoint.Logout: c.Handler(logout.serve, form...)}
+	for key := range c.Accounts.Providers {
+		endpoints[endpoint.Logout+"/"+key] = c.Handler(logout.callback, http.MethodGet)
+	}
+	return endpoints
 }

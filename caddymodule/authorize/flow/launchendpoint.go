@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -20,7 +19,7 @@ import (
 // launchEndpoint lets EHRs register what they launch an app with. SMART App Launch 2.2 leaves
 // to each EHR how its parts tell one another; this is how one outside tells the gateway.
 type launchEndpoint struct {
-	*endpoint.Responder
+	responder     *endpoint.Responder
 	authenticator *client.Authenticator
 	accounts      *people.Accounts
 	launches      *launch.Launches
@@ -45,12 +44,12 @@ func (e *launchEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	event := audit.Event{Kind: audit.Launch, Err: err}
 	if err != nil {
-		e.Trail.RecordRefusal(r, event)
-		e.WriteError(w, r, err)
+		e.responder.Trail.RecordRefusal(r, event)
+		e.responder.WriteError(w, r, err)
 		return
 	}
-	e.Trail.Record(r.Context(), event)
-	e.WriteJSON(w, http.StatusCreated, response)
+	e.responder.Trail.Record(r.Context(), event)
+	e.responder.WriteJSON(w, http.StatusCreated, response)
 }
 
 func (e *launchEndpoint) register(r *http.Request, p oauth2.Parameters) (*launchResponse, error) {
@@ -117,7 +116,7 @@ func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l
 		return oauth2.InvalidRequest("patient is nobody whose record can be read here")
 	}
 	if err != nil {
-		e.Logger.WarnContext(ctx, "patient of a launch not checked", "client_id", ehr.ID, "error", err)
+		e.responder.Logger.WarnContext(ctx, "patient of a launch not checked", "client_id", ehr.ID, "error", err)
 	}
 	return nil
 }
@@ -148,16 +147,6 @@ func readLaunch(p oauth2.Parameters) (*launch.Registered, error) {
 		return nil, &oauth2.Error{Code: "invalid_request", Description: "the launch context: " + printable(err.Error()), Err: err}
 	}
 	return l, nil
-}
-
-// printable replaces what an error_description may not hold (RFC 6749 §5.2).
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' || r == '"' || r == '\\' {
-			return '\''
-		}
-		return r
-	}, text)
 }
 
 func checkWhom(l *launch.Registered) error {

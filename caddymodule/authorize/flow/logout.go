@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
@@ -47,7 +48,7 @@ func (l *logoutRequest) destination() string {
 
 // logoutEndpoint is the end_session_endpoint.
 type logoutEndpoint struct {
-	*step
+	frame    *signin.Frame
 	issuer   string
 	clients  *client.Registry
 	accounts *people.Accounts
@@ -73,7 +74,7 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-		e.responses.showError(w, r, err)
+		e.frame.ShowError(w, r, err)
 	case asked:
 		e.signOut(w, r, req)
 	default:
@@ -104,19 +105,19 @@ func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, 
 func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	if err == nil && p.Get("request") == "" {
-		redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
+		signin.Redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
 		return
 	}
 	var query string
 	if err == nil {
-		query, err = e.unseal(r, "logout", p.Get("request"))
+		query, err = e.frame.Unseal(r, "logout", p.Get("request"))
 	}
 	var req *logoutRequest
 	if err == nil {
 		req, err = e.check(r, query)
 	}
 	if err != nil {
-		e.responses.showError(w, r, err)
+		e.frame.ShowError(w, r, err)
 		return
 	}
 	e.signOut(w, r, req)
@@ -188,7 +189,7 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 		err = e.endSessions(r.Context(), stored, req)
 	}
 	if err != nil {
-		e.responses.showError(w, r, err)
+		e.frame.ShowError(w, r, err)
 		return
 	}
 	browser.RemoveCookie(w, browser.SessionCookie)
@@ -224,7 +225,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 	if p == nil {
 		return "", nil
 	}
-	state, err := e.sealer.Seal(w, r, "signed out", destination)
+	state, err := e.frame.Sealer.Seal(w, r, "signed out", destination)
 	if err != nil {
 		return "", err
 	}
@@ -237,7 +238,7 @@ func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, s
 
 // callback is where a provider sends the browser after signing out there.
 func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
-	destination, err := e.unseal(r, "signed out", r.URL.Query().Get("state"))
+	destination, err := e.frame.Unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // signed out all the same
 	}
@@ -246,27 +247,27 @@ func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
 
 func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination, locales string) {
 	if destination == "" {
-		e.pages.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
+		e.frame.Site.Show(w, r, page.View{Template: "message", Locales: locales, Data: page.Message{
 			Title: page.T("You are signed out"), Text: page.T("You can close this page."),
-			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.pages.Name())},
+			Next: &page.Link{Address: "/", Text: page.T("Go to %s", e.frame.Site.Name())},
 		}})
 		return
 	}
-	redirect(w, http.StatusFound, destination)
+	signin.Redirect(w, http.StatusFound, destination)
 }
 
 // confirm asks the person whether to sign out.
 func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	sealed, err := e.sealer.Seal(w, r, "logout", req.query)
+	sealed, err := e.frame.Sealer.Seal(w, r, "logout", req.query)
 	if err != nil {
-		e.responses.showError(w, r, err)
+		e.frame.ShowError(w, r, err)
 		return
 	}
 	data := page.SignOut{Request: sealed}
 	if req.client != nil {
 		data.Client = req.client.Title()
 	}
-	e.pages.Show(w, r, page.View{
-		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.pages.formAction(req.redirectURI)}, Data: data,
+	e.frame.Site.Show(w, r, page.View{
+		Template: "signout", Locales: req.locales, Policy: page.Policy{FormAction: e.frame.FormAction(req.redirectURI)}, Data: data,
 	})
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 )
 
 // picker lets people choose the patient and the encounter that a client is launched for
 // (SMART App Launch 2.2, "Requesting context with scopes"). It asks the FHIR server with
 // their own rights.
 type picker struct {
-	*step
+	frame      *signin.Frame
 	patients   *launch.Patients
 	authorizer *authorizer
 	logger     *slog.Logger
@@ -44,7 +45,7 @@ func (pk *picker) offerPatients(w http.ResponseWriter, r *http.Request, req *aut
 		if choice.Searchable {
 			view.Script, view.Policy.Connect = "search", "'self'"
 		}
-		pk.pages.show(w, r, req, view)
+		pk.frame.Show(w, r, &req.signIn, view)
 	case len(choice.Patients) == 1:
 		pk.goOn(w, r, req, signedIn, picked{patient: choice.Patients[0].ID, name: choice.Patients[0].Name})
 	default:
@@ -71,7 +72,7 @@ func patientsOnPage(patients []launch.Patient) (list []page.Patient) {
 
 func (pk *picker) showPatientsDown(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters, err error) {
 	data := page.SelectPatient{Client: req.client.Title(), Request: p.Get("request"), Problem: page.ChoiceProblem{Down: true}}
-	pk.pages.show(w, r, req, page.View{Template: "selectpatient", Status: pk.down(r, err), Data: data})
+	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectpatient", Status: pk.down(r, err), Data: data})
 }
 
 // down logs that the FHIR server does not answer, and returns the status of the page.
@@ -83,7 +84,7 @@ func (pk *picker) down(r *http.Request, err error) int {
 // goOn keeps what was chosen, and goes on to what comes next. Whoever comes here was asked
 // for a further factor already; to ask again would lead back here without the choice.
 func (pk *picker) goOn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, chosen picked) {
-	req.launch.picked, req.askedFactor = chosen, true
+	req.launch.picked, req.signIn.AskedFactor = chosen, true
 	pk.authorizer.authorize(w, r, req, signedIn)
 }
 
@@ -123,7 +124,7 @@ func (pk *picker) offerEncounters(w http.ResponseWriter, r *http.Request, req *a
 	case err != nil:
 		pk.showEncountersDown(w, r, req, p, err)
 	default:
-		pk.pages.show(w, r, req, page.View{Template: "selectencounter", Status: statusOf(unseen), Data: data})
+		pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: statusOf(unseen), Data: data})
 	}
 }
 
@@ -131,7 +132,7 @@ func (pk *picker) showEncountersDown(w http.ResponseWriter, r *http.Request, req
 	data := page.SelectEncounter{
 		Client: req.client.Title(), Request: p.Get("request"), Patient: req.launch.picked.name, Problem: page.ChoiceProblem{Down: true},
 	}
-	pk.pages.show(w, r, req, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
+	pk.frame.Show(w, r, &req.signIn, page.View{Template: "selectencounter", Status: pk.down(r, err), Data: data})
 }
 
 // goOnWith keeps the encounter, or that there is none.

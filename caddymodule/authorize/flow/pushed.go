@@ -7,45 +7,29 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-const (
-	// pushedPrefix begins the request_uri of a pushed request (RFC 9126 §2.2).
-	pushedPrefix = "urn:ietf:params:oauth:request_uri:"
-
-	// pushedLifetime is how long a pushed request waits for the browser.
-	pushedLifetime = 90 * time.Second
-
-	// maxPushed bounds how many requests this process has waiting in the store.
-	maxPushed = 10_000
-)
+// maxPushed bounds how many requests this process has waiting in the store.
+const maxPushed = 10_000
 
 // clientCredentials are not part of the pushed request (RFC 9126 §2.1).
 var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
 
-// pushedResponse is a successful response (RFC 9126 §2.2).
-type pushedResponse struct {
-	RequestURI string `json:"request_uri"`
-	ExpiresIn  int64  `json:"expires_in"`
-}
-
 var (
-	errPushedTwice    = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
-	errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
-	errMustPush       = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
+	errPushedTwice = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
+	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
 // pushEndpoint is the pushed authorization request endpoint (RFC 9126): it authenticates
 // the client and checks the request before any browser sees it.
 type pushEndpoint struct {
-	*endpoint.Responder
+	responder     *endpoint.Responder
 	authenticator *client.Authenticator
 	requests      *requests
 	pushed        *pushedRequests
@@ -57,19 +41,18 @@ type pushEndpoint struct {
 // proxies of the client's server. Those of public clients are sealed in their request_uri
 // (sealedpush.go), because anybody can push as one, and must not fill the store.
 type pushedRequests struct {
-	keys  keyring.Sealing
-	store store.Store
-	count *store.Memory // of this process's entries in the store
-	used  usedPushes    // of the sealed ones
+	store  store.Store
+	count  *store.Memory // of this process's entries in the store
+	sealed *sealedPushes
 }
 
 func (e *pushEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	response, err := e.pushRequest(w, r)
 	if err != nil {
-		e.WriteError(w, r, err)
+		e.responder.WriteError(w, r, err)
 		return
 	}
-	e.WriteJSON(w, http.StatusCreated, response)
+	e.responder.WriteJSON(w, http.StatusCreated, response)
 }
 
 func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
@@ -89,9 +72,9 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 		return nil, err
 	}
 	if client.Public() {
-		return e.pushed.seal(r.Context(), client, req.query)
+		return e.pushed.sealed.seal(r.Context(), client, req.signIn.Query)
 	}
-	return e.pushed.add(r.Context(), client, req.query)
+	return e.pushed.add(r.Context(), client, req.signIn.Query)
 }
 
 // pushedQuery is the request in the form of the authorization endpoint's query.
@@ -123,11 +106,6 @@ func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query 
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-type pushedRequest struct {
-	query string
-	once  *singleUse
-}
-
 // find returns the pushed request that a query names, or nil if it names none. Beside it only
 // client_id counts (RFC 9126 §4), so that nothing can be added on the way.
 func (ps *pushedRequests) find(ctx context.Context, query string) (*pushedRequest, error) {
@@ -143,7 +121,7 @@ func (ps *pushedRequests) find(ctx context.Context, query string) (*pushedReques
 		return nil, err
 	}
 	if isSealed(reference) {
-		return ps.unseal(ctx, p.Get("client_id"), reference)
+		return ps.sealed.unseal(ctx, p.Get("client_id"), reference)
 	}
 	return ps.load(ctx, p.Get("client_id"), reference)
 }
@@ -159,8 +137,8 @@ func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushe
 	case err != nil:
 		return nil, err
 	}
-	return &pushedRequest{query, &singleUse{
-		store: ps.store, call: &store.Call{Op: store.Take, Key: key}, spent: errRequestURIUsed,
-		after: func() error { return ps.count.Delete(ctx, key) },
+	return &pushedRequest{query, &signin.Once{
+		Store: ps.store, Call: &store.Call{Op: store.Take, Key: key}, Spent: errRequestURIUsed,
+		After: func() error { return ps.count.Delete(ctx, key) },
 	}}, nil
 }

@@ -145,7 +145,7 @@ func overlay(p oauth2.Parameters, inside map[string]json.RawMessage) (oauth2.Par
 	}
 	all.Del("request")
 	all.Del("request_uri")
-	return oauth2.QueryParameters(keep(oauth2.Parameters(all), requestParameters...))
+	return oauth2.QueryParameters(oauth2.Parameters(all).Keep(requestParameters...))
 }
 
 // parameterOf is the value of a parameter that a request object holds: a text, or in JSON, as

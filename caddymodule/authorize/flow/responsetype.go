@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -44,27 +43,27 @@ func defaultMode(responseType string) string {
 // the query for both code and token. If the request names a response_mode, or the response
 // type is not the interface's, they go where the response would (OpenID Connect Core
 // §3.2.2.6).
-func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
+func (t *responseTarget) chooseModes(c *client.Client, p oauth2.Parameters) {
 	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
-	req.errorMode, req.mode = ModeQuery, defaultMode(responseType)
-	if len(p["response_mode"]) == 1 && asked == ModeFormPost && !client.IsPrivateUse(req.redirectURI) {
-		req.mode, req.errorMode = ModeFormPost, ModeFormPost
+	t.errorMode, t.mode = ModeQuery, defaultMode(responseType)
+	if len(p["response_mode"]) == 1 && asked == ModeFormPost && !client.IsPrivateUse(t.redirectURI) {
+		t.mode, t.errorMode = ModeFormPost, ModeFormPost
 		return
 	}
 	known := slices.Contains(client.ResponseTypes, responseType)
-	own := strings.Contains(responseType, "id_token") && req.client.AllowsResponseType(responseType)
-	if known && req.mode == ModeFragment && (asked == ModeFragment || own) {
-		req.errorMode = ModeFragment
+	own := strings.Contains(responseType, "id_token") && c.AllowsResponseType(responseType)
+	if known && t.mode == ModeFragment && (asked == ModeFragment || own) {
+		t.errorMode = ModeFragment
 	}
 }
 
-func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
+func (t *responseTarget) checkType(c *client.Client, p oauth2.Parameters) error {
 	asked := readResponseType(p.Get("response_type"))
 	switch {
 	case asked == "":
 		return oauth2.InvalidRequest("response_type is missing")
-	case req.client.AllowsResponseType(asked):
-		req.responseType = asked
+	case c.AllowsResponseType(asked):
+		t.responseType = asked
 		return nil
 	case asked == "code" || asked == "token":
 		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
@@ -72,18 +71,18 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
 }
 
-// checkResponseMode refuses a mode that would reveal tokens to servers and logs, or a code to
+// checkMode refuses a mode that would reveal tokens to servers and logs, or a code to
 // scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
-func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
-	usual := defaultMode(req.responseType)
+func (t *responseTarget) checkMode(p oauth2.Parameters) error {
+	usual := defaultMode(t.responseType)
 	switch asked := p.Get("response_mode"); asked {
 	case "", usual:
 		return nil
 	case ModeFormPost:
-		if client.IsPrivateUse(req.redirectURI) {
+		if client.IsPrivateUse(t.redirectURI) {
 			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
 		}
-		if !utf8.ValidString(req.state) || strings.ContainsFunc(req.state, unicode.IsControl) { // a form would change it
+		if !utf8.ValidString(t.state) || strings.ContainsFunc(t.state, unicode.IsControl) { // a form would change it
 			return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
 		}
 		return nil
@@ -91,30 +90,7 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
 }
 
-// checkImplicit requires a nonce for ID tokens that pass through the browser, where they
-// could be replayed (OpenID Connect Core §3.2.2.1).
-func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
-	switch {
-	case !req.responds("id_token"):
-		return nil
-	case !slices.Contains(req.scope, "openid"):
-		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
-	case req.nonce == "":
-		return oauth2.InvalidRequest("response_type id_token needs a nonce")
-	}
-	return nil
-}
-
 // responds reports whether the response type has a word.
-func (req *authorizationRequest) responds(word string) bool {
-	return slices.Contains(strings.Fields(req.responseType), word)
-}
-
-// origin is the scheme and host of a redirect URI.
-func origin(uri string) string {
-	u, err := url.Parse(uri)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
+func (t *responseTarget) responds(word string) bool {
+	return slices.Contains(strings.Fields(t.responseType), word)
 }

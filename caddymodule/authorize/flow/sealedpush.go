@@ -10,13 +10,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
+
+// sealedPushes are the pushed requests of public clients.
+type sealedPushes struct {
+	keys  keyring.Sealing
+	store store.Store // remembers what was used, if gateways share it
+	used  usedPushes
+}
 
 // seal puts a public client's request into its request_uri, which nobody can guess, read or
 // change (RFC 9126 §2.2, §7.1). It is no longer than the address of the sign-in page, which
 // holds the same request.
-func (ps *pushedRequests) seal(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
+func (ps *sealedPushes) seal(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomBytes(len(pushID{}))
 	sealed, err := ps.keys.Seal(ctx, string(id)+query, sealPurpose(client.ID))
 	if err != nil {
@@ -25,7 +33,7 @@ func (ps *pushedRequests) seal(ctx context.Context, client *client.Client, query
 	return &pushedResponse{pushedPrefix + sealed, int64(pushedLifetime.Seconds())}, nil
 }
 
-func (ps *pushedRequests) unseal(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
+func (ps *sealedPushes) unseal(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
 	text, err := ps.keys.Unseal(ctx, sealed, sealPurpose(clientID), pushedLifetime)
 	switch {
 	case errors.Is(err, keyring.ErrUnsealed):
@@ -40,7 +48,7 @@ func (ps *pushedRequests) unseal(ctx context.Context, clientID, sealed string) (
 
 // onlyOnce returns the use of a sealed request. Gateways that share a store remember it there,
 // for the time that the request lasts.
-func (ps *pushedRequests) onlyOnce(ctx context.Context, id pushID) (*singleUse, error) {
+func (ps *sealedPushes) onlyOnce(ctx context.Context, id pushID) (*signin.Once, error) {
 	if !store.IsShared(ps.store) {
 		return ps.used.onlyOnce(id)
 	}
@@ -51,7 +59,7 @@ func (ps *pushedRequests) onlyOnce(ctx context.Context, id pushID) (*singleUse, 
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	}
-	return &singleUse{store: ps.store, call: used, spent: errRequestURIUsed}, nil
+	return &signin.Once{Store: ps.store, Call: used, Spent: errRequestURIUsed}, nil
 }
 
 // isSealed reports whether a reference has a dot, as only those of sealed requests do.
@@ -79,11 +87,11 @@ type usedPushes struct {
 }
 
 // onlyOnce returns the use of a request.
-func (u *usedPushes) onlyOnce(id pushID) (*singleUse, error) {
+func (u *usedPushes) onlyOnce(id pushID) (*signin.Once, error) {
 	if u.has(id) {
 		return nil, errRequestURIUsed
 	}
-	return &singleUse{after: func() error {
+	return &signin.Once{After: func() error {
 		if !u.add(id) {
 			return errRequestURIUsed
 		}

@@ -35,6 +35,17 @@ type Parameters url.Values
 // Get returns a parameter, or "" if it was omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
+// Keep writes a query of some parameters, in ASCII.
+func (p Parameters) Keep(names ...string) string {
+	kept := url.Values{}
+	for _, name := range names {
+		if value := p.Get(name); value != "" {
+			kept.Set(name, value)
+		}
+	}
+	return kept.Encode()
+}
+
 // Check refuses repeated parameters, which others may read differently, and long ones,
 // unless this server sealed them.
 func (p Parameters) Check(sealed ...string) error {

@@ -46,3 +46,11 @@ func (w Ways) ByDomain(address string) *Provider {
 	}
 	return nil
 }
+
+// Issuers are those of the identity providers, in the order of the configuration.
+func (a *Accounts) Issuers() (issuers []string) {
+	for _, key := range a.ProviderKeys {
+		issuers = append(issuers, a.Providers[key].Issuer)
+	}
+	return issuers
+}

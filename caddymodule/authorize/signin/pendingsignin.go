@@ -1,4 +1,4 @@
-package flow
+package signin
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
@@ -22,6 +23,8 @@ type pendingSignIn struct {
 	Query    string                         `json:"query"` // of the authorization request
 }
 
+var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+
 // pendingLifetime is how long a sign-in at a provider may take.
 const pendingLifetime = 10 * time.Minute
 
@@ -30,21 +33,22 @@ func pendingCookie(state string) string {
 	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
 }
 
-func (f *federation) storePending(w http.ResponseWriter, r *http.Request, pending pendingSignIn) error {
-	text, err := json.Marshal(pending)
+// store seals a pending sign-in into its cookie.
+func (p pendingSignIn) store(sealer *browser.Sealer, w http.ResponseWriter, r *http.Request) error {
+	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	sealed, err := f.sealer.Seal(w, r, "idp", string(text))
+	sealed, err := sealer.Seal(w, r, "idp", string(text))
 	if err != nil {
 		return err
 	}
-	return browser.SetPieces(w, r, pendingCookie(pending.Request.State), sealed, pendingLifetime)
+	return browser.SetPieces(w, r, pendingCookie(p.Request.State), sealed, pendingLifetime)
 }
 
 // readPending opens the cookie of a state. It is removed once the sign-in has ended.
-func (f *federation) readPending(r *http.Request, state string) (pending pendingSignIn, err error) {
-	text, err := f.sealer.Unseal(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime)
+func readPending(sealer *browser.Sealer, r *http.Request, state string) (pending pendingSignIn, err error) {
+	text, err := sealer.Unseal(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime)
 	if errors.Is(err, keyring.ErrUnsealed) {
 		return pending, errNoPendingSignIn
 	}

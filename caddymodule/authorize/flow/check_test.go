@@ -12,7 +12,7 @@ func TestRequestParametersAreKept(t *testing.T) {
 	t.Parallel()
 	read := regexp.MustCompile(`\bp\.Get\("(\w+)"\)`)
 	count := 0
-	for _, file := range []string{"request.go", "prompt.go", "responsetype.go", "claimsrequest.go", "launchcontext.go", "../token/endpoint.go"} {
+	for _, file := range []string{"check.go", "../signin/parameters.go", "responsetype.go", "../token/endpoint.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

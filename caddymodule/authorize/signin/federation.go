@@ -1,4 +1,4 @@
-package flow
+package signin
 
 import (
 	"cmp"
@@ -17,23 +17,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-var (
-	errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
-	errDoubleSignIn    = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
-)
+var errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
 
 // maxStates is how many used states of one person are remembered.
 const maxStates = 200
 
 // federation signs people in by identity providers.
 type federation struct {
-	*step
+	frame        *Frame
+	requests     *reopener
 	accounts     *people.Accounts
-	secondFactor *secondFactorStep
-	signInPage   *signInEndpoint // shows other ways, if a provider cannot be reached
-	store        store.Store     // has the used states of authentication responses
-	identities   *identities     // whose sign-in failed here after the exchange
-	states       *store.Latest   // used by each person
+	secondFactor *secondFactor
+	signInPage   *signInPage   // shows other ways, if a provider cannot be reached
+	store        store.Store   // has the used states of authentication responses
+	identities   *identities   // whose sign-in failed here after the exchange
+	states       *store.Latest // used by each person
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
@@ -41,11 +39,11 @@ type federation struct {
 func (f *federation) start(p *people.Provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		audit.FromContext(r.Context()).Provider = p.Key
-		req, err := f.pending(r, r.URL.Query().Get("request"))
+		req, err := f.requests.unseal(r, r.URL.Query().Get("request"))
 		switch {
-		case f.responses.failed(w, r, req, err):
-		case !f.accounts.Ways(req.client.IdentityProviders).Has(p.Key):
-			f.responses.redirectError(w, r, req, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+		case f.frame.Failed(w, r, req, err):
+		case !f.accounts.Ways(req.To.Providers).Has(p.Key):
+			req.Purpose.Refuse(w, r, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
 		default:
 			f.redirectToProvider(w, r, p, req)
 		}
@@ -53,35 +51,35 @@ func (f *federation) start(p *people.Provider) http.HandlerFunc {
 }
 
 // redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
-func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest) {
-	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.loginHint) // the former was typed here
-	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.query, Request: upstream.AuthenticationRequest{
+func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
+	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.How.LoginHint) // the former was typed here
+	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, Request: upstream.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
-		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
+		LoginHint: hint, Prompt: req.How.Prompt, MaxAge: req.How.MaxAge, UILocales: req.How.UILocales, ACRValues: req.How.ACRValues,
 	}}
 	target, down := p.Client.AuthenticationURL(r.Context(), pending.Request)
 	err := down
 	if err == nil {
-		err = f.storePending(w, r, pending)
+		err = pending.store(f.frame.Sealer, w, r)
 	}
 	switch {
 	case disconnected(r, err):
-	case down != nil && req.hasOther(f.accounts.Ways(req.client.IdentityProviders), p):
+	case down != nil && req.hasOther(f.accounts.Ways(req.To.Providers), p):
 		f.showProviderDown(w, r, p, req, down)
 	case err != nil:
-		f.responses.redirectError(w, r, req, clientError(p, err))
+		req.Purpose.Refuse(w, r, clientError(p, err))
 	default:
-		redirect(w, http.StatusFound, target)
+		Redirect(w, http.StatusFound, target)
 	}
 }
 
 // showProviderDown shows the sign-in page because a provider cannot be reached and there are
 // other ways to sign in. The interface wants errors of a provider that was reached to go to
 // the client.
-func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest, err error) {
-	f.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: clientError(p, err)})
+func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
+	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.To.ClientID, Err: clientError(p, err)})
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
-		Request: r.URL.Query().Get("request"), Username: f.requests.username(req), Problem: page.SignInProblem{Down: p.Name},
+		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{Down: p.Name},
 	})
 }
 
@@ -92,24 +90,24 @@ func (f *federation) callback(p *people.Provider) http.HandlerFunc {
 		q, err := oauth2.QueryParameters(r.URL.RawQuery)
 		response := &authenticationResponse{parameters: q}
 		if err == nil {
-			response.pending, err = f.readPending(r, q.Get("state"))
+			response.pending, err = readPending(f.frame.Sealer, r, q.Get("state"))
 		}
 		if err == nil && (response.pending.Provider != p.Key || response.pending.Issuer != p.Issuer) {
 			err = errNoPendingSignIn // another provider's response: mix-up (RFC 9700 §4.4.2)
 		}
 		if err != nil {
-			f.responses.showError(w, r, err)
+			f.frame.ShowError(w, r, err)
 			return
 		}
 		req, err := f.requests.reopen(r.Context(), response.pending.Query)
 		if req != nil {
-			req.once = &singleUse{after: func() error {
+			req.Once = &Once{After: func() error {
 				response.done = true
 				browser.RemovePieces(w, r, pendingCookie(response.pending.Request.State))
 				return nil
 			}}
 		}
-		if !f.responses.failed(w, r, req, err) {
+		if !f.frame.Failed(w, r, req, err) {
 			f.signIn(w, r, p, req, response)
 		}
 	}
@@ -125,7 +123,7 @@ type authenticationResponse struct {
 
 // signIn signs the person of a response in. If that fails through our fault, the same
 // response can be sent again, although the provider would not accept its code again.
-func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *authorizationRequest, response *authenticationResponse) {
+func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
 	if disconnected(r, err) {
 		return
@@ -137,13 +135,13 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	}()
 	if err != nil {
 		err = clientError(p, err)
-		f.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, Err: err})
+		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, Err: err})
 	}
 	switch {
 	case errors.Is(err, errDoubleSignIn):
-		f.responses.showError(w, r, err)
+		f.frame.ShowError(w, r, err)
 	case err != nil:
-		f.responses.redirectError(w, r, req, err)
+		req.Purpose.Refuse(w, r, err)
 	default:
 		f.secondFactor.begin(w, r, req, user, session)
 	}
@@ -156,8 +154,8 @@ func disconnected(r *http.Request, err error) bool {
 }
 
 // authenticate returns the person of a response, and the session to start.
-func (f *federation) authenticate(r *http.Request, p *people.Provider, req *authorizationRequest, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
-	if !f.accounts.Ways(req.client.IdentityProviders).Has(p.Key) {
+func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
+	if !f.accounts.Ways(req.To.Providers).Has(p.Key) {
 		return nil, begun, people.ErrNotAllowed
 	}
 	identity, err := f.exchange(r.Context(), p, response)

@@ -1,4 +1,4 @@
-package flow
+package signin
 
 import (
 	"slices"
@@ -11,16 +11,16 @@ import (
 // provider returns the provider to use without asking the person: the one that the request
 // names, that of the hinted address, or the only way to sign in. It returns nil if the person
 // has to choose.
-func (req *authorizationRequest) provider(ways people.Ways) *people.Provider {
-	if req.identityProvider == people.Local {
+func (req *Request) provider(ways people.Ways) *people.Provider {
+	if req.How.IdentityProvider == people.Local {
 		return nil
 	}
 	for _, p := range ways.Providers {
-		if p.Key == req.identityProvider {
+		if p.Key == req.How.IdentityProvider {
 			return p
 		}
 	}
-	if p := ways.ByDomain(req.loginHint); p != nil {
+	if p := ways.ByDomain(req.How.LoginHint); p != nil {
 		return p
 	}
 	if !ways.Local && len(ways.Providers) == 1 {
@@ -30,18 +30,18 @@ func (req *authorizationRequest) provider(ways people.Ways) *people.Provider {
 }
 
 // hasOther reports whether the client and the request allow another way than a provider.
-func (req *authorizationRequest) hasOther(ways people.Ways, p *people.Provider) bool {
+func (req *Request) hasOther(ways people.Ways, p *people.Provider) bool {
 	other := slices.ContainsFunc(ways.Providers, func(other *people.Provider) bool { return other != p })
-	return req.identityProvider == "" && !req.prompts("none") && (ways.Local || other)
+	return req.How.IdentityProvider == "" && !req.How.Prompts("none") && (ways.Local || other)
 }
 
 // checkWays returns an error if nobody can sign in: there is no way to, or the client allows
 // no page and there is no provider to go to.
-func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider) error {
+func (req *Request) checkWays(ways people.Ways, p *people.Provider) error {
 	switch {
 	case !ways.Local && len(ways.Providers) == 0:
 		return &oauth2.Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
-	case p == nil && req.prompts("none"):
+	case p == nil && req.How.Prompts("none"):
 		return &oauth2.Error{Code: "login_required", Description: "the person must sign in on a page, and prompt is none"}
 	}
 	return nil
@@ -49,7 +49,7 @@ func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider)
 
 // accepts reports whether a sign-in satisfies the request: the client allows its way, and
 // person, provider and time are as requested.
-func (req *authorizationRequest) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
-	named := req.identityProvider == "" || req.identityProvider == signedIn.Way()
-	return ways.Has(signedIn.Provider) && named && req.freshEnough(signedIn.Age) && req.isFor(signedIn.User.ID)
+func (req *Request) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
+	named := req.How.IdentityProvider == "" || req.How.IdentityProvider == signedIn.Way()
+	return ways.Has(signedIn.Provider) && named && req.How.freshEnough(signedIn.Age) && req.How.IsFor(signedIn.User.ID)
 }

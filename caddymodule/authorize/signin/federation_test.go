@@ -1,4 +1,4 @@
-package flow
+package signin
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -40,10 +39,10 @@ func TestPendingSignInCookies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &federation{step: &step{sealer: &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+				sealer := &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}
 				kept := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
 				w := httptest.NewRecorder()
-				if err := f.storePending(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
+				if err := kept.store(sealer, w, httptest.NewRequest(http.MethodGet, "/", nil)); err != nil {
 					t.Fatal(err)
 				}
 				back := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -55,7 +54,7 @@ func TestPendingSignInCookies(t *testing.T) {
 				}
 				tt.do(back)
 				again := httptest.NewRecorder()
-				got, err := f.readPending(back, "state")
+				got, err := readPending(sealer, back, "state")
 				browser.RemovePieces(again, back, pendingCookie("state"))
 				if !errors.Is(err, tt.want) || err == nil && got != kept {
 					t.Errorf("error %v, want %v", err, tt.want)
@@ -113,7 +112,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}
 	q := oauth2.Parameters(idp.Authorize(t, target))
 	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
-	if user, _, err := f.authenticate(back, p, &authorizationRequest{client: &client.Client{ID: "app"}}, &authenticationResponse{pending: pending, parameters: q}); err != nil || user == nil {
+	if user, _, err := f.authenticate(back, p, &Request{To: Destination{ClientID: "app"}}, &authenticationResponse{pending: pending, parameters: q}); err != nil || user == nil {
 		t.Errorf("%v, %v", user, err)
 	}
 }
