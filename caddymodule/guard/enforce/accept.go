@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // accept is what an Accept header takes (RFC 9110 §12.5.1), by media types in small letters.
@@ -86,18 +85,16 @@ func checkFormat(header http.Header, parameters []smart.Parameter) error {
 	}
 }
 
-// checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
-// one of FHIR's is asked for.
-func (x client) checkAnswerFormat(i interaction.Interaction) error {
-	format := formatOf(i.Parameters)
-	isContent := format == "" && parseAccept(x.r.Header).fhir("") == 0 || format != "" && !isFHIRFormat(format)
-	if isBinary(i) && isContent {
-		return nil
-	}
-	return checkFormat(x.r.Header, i.Parameters)
-}
-
 // isFHIRFormat reports whether a value of _format is one of FHIR's.
 func isFHIRFormat(format string) bool {
 	return strings.Contains(format, "json") || strings.Contains(format, "xml") || strings.Contains(format, "turtle") || format == "ttl"
+}
+
+// setOf is a set of names.
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -87,4 +88,12 @@ func isNotModified(header http.Header, etag string) bool {
 		}
 	}
 	return false
+}
+
+// requireJSON withholds an answer that cannot be read.
+func (a *answer) requireJSON() error {
+	if !a.isJSON() {
+		return withheld(fmt.Errorf("the answer is %q, no JSON", a.header.Get("Content-Type")))
+	}
+	return nil
 }

@@ -35,17 +35,22 @@ type entry struct {
 	response []byte
 }
 
+const (
+	usualEntries = 50   // of a page
+	mostEntries  = 1000 // of a list that is kept
+)
+
 // entryLists are lists of entries, of which a few are kept, and no long ones.
 var entryLists = sync.Pool{New: func() any { return new([]entry) }}
 
 // newEntries is an empty list with room for the entries of the usual page.
 func newEntries() []entry {
-	return slices.Grow(*entryLists.Get().(*[]entry), defaultCount)
+	return slices.Grow(*entryLists.Get().(*[]entry), usualEntries)
 }
 
 // giveBackEntries keeps a list for others. Nothing of what is in it may be in use any more.
 func giveBackEntries(list []entry) {
-	if clear(list); cap(list) <= maxCount {
+	if clear(list); cap(list) <= mostEntries {
 		list = list[:0]
 		entryLists.Put(&list)
 	}
@@ -78,7 +83,7 @@ func (to addresses) bundleOf(a *answer, judged bool, sent said) (*bundle, error)
 		refusal.Description = explained(refusal.Description, a, sent)
 		return nil, refusal
 	}
-	if err := requireJSON(a); err != nil {
+	if err := a.requireJSON(); err != nil {
 		return nil, err
 	}
 	read := parseBundle

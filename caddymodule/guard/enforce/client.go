@@ -47,8 +47,6 @@ func (x client) withBody(c call, i interaction.Interaction) (_ call, _ interacti
 	return c, i, err
 }
 
-var errBody = errors.New("body cannot be judged")
-
 // readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
 func (x client) readBody(c call, i interaction.Interaction) ([]byte, error) {
 	if c.method == http.MethodGet || c.method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
@@ -89,4 +87,15 @@ func (x client) readable(c call) bool {
 		return media == "application/x-www-form-urlencoded"
 	}
 	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
+// one of FHIR's is asked for.
+func (x client) checkAnswerFormat(i interaction.Interaction) error {
+	format := formatOf(i.Parameters)
+	isContent := format == "" && parseAccept(x.r.Header).fhir("") == 0 || format != "" && !isFHIRFormat(format)
+	if isBinary(i) && isContent {
+		return nil
+	}
+	return checkFormat(x.r.Header, i.Parameters)
 }

@@ -49,7 +49,7 @@ func (w *write) found(ctx context.Context, id string, err error) (*answer, error
 		return nil, err
 	}
 	of := interaction.Reference{Type: w.i.Type, ID: id}
-	a, err := w.in.reads.read(ctx, get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
+	a, err := w.in.reads.Read(ctx, get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
 	if err != nil {
 		a = newAnswer(http.StatusOK, nil)
 	}

@@ -1,29 +1,13 @@
 package enforce
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
-
-// NextHandler leads to the FHIR server. It is caddyhttp.Handler without Caddy.
-type NextHandler interface {
-	// ServeHTTP answers a request. An error says that it did not.
-	ServeHTTP(w http.ResponseWriter, r *http.Request) error
-}
-
-// Sealing seals texts so that nobody but us can make or read them.
-type Sealing interface {
-	// Seal returns the text sealed; it opens with the same binding only. Letters, digits, - _ and dots.
-	Seal(ctx context.Context, text, binding string) (string, error)
-	// Unseal opens what [Sealing.Seal] has sealed with the binding, maxAge ago at most.
-	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
-}
 
 // Enforcer lets a token's requests reach a FHIR server as far as its scopes allow. It is safe for concurrent use, and
 // must not be changed once in use.
@@ -71,39 +55,4 @@ type Bearer struct {
 	Binding string
 	// Token is the token, for rules and decisions. May be nil.
 	Token *guard.Token
-}
-
-// Limits bound what one request may cost. The zero value means the defaults.
-type Limits struct {
-	// Answer is the size up to which an answer is judged, in bytes. A longer one is withheld. Default: 16 MiB.
-	Answer int64
-	// Body is the size up to which a body is judged, in bytes. A longer one is refused. Default: 16 MiB.
-	Body int64
-	// Requests is how many requests to the FHIR server one request may cause, each entry of a bundle apart. Default:
-	// 64.
-	Requests int
-	// Entries is how many entries a batch or transaction may have. Default: 500.
-	Entries int
-}
-
-const (
-	defaultSize     = 16 << 20
-	defaultMemory   = 256 << 20
-	defaultRequests = 64
-	defaultEntries  = 500
-)
-
-// orDefaults are the limits in effect.
-func (l Limits) orDefaults() Limits {
-	return Limits{
-		Answer: orDefault(l.Answer, defaultSize), Body: orDefault(l.Body, defaultSize),
-		Requests: orDefault(l.Requests, defaultRequests), Entries: orDefault(l.Entries, defaultEntries),
-	}
-}
-
-func orDefault[N int | int64](n, otherwise N) N {
-	if n <= 0 {
-		return otherwise
-	}
-	return n
 }

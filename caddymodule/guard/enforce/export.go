@@ -64,9 +64,9 @@ func systemScopes(types ...string) string {
 
 var errExport = errors.New("export that cannot be guarded")
 
-// export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
+// Export begins an export of bulk data (Bulk Data Access 2.0). Scopes of persons never export; system scopes export the
 // types of which they cover all. The job's address is sealed for the token.
-func (x *exports) export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *exports) Export(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	types := x.exportable()
 	needed, ok := exportLevel(i)
 	switch {

@@ -11,11 +11,11 @@ import (
 // row says what is done for an interaction. What it leaves out is refused.
 type row struct {
 	// answer answers a call.
-	answer func(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error)
+	answer func(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error)
 	// passes reports whether some scope is about every resource that request and answer can hold, so that they pass.
 	passes func(x *exchange, i interaction.Interaction) bool
 	// page answers a link to a page from a position on.
-	page func(ctx context.Context, x *exchange, c call, i interaction.Interaction, at position, self string) (*answer, error)
+	page func(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error)
 	// single: it is about one resource, which its path names or its body is.
 	single bool
 }
@@ -104,31 +104,31 @@ func (x *exchange) bundles() *bundles {
 	return &bundles{server: x.server, judge: x.judge, at: x.pages.at, entries: x, limits: x.server.limits}
 }
 
-func answerRead(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error) {
-	return x.reads().read(ctx, c, i)
+func answerRead(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	return x.reads().Read(ctx, c, i)
 }
 
 func passesRead(x *exchange, i interaction.Interaction) bool {
 	return x.judge.Rights().Whole(i.Type, smart.Read)
 }
 
-func answerInstanceHistory(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error) {
+func answerInstanceHistory(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	return x.reads().instanceHistory(ctx, c, i)
 }
 
-func answerHistory(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error) {
+func answerHistory(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	return x.reads().history(ctx, c, i)
 }
 
-func pageOfHistory(ctx context.Context, x *exchange, c call, i interaction.Interaction, at position, self string) (*answer, error) {
+func pageOfHistory(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
 	return x.reads().historyPage(ctx, c, i, at, self)
 }
 
-func answerSearch(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error) {
+func answerSearch(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	return x.searches().search(ctx, c, i)
 }
 
-func pageOfSearch(ctx context.Context, x *exchange, c call, i interaction.Interaction, at position, self string) (*answer, error) {
+func pageOfSearch(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
 	return x.searches().pageAt(ctx, c, i, at, self)
 }
 
@@ -146,8 +146,8 @@ func passesCompartment(x *exchange, i interaction.Interaction) bool {
 }
 
 // writing answers a write.
-func writing(write func(*writes, context.Context, call, interaction.Interaction) (*answer, error)) func(context.Context, *exchange, call, interaction.Interaction) (*answer, error) {
-	return func(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error) {
+func writing(write func(*writes, context.Context, call, interaction.Interaction) (*answer, error)) func(*exchange, context.Context, call, interaction.Interaction) (*answer, error) {
+	return func(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 		return write(x.writes(), ctx, c, i)
 	}
 }
@@ -164,24 +164,23 @@ func passesDelete(x *exchange, i interaction.Interaction) bool {
 	return rights.Whole(i.Type, smart.Delete|smart.Read) && mayExtend(rights, x.client.r.Header, i)
 }
 
-func answerBundle(ctx context.Context, x *exchange, c call, _ interaction.Interaction) (*answer, error) {
+func answerBundle(x *exchange, ctx context.Context, c call, _ interaction.Interaction) (*answer, error) {
 	return x.bundles().bundle(ctx, c)
 }
 
-func answerOperation(ctx context.Context, x *exchange, c call, i interaction.Interaction) (*answer, error) {
+func answerOperation(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	return x.operations().operation(ctx, c, i)
 }
 
 func passesOperation(x *exchange, i interaction.Interaction) bool {
-	deciding := operations{judge: x.judge, list: x.e.Operations, expandScopes: x.e.ExpandScopes} // without what answers
-	return deciding.passes(x.client.r.Method, i)
+	return x.operations().passes(x.client.r.Method, i)
 }
 
-func pageOfOperation(ctx context.Context, x *exchange, c call, i interaction.Interaction, at position, _ string) (*answer, error) {
+func pageOfOperation(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, _ string) (*answer, error) {
 	return x.operations().operationPage(ctx, c, i, at)
 }
 
-func answerCapabilities(ctx context.Context, x *exchange, c call, _ interaction.Interaction) (*answer, error) {
+func answerCapabilities(x *exchange, ctx context.Context, c call, _ interaction.Interaction) (*answer, error) {
 	m := x.e.Metadata
 	if m == nil {
 		m = &Metadata{Changes: CapabilityChanges{BaseURL: x.e.BaseURL}}

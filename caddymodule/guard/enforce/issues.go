@@ -79,3 +79,6 @@ func explained(text string, a *answer, s said) string {
 	}
 	return text
 }
+
+// refusesWrite is said of a write that the server refuses without a reason.
+const refusesWrite = "The FHIR server refuses the write."

@@ -3,7 +3,6 @@ package enforce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -152,7 +151,7 @@ func (x *judge) resource(ctx context.Context, of interaction.Reference, grants [
 	if a.status != http.StatusOK {
 		return resource.Resource{}, notRead(a)
 	}
-	if err := requireJSON(a); err != nil {
+	if err := a.requireJSON(); err != nil {
 		return resource.Resource{}, err
 	}
 	res, err := x.at.parse(a.body)
@@ -202,12 +201,4 @@ func boundTo(grants []access.Grant) []string {
 		}
 	}
 	return all
-}
-
-// requireJSON withholds an answer that cannot be read.
-func requireJSON(a *answer) error {
-	if !a.isJSON() {
-		return withheld(fmt.Errorf("the answer is %q, no JSON", a.header.Get("Content-Type")))
-	}
-	return nil
 }

@@ -100,7 +100,7 @@ func (j *judgedCall) fetch(ctx context.Context, at place) (*answer, error) {
 	if !a.succeeded() {
 		return nil, failedOperation(a, j.asked.said())
 	}
-	return a, requireJSON(a)
+	return a, a.requireJSON()
 }
 
 // after is the position behind a page.

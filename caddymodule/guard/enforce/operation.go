@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
@@ -30,14 +29,24 @@ type operationJudging interface {
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *answer) (resource.Resource, error)
 }
 
+// creating says what could be written.
+type creating interface {
+	CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error
+}
+
+// exporting begins exports.
+type exporting interface {
+	Export(ctx context.Context, c call, i interaction.Interaction) (*answer, error)
+}
+
 // operations are the operations that one request needs.
 type operations struct {
 	server       operationAsking
 	judge        operationJudging
 	at           addresses
 	pages        pages
-	writes       *writes // that $validate asks about
-	exports      *exports
+	writes       creating // what $validate asks about
+	exports      exporting
 	list         Operations // that may be called
 	expandScopes []string   // of which operations on terminology take one
 	shared       access.Shared
@@ -86,7 +95,7 @@ func (x *operations) operation(ctx context.Context, c call, i interaction.Intera
 	case op.changes() && c.method != http.MethodPost:
 		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
 	case op.Name == operationExport:
-		return x.exports.export(ctx, c, i)
+		return x.exports.Export(ctx, c, i)
 	case op.Reach == TokenReach:
 		return x.openOperation(ctx, c, op)
 	case op.Name == "$validate" && op.Reach != WholeReach:
@@ -203,22 +212,6 @@ func failedOperation(a *answer, sent said) error {
 	refusal := invalid(ErrOperation, "The FHIR server refuses the operation (%d).", a.status)
 	refusal.Description = explained(refusal.Description, a, sent)
 	return refusal
-}
-
-// withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to
-// any other could be followed by whoever has it.
-func withoutAsync(header http.Header) {
-	var kept []string
-	for _, line := range header["Prefer"] {
-		for preference := range strings.SplitSeq(line, ",") {
-			if !strings.Contains(strings.ToLower(preference), "respond-async") {
-				kept = append(kept, strings.TrimSpace(preference))
-			}
-		}
-	}
-	if header.Del("Prefer"); len(kept) > 0 {
-		header["Prefer"] = kept
-	}
 }
 
 // answerGrants are the grants for what an operation answers with: those that give on its type what the operation needs

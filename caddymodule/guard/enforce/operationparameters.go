@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -87,14 +86,4 @@ func primitive(text []byte) (s string, err error) {
 		return "", errors.New("no primitive value")
 	}
 	return string(text), nil
-}
-
-// checkNames refuses parameters that are not on a list.
-func checkNames(operation string, parameters []smart.Parameter, allowed []string) error {
-	for _, p := range parameters {
-		if !slices.Contains(allowed, p.Name) {
-			return forbidden(ErrOracle, "The parameter %s of %s is not allowed here.", strconv.Quote(p.Name), operation)
-		}
-	}
-	return nil
 }

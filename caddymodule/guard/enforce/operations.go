@@ -45,8 +45,6 @@ type Operation struct {
 // Operations are those that may be called, by name. All others are refused.
 type Operations map[string][]Operation
 
-const readSearch = smart.Read | smart.Search
-
 // operationExport is decided by rules of its own: see [exchange.export].
 const operationExport = "$export"
 

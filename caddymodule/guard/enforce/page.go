@@ -70,6 +70,14 @@ func (p position) isEnd() bool {
 	return !slices.ContainsFunc(p.Places, func(at place) bool { return !at.isEnd() })
 }
 
+// Sealing seals texts so that nobody but us can make or read them.
+type Sealing interface {
+	// Seal returns the text sealed; it opens with the same binding only. Letters, digits, - _ and dots.
+	Seal(ctx context.Context, text, binding string) (string, error)
+	// Unseal opens what [Sealing.Seal] has sealed with the binding, maxAge ago at most.
+	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
+}
+
 // pages seals links to pages for the token, and opens them.
 type pages struct {
 	sealing Sealing
@@ -253,3 +261,25 @@ func (x pages) sealLinks(ctx context.Context, c call, asked string, body []byte)
 	}
 	return at, kept.append(nil), nil
 }
+
+// paging are the parameters by which FHIR servers link pages, in small letters. Who has such a link may read the page
+// on many servers, so only we follow them.
+var paging = []string{
+	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
+	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
+	"queryid", "searchid",
+}
+
+// refusePaging refuses the FHIR server's own links.
+func refusePaging(parameters []smart.Parameter) error {
+	for _, p := range parameters {
+		name, _, _ := strings.Cut(p.Name, ":")
+		if slices.Contains(paging, strings.ToLower(name)) {
+			return forbidden(ErrOracle, "Pages are reached by the links of a search, not by the parameter %s.", name)
+		}
+	}
+	return nil
+}
+
+// maxFetches is how many pages of the FHIR server one page of ours is made of, at most, beside one of each branch.
+const maxFetches = 8

@@ -153,3 +153,19 @@ func (p *passingWriter) flush(ctx context.Context, c call, asked string) error {
 	p.Header().Del("Etag")
 	return p.release(body[:at.from], links, body[at.to:])
 }
+
+// withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to
+// any other could be followed by whoever has it.
+func withoutAsync(header http.Header) {
+	var kept []string
+	for _, line := range header["Prefer"] {
+		for preference := range strings.SplitSeq(line, ",") {
+			if !strings.Contains(strings.ToLower(preference), "respond-async") {
+				kept = append(kept, strings.TrimSpace(preference))
+			}
+		}
+	}
+	if header.Del("Prefer"); len(kept) > 0 {
+		header["Prefer"] = kept
+	}
+}

@@ -22,8 +22,8 @@ type permission struct {
 	grants       []access.Grant
 }
 
-// checkNew refuses a resource that none of the grants allows to be created.
-func (x *writes) checkNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
+// CheckNew refuses a resource that none of the grants allows to be created.
+func (x *writes) CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
 	if err := checkConditional(x.judge.Rights(), text); err != nil {
 		return err
 	}

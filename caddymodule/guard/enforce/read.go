@@ -32,9 +32,9 @@ type reads struct {
 	pages  pages
 }
 
-// read answers a read or vread. The server is asked whether or not the resource is covered, and what is not there gets
+// Read answers a read or vread. The server is asked whether or not the resource is covered, and what is not there gets
 // the same answer as what is not covered, so that nobody learns which it is.
-func (x *reads) read(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func (x *reads) Read(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
 	grants := x.judge.Rights().For(i.Type, smart.Read)
 	if len(grants) == 0 {
 		return nil, refused(x.judge.Rights(), i)

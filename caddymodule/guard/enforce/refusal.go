@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -109,3 +110,19 @@ func beyond(rights *access.Rights, cause error, format string, args ...any) *gua
 }
 
 var errSearch = errors.New("invalid search")
+
+// errBody says that a body is not what the request needs.
+var errBody = errors.New("body cannot be judged")
+
+// readSearch is what it takes to see all resources of a type.
+const readSearch = smart.Read | smart.Search
+
+// checkNames refuses parameters that are not on a list.
+func checkNames(operation string, parameters []smart.Parameter, allowed []string) error {
+	for _, p := range parameters {
+		if !slices.Contains(allowed, p.Name) {
+			return forbidden(ErrOracle, "The parameter %s of %s is not allowed here.", strconv.Quote(p.Name), operation)
+		}
+	}
+	return nil
+}

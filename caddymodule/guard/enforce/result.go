@@ -97,8 +97,6 @@ func (w result) failure(a *answer) (*answer, error) {
 	return nil, w.refusal(a, s)
 }
 
-const refusesWrite = "The FHIR server refuses the write."
-
 // refusal is the server's refusal, with what it says of what the client has sent.
 func (w result) refusal(a *answer, s said) error {
 	cause := fmt.Errorf("%w: %d", errRefused, a.status)

@@ -36,25 +36,6 @@ var telling = map[string]string{
 	"_containedType": "a resource inside another one cannot be judged by itself",
 }
 
-// paging are the parameters by which FHIR servers link pages, in small letters. Who has such a link may read the page
-// on many servers, so only we follow them.
-var paging = []string{
-	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
-	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
-	"queryid", "searchid",
-}
-
-// refusePaging refuses the FHIR server's own links.
-func refusePaging(parameters []smart.Parameter) error {
-	for _, p := range parameters {
-		name, _, _ := strings.Cut(p.Name, ":")
-		if slices.Contains(paging, strings.ToLower(name)) {
-			return forbidden(ErrOracle, "Pages are reached by the links of a search, not by the parameter %s.", name)
-		}
-	}
-	return nil
-}
-
 // apply takes out the parameters that are done here, and refuses those that tell too much.
 func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) error {
 	if err := refusePaging(parameters); err != nil {

@@ -85,8 +85,6 @@ func (x *searches) search(ctx context.Context, c call, i interaction.Interaction
 }
 
 const (
-	// maxFetches is how many pages of the FHIR server one page of ours is made of, at most, beside one of each branch.
-	maxFetches = 8
 	// defaultCount is how many matches a page has that is judged, if the client does not say; maxCount is the most.
 	defaultCount = 50
 	maxCount     = 1000

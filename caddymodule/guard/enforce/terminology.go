@@ -35,18 +35,3 @@ func (x *operations) openOperation(ctx context.Context, c call, op Operation) (*
 	}
 	return x.at.localize(a), nil
 }
-
-// TerminologyOperations are those that a terminology service before the FHIR server answers: $expand alone, or all.
-func TerminologyOperations(all bool) []AnsweredOperation {
-	answered := []AnsweredOperation{answeredOn("ValueSet", "expand")}
-	if !all {
-		return answered
-	}
-	return append(answered,
-		answeredOn("ValueSet", "validate-code"), answeredOn("CodeSystem", "lookup"), answeredOn("CodeSystem", "subsumes"),
-		answeredOn("CodeSystem", "validate-code"), answeredOn("ConceptMap", "translate"))
-}
-
-func answeredOn(resourceType, name string) AnsweredOperation {
-	return AnsweredOperation{resourceType, name, "http://hl7.org/fhir/OperationDefinition/" + resourceType + "-" + name}
-}

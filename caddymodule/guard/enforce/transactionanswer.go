@@ -74,7 +74,7 @@ var errMismatch = errors.New("transaction-response that does not answer each ent
 
 // answersOf are the entries of the answer to a transaction.
 func answersOf(a *answer, want int) ([]entry, error) {
-	if err := requireJSON(a); err != nil {
+	if err := a.requireJSON(); err != nil {
 		return nil, err
 	}
 	b, err := parseBundle(a.body)

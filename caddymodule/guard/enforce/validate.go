@@ -30,7 +30,7 @@ func (x *operations) validate(ctx context.Context, c call, i interaction.Interac
 			return nil, err
 		}
 	}
-	if err := x.writes.checkNew(ctx, res, text, grants); err != nil {
+	if err := x.writes.CheckNew(ctx, res, text, grants); err != nil {
 		return nil, err
 	}
 	a, err := x.server.Ask(ctx, operationCall(c))
@@ -79,7 +79,7 @@ func (x *operations) validation(a *answer) (*answer, error) {
 		a.status != http.StatusPreconditionFailed && a.status != http.StatusUnprocessableEntity {
 		return nil, failedOperation(a, nil)
 	}
-	if err := requireJSON(a); err != nil {
+	if err := a.requireJSON(); err != nil {
 		return nil, err
 	}
 	res, err := x.at.parse(a.body)

@@ -33,6 +33,11 @@ type writeJudging interface {
 	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *answer) (resource.Resource, error)
 }
 
+// reading reads what the client may see.
+type reading interface {
+	Read(ctx context.Context, c call, i interaction.Interaction) (*answer, error)
+}
+
 // collector takes what a write comes to in place of the server, with what the client is to be told of it.
 type collector func(r result, c call) (*answer, error)
 
@@ -42,7 +47,7 @@ type writes struct {
 	judge    writeJudging
 	at       addresses
 	searches *searches // of criteria
-	reads    *reads    // of what is there already
+	reads    reading   // of what is there already
 	shared   access.Shared
 	upsert   bool      // an update may create what is not there
 	limit    int64     // of a body
