@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 )
 
 // TestAccept checks that what was judged is JSON, or is refused before anything is done.
@@ -89,7 +89,7 @@ func TestCapabilityFormats(t *testing.T) {
 		``:                   ``,
 	} {
 		const begin = `{"resourceType":"CapabilityStatement"`
-		got, err := enforce.Capabilities([]byte(begin+in+"}"), enforce.CapabilityChanges{})
+		got, err := capability.Capabilities([]byte(begin+in+"}"), capability.Changes{})
 		if err != nil || string(got) != begin+want+"}" {
 			t.Errorf("%s: %s, %v", in, got, err)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 )
 
 // TestAsked checks what the FHIR server is asked: of the client's headers none that would change what is judged.
@@ -72,7 +74,7 @@ func TestWithheld(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.Limits = enforce.Limits{Answer: 1000}
+			g.Limits = server.Limits{Answer: 1000}
 			g.server.Answers = map[string]http.HandlerFunc{"Observation/a1": func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", tt.media)
 				w.WriteHeader(tt.header)
@@ -88,14 +90,14 @@ func TestWithheld(t *testing.T) {
 // handling is a next handler in a function.
 type handling func(w http.ResponseWriter, r *http.Request) error
 
-// ServeHTTP implements enforce.NextHandler.
+// ServeHTTP implements message.NextHandler.
 func (f handling) ServeHTTP(w http.ResponseWriter, r *http.Request) error { return f(w, r) }
 
 // read reads an own record through a handler.
 func (f handling) read(t *testing.T, limit int64) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	g := newGateway(t)
-	g.Limits = enforce.Limits{Answer: limit}
+	g.Limits = server.Limits{Answer: limit}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation/a1", nil)
 	return w, g.Serve(w, r, f, enforce.Bearer{Rights: access.New(patientA, g.Shared)})
@@ -118,7 +120,7 @@ func TestNextHandler(t *testing.T) {
 		}
 		return nil
 	}).read(t, 100)
-	if refusal, ok := errors.AsType[*guard.Error](err); !ok || refusal.Status != http.StatusBadGateway || !errors.Is(err, enforce.ErrWithheld) {
+	if refusal, ok := errors.AsType[*guard.Error](err); !ok || refusal.Status != http.StatusBadGateway || !errors.Is(err, message.ErrWithheld) {
 		t.Errorf("an answer that was aborted became %v", err)
 	}
 }
@@ -143,7 +145,7 @@ func TestPanic(t *testing.T) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, records...)
-	g.Limits = enforce.Limits{Requests: 2}
+	g.Limits = server.Limits{Requests: 2}
 	asked := 0
 	g.server.Seen = func(*http.Request) { asked++ }
 	for target, want := range map[string]int{"Observation/a1": 200, "?_type=Patient,Observation,Device&_sort=_lastUpdated": 403} {

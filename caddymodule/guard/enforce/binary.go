@@ -12,22 +12,23 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
 // wantsContent reports whether an answer is a Binary of which the client wants the content in its own type: it names no
 // format of FHIR's, or likes that type better (R4 binary.html#rest).
-func (x client) wantsContent(i interaction.Interaction, a *answer) bool {
-	if !isBinary(i) || a.status != http.StatusOK {
+func (x client) wantsContent(i interaction.Interaction, a *message.Answer) bool {
+	if !isBinary(i) || a.Status != http.StatusOK {
 		return false
 	}
-	if format := formatOf(i.Parameters); format != "" {
-		return !isFHIRFormat(format)
+	if format := message.FormatOf(i.Parameters); format != "" {
+		return !message.IsFHIRFormat(format)
 	}
-	accepted := parseAccept(x.r.Header)
+	accepted := message.ParseAccept(x.r.Header)
 	own := mediaOf(contentType(a))
-	wanted := accepted.fhir(own)
+	wanted := accepted.Fhir(own)
 	return wanted == 0 || accepted[own] > wanted
 }
 
@@ -37,8 +38,8 @@ func isBinary(i interaction.Interaction) bool {
 }
 
 // contentType is what a Binary says that its content is.
-func contentType(a *answer) string {
-	res, err := resource.Parse(a.body)
+func contentType(a *message.Answer) string {
+	res, err := resource.Parse(a.Body)
 	if err != nil {
 		return ""
 	}
@@ -53,32 +54,32 @@ func mediaOf(contentType string) string {
 }
 
 // content is the answer with what the Binary holds. It may be of any type, so no browser may run it here.
-func content(a *answer) (*answer, error) {
-	res, err := resource.Parse(a.body)
+func content(a *message.Answer) (*message.Answer, error) {
+	res, err := resource.Parse(a.Body)
 	if err != nil {
-		return nil, withheld(err)
+		return nil, message.Withheld(err)
 	}
 	value, _ := res.Member("data")
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(resource.Text(value)), ""))
 	if err != nil {
-		return nil, withheld(fmt.Errorf("data of a Binary: %w", err))
+		return nil, message.Withheld(fmt.Errorf("data of a Binary: %w", err))
 	}
 	kind := contentType(a)
 	if mediaOf(kind) == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < ' ' || r > '~' }) {
 		kind = "application/octet-stream"
 	}
-	header := maps.Clone(a.header)
+	header := maps.Clone(a.Header)
 	header.Set("Content-Type", kind)
 	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept")
-	return &answer{status: a.status, header: header, body: data, buffer: a.buffer}, nil
+	return &message.Answer{Status: a.Status, Header: header, Body: data, Buffer: a.Buffer}, nil
 }
 
 // isContent reports whether a body is the content of a Binary: of any type but FHIR's.
 func (x client) isContent(i interaction.Interaction) bool {
 	media := mediaOf(x.r.Header.Get("Content-Type"))
-	return i.Type == "Binary" && strings.Contains(media, "/") && !fhirMedia[media] && slices.Contains(contentKinds, i.Kind)
+	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FhirMedia[media] && slices.Contains(contentKinds, i.Kind)
 }
 
 var contentKinds = []interaction.Kind{interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate}
@@ -87,28 +88,28 @@ var errContext = errors.New("several security contexts")
 
 // binary makes the Binary that a content stands for, with the header X-Security-Context as its securityContext (R4
 // binary.html#rest). It is judged as if it had been sent so.
-func (x client) binary(c call, i interaction.Interaction) (call, error) {
+func (x client) binary(c message.Call, i interaction.Interaction) (message.Call, error) {
 	contexts := x.r.Header.Values("X-Security-Context")
 	switch {
 	case len(contexts) > 1:
-		return c, invalid(errContext, "The header X-Security-Context may be sent once.")
-	case int64(base64.StdEncoding.EncodedLen(len(c.body))) > x.limit:
+		return c, message.Invalid(errContext, "The header X-Security-Context may be sent once.")
+	case int64(base64.StdEncoding.EncodedLen(len(c.Body))) > x.limit:
 		return c, &guard.Error{
-			Status: http.StatusRequestEntityTooLarge, Err: errBody,
+			Status: http.StatusRequestEntityTooLarge, Err: message.ErrBody,
 			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", x.limit),
 		}
 	}
 	var b bytes.Buffer
 	b.WriteString(`{"resourceType":"Binary"`)
 	if i.Kind == interaction.Update {
-		b.WriteString(`,"id":` + quoted(i.ID))
+		b.WriteString(`,"id":` + message.Quoted(i.ID))
 	}
-	b.WriteString(`,"contentType":` + quoted(x.r.Header.Get("Content-Type")))
+	b.WriteString(`,"contentType":` + message.Quoted(x.r.Header.Get("Content-Type")))
 	if len(contexts) == 1 {
-		b.WriteString(`,"securityContext":{"reference":` + quoted(contexts[0]) + `}`)
+		b.WriteString(`,"securityContext":{"reference":` + message.Quoted(contexts[0]) + `}`)
 	}
-	b.WriteString(`,"data":"` + base64.StdEncoding.EncodeToString(c.body) + `"}`)
-	c.body, c.header = b.Bytes(), maps.Clone(c.header)
-	c.header.Set("Content-Type", typeJSON)
+	b.WriteString(`,"data":"` + base64.StdEncoding.EncodeToString(c.Body) + `"}`)
+	c.Body, c.Header = b.Bytes(), maps.Clone(c.Header)
+	c.Header.Set("Content-Type", message.TypeJSON)
 	return c, nil
 }

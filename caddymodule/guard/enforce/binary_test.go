@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 )
 
 // pdf, of Patient/a, holds hello.
@@ -115,7 +115,7 @@ func TestBinaryUpload(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, append(slices.Clone(writable), pdf)...)
 			if tt.status == 413 {
-				g.Limits = enforce.Limits{Body: 500}
+				g.Limits = server.Limits{Body: 500}
 			}
 			tt.checkAt(g)
 		})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 )
 
 // TestSearchIsBounded checks what one page of a search asks of the FHIR server.
@@ -49,7 +51,7 @@ func TestTypes(t *testing.T) {
 		"?_type=Patient,Patient": 200,
 	} {
 		g := newGateway(t, records...)
-		g.Limits = enforce.Limits{Requests: 1000}
+		g.Limits = server.Limits{Requests: 1000}
 		if got := g.get(patientA, target); got.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", target, got.StatusCode, want)
 		}
@@ -71,7 +73,7 @@ func TestAllTypes(t *testing.T) {
 		{"the scopes' types", few, "", "Encounter/ea Observation/a3 Observation/a4 Observation/b2"},
 	} {
 		g := newGateway(t, chart...)
-		g.Limits = enforce.Limits{Requests: requests}
+		g.Limits = server.Limits{Requests: requests}
 		if got := g.foundOrStatus(tt.holder, tt.target); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", tt.name, got, tt.want)
 		}
@@ -84,7 +86,7 @@ func TestAllTypes(t *testing.T) {
 	}
 	asked := 0
 	g := newGateway(t, chart...)
-	g.Limits = enforce.Limits{Requests: requests}
+	g.Limits = server.Limits{Requests: requests}
 	g.server.Seen = func(*http.Request) { asked++ }
 	var page bundle
 	for target := ""; ; target = page.next() {
@@ -100,7 +102,7 @@ func TestAllTypes(t *testing.T) {
 
 // without is a server that lacks a type.
 type without struct {
-	enforce.NextHandler
+	message.NextHandler
 	resourceType string
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 )
 
 // TestBody is over bodies that can be judged, and those that cannot.
@@ -35,7 +35,7 @@ func TestBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, records...)
-			g.Limits = enforce.Limits{Body: 200}
+			g.Limits = server.Limits{Body: 200}
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/"+tt.target, strings.NewReader(tt.body))
 			r.Header.Set("Content-Type", tt.media)
 			r.Header.Set("Content-Encoding", tt.encoding)

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 )
 
 // statement is a CapabilityStatement such as HAPI's.
@@ -27,39 +28,39 @@ const statement = `{ "resourceType" : "CapabilityStatement", "name": "RestServer
 
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	op, _ := enforce.ParseOperation("$reindex", "whole", "u")
-	message, _ := enforce.ParseOperation("$process-message", "whole", "c")
+	op, _ := operation.ParseOperation("$reindex", "whole", "u")
+	message, _ := operation.ParseOperation("$process-message", "whole", "c")
 	for _, tt := range []struct {
 		name    string
-		changes enforce.CapabilityChanges
+		changes capability.Changes
 		has     []string
 		lacks   []string
 	}{
-		{"what nobody concerns", enforce.CapabilityChanges{}, []string{
+		{"what nobody concerns", capability.Changes{}, []string{
 			`{ "resourceType" : "CapabilityStatement", "name": "RestServer", "date":"2026-01-01",`, `{"type":"Basic",  "versioning":"versioned" }`,
 			`"interaction":[{"code":"read"},  {"code":"history-type"}]`, `"searchInclude":["*"]`, `"interaction":[{"code":"transaction"}, {"code":"history-system"}]`,
 			`{"mode":"client","operation":[{"name":"member-match"}]}`, `"format": ["json"]`, `"patchFormat": ["application/json-patch+json"]`, `"url": "http://backend.internal:8080/fhir"`,
 		}, nil},
-		{"operations that may not be called", enforce.CapabilityChanges{}, []string{`"everything"`, `"export"`, `{"type":"Group"}`},
+		{"operations that may not be called", capability.Changes{}, []string{`"everything"`, `"export"`, `{"type":"Group"}`},
 			[]string{`"http://hl7.org/x"`, `merge`, `mdm-submit`, `reindex`, `graphql`, `messaging`}},
-		{"operations that a site allows", enforce.CapabilityChanges{Operations: enforce.NewOperations(op, message)}, []string{`"reindex"`, `messaging`}, []string{`graphql`}},
-		{"the server's own security", enforce.CapabilityChanges{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`},
+		{"operations that a site allows", capability.Changes{Operations: operation.NewOperations(op, message)}, []string{`"reindex"`, `messaging`}, []string{`graphql`}},
+		{"the server's own security", capability.Changes{}, []string{`"code":"SMART-on-FHIR"`, `http://terminology.hl7.org/CodeSystem/restful-security-service`, `"cors":false`},
 			[]string{`"description":"none"`, "oauth-uris"}},
-		{"endpoints", enforce.CapabilityChanges{CORS: true, OAuth: enforce.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
+		{"endpoints", capability.Changes{CORS: true, OAuth: capability.OAuthURIs{Authorize: "https://a.example/authorize", Token: "https://a.example/token", Revoke: "https://a.example/revoke"}}, []string{
 			`"cors":true`, `{"url":"http://fhir-registry.smarthealthit.org/StructureDefinition/oauth-uris","extension":[{"url":"authorize","valueUri":"https://a.example/authorize"},{"url":"token","valueUri":"https://a.example/token"},{"url":"revoke","valueUri":"https://a.example/revoke"}]}`,
 		}, []string{`"introspect"`, `"register"`}},
-		{"the server's address", enforce.CapabilityChanges{BaseURL: "https://gateway.example/fhir/R4"}, []string{
+		{"the server's address", capability.Changes{BaseURL: "https://gateway.example/fhir/R4"}, []string{
 			`"url": "https://gateway.example/fhir/R4"`, `"definition":"https://gateway.example/fhir/R4/OperationDefinition/Patient-it-everything"`, `http://other.example/OperationDefinition/export`,
 		}, []string{"backend.internal"}},
-		{"an address that begins like the server's", enforce.CapabilityChanges{BaseURL: "https://gateway.example", Operations: enforce.NewOperations(op)}, []string{`"http://backend.internal:8080/fhirx"`}, nil},
-		{"operations answered before", enforce.CapabilityChanges{Answered: append(enforce.TerminologyOperations(true), enforce.AnsweredOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
+		{"an address that begins like the server's", capability.Changes{BaseURL: "https://gateway.example", Operations: operation.NewOperations(op)}, []string{`"http://backend.internal:8080/fhirx"`}, nil},
+		{"operations answered before", capability.Changes{Answered: append(capability.TerminologyOperations(true), capability.AnsweredOperation{Type: "Patient", Name: "everything", Definition: "again"})}, []string{
 			`{"type":"ValueSet","operation":[{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-expand","name":"expand"},{"definition":"http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code","name":"validate-code"}]}`,
 			`{"type":"CodeSystem"`, `CodeSystem-lookup`, `ConceptMap-translate`,
 		}, []string{`"again"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			text, err := enforce.Capabilities([]byte(statement), tt.changes)
+			text, err := capability.Capabilities([]byte(statement), tt.changes)
 			if err != nil || !json.Valid(text) {
 				t.Fatalf("%v: %s", err, text)
 			}
@@ -81,7 +82,7 @@ func TestCapabilities(t *testing.T) {
 func TestCapabilitiesInPart(t *testing.T) {
 	t.Parallel()
 	const part = `{"resourceType":"CapabilityStatement", "name":"a"}`
-	got, err := enforce.Capabilities([]byte(part), enforce.CapabilityChanges{BaseURL: "https://gateway.example", Answered: enforce.TerminologyOperations(true)})
+	got, err := capability.Capabilities([]byte(part), capability.Changes{BaseURL: "https://gateway.example", Answered: capability.TerminologyOperations(true)})
 	if err != nil || string(got) != part {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -97,7 +98,7 @@ func TestCapabilitiesRefused(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := enforce.Capabilities([]byte(tt.text), enforce.CapabilityChanges{}); !errors.Is(err, enforce.ErrCapabilities) {
+			if got, err := capability.Capabilities([]byte(tt.text), capability.Changes{}); !errors.Is(err, capability.ErrCapabilities) {
 				t.Errorf("%s, %v", got, err)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -18,72 +19,67 @@ type client struct {
 	r       *http.Request
 	base    string // path of the FHIR API
 	limit   int64  // of the body
-	reserve func(ctx context.Context, bytes int, most int64) error
+	reading func(ctx context.Context, body io.Reader) io.Reader
 }
 
 // call is the request without its body.
-func (x client) call() (call, error) {
+func (x client) call() (message.Call, error) {
 	path, ok := strings.CutPrefix(x.r.URL.Path, x.base)
 	if !ok || path != "" && path[0] != '/' {
-		return call{}, notFound()
+		return message.Call{}, message.NotFound()
 	}
 	if path == "/" {
 		path = ""
 	}
-	return call{method: x.r.Method, path: strings.TrimPrefix(path, "/"), query: x.r.URL.RawQuery, header: x.r.Header}, nil
+	return message.Call{Method: x.r.Method, Path: strings.TrimPrefix(path, "/"), Query: x.r.URL.RawQuery, Header: x.r.Header}, nil
 }
 
 // withBody is a call with the client's body: the form of a search is among its parameters, and the content of a Binary is
 // one.
-func (x client) withBody(c call, i interaction.Interaction) (_ call, _ interaction.Interaction, err error) {
-	if c.body, err = x.readBody(c, i); c.body == nil || err != nil {
+func (x client) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
+	if c.Body, err = x.readBody(c, i); c.Body == nil || err != nil {
 		return c, i, err
 	}
 	if x.isContent(i) {
 		c, err = x.binary(c, i)
 		return c, i, err
 	}
-	i, err = c.interaction()
+	i, err = c.Interaction()
 	return c, i, err
 }
 
 // readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
-func (x client) readBody(c call, i interaction.Interaction) ([]byte, error) {
-	if c.method == http.MethodGet || c.method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
+func (x client) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
+	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
 		return nil, nil
 	}
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: errBody}
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
 	}
-	left := x.limit
-	reserve := func(bytes int) error {
-		defer func() { left -= int64(bytes) }()
-		return x.reserve(x.r.Context(), bytes, left)
-	}
-	body, err := io.ReadAll(&reservingReader{io.LimitReader(x.r.Body, x.limit+1), reserve})
+	body, err := io.ReadAll(x.reading(x.r.Context(), x.r.Body))
 	refusal, refused := errors.AsType[*guard.Error](err)
 	switch {
 	case refused:
 		return nil, refusal
 	case err != nil:
-		return nil, invalid(err, "The body could not be read.")
+		return nil, message.Invalid(err, "The body could not be read.")
 	case int64(len(body)) > x.limit:
-		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limit), Err: errBody}
-	case len(body) > 0 && !x.readable(c) && strings.HasSuffix(c.path, "_search"):
-		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: errBody}
+		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limit), Err: message.ErrBody}
+	case len(body) > 0 && !x.readable(c) && strings.HasSuffix(c.Path, "_search"):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: message.ErrBody}
 	case len(body) > 0 && !x.readable(c) && !x.isContent(i):
-		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: errBody}
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: message.ErrBody}
 	}
 	return body, nil
 }
 
 // readable reports whether we can read a body of its media type.
-func (x client) readable(c call) bool {
+func (x client) readable(c message.Call) bool {
 	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return false
 	}
-	if strings.HasSuffix(c.path, "_search") {
+	if strings.HasSuffix(c.Path, "_search") {
 		return media == "application/x-www-form-urlencoded"
 	}
 	return media == "application/json" || strings.HasSuffix(media, "+json")
@@ -92,10 +88,10 @@ func (x client) readable(c call) bool {
 // checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
 // one of FHIR's is asked for.
 func (x client) checkAnswerFormat(i interaction.Interaction) error {
-	format := formatOf(i.Parameters)
-	isContent := format == "" && parseAccept(x.r.Header).fhir("") == 0 || format != "" && !isFHIRFormat(format)
+	format := message.FormatOf(i.Parameters)
+	isContent := format == "" && message.ParseAccept(x.r.Header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format)
 	if isBinary(i) && isContent {
 		return nil
 	}
-	return checkFormat(x.r.Header, i.Parameters)
+	return message.CheckFormat(x.r.Header, i.Parameters)
 }

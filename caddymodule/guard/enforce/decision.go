@@ -38,8 +38,8 @@ func (x *exchange) decision(i interaction.Interaction, err error) Decision {
 // changes reports whether an interaction may change something.
 func (x *exchange) changes(i interaction.Interaction) bool {
 	if i.Kind == interaction.Operation {
-		op, ok := x.e.Operations.find(i)
-		return ok && op.changes()
+		op, ok := x.e.Operations.Find(i)
+		return ok && op.Changes()
 	}
 	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
 }

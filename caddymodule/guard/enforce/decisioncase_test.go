@@ -233,7 +233,7 @@ func (a asker) fill(text string) string {
 // JSON Patch. Chains it takes for parameters that it does not know.
 type operatingServer struct{ *fhirtest.Server }
 
-// ServeHTTP implements enforce.NextHandler.
+// ServeHTTP implements message.NextHandler.
 func (s operatingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/fhir/R4"), "/")
 	var answer string

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -122,7 +122,7 @@ func TestSubscriptionWrites(t *testing.T) {
 	t.Parallel()
 	withID := func(text, id string) string { return strings.Replace(text, `{`, `{"id":"`+id+`",`, 1) }
 	const jsonType = "Content-Type: application/json-patch+json"
-	byPath := `{"resourceType":"Parameters","parameter":[` + operation("replace", "Subscription.status", `,{"name":"value","valueCode":"off"}`) + `]}`
+	byPath := `{"resourceType":"Parameters","parameter":[` + change("replace", "Subscription.status", `,{"name":"value","valueCode":"off"}`) + `]}`
 	stored := append(slices.Clone(writable), withID(observing("Observation?"), "own"), withID(observing("Patient?"), "wide"))
 	for _, tt := range []writing{
 		{"update", observer, "PUT Subscription/own", withID(observing("Observation?status=final"), "own"), "", 200, "Subscription/own=status=final"},
@@ -252,9 +252,9 @@ func TestEffects(t *testing.T) {
 func TestDelivering(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"$events", "$get-ws-binding-token", "$process-message", "$trigger-subscription"} {
-		for _, reach := range []enforce.Reach{enforce.TokenReach, enforce.InstanceReach, enforce.PatientReach, enforce.WholeReach} {
+		for _, reach := range []operation.Reach{operation.TokenReach, operation.InstanceReach, operation.PatientReach, operation.WholeReach} {
 			g := newGateway(t, writable...)
-			g.Operations = enforce.NewOperations(enforce.Operation{Name: name, Reach: reach, Permission: 2})
+			g.Operations = operation.NewOperations(operation.Operation{Name: name, Reach: reach, Permission: 2})
 			at := interaction.Reference{Type: "Subscription", ID: "x"}.String() + "/" + name
 			for _, h := range []access.Holder{observer, searching} {
 				if got := g.get(h, at).StatusCode; got != 403 {

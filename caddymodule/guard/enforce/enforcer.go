@@ -6,6 +6,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -19,26 +24,26 @@ type Enforcer struct {
 	// Shared are the rules for types outside of compartments.
 	Shared access.Shared
 	// Sealing seals links to pages and jobs. Required.
-	Sealing Sealing
+	Sealing paging.Sealing
 	// Parameters are the search parameters that are known: a site's own beside those of R4. Zero: those of R4.
 	Parameters searchparam.Set
 	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
 	// they are found by one search for each membership parameter, whose results are joined.
 	CompartmentSearch bool
 	// Operations are those that may be called. Nil: those of [NewOperations].
-	Operations Operations
+	Operations operation.Operations
 	// ExpandScopes are scopes of which a token must have one for operations on terminology. Empty: any token may call
 	// them.
 	ExpandScopes []string
 	// Policies are the site's own rules.
-	Policies Policies
+	Policies judge.Policies
 	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that
 	// may do so learns which ids are taken. Default: the answer is 404, as for what is there and not covered.
 	Upsert bool
 	// Metadata answers GET metadata in batches. Nil: with the server's statement, of which only the address is changed.
-	Metadata *Metadata
+	Metadata *capability.Metadata
 	// Limits bound what one request may cost.
-	Limits Limits
+	Limits server.Limits
 	// Memory bounds what all requests hold together that is judged: bodies and answers. Nil: nothing does.
 	Memory *fairmemory.Memory
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.

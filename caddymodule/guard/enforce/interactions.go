@@ -4,6 +4,15 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/bundle"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/export"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/read"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/search"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -11,11 +20,11 @@ import (
 // row says what is done for an interaction. What it leaves out is refused.
 type row struct {
 	// answer answers a call.
-	answer func(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error)
+	answer func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error)
 	// passes reports whether some scope is about every resource that request and answer can hold, so that they pass.
 	passes func(x *exchange, i interaction.Interaction) bool
 	// page answers a link to a page from a position on.
-	page func(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error)
+	page func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error)
 	// single: it is about one resource, which its path names or its body is.
 	single bool
 }
@@ -26,10 +35,10 @@ var interactions map[interaction.Kind]row
 func init() { // not above, since entries of a bundle are answered by the list again
 	read := row{answer: answerRead, passes: passesRead, single: true}
 	search := row{answer: answerSearch, passes: passesSearch, page: pageOfSearch}
-	create := row{answer: writing((*writes).create), passes: passesWrite, single: true}
-	update := row{answer: writing((*writes).update), passes: passesWrite, single: true}
-	patch := row{answer: writing((*writes).patch), passes: passesWrite, single: true}
-	remove := row{answer: writing((*writes).delete), passes: passesDelete, single: true}
+	create := row{answer: writing((*write.Writes).Create), passes: passesWrite, single: true}
+	update := row{answer: writing((*write.Writes).Update), passes: passesWrite, single: true}
+	patch := row{answer: writing((*write.Writes).Patch), passes: passesWrite, single: true}
+	remove := row{answer: writing((*write.Writes).Delete), passes: passesDelete, single: true}
 	interactions = map[interaction.Kind]row{
 		interaction.Read:              read,
 		interaction.VRead:             read,
@@ -58,53 +67,53 @@ var sealedLinks = []struct {
 	path  string
 	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error)
 }{
-	{pagePath, (*exchange).servePage},
-	{jobPath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-		i, a, err := x.exports().serveJob(sealed)
+	{paging.PagePath, (*exchange).servePage},
+	{export.JobPath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+		i, a, err := x.exports().ServeJob(sealed)
 		return i, x.finish(w, a, err)
 	}},
-	{filePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-		return x.exports().serveFile(w, sealed)
+	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+		return x.exports().ServeFile(w, sealed)
 	}},
 }
 
-func (x *exchange) reads() *reads {
-	return &reads{server: x.server, judge: x.judge, at: x.pages.at, pages: x.pages}
+func (x *exchange) reads() *read.Reads {
+	return &read.Reads{Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages}
 }
 
-func (x *exchange) searches() *searches {
-	return &searches{
-		server: x.server, judge: x.judge, at: x.pages.at, pages: x.pages, parameters: x.e.Parameters, shared: x.e.Shared,
-		inCompartments: x.e.CompartmentSearch, requests: x.server.limits.Requests,
+func (x *exchange) searches() *search.Searches {
+	return &search.Searches{
+		Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
+		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests,
 	}
 }
 
-func (x *exchange) writes() *writes {
-	return &writes{
-		server: x.server, judge: x.judge, at: x.pages.at, searches: x.searches(), reads: x.reads(), shared: x.e.Shared,
-		upsert: x.e.Upsert, limit: x.server.limits.Body, collect: x.collect,
+func (x *exchange) writes() *write.Writes {
+	return &write.Writes{
+		Server: x.server, Judge: x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
+		Upsert: x.e.Upsert, Limit: x.server.Limits.Body, Collect: x.collect,
 	}
 }
 
-func (x *exchange) operations() *operations {
-	return &operations{
-		server: x.server, judge: x.judge, at: x.pages.at, pages: x.pages, writes: x.writes(), exports: x.exports(),
-		list: x.e.Operations, expandScopes: x.e.ExpandScopes, shared: x.e.Shared, limit: x.server.limits.Answer,
+func (x *exchange) operations() *operation.Calls {
+	return &operation.Calls{
+		Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
+		List: x.e.Operations, ExpandScopes: x.e.ExpandScopes, Shared: x.e.Shared, Limit: x.server.Limits.Answer,
 	}
 }
 
-func (x *exchange) exports() *exports {
-	return &exports{
-		server: x.server, judge: x.judge, at: x.pages.at, sealing: x.e.Sealing, binding: x.bearer.Binding, r: x.client.r,
-		parameters: x.e.Parameters, limit: x.server.limits.Answer,
+func (x *exchange) exports() *export.Exports {
+	return &export.Exports{
+		Server: x.server, Judge: x.judge, At: x.pages.At, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.client.r,
+		Parameters: x.e.Parameters, Limit: x.server.Limits.Answer,
 	}
 }
 
-func (x *exchange) bundles() *bundles {
-	return &bundles{server: x.server, judge: x.judge, at: x.pages.at, entries: x, limits: x.server.limits}
+func (x *exchange) bundles() *bundle.Bundles {
+	return &bundle.Bundles{Server: x.server, Judge: x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
 }
 
-func answerRead(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func answerRead(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	return x.reads().Read(ctx, c, i)
 }
 
@@ -112,24 +121,24 @@ func passesRead(x *exchange, i interaction.Interaction) bool {
 	return x.judge.Rights().Whole(i.Type, smart.Read)
 }
 
-func answerInstanceHistory(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
-	return x.reads().instanceHistory(ctx, c, i)
+func answerInstanceHistory(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	return x.reads().InstanceHistory(ctx, c, i)
 }
 
-func answerHistory(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
-	return x.reads().history(ctx, c, i)
+func answerHistory(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	return x.reads().History(ctx, c, i)
 }
 
-func pageOfHistory(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
-	return x.reads().historyPage(ctx, c, i, at, self)
+func pageOfHistory(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+	return x.reads().HistoryPage(ctx, c, i, at, self)
 }
 
-func answerSearch(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
-	return x.searches().search(ctx, c, i)
+func answerSearch(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	return x.searches().Search(ctx, c, i)
 }
 
-func pageOfSearch(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, self string) (*answer, error) {
-	return x.searches().pageAt(ctx, c, i, at, self)
+func pageOfSearch(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+	return x.searches().PageAt(ctx, c, i, at, self)
 }
 
 // passesAll reports whether a scope is about all resources of all types.
@@ -138,7 +147,7 @@ func passesAll(x *exchange, _ interaction.Interaction) bool {
 }
 
 func passesSearch(x *exchange, i interaction.Interaction) bool {
-	return passesAll(x, i) || x.judge.Rights().Whole(i.Type, smart.Search) && x.client.r.Method == http.MethodGet && x.searches().isPlain(i)
+	return passesAll(x, i) || x.judge.Rights().Whole(i.Type, smart.Search) && x.client.r.Method == http.MethodGet && x.searches().IsPlain(i)
 }
 
 func passesCompartment(x *exchange, i interaction.Interaction) bool {
@@ -146,8 +155,8 @@ func passesCompartment(x *exchange, i interaction.Interaction) bool {
 }
 
 // writing answers a write.
-func writing(write func(*writes, context.Context, call, interaction.Interaction) (*answer, error)) func(*exchange, context.Context, call, interaction.Interaction) (*answer, error) {
-	return func(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+func writing(write func(*write.Writes, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, *exchange, message.Call, interaction.Interaction) (*message.Answer, error) {
+	return func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 		return write(x.writes(), ctx, c, i)
 	}
 }
@@ -155,35 +164,35 @@ func writing(write func(*writes, context.Context, call, interaction.Interaction)
 // passesWrite reports whether a write passes. Its body may hold conditional references, which are searches of any type.
 func passesWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return !mayAct(rights, i.Type) && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.All()&smart.Search != 0 &&
-		mayExtend(rights, x.client.r.Header, i)
+	return !write.MayAct(rights, i.Type) && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.All()&smart.Search != 0 &&
+		write.MayExtend(rights, x.client.r.Header, i)
 }
 
 func passesDelete(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return rights.Whole(i.Type, smart.Delete|smart.Read) && mayExtend(rights, x.client.r.Header, i)
+	return rights.Whole(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.client.r.Header, i)
 }
 
-func answerBundle(x *exchange, ctx context.Context, c call, _ interaction.Interaction) (*answer, error) {
-	return x.bundles().bundle(ctx, c)
+func answerBundle(ctx context.Context, x *exchange, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
+	return x.bundles().Bundle(ctx, c)
 }
 
-func answerOperation(x *exchange, ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
-	return x.operations().operation(ctx, c, i)
+func answerOperation(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	return x.operations().Operation(ctx, c, i)
 }
 
 func passesOperation(x *exchange, i interaction.Interaction) bool {
-	return x.operations().passes(x.client.r.Method, i)
+	return x.operations().Passes(x.client.r.Method, i)
 }
 
-func pageOfOperation(x *exchange, ctx context.Context, c call, i interaction.Interaction, at position, _ string) (*answer, error) {
-	return x.operations().operationPage(ctx, c, i, at)
+func pageOfOperation(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Answer, error) {
+	return x.operations().OperationPage(ctx, c, i, at)
 }
 
-func answerCapabilities(x *exchange, ctx context.Context, c call, _ interaction.Interaction) (*answer, error) {
+func answerCapabilities(ctx context.Context, x *exchange, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
 	m := x.e.Metadata
 	if m == nil {
-		m = &Metadata{Changes: CapabilityChanges{BaseURL: x.e.BaseURL}}
+		m = &capability.Metadata{Changes: capability.Changes{BaseURL: x.e.BaseURL}}
 	}
-	return m.answer(x.server, get(c.path, c.query), x.client.r.WithContext(ctx))
+	return m.Answer(x.server, message.Get(c.Path, c.Query), x.client.r.WithContext(ctx))
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 )
 
 // entriesOf are the references of a Bundle, over all pages.
@@ -43,8 +43,8 @@ func (g *gateway) entriesOf(h access.Holder, r *http.Request) []string {
 // TestJudgedOperation checks that of what the server answers only what the scopes cover comes through.
 func TestJudgedOperation(t *testing.T) {
 	t.Parallel()
-	op, _ := enforce.ParseOperation("$own", "patient", "r")
-	creating, _ := enforce.ParseOperation("$creating", "patient", "c")
+	op, _ := operation.ParseOperation("$own", "patient", "r")
+	creating, _ := operation.ParseOperation("$creating", "patient", "c")
 	for _, tt := range []struct {
 		name, scope, target string
 		want                string
@@ -100,7 +100,7 @@ func TestJudgedBeside(t *testing.T) {
 // TestOperationForm checks that the server is asked for whole resources, which alone can be judged.
 func TestOperationForm(t *testing.T) {
 	t.Parallel()
-	op, _ := enforce.ParseOperation("$own", "patient", "r")
+	op, _ := operation.ParseOperation("$own", "patient", "r")
 	g := operating(t, op)
 	g.server.Seen = func(r *http.Request) {
 		if r.URL.RawQuery != "code=a" {
@@ -195,8 +195,8 @@ func TestOperationParameters(t *testing.T) {
 // TestOperationLinks checks that links in what an operation answers with are ours, where the answer passes too.
 func TestOperationLinks(t *testing.T) {
 	t.Parallel()
-	whole, _ := enforce.ParseOperation("$own", "whole", "r")
-	instance, _ := enforce.ParseOperation("$list", "instance", "r")
+	whole, _ := operation.ParseOperation("$own", "whole", "r")
+	instance, _ := operation.ParseOperation("$list", "instance", "r")
 	for _, tt := range []struct {
 		name   string
 		holder access.Holder

@@ -17,7 +17,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -88,7 +91,7 @@ func TestMemory(t *testing.T) {
 			t.Run(fmt.Sprintf("%s with %d", tt.name, size), func(t *testing.T) {
 				t.Parallel()
 				g := newGateway(t)
-				g.Memory = fairmemory.New(size, enforce.Patience)
+				g.Memory = fairmemory.New(size, server.Patience)
 				r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.path, strings.NewReader(tt.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
 				w := httptest.NewRecorder()
@@ -115,7 +118,7 @@ func TestBusy(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGateway(t)
-				g.Memory = fairmemory.New(1<<20, enforce.Patience)
+				g.Memory = fairmemory.New(1<<20, server.Patience)
 				if err := g.Memory.Share().Grow(t.Context(), 1<<20-100, 0); err != nil {
 					t.Fatal(err)
 				}
@@ -123,10 +126,10 @@ func TestBusy(t *testing.T) {
 				w.Header().Set("X-Request-Id", "1")
 				status, err := g.serve(w, h, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000))))
 				refusal, _ := errors.AsType[*guard.Error](err)
-				if status != http.StatusServiceUnavailable || !errors.Is(err, enforce.ErrBusy) || refusal.RetryAfter() != "10" {
+				if status != http.StatusServiceUnavailable || !errors.Is(err, message.ErrBusy) || refusal.RetryAfter() != "10" {
 					t.Fatalf("status %d: %v", status, err)
 				}
-				if waited := time.Since(start); waited != enforce.Patience {
+				if waited := time.Since(start); waited != server.Patience {
 					t.Errorf("answered after %v", waited)
 				}
 				if len(w.Header()) != 1 || w.Header().Get("X-Request-Id") != "1" {
@@ -166,7 +169,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t)
-			g.Memory = fairmemory.New(1<<20, enforce.Patience)
+			g.Memory = fairmemory.New(1<<20, server.Patience)
 			if err := g.Memory.Share().Grow(t.Context(), 1<<20-10_000, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +206,7 @@ func (w *heldWhileWritten) Write(p []byte) (int, error) {
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.Memory = fairmemory.New(1<<20, enforce.Patience)
+	g.Memory = fairmemory.New(1<<20, server.Patience)
 	w := &heldWhileWritten{httptest.NewRecorder(), g.Memory, 0}
 	if _, err := g.serve(w, patientA, httptest.NewRequest(http.MethodGet, "/fhir/R4/Observation", nil), dripping(foundSet(padded(1000)))); err != nil {
 		t.Fatal(err)
@@ -217,7 +220,7 @@ func TestSlowClient(t *testing.T) {
 func TestMemoryOfBatch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	g.Memory = fairmemory.New(100_000, enforce.Patience)
+	g.Memory = fairmemory.New(100_000, server.Patience)
 	entry := `{"request":{"method":"GET","url":"Observation?_id=none"}}`
 	body := `{"resourceType":"Bundle","type":"batch","entry":[` + strings.Repeat(entry+",", 19) + entry + `]}`
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4", strings.NewReader(body))
@@ -238,7 +241,7 @@ func TestThousandAtOnce(t *testing.T) {
 	const length, memory = 10_000, 100_000
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
-		g.Limits.Answer, g.Memory = length, fairmemory.New(memory, enforce.Patience)
+		g.Limits.Answer, g.Memory = length, fairmemory.New(memory, server.Patience)
 		answer := dripping(padded(length))
 		var served, refused atomic.Int64
 		var all, group sync.WaitGroup
@@ -274,8 +277,8 @@ func TestThousandAtOnce(t *testing.T) {
 // TestMemoryBeforeScopes is over what is asked before scopes say anything.
 func TestMemoryBeforeScopes(t *testing.T) {
 	t.Parallel()
-	memory := fairmemory.New(1000, enforce.Patience)
-	metadata := &enforce.Metadata{Base: "/fhir/R4", Memory: memory}
+	memory := fairmemory.New(1000, server.Patience)
+	metadata := &capability.Metadata{Base: "/fhir/R4", Memory: memory}
 	g := newGateway(t)
 	g.Memory = memory
 	for name, ask := range map[string]func(r *http.Request) error{
@@ -287,7 +290,7 @@ func TestMemoryBeforeScopes(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, enforce.ErrCostly) {
+		if err := ask(httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)); !errors.Is(err, message.ErrCostly) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if held := memory.Held(); held != 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
 )
@@ -41,7 +42,7 @@ func TestMetadata(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m := &enforce.Metadata{Base: "/fhir/R4"}
+			m := &capability.Metadata{Base: "/fhir/R4"}
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata?"+tt.query, nil)
 			r.Header.Set("Accept", tt.accept)
 			w := httptest.NewRecorder()
@@ -80,7 +81,7 @@ func TestMetadataPasses(t *testing.T) {
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			})
-			err := new(enforce.Metadata).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metadata", nil), next)
+			err := new(capability.Metadata).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metadata", nil), next)
 			if err != nil || w.Code != tt.status || w.Body.String() != tt.body {
 				t.Errorf("%v, status %d, %s", err, w.Code, w.Body)
 			}
@@ -90,7 +91,7 @@ func TestMetadataPasses(t *testing.T) {
 
 func TestMetadataRefused(t *testing.T) {
 	t.Parallel()
-	m := &enforce.Metadata{Base: "/fhir/R4", Limit: 100}
+	m := &capability.Metadata{Base: "/fhir/R4", Limit: 100}
 	for _, tt := range []struct {
 		name, query string
 		status      int
@@ -110,7 +111,7 @@ func TestMetadataRefused(t *testing.T) {
 func TestMetadataIsNoSearch(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"resourceType":"Bundle","type":"searchset"}`, records[0], `{"resourceType":"CapabilityStatement"`, `{"resourcetype":"Patient"}`, `{"entry":[]}`, `[{}]`} {
-		err := new(enforce.Metadata).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metadata", nil), answers(answering(text)))
+		err := new(capability.Metadata).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metadata", nil), answers(answering(text)))
 		if refused, ok := errors.AsType[*guard.Error](err); !ok || refused.Status != http.StatusBadGateway {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -120,7 +121,7 @@ func TestMetadataIsNoSearch(t *testing.T) {
 // TestMetadataETag checks that the ETag is that of the changed statement, and stays while the statement does.
 func TestMetadataETag(t *testing.T) {
 	t.Parallel()
-	m := &enforce.Metadata{Base: "/fhir/R4"}
+	m := &capability.Metadata{Base: "/fhir/R4"}
 	get := func(name, etag string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)
 		r.Header.Set("If-None-Match", etag)

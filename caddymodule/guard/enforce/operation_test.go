@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 )
 
 // answering is a server that answers a path with a resource.
@@ -49,10 +49,10 @@ func searchset(references ...string) string {
 }
 
 // operating is a gateway before a server that has operations, and answers more than it should.
-func operating(t *testing.T, own ...enforce.Operation) *gateway {
+func operating(t *testing.T, own ...operation.Operation) *gateway {
 	t.Helper()
 	g := newGateway(t, records...)
-	g.Operations = enforce.NewOperations(own...)
+	g.Operations = operation.NewOperations(own...)
 	everything := answering(searchset("Patient/a", "Observation/a1", "Observation/a2", "Observation/b1", "Practitioner/alice", "Device/b1"))
 	valid := answering(`{"resourceType":"OperationOutcome","issue":[{"severity":"information","code":"informational"}]}`)
 	meta := answering(`{"resourceType":"Parameters","parameter":[{"name":"return","valueMeta":{"versionId":"1"}}]}`)
@@ -74,16 +74,16 @@ func TestOperation(t *testing.T) {
 	t.Parallel()
 	reader := access.Holder{Scope: "patient/*.rs", Patient: "a"}
 	user := func(scope string) access.Holder { return access.Holder{Scope: scope, User: clinician.User} }
-	own := func(words ...string) []enforce.Operation {
-		op, err := enforce.ParseOperation(words...)
+	own := func(words ...string) []operation.Operation {
+		op, err := operation.ParseOperation(words...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return []enforce.Operation{op}
+		return []operation.Operation{op}
 	}
 	for _, tt := range []struct {
 		name   string
-		own    []enforce.Operation
+		own    []operation.Operation
 		holder access.Holder
 		target string
 		status int

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 )
 
 // TestPoliciesOperation checks that a site's rules hold for what operations answer with, too.
 func TestPoliciesOperation(t *testing.T) {
 	t.Parallel()
-	whole, _ := enforce.ParseOperation("$own", "whole", "r")
+	whole, _ := operation.ParseOperation("$own", "whole", "r")
 	writer := access.Holder{Scope: "user/*.cruds", User: clinician.User}
 	const observation = `{"resourceType":"Observation","id":"a1","status":"final","subject":{"reference":"Patient/a"}}`
 	for _, tt := range []struct {

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -13,19 +13,19 @@ func TestParseOperation(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		words []string
-		want  enforce.Operation
+		want  operation.Operation
 	}{
-		{"patient", []string{"$everything", "patient", "r"}, enforce.Operation{Name: "$everything", Reach: enforce.PatientReach, Permission: smart.Read}},
-		{"whole, with types", []string{"$match", "whole", "rs", "Patient", "Practitioner"}, enforce.Operation{Name: "$match", Reach: enforce.WholeReach, Permission: smart.Read | smart.Search, Types: []string{"Patient", "Practitioner"}}},
-		{"instance", []string{"$meta", "instance", "r"}, enforce.Operation{Name: "$meta", Reach: enforce.InstanceReach, Permission: smart.Read}},
-		{"words of SMART 1", []string{"$meta", "instance", "read"}, enforce.Operation{Name: "$meta", Reach: enforce.InstanceReach, Permission: smart.Read | smart.Search}},
-		{"token", []string{"$closure", "token"}, enforce.Operation{Name: "$closure", Reach: enforce.TokenReach}},
-		{"a name with dots", []string{"$hapi.fhir.x", "whole", "u"}, enforce.Operation{Name: "$hapi.fhir.x", Reach: enforce.WholeReach, Permission: smart.Update}},
-		{"off", []string{"$everything", "off"}, enforce.Operation{Name: "$everything", Reach: enforce.NoReach}},
-		{"no export", []string{"$export", "off"}, enforce.Operation{Name: "$export", Reach: enforce.NoReach}},
+		{"patient", []string{"$everything", "patient", "r"}, operation.Operation{Name: "$everything", Reach: operation.PatientReach, Permission: smart.Read}},
+		{"whole, with types", []string{"$match", "whole", "rs", "Patient", "Practitioner"}, operation.Operation{Name: "$match", Reach: operation.WholeReach, Permission: smart.Read | smart.Search, Types: []string{"Patient", "Practitioner"}}},
+		{"instance", []string{"$meta", "instance", "r"}, operation.Operation{Name: "$meta", Reach: operation.InstanceReach, Permission: smart.Read}},
+		{"words of SMART 1", []string{"$meta", "instance", "read"}, operation.Operation{Name: "$meta", Reach: operation.InstanceReach, Permission: smart.Read | smart.Search}},
+		{"token", []string{"$closure", "token"}, operation.Operation{Name: "$closure", Reach: operation.TokenReach}},
+		{"a name with dots", []string{"$hapi.fhir.x", "whole", "u"}, operation.Operation{Name: "$hapi.fhir.x", Reach: operation.WholeReach, Permission: smart.Update}},
+		{"off", []string{"$everything", "off"}, operation.Operation{Name: "$everything", Reach: operation.NoReach}},
+		{"no export", []string{"$export", "off"}, operation.Operation{Name: "$export", Reach: operation.NoReach}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := enforce.ParseOperation(tt.words...)
+			got, err := operation.ParseOperation(tt.words...)
 			if err != nil || !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
 			}
@@ -52,7 +52,7 @@ func TestParseOperationRefused(t *testing.T) {
 		{"an export of one's own", []string{"$export", "whole", "rs"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, err := enforce.ParseOperation(tt.words...); err == nil {
+			if got, err := operation.ParseOperation(tt.words...); err == nil {
 				t.Errorf("taken for %+v", got)
 			}
 		})

@@ -9,15 +9,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // pass has the next handler answer the client's request as it is. Only addresses become ours: those of resources in
 // headers, and links to pages, which are sealed.
-func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction) error {
+func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Interaction) error {
 	r := x.client.r
 	asked := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, x.e.Base), "/")
-	p := &passingWriter{ResponseWriter: w, x: x, terminology: asksDefinitions(i)}
+	p := &passingWriter{ResponseWriter: w, x: x, terminology: operation.AsksDefinitions(i)}
 	if i.Async {
 		withoutAsync(r.Header)
 	}
@@ -32,7 +35,7 @@ func (x *exchange) pass(w http.ResponseWriter, c call, i interaction.Interaction
 }
 
 // passPage is pass for a page of an answer that passed.
-func (x *exchange) passPage(w http.ResponseWriter, c call, i interaction.Interaction, at place) error {
+func (x *exchange) passPage(w http.ResponseWriter, c message.Call, i interaction.Interaction, at paging.Place) error {
 	r := x.client.r
 	r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Path, "/"), RawQuery: at.Query}
 	r.RequestURI = r.URL.RequestURI()
@@ -62,10 +65,10 @@ func (p *passingWriter) WriteHeader(status int) {
 		return
 	}
 	p.began, p.status = true, status
-	a := &answer{status: status, header: p.Header()}
-	p.x.pages.at.localize(a)
-	if p.mayHold && !p.own && status == http.StatusOK && a.isJSON() && p.Header().Get("Content-Encoding") == "" {
-		p.held = buffers.Get().(*bytes.Buffer)
+	a := &message.Answer{Status: status, Header: p.Header()}
+	p.x.pages.At.Localize(a)
+	if p.mayHold && !p.own && status == http.StatusOK && a.IsJSON() && p.Header().Get("Content-Encoding") == "" {
+		p.held = message.Buffers.Get().(*bytes.Buffer)
 		return
 	}
 	p.ResponseWriter.WriteHeader(status)
@@ -77,7 +80,7 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 	if p.held == nil {
 		return p.ResponseWriter.Write(b)
 	}
-	if int64(p.held.Len()+len(b)) <= p.x.server.limits.Answer {
+	if int64(p.held.Len()+len(b)) <= p.x.server.Limits.Answer {
 		return p.hold(b)
 	}
 	if err := p.release(p.held.Bytes()); err != nil {
@@ -89,7 +92,7 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 // hold holds a part of an answer.
 func (p *passingWriter) hold(b []byte) (int, error) {
 	if p.refused == nil {
-		p.refused = p.x.server.reserve(p.x.client.r.Context(), len(b), p.x.server.limits.Answer-int64(p.held.Len()))
+		p.refused = p.x.server.Reserve(p.x.client.r.Context(), len(b), p.x.server.Limits.Answer-int64(p.held.Len()))
 	}
 	if p.refused != nil {
 		return 0, p.refused
@@ -101,21 +104,21 @@ func (p *passingWriter) hold(b []byte) (int, error) {
 func (p *passingWriter) record() (err error) {
 	before := p.Header().Clone()
 	defer func() {
-		if forgiveAbort(recover(), p.refused); p.refused != nil {
+		if message.ForgiveAbort(recover(), p.refused); p.refused != nil {
 			clear(p.Header())
 			maps.Copy(p.Header(), before)
 			err = p.refused
 		}
 	}()
-	return p.x.server.next.ServeHTTP(p, p.x.client.r)
+	return p.x.server.Next.ServeHTTP(p, p.x.client.r)
 }
 
 // release writes what was held, in parts, and holds no more.
 func (p *passingWriter) release(parts ...[]byte) error {
 	held := p.held
 	p.held = nil
-	defer p.x.server.share.ShrinkTo(0)
-	defer giveBack(held)
+	defer p.x.server.Share.ShrinkTo(0)
+	defer message.GiveBack(held)
 	p.ResponseWriter.WriteHeader(p.status)
 	for _, part := range parts {
 		if _, err := p.ResponseWriter.Write(part); err != nil {
@@ -137,21 +140,21 @@ func (p *passingWriter) FlushError() error {
 func (p *passingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // flush writes what was held, with its links sealed.
-func (p *passingWriter) flush(ctx context.Context, c call, asked string) error {
+func (p *passingWriter) flush(ctx context.Context, c message.Call, asked string) error {
 	if p.held == nil {
 		return nil
 	}
 	body := p.held.Bytes()
-	at, links, err := p.x.pages.sealLinks(ctx, c, asked, body)
+	at, links, err := p.x.pages.SealLinks(ctx, c, asked, body)
 	switch {
 	case err != nil:
 		return err
 	case links == nil:
 		return p.release(body)
 	}
-	p.Header().Set("Content-Length", strconv.Itoa(len(body)-(at.to-at.from)+len(links)))
+	p.Header().Set("Content-Length", strconv.Itoa(len(body)-(at.To-at.From)+len(links)))
 	p.Header().Del("Etag")
-	return p.release(body[:at.from], links, body[at.to:])
+	return p.release(body[:at.From], links, body[at.To:])
 }
 
 // withoutAsync takes respond-async out of the preferences (RFC 7240 §4.1). Jobs are made by $export alone: the link to

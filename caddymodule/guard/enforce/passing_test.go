@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 )
 
 // TestReadersWriteNothing checks that who may read everything changes nothing.
@@ -41,7 +41,7 @@ func TestFormIsRead(t *testing.T) {
 // TestOperationOff checks that nobody calls an operation that a site has taken away.
 func TestOperationOff(t *testing.T) {
 	t.Parallel()
-	off, err := enforce.ParseOperation("$meta", "off")
+	off, err := operation.ParseOperation("$meta", "off")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestJSONPatch(t *testing.T) {
 }
 
 // operation is an operation of a FHIRPath Patch.
-func operation(kind, path, value string) string {
+func change(kind, path, value string) string {
 	return `{"name":"operation","part":[{"name":"type","valueCode":"` + kind + `"},{"name":"path","valueString":"` + path + `"}` + value + `]}`
 }
 
@@ -81,50 +81,50 @@ func TestFHIRPathPatch(t *testing.T) {
 	amended, code := `,{"name":"value","valueCode":"amended"}`, `,{"name":"value","valueCodeableConcept":{"text":"x"}}`
 	name := func(s string) string { return `,{"name":"name","valueString":"` + s + `"}` }
 	toB := `,{"name":"value","valueReference":{"reference":"Patient/b"}}`
-	amend := operation("replace", "Observation.status", amended)
+	amend := change("replace", "Observation.status", amended)
 	for _, tt := range []writing{
 		{"own", patientA, "PATCH Observation/a1", patch(amend), "", 200, "Observation/a1=amended"},
 		{"another's", patientA, "PATCH Observation/b1", patch(amend), "", 404, ""},
 		{"not there", patientA, "PATCH Observation/none", patch(amend), "", 404, ""},
 		{"without update", access.Holder{Scope: "patient/*.rs", Patient: "a"}, "PATCH Observation/a1", patch(amend), "", 403, ""},
-		{"membership", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.subject", code)), "", 403, ""},
-		{"membership within", patientA, "PATCH Observation/a1", patch(operation("delete", "Observation.subject.display", "")), "", 403, ""},
-		{"membership by add", patientA, "PATCH Observation/a1", patch(operation("add", "Observation", name("performer")+code)), "", 403, ""},
-		{"membership by index", patientA, "PATCH Observation/a1", patch(operation("delete", "Observation.performer[0]", "")), "", 403, ""},
-		{"membership second", patientA, "PATCH Observation/a1", patch(amend, operation("delete", "Observation.subject", "")), "", 403, ""},
-		{"another element by add", patientA, "PATCH Observation/a1", patch(operation("add", "Observation", name("bodySite")+code)), "", 200, "Observation/a1=text"},
-		{"a reference", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.encounter", toB)), "", 403, ""},
-		{"a reference by its text", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.encounter.reference", `,{"name":"value","valueString":"Encounter/b1"}`)), "", 403, ""},
-		{"a reference by add", patientA, "PATCH Observation/a1", patch(operation("add", "Observation.encounter", name("reference")+amended)), "", 403, ""},
-		{"a nested part", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.encounter", `,{"name":"value","part":[{"name":"reference","valueString":"Encounter/b1"}]}`)), "", 403, ""},
-		{"a path with a function", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.where(true).status", amended)), "", 403, ""},
-		{"a path of everything", patientA, "PATCH Observation/a1", patch(operation("delete", "Observation", "")), "", 403, ""},
-		{"a path of another type", patientA, "PATCH Observation/a1", patch(operation("replace", "Resource.status", amended)), "", 403, ""},
-		{"a path twice", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.status", `,{"name":"path","valueString":"Observation.subject"}`+amended)), "", 403, ""},
-		{"a path twice, the plain one last", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.subject", `,{"name":"path","valueString":"Observation.status"}`+amended)), "", 403, ""},
+		{"membership", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.subject", code)), "", 403, ""},
+		{"membership within", patientA, "PATCH Observation/a1", patch(change("delete", "Observation.subject.display", "")), "", 403, ""},
+		{"membership by add", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("performer")+code)), "", 403, ""},
+		{"membership by index", patientA, "PATCH Observation/a1", patch(change("delete", "Observation.performer[0]", "")), "", 403, ""},
+		{"membership second", patientA, "PATCH Observation/a1", patch(amend, change("delete", "Observation.subject", "")), "", 403, ""},
+		{"another element by add", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("bodySite")+code)), "", 200, "Observation/a1=text"},
+		{"a reference", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.encounter", toB)), "", 403, ""},
+		{"a reference by its text", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.encounter.reference", `,{"name":"value","valueString":"Encounter/b1"}`)), "", 403, ""},
+		{"a reference by add", patientA, "PATCH Observation/a1", patch(change("add", "Observation.encounter", name("reference")+amended)), "", 403, ""},
+		{"a nested part", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.encounter", `,{"name":"value","part":[{"name":"reference","valueString":"Encounter/b1"}]}`)), "", 403, ""},
+		{"a path with a function", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.where(true).status", amended)), "", 403, ""},
+		{"a path of everything", patientA, "PATCH Observation/a1", patch(change("delete", "Observation", "")), "", 403, ""},
+		{"a path of another type", patientA, "PATCH Observation/a1", patch(change("replace", "Resource.status", amended)), "", 403, ""},
+		{"a path twice", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.status", `,{"name":"path","valueString":"Observation.subject"}`+amended)), "", 403, ""},
+		{"a path twice, the plain one last", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.subject", `,{"name":"path","valueString":"Observation.status"}`+amended)), "", 403, ""},
 		{"a path of two values", patientA, "PATCH Observation/a1", strings.Replace(patch(amend), `"valueString":"Observation.status"`, `"valueString":"Observation.status","valueCode":"Observation.subject"`, 1), "", 403, ""},
-		{"a name that is none", patientA, "PATCH Observation/a1", patch(operation("add", "Observation", name("subject ")+code)), "", 403, ""},
+		{"a name that is none", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("subject ")+code)), "", 403, ""},
 		{"of two patients", patientA, "PATCH Observation/ab", patch(amend), "", 403, ""},
-		{"a path twice, the good one last", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.subject", `,{"name":"path","valueString":"Observation.status"}`+amended)), "", 403, ""},
-		{"another operation", patientA, "PATCH Observation/a1", patch(operation("test", "Observation.status", amended)), "", 403, ""},
-		{"an element that is named as none is", patientA, "PATCH Observation/a1", patch(operation("add", "Observation", name("Subject")+code)), "", 403, ""},
-		{"contained", patientA, "PATCH Observation/a1", patch(operation("delete", "Observation.contained[0]", "")), "", 403, ""},
-		{"id", patientA, "PATCH Observation/a1", patch(operation("replace", "Observation.id", amended)), "", 403, ""},
-		{"meta", patientA, "PATCH Observation/a1", patch(operation("delete", "Observation.meta", "")), "", 403, ""},
-		{"a constraint", laboratory, "PATCH Observation/a1", patch(operation("delete", "Observation.category[0]", "")), "", 403, ""},
+		{"a path twice, the good one last", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.subject", `,{"name":"path","valueString":"Observation.status"}`+amended)), "", 403, ""},
+		{"another operation", patientA, "PATCH Observation/a1", patch(change("test", "Observation.status", amended)), "", 403, ""},
+		{"an element that is named as none is", patientA, "PATCH Observation/a1", patch(change("add", "Observation", name("Subject")+code)), "", 403, ""},
+		{"contained", patientA, "PATCH Observation/a1", patch(change("delete", "Observation.contained[0]", "")), "", 403, ""},
+		{"id", patientA, "PATCH Observation/a1", patch(change("replace", "Observation.id", amended)), "", 403, ""},
+		{"meta", patientA, "PATCH Observation/a1", patch(change("delete", "Observation.meta", "")), "", 403, ""},
+		{"a constraint", laboratory, "PATCH Observation/a1", patch(change("delete", "Observation.category[0]", "")), "", 403, ""},
 		{"beside a constraint", laboratory, "PATCH Observation/a1", patch(amend), "", 200, "Observation/a1=amended"},
 		{"outside a constraint", laboratory, "PATCH Observation/a2", patch(amend), "", 404, ""},
-		{"a choice of types in a constraint", access.Holder{Scope: "patient/Observation.u?date=2026", Patient: "a"}, "PATCH Observation/a1", patch(operation("delete", "Observation.effective", "")), "", 403, ""},
-		{"whose provenance", patientA, "PATCH Provenance/a1", patch(operation("delete", "Provenance.target[0]", "")), "", 403, ""},
-		{"whose device", patientA, "PATCH Device/a1", patch(operation("delete", "Device.patient", "")), "", 403, ""},
-		{"whose binary", patientA, "PATCH Binary/a1", patch(operation("delete", "Binary.securityContext", "")), "", 403, ""},
-		{"names in another case", patientA, "PATCH Observation/a1", strings.ReplaceAll(patch(operation("delete", "Observation.subject", "")), `"part"`, `"Part"`), "", 403, ""},
+		{"a choice of types in a constraint", access.Holder{Scope: "patient/Observation.u?date=2026", Patient: "a"}, "PATCH Observation/a1", patch(change("delete", "Observation.effective", "")), "", 403, ""},
+		{"whose provenance", patientA, "PATCH Provenance/a1", patch(change("delete", "Provenance.target[0]", "")), "", 403, ""},
+		{"whose device", patientA, "PATCH Device/a1", patch(change("delete", "Device.patient", "")), "", 403, ""},
+		{"whose binary", patientA, "PATCH Binary/a1", patch(change("delete", "Binary.securityContext", "")), "", 403, ""},
+		{"names in another case", patientA, "PATCH Observation/a1", strings.ReplaceAll(patch(change("delete", "Observation.subject", "")), `"part"`, `"Part"`), "", 403, ""},
 		{"no Parameters", patientA, "PATCH Observation/a1", `{"resourceType":"Observation"}`, "", 400, ""},
 		{"a name twice", patientA, "PATCH Observation/a1", strings.Replace(patch(amend), `"name"`, `"name":"x","name"`, 1), "", 400, ""},
-		{"all of one type, any path", staff, "PATCH Observation/b1", patch(operation("replace", "Observation.status", amended), operation("replace", "Observation.encounter", toB)), "", 200, "Observation/b1=amended"},
-		{"all of one type, a conditional reference", staff, "PATCH Observation/b1", patch(operation("replace", "Observation.encounter", strings.Replace(toB, "Patient/b", "Patient?identifier=1", 1))), "", 403, ""},
-		{"all of one type, a question", staff, "PATCH Observation/b1", patch(operation("replace", "Observation.status", `,{"name":"value","valueString":"What?"}`)), "", 200, "Observation/b1=What?"},
-		{"all of one type without read", access.Holder{Scope: "user/*.u", User: clinician.User}, "PATCH Observation/b1", patch(operation("replace", "Observation.where(status='final').status", amended)), "", 403, ""},
+		{"all of one type, any path", staff, "PATCH Observation/b1", patch(change("replace", "Observation.status", amended), change("replace", "Observation.encounter", toB)), "", 200, "Observation/b1=amended"},
+		{"all of one type, a conditional reference", staff, "PATCH Observation/b1", patch(change("replace", "Observation.encounter", strings.Replace(toB, "Patient/b", "Patient?identifier=1", 1))), "", 403, ""},
+		{"all of one type, a question", staff, "PATCH Observation/b1", patch(change("replace", "Observation.status", `,{"name":"value","valueString":"What?"}`)), "", 200, "Observation/b1=What?"},
+		{"all of one type without read", access.Holder{Scope: "user/*.u", User: clinician.User}, "PATCH Observation/b1", patch(change("replace", "Observation.where(status='final').status", amended)), "", 403, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

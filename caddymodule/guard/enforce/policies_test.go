@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -29,7 +30,7 @@ func (g *gateway) withRules(rules ...string) *gateway {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.Policies = enforce.Policies{Rules: set, Input: func(r *http.Request, _ *guard.Token) policy.Input {
+	g.Policies = judge.Policies{Rules: set, Input: func(r *http.Request, _ *guard.Token) policy.Input {
 		return policy.Input{
 			Token:   policy.Token{ClientID: "app", FHIRUser: "Practitioner/alice"},
 			Request: policy.Request{ClientIP: r.Header.Get("Client-IP")}, Now: time.Unix(0, 0),

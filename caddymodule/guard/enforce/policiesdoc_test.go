@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 )
 
@@ -85,7 +85,7 @@ func TestDocumentedRules(t *testing.T) {
 		t.Run(tt.rule+"/"+tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, labelled...)
-			g.Policies = enforce.Policies{
+			g.Policies = judge.Policies{
 				Rules:  sets[tt.rule],
 				Input:  func(*http.Request, *guard.Token) policy.Input { return policy.Input{Token: tt.token, Now: tt.now} },
 				Failed: func(_ *http.Request, err error) { t.Error(err) },
@@ -104,7 +104,7 @@ func TestDocumentedRules(t *testing.T) {
 func TestDocumentedResearch(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, labelled...)
-	g.Policies = enforce.Policies{Rules: documentedRules(t)["research"], Input: func(*http.Request, *guard.Token) policy.Input {
+	g.Policies = judge.Policies{Rules: documentedRules(t)["research"], Input: func(*http.Request, *guard.Token) policy.Input {
 		return policy.Input{Token: policy.Token{ClientID: "research"}}
 	}}
 	for target, want := range map[string]string{

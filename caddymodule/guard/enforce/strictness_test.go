@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -40,7 +41,7 @@ func TestServedAnother(t *testing.T) {
 // TestHeld checks on which condition the FHIR server is asked to write.
 func TestHeld(t *testing.T) {
 	t.Parallel()
-	patch := `{"resourceType":"Parameters","parameter":[` + operation("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
+	patch := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
 	for _, tt := range []struct{ name, request, body, header, want string }{
 		{"a patch", "PATCH Observation/a1", patch, "If-Match", `W/"1"`},
 		{"an update that creates", "PUT Observation/fresh", strings.Replace(ofA, "a1", "fresh", 1), "If-None-Match", "*"},
@@ -78,7 +79,7 @@ func TestWriteBounds(t *testing.T) {
 		})
 	}
 	g := newGateway(t, records...)
-	g.Limits = enforce.Limits{Body: 500}
+	g.Limits = server.Limits{Body: 500}
 	long := `[{"op":"add","path":"/note","value":[{"text":"` + strings.Repeat("x", 400) + `"}]}]`
 	if got := g.written(writing{holder: patientA, request: "PATCH Observation/a1", body: long, header: jsonMedia}); got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("a patch that comes to too much: status %d", got.StatusCode)
@@ -175,11 +176,11 @@ func TestOperationPageOff(t *testing.T) {
 	if got := g.get(patientA, link); got.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", got.StatusCode)
 	}
-	off, err := enforce.ParseOperation("$everything", "off")
+	off, err := operation.ParseOperation("$everything", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Operations = enforce.NewOperations(off)
+	g.Operations = operation.NewOperations(off)
 	if got := g.get(patientA, link); got.StatusCode != http.StatusNotFound {
 		t.Errorf("status %d", got.StatusCode)
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 )
 
 // TestExpandScopesAlone checks that those scopes are for operations on terminology alone.
 func TestExpandScopesAlone(t *testing.T) {
 	t.Parallel()
-	op, _ := enforce.ParseOperation("$own", "token")
+	op, _ := operation.ParseOperation("$own", "token")
 	g := operating(t, op)
 	g.ExpandScopes = []string{"terminology"}
 	if got := g.get(access.Holder{Scope: "openid"}, "Patient/$own"); got.StatusCode != http.StatusOK {

@@ -78,7 +78,7 @@ func (w writer) patch(resourceType string) (body, header string) {
 	if w.IntN(3) == 0 {
 		for range 1 + w.IntN(2) {
 			value := []string{`,{"name":"value","valueReference":` + w.reference() + `}`, `,{"name":"value","valueCode":"amended"}`}[w.IntN(2)]
-			all = append(all, operation([]string{"add", "replace", "delete"}[w.IntN(3)], resourceType+w.pick("path"), value))
+			all = append(all, change([]string{"add", "replace", "delete"}[w.IntN(3)], resourceType+w.pick("path"), value))
 		}
 		return `{"resourceType":"Parameters","parameter":[` + strings.Join(all, ",") + `]}`, ""
 	}

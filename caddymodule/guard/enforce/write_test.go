@@ -110,7 +110,7 @@ var (
 // TestWriteIsHeld checks that what was judged is what is changed: another version in between makes the write fail.
 func TestWriteIsHeld(t *testing.T) {
 	t.Parallel()
-	plain := `{"resourceType":"Parameters","parameter":[` + operation("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
+	plain := `{"resourceType":"Parameters","parameter":[` + change("replace", "Observation.status", `,{"name":"value","valueCode":"amended"}`) + `]}`
 	for _, request := range []string{"PUT Observation/a1", "DELETE Observation/a1", "PATCH Observation/a1", "PATCH Observation/a1 "} {
 		for header, status := range map[string]int{"": 409, `If-Match: W/"1"`: 412} {
 			g := newGateway(t, writable...)

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
@@ -91,10 +91,10 @@ type Bearer struct {
 	headers  *guard.IdentityHeaders
 	guard    *guard.Guard
 	realm    string
-	resource string            // the address of the API's metadata (RFC 9728); empty without the app
-	enforced *enforcement      // nil with scopes off
-	metadata *enforce.Metadata // nil with scopes off
-	pooled   []string          // the entries of issuerKeys that are held
+	resource string               // the address of the API's metadata (RFC 9728); empty without the app
+	enforced *enforcement         // nil with scopes off
+	metadata *capability.Metadata // nil with scopes off
+	pooled   []string             // the entries of issuerKeys that are held
 
 	logger    *slog.Logger
 	failures  *failure.Log

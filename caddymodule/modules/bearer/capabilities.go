@@ -7,26 +7,26 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 )
 
 // newMetadata is what changes the CapabilityStatement of the FHIR server to that of a guarded one; nil with scopes off.
-func (h *Bearer) newMetadata() *enforce.Metadata {
+func (h *Bearer) newMetadata() *capability.Metadata {
 	if h.enforced == nil {
 		return nil
 	}
-	changes := enforce.CapabilityChanges{
+	changes := capability.Changes{
 		BaseURL: h.enforced.BaseURL, CORS: h.cors != nil, Operations: h.enforced.Operations,
 	}
 	if h.app != nil {
 		changes.OAuth = oauthURIs(h.issuer, h.app.Registers())
 	}
-	return &enforce.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Memory: h.enforced.Memory, Answered: operationsBefore}
+	return &capability.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Memory: h.enforced.Memory, Answered: operationsBefore}
 }
 
 // oauthURIs are the endpoints that the CapabilityStatement names.
-func oauthURIs(issuer string, registers bool) enforce.OAuthURIs {
-	uris := enforce.OAuthURIs{
+func oauthURIs(issuer string, registers bool) capability.OAuthURIs {
+	uris := capability.OAuthURIs{
 		Authorize: issuer + endpoint.Authorize, Token: issuer + endpoint.Token,
 		Introspect: issuer + endpoint.Introspect, Revoke: issuer + endpoint.Revoke, Manage: issuer + endpoint.Account,
 	}
@@ -37,10 +37,10 @@ func oauthURIs(issuer string, registers bool) enforce.OAuthURIs {
 }
 
 // operationsBefore are the operations that fhir_expand has said it answers.
-func operationsBefore(r *http.Request) []enforce.AnsweredOperation {
+func operationsBefore(r *http.Request) []capability.AnsweredOperation {
 	all, ok := caddyhttp.GetVar(r.Context(), fhirapp.AnsweredOperations).(bool)
 	if !ok {
 		return nil
 	}
-	return enforce.TerminologyOperations(all)
+	return capability.TerminologyOperations(all)
 }

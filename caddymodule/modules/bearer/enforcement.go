@@ -18,6 +18,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -122,8 +124,8 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	e.holders.MaxEntries = maxHolders
 	e.Enforcer = &enforce.Enforcer{
 		Base: h.FHIRBase, Shared: access.NewShared(own), CompartmentSearch: h.CompartmentSearch,
-		Operations: enforce.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
-		Limits: enforce.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
+		Operations: operation.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
+		Limits: server.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
 	}
 	if h.origin != "" {
 		e.BaseURL = h.origin + h.FHIRBase
@@ -140,7 +142,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if e.Policies, err = h.newPolicies(h.logger); err != nil {
 		return nil, err
 	}
-	if e.Memory, err = enforce.NewMemory(h.MaxMemory, e.Limits); err != nil {
+	if e.Memory, err = server.NewMemory(h.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
 	if h.Debug {
@@ -152,10 +154,10 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameter, search_parameters and expand_scope without effect: remove it, or them")
 
 // ownOperations are the operations that are set here.
-func ownOperations(configured [][]string) (operations []enforce.Operation, err error) {
-	operations = make([]enforce.Operation, len(configured))
+func ownOperations(configured [][]string) (operations []operation.Operation, err error) {
+	operations = make([]operation.Operation, len(configured))
 	for i, words := range configured {
-		if operations[i], err = enforce.ParseOperation(words...); err != nil {
+		if operations[i], err = operation.ParseOperation(words...); err != nil {
 			return nil, fmt.Errorf("operation: %w", err)
 		}
 	}
@@ -290,7 +292,7 @@ func (e *Enforcement) parseShared(d *caddyfile.Dispenser) error {
 
 func (e *Enforcement) parseOperation(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
-	if _, err := enforce.ParseOperation(args...); err != nil {
+	if _, err := operation.ParseOperation(args...); err != nil {
 		return d.WrapErr(fmt.Errorf("operation: %w", err))
 	}
 	e.Operations = append(e.Operations, args)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
@@ -32,16 +32,16 @@ type AccessPolicy struct {
 }
 
 // newPolicies compiles the site's rules.
-func (e *Enforcement) newPolicies(logger *slog.Logger) (enforce.Policies, error) {
+func (e *Enforcement) newPolicies(logger *slog.Logger) (judge.Policies, error) {
 	rules := make([]policy.Rule, len(e.Policies))
 	for i, p := range e.Policies {
 		rules[i] = policy.Rule{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
 	}
 	set, err := policy.Compile(rules)
 	if err != nil {
-		return enforce.Policies{}, err
+		return judge.Policies{}, err
 	}
-	return enforce.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
+	return judge.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
 }
 
 // policyInput is what rules are told of a request.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 )
 
@@ -54,7 +54,7 @@ func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge tim
 }
 
 // sealing seals links to pages and jobs: with the keys of the app, or without it with the seal keys.
-func (h *Bearer) sealing() (enforce.Sealing, error) {
+func (h *Bearer) sealing() (paging.Sealing, error) {
 	switch {
 	case h.app != nil && len(h.SealKeys) > 0:
 		return nil, errors.New("seal_key is for gateways without the fhir global option, whose own keys seal links; for several gateways give that store_key")
@@ -68,6 +68,6 @@ func (h *Bearer) sealing() (enforce.Sealing, error) {
 }
 
 var (
-	_ enforce.Sealing = processSealing{}
-	_ enforce.Sealing = keySealing{}
+	_ paging.Sealing = processSealing{}
+	_ paging.Sealing = keySealing{}
 )

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 )
 
 // What a guard seals without the fhir app opens for whom it was sealed, in its time.
@@ -88,7 +88,7 @@ func TestSealKey(t *testing.T) {
 	}
 }
 
-func sealingWith(app App, keys ...string) (enforce.Sealing, error) {
+func sealingWith(app App, keys ...string) (paging.Sealing, error) {
 	return (&Bearer{app: app, Enforcement: Enforcement{SealKeys: keys}}).sealing()
 }
 

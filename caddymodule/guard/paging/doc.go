@@ -1,0 +1,3 @@
+// Package paging seals links to pages for a token, so that they say how far a search has come and nobody else can follow
+// or change them.
+package paging

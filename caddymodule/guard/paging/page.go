@@ -1,0 +1,291 @@
+package paging
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+const (
+	// PagePath is where sealed links lead, below the FHIR base.
+	PagePath = "_page/"
+	// pageLifetime is how long a link to a page can be followed.
+	pageLifetime = 24 * time.Hour
+)
+
+// maxState bounds what a sealed link carries, because links go into the lines of requests, for which servers have
+// bounds of a few kilobytes.
+const maxState = 4 << 10
+
+// ErrLongLink says that a link to the next page would be longer than servers take.
+var ErrLongLink = message.TooCostly("The search is too long for links to its further pages: ask for less at once, or for all on one page by _count.")
+
+// Position is how far the pages of a search have come: a place for each branch.
+type Position struct {
+	Places []Place `json:"b"` // one for each branch
+	// Shown is how many matches the pages before have had.
+	Shown int `json:"n,omitempty"`
+	// Total is what the first page told; 0 if nothing.
+	Total int `json:"c,omitempty"`
+}
+
+// Place is how far a branch has come. No page of the FHIR server is read twice: it may order anew what _sort leaves open
+// with each answer, and an answer fits no other than the one that its own link leads to.
+type Place struct {
+	// Left are the matches that were read and not shown, as Type/id in their order. They come before the page.
+	Left []string `json:"l,omitempty"`
+	// Path is that of the next page on the FHIR server. Empty, and Query too: its first one.
+	Path string `json:"u,omitempty"`
+	// Query is that of the next page on the FHIR server.
+	Query string `json:"q,omitempty"`
+	// Taken are the entries of an operation's page that earlier pages of ours had.
+	Taken int `json:"t,omitempty"`
+	// Done says that there are no more pages.
+	Done bool `json:"d,omitempty"`
+	// Cut says that the last page may not have been the last: see [bundle.isCut].
+	Cut bool `json:"x,omitempty"`
+}
+
+// IsFirst reports whether the branch is before its first page.
+func (p Place) IsFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
+
+// isEnd reports whether there is nothing more.
+func (p Place) isEnd() bool { return p.Done && len(p.Left) == 0 }
+
+// IsStart reports whether no page has been shown yet.
+func (p Position) IsStart() bool {
+	return p.IsEnd() || !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.IsFirst() || at.Taken > 0 })
+}
+
+// IsEnd reports whether no branch has any more.
+func (p Position) IsEnd() bool {
+	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.isEnd() })
+}
+
+// Sealing seals texts so that nobody but us can make or read them.
+type Sealing interface {
+	// Seal returns the text sealed; it opens with the same binding only. Letters, digits, - _ and dots.
+	Seal(ctx context.Context, text, binding string) (string, error)
+	// Unseal opens what [Sealing.Seal] has sealed with the binding, maxAge ago at most.
+	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
+}
+
+// Pages seals links to pages for the token, and opens them.
+type Pages struct {
+	Sealing Sealing           // seals the links
+	Binding string            // of the links to the token
+	At      message.Addresses // names what it holds as clients know it
+	AsSent  bool              // links carry all that the client sent, which the site's rules judge again
+}
+
+// Page is what a sealed link carries: the request as the client made it, and how far it has come.
+type Page struct {
+	Method string   `json:"m,omitempty"` // GET or POST
+	Path   string   `json:"u"`           // below the FHIR base
+	Query  string   `json:"q,omitempty"` // as the client sent it
+	Body   string   `json:"f,omitempty"` // the form of a POST
+	At     Position `json:"a"`           // how far it has come
+}
+
+// AsSent is what a link carries of a request that is needed whole.
+func AsSent(c message.Call, at Position) Page {
+	return Page{Method: c.Method, Path: c.Path, Query: c.Query, Body: string(c.Body), At: at}
+}
+
+// Begun is what a link carries once all branches have begun: the FHIR server's own links say what is searched for, and
+// of the client's parameters only those are kept that say what is done here. Rules judge each page by all of them.
+func (x Pages) Begun(c message.Call, i interaction.Interaction, at Position) Page {
+	if x.AsSent {
+		return AsSent(c, at)
+	}
+	p := Page{Path: c.SearchPath(), At: at}
+	if i.Kind == interaction.CompartmentSearch {
+		p.Path = i.Path()
+	}
+	p.Query = smart.EncodeParameters(slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !isForPages(i.Type, p) }))
+	return p
+}
+
+// isForPages reports whether a parameter is of use once a search has begun: it says how results are to be, or of which
+// patient they are, by which the search is planned.
+func isForPages(resourceType string, p smart.Parameter) bool {
+	switch name, _, _ := strings.Cut(p.Name, ":"); {
+	case name == "_count", name == "_sort", name == "_type", name == "patient", IsForResults(p):
+		return true
+	default:
+		by, ok := searchparam.Lookup(resourceType, name)
+		return ok && compartment.IsMembership(resourceType, by)
+	}
+}
+
+// IsForResults reports whether a parameter says how results are to be, and what comes along with them.
+func IsForResults(p smart.Parameter) bool {
+	name, _, _ := strings.Cut(p.Name, ":")
+	return name == "_include" || name == "_revinclude" || name == "_summary" || name == "_elements"
+}
+
+// Seal is the link that carries a page.
+func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxState {
+		return "", ErrLongLink
+	}
+	sealed, err := x.Sealing.Seal(ctx, string(text), x.Binding)
+	if err != nil {
+		return "", fmt.Errorf("sealing a page link: %w", err)
+	}
+	return x.At.URL(PagePath+sealed, ""), nil
+}
+
+// pageLink is the link to a page of an answer that passes as it is.
+func (x Pages) pageLink(ctx context.Context, c message.Call, at Place) (string, error) {
+	i, err := c.Interaction()
+	if err != nil {
+		return "", err
+	}
+	return x.Seal(ctx, x.Begun(c, i, Position{Places: []Place{at}}))
+}
+
+// Opened is what a sealed link carries: the request as the client made it, and how far it has come. A link that is
+// another token's is not there.
+func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interaction.Interaction, at Position, err error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return c, i, at, message.NotFound()
+	}
+	text, err := x.Sealing.Unseal(r.Context(), sealed, x.Binding, pageLifetime)
+	if err != nil {
+		return c, i, at, message.NotFound()
+	}
+	var p Page
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return c, i, at, fmt.Errorf("page link: %w", err)
+	}
+	c = message.Call{Method: cmp.Or(p.Method, http.MethodGet), Path: p.Path, Query: p.Query, Body: []byte(p.Body)}
+	i, err = c.Interaction()
+	return c, i, p.At, err
+}
+
+// ErrForeignLink says that a page would have to be asked of another server.
+var ErrForeignLink = errors.New("link of the FHIR server that leads elsewhere")
+
+// Local is where a link of the FHIR server to a next page leads, which is no page that has been.
+func Local(next, self, asked string, from Place) (Place, error) {
+	to, ok := localTo(next, self, asked)
+	if !ok || to.IsFirst() || to.Path == from.Path && to.Query == from.Query {
+		return Place{}, message.Withheld(ErrForeignLink)
+	}
+	return to, nil
+}
+
+// localTo is where a link of the FHIR server leads below its base, which is what its own link has before the path that
+// was asked for, or else the link before the first segment that is a resource type.
+func localTo(address, self, asked string) (Place, bool) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return Place{}, false
+	}
+	base, ok := BaseOf(self, asked)
+	if !ok {
+		base = beforeType(rooted(u))
+	}
+	rest, below := strings.CutPrefix(rooted(u), base)
+	return Place{Path: strings.Trim(rest, "/"), Query: u.RawQuery}, below && (rest == "" || rest[0] == '/')
+}
+
+// BaseOf is the path of a link without the path that was asked for.
+func BaseOf(link, asked string) (string, bool) {
+	u, err := url.Parse(link)
+	if err != nil || link == "" {
+		return "", false
+	}
+	path := strings.TrimSuffix(strings.TrimSuffix(rooted(u), "/_search"), "/")
+	if asked == "" {
+		return path, true
+	}
+	return strings.CutSuffix(path, "/"+asked)
+}
+
+// rooted is the path of a link, of which a relative one is taken to be below the server's root.
+func rooted(u *url.URL) string { return "/" + strings.TrimPrefix(u.Path, "/") }
+
+// beforeType is a path up to its first segment that is a resource type.
+func beforeType(path string) string {
+	at := 0
+	for segment := range strings.SplitSeq(path, "/") {
+		if interaction.IsType(segment) {
+			return strings.TrimSuffix(path[:at], "/")
+		}
+		at += len(segment) + 1
+	}
+	return strings.TrimSuffix(path, "/")
+}
+
+// Joined is two parts of a path.
+func Joined(path, more string) string {
+	if path == "" {
+		return more
+	}
+	return path + "/" + more
+}
+
+// SealLinks are the links of a Bundle, sealed for the token, and where they stand in it. It is the answer to a call, or a
+// page of it, for which the server was asked at another path. What is no Bundle, or has no link that can be read, stays
+// as it is: nothing in it had to be judged.
+func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, body []byte) (at message.Span, sealed []byte, err error) {
+	at, found := message.FindLinks(body)
+	if found == nil {
+		return at, nil, nil
+	}
+	self := found.To("self")
+	kept := message.Links{{Relation: "self", URL: x.At.URL(c.Path, c.Query)}}
+	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // a page of a search by POST is asked for by GET
+	for _, l := range found {
+		to, ok := localTo(l.URL, self, asked)
+		if ok && l.Relation != "self" {
+			address, err := x.pageLink(ctx, begun, to)
+			if err != nil {
+				return at, nil, err
+			}
+			kept = append(kept, message.Link{Relation: l.Relation, URL: address})
+		}
+	}
+	return at, kept.Append(nil), nil
+}
+
+// paging are the parameters by which FHIR servers link pages, in small letters. Who has such a link may read the page
+// on many servers, so only we follow them.
+var paging = []string{
+	"_getpages", "_getpagesoffset", "_pageid", "_bundletype", "_page", "_offset", "_cursor", "_skip", "_pagetoken",
+	"_page_token", "_continuation", "_continuationtoken", "_searchid", "_queryid", "_stateid", "ct", "page", "search-id",
+	"queryid", "searchid",
+}
+
+// RefusePaging refuses the FHIR server's own links.
+func RefusePaging(parameters []smart.Parameter) error {
+	for _, p := range parameters {
+		name, _, _ := strings.Cut(p.Name, ":")
+		if slices.Contains(paging, strings.ToLower(name)) {
+			return message.Forbidden(message.ErrOracle, "Pages are reached by the links of a search, not by the parameter %s.", name)
+		}
+	}
+	return nil
+}
+
+// MaxFetches is how many pages of the FHIR server one page of ours is made of, at most, beside one of each branch.
+const MaxFetches = 8

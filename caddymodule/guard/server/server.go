@@ -1,0 +1,118 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+)
+
+// Server asks the FHIR server what one client's request needs.
+type Server struct {
+	base   string              // path of the FHIR API
+	Limits Limits              // bound what the request may cost
+	Next   message.NextHandler // leads to the FHIR server
+	r      *http.Request       // the client's
+	asked  int                 // requests to the server so far
+	Share  *fairmemory.Share   // of the memory for what is judged
+}
+
+// New is what asks the server for one request of a client, r.
+func New(base string, l Limits, m *fairmemory.Memory, next message.NextHandler, r *http.Request) Server {
+	return Server{base: base, Limits: l.orDefaults(), Next: next, r: r, Share: m.Share()}
+}
+
+// Asked is how many requests the server was sent, since [server.Begin].
+func (x *Server) Asked() int { return x.asked }
+
+// Begin begins another entry of a bundle, which has requests of its own.
+func (x *Server) Begin() { x.asked = 0 }
+
+// ownHeaders, as net/http spells them, are not passed on from the client's request, because they speak of the request as
+// the client made it: its conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
+var ownHeaders = message.SetOf(
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
+	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
+	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"X-Cascade", "X-Provenance", "X-Rewrite-History", "X-Security-Context", "X-Upsert-Extistence-Check", // so it is spelt
+)
+
+// Ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
+func (x *Server) Ask(ctx context.Context, c message.Call) (*message.Answer, error) {
+	held, err := x.Hold(ctx, c)
+	defer held.Release()
+	if err != nil {
+		return nil, err
+	}
+	a := held.Answer()
+	a.Body = bytes.Clone(a.Body)
+	return a, nil
+}
+
+// Hold is Ask for an answer that is of use only until it is released.
+func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error) {
+	if x.asked++; x.asked > x.Limits.Requests {
+		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
+	}
+	return message.Hold(x.Next, x.request(ctx, c), x.admitting(ctx))
+}
+
+// Pass has the next handler answer a call to w as it comes, in the media types of accept.
+func (x *Server) Pass(ctx context.Context, c message.Call, accept []string, w http.ResponseWriter) error {
+	r := x.request(ctx, c)
+	r.Header["Accept"] = accept
+	return x.Next.ServeHTTP(w, r)
+}
+
+// admitting returns what admits each part of an answer before it is held: up to the limit, and if there is memory.
+func (x *Server) admitting(ctx context.Context) func(bytes int) error {
+	left := x.Limits.Answer
+	return func(bytes int) error {
+		if int64(bytes) > left {
+			return message.Withheld(fmt.Errorf("%w: more than %d bytes", message.ErrTooLong, x.Limits.Answer))
+		}
+		defer func() { left -= int64(bytes) }()
+		return x.Reserve(ctx, bytes, left)
+	}
+}
+
+// request makes a call of the client's request. The two share nothing that a handler may change.
+func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
+	r := x.r.WithContext(ctx)
+	r.Method = c.Method
+	r.URL = &url.URL{Path: x.base, RawQuery: c.Query}
+	if c.Path != "" {
+		r.URL.Path += "/" + c.Path
+	}
+	r.RequestURI = r.URL.RequestURI()
+	r.Header = x.header(c)
+	r.TransferEncoding, r.Trailer, r.Form, r.PostForm, r.MultipartForm = nil, nil, nil, nil, nil
+	r.Body, r.ContentLength = http.NoBody, 0
+	if len(c.Body) > 0 {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.Body)), int64(len(c.Body))
+	}
+	return r
+}
+
+// header are the headers of a call: the client's, as far as they speak of who it is, and the call's own.
+func (x *Server) header(c message.Call) http.Header {
+	header := make(http.Header, len(x.r.Header)+len(c.Header))
+	values := make([]string, 0, len(x.r.Header)+2) // of all headers; most have one
+	for name, of := range x.r.Header {
+		if !ownHeaders[name] {
+			values = append(values, of...)
+			header[name] = values[len(values)-len(of) : len(values) : len(values)]
+		}
+	}
+	maps.Copy(header, c.Header)
+	values = append(values, message.TypeJSON, "identity")
+	header["Accept"] = values[len(values)-2 : len(values)-1 : len(values)-1]
+	header["Accept-Encoding"] = values[len(values)-1:]
+	return header
+}
