@@ -124,7 +124,7 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	return p, p.Check("request", "factor")
 }
 
-// Redirect, unlike [http.Redirect], leaves the address as it is and writes no body.
+// Redirect sends the browser to another address. Unlike [http.Redirect], it leaves the address as it is and writes no body.
 func Redirect(w http.ResponseWriter, status int, location string) {
 	w.Header().Set("Location", location)
 	w.WriteHeader(status)
