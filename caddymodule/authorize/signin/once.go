@@ -10,7 +10,7 @@ import (
 
 // Once is the use of something that may be used only once.
 type Once struct {
-	Store  store.Store
+	Store  store.Store   // remembers the use
 	Before []*store.Call // made with Call
 	Call   *store.Call   // that uses it up in the store; nil if nothing is stored
 	Spent  error         // what it means that the call finds it used

@@ -14,13 +14,13 @@ import (
 
 // Config is what [New] needs.
 type Config struct {
-	Responder *endpoint.Responder
-	Frame     *Frame            // shows pages
-	Store     store.Store       // remembers what was used
-	Limiter   *lockout.Limiter  // counts wrong passwords and codes
-	Accounts  *people.Accounts  // who may sign in
-	Factors   *factor.Factors   // what else people prove themselves by
-	Sessions  *session.Sessions // who is signed in
+	Responder *endpoint.Responder // writes answers and errors
+	Frame     *Frame              // shows pages
+	Store     store.Store         // remembers what was used
+	Limiter   *lockout.Limiter    // counts wrong passwords and codes
+	Accounts  *people.Accounts    // who may sign in
+	Factors   *factor.Factors     // what else people prove themselves by
+	Sessions  *session.Sessions   // who is signed in
 
 	// Reopen makes an app's request again of its Query. If it returns none, its error is for the
 	// person.
