@@ -258,7 +258,7 @@ func (t *raceTrack) assertionRace(context.Context) (func(context.Context) answer
 }
 
 func (t *raceTrack) launchRace(ctx context.Context) (func(context.Context) answer, func(answer) string, check, error) {
-	a := t.app.post(ctx, ehrID, "/oauth2/launch", url.Values{"app": {clientID}, "user": {t.browser.user}, "patient": {"ada"}})
+	a := t.app.post(ctx, ehrID, "/oauth2/launch", url.Values{"app": {clientID}, "user": {t.browser.user}, "patient": {"p01"}})
 	var body struct{ Launch string }
 	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Launch == "" {
 		return nil, nil, nil, errors.New("no launch: " + a.told())
