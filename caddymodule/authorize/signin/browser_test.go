@@ -1,4 +1,4 @@
-package flow_test
+package signin_test
 
 import (
 	"maps"
