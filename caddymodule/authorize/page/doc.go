@@ -29,8 +29,8 @@
 // or what strong or date returns. What is counted is {{n "%d app" "%d apps" .Count}}. A text that was
 // made in Go ([T], [Plural], [And]) is {{t .Text}}; sentence begins it with a capital letter.
 // The argument of T is always a literal: that is how the texts are found. A test fails for
-// one that languages/*.json do not have, for each that they have and nobody uses, and where
-// the verbs differ; %[2]s names an argument that comes in another order. A text for a number
+// one that texts.json does not have in every language, for each that it has and nobody uses, and
+// where the verbs differ; %[2]s names an argument that comes in another order. A text for a number
 // has its forms in a list, such as ["%d App", "%d Apps"]. People are addressed formally: Sie,
 // vous, usted, u.
 //

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-//go:embed style.css scripts templates languages
+//go:embed style.css scripts templates texts.json
 var files embed.FS
 
 // templateSets are the pages' templates in each language, by name.

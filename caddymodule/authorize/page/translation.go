@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
-	"strings"
+	"slices"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -35,19 +36,24 @@ func (f *forms) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &(*f)[0])
 }
 
-// readTranslations reads the folder languages. It panics only if an embedded file is wrong,
-// which no tested binary has.
+// readTranslations reads texts.json: under each English text its translations by language. It panics only if the
+// embedded file is wrong, which no tested binary has.
 func readTranslations() (all []*translation) {
-	entries, err := files.ReadDir("languages")
-	if err != nil {
+	var translated map[string]map[string]forms
+	if err := json.Unmarshal([]byte(readFile("texts.json")), &translated); err != nil {
 		panic(err)
 	}
-	for _, entry := range entries {
-		l := &translation{tag: language.Make(strings.TrimSuffix(entry.Name(), ".json"))}
-		if err := json.Unmarshal([]byte(readFile("languages/"+entry.Name())), &l.texts); err != nil {
-			panic(err)
+	byTag := map[string]*translation{}
+	for english, each := range translated {
+		for tag, text := range each {
+			if byTag[tag] == nil {
+				byTag[tag] = &translation{tag: language.Make(tag), texts: map[string]forms{}}
+			}
+			byTag[tag].texts[english] = text
 		}
-		all = append(all, l)
+	}
+	for _, tag := range slices.Sorted(maps.Keys(byTag)) {
+		all = append(all, byTag[tag])
 	}
 	return all
 }
