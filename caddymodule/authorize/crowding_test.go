@@ -11,12 +11,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // What one person does again and again takes a bounded number of entries, and what nobody reads
@@ -119,33 +116,5 @@ func TestEndingsInAFullStore(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The page for the second factor leads to one session: once signed out, the other factor alone
-// is not enough.
-func TestCompletedSecondFactorIsOver(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
-	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
-	b.SendOTP(factor, servertest.OTP(servertest.TOTPSecret, time.Now()))
-	delete(b.Cookies, "__Host-fhir-session")
-	r := b.SendOTP(factor, servertest.OTP(servertest.TOTPSecret, time.Now().Add(totp.Step)))
-	if r.StatusCode != http.StatusBadRequest || b.Cookies["__Host-fhir-session"] != "" {
-		t.Errorf("%d, cookies %v", r.StatusCode, b.Cookies)
-	}
-}
-
-// Who signs in again and again at an identity provider does not fill the store either.
-func TestUsedStatesAreBounded(t *testing.T) {
-	t.Parallel()
-	memory := store.NewMemory(0, 0)
-	b := servertest.NewBrowser(t, servertest.NewFederated(t, authorizetest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
-	for range 210 {
-		clear(b.Cookies)
-		b.Federate(nil)
-	}
-	if used, err := memory.List(t.Context(), "used-state:"); err != nil || len(used) != 200 {
-		t.Errorf("%d used states, %v", len(used), err)
 	}
 }

@@ -310,3 +310,17 @@ func TestLongRequestByProvider(t *testing.T) {
 		t.Errorf("a request longer than cookies can hold: %v", got.Get("error"))
 	}
 }
+
+// Who signs in again and again at an identity provider does not fill the store either.
+func TestUsedStatesAreBounded(t *testing.T) {
+	t.Parallel()
+	memory := store.NewMemory(0, 0)
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, authorizetest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
+	for range 210 {
+		clear(b.Cookies)
+		b.Federate(nil)
+	}
+	if used, err := memory.List(t.Context(), "used-state:"); err != nil || len(used) != 200 {
+		t.Errorf("%d used states, %v", len(used), err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 func TestSecondFactor(t *testing.T) {
@@ -311,5 +312,19 @@ func TestSecondFactorOfConfiguration(t *testing.T) {
 	c.Users[0].TOTPSecret = "SHORT"
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") || strings.Contains(err.Error(), "SHORT") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The page for the second factor leads to one session: once signed out, the other factor alone
+// is not enough.
+func TestCompletedSecondFactorIsOver(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
+	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
+	b.SendOTP(factor, servertest.OTP(servertest.TOTPSecret, time.Now()))
+	delete(b.Cookies, "__Host-fhir-session")
+	r := b.SendOTP(factor, servertest.OTP(servertest.TOTPSecret, time.Now().Add(totp.Step)))
+	if r.StatusCode != http.StatusBadRequest || b.Cookies["__Host-fhir-session"] != "" {
+		t.Errorf("%d, cookies %v", r.StatusCode, b.Cookies)
 	}
 }

@@ -1,4 +1,4 @@
-package authorize_test
+package audit_test
 
 import (
 	"context"

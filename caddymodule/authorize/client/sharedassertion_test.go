@@ -1,4 +1,4 @@
-package authorize_test
+package client_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package authorize_test
+package brands_test
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package authorize_test
+package token_test
 
 import (
 	"context"
