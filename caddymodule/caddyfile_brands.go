@@ -18,11 +18,8 @@ import (
 //
 //	user_access_brands {
 //		name <words>
-//		alias <words...>
 //		website <url>|asked-declined|asked-unknown
-//		identifier [<system>] <value>
 //		logo <url> [<license url>]
-//		category prov|ins|laboratory|imaging|pharmacy|health-information-network|health-data-aggregator...
 //		address { … }
 //		portal [<name>] { … }
 //		developers <url>
@@ -70,15 +67,15 @@ func parseIdentifier(d *caddyfile.Dispenser) (BrandIdentifier, error) {
 func (b *UserAccessBrands) parseBlock(d *caddyfile.Dispenser) error {
 	err := option.Block{
 		"name":       option.Word(&b.Name, nil),
-		"alias":      option.Words(&b.Aliases, nil),
 		"website":    option.Word(&b.Website, brands.CheckWebsite),
-		"identifier": b.parseIdentifier,
 		"logo":       b.BrandLogo.parse,
-		"category":   option.Words(&b.Categories, option.OneOf(brands.Categories...)),
 		"address":    b.parseAddress,
 		"portal":     b.parsePortal,
 		"developers": option.Word(&b.Developers, brands.CheckPage),
-	}.Parse(d, "identifier", "address", "portal")
+		"alias":      goneFromBrands,
+		"identifier": goneFromBrands,
+		"category":   goneFromBrands,
+	}.Parse(d, "address", "portal")
 	switch {
 	case err != nil:
 		return err
@@ -92,11 +89,8 @@ func (b *UserAccessBrands) parseBlock(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (b *UserAccessBrands) parseIdentifier(d *caddyfile.Dispenser) error {
-	identifier, err := parseIdentifier(d)
-	b.Identifiers = append(b.Identifiers, identifier)
-	return err
-}
+// goneFromBrands refuses what a few lines cannot say.
+var goneFromBrands = option.Gone("write the Bundle into a file, and name it: user_access_brands <file>")
 
 // parse reads a logo, and the page with its terms.
 func (l *BrandLogo) parse(d *caddyfile.Dispenser) (err error) {

@@ -81,7 +81,6 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"brands without a website", app("user_access_brands {\n\t\t\tname x\n\t\t}"), 6, "website"},
 		{"brands without developers", app("user_access_brands {\n\t\t\tname x\n\t\t\twebsite asked-unknown\n\t\t}"), 7, "developers"},
 		{"a brand's website that is none", app("user_access_brands {\n\t\t\twebsite x.example\n\t\t}"), 5, "x.example"},
-		{"a brand's category", app("user_access_brands {\n\t\t\tcategory clinical\n\t\t}"), 5, "clinical"},
 		{"a brand's logo by http", app("user_access_brands {\n\t\t\tlogo http://x.example/a.png\n\t\t}"), 5, "http://x.example/a.png"},
 		{"a brand's address in words", app("user_access_brands {\n\t\t\taddress Springfield\n\t\t}"), 5, "Springfield"},
 		{"brands in a file that is not there", app("user_access_brands missing.json"), 4, "missing.json"},
@@ -243,7 +242,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"values that a variable left out", client("redirect_uri {$NO_SUCH_ADDRESS}"), 5, "redirect_uri has no value; a {$VARIABLE}"},
 		{"placeholder without its end", client("secret {env.APP_SECRET"), 5, "{env.APP_SECRET has no closing brace"},
 		{"placeholder of a hash without its end", app("user a {\n\t\t\tpassword_hash {file./run/a.hash\n\t\t}"), 5, "{file./run/a.hash has no closing brace"},
-		{"identity header that is none", site("fhir_bearer {\n\t\ttrust https://x.example api\n\t\tidentity_header \"X User\"\n\t}"), 4, "X User"},
+		{"header that is none", site("fhir_bearer {\n\t\ttrust https://x.example api\n\t\tforward_header \"X User\"\n\t}"), 4, "X User"},
 		{"header with a star within", site("fhir_bearer {\n\t\ttrust https://x.example api\n\t\tforward_header X-*-Id\n\t}"), 4, "X-*-Id"},
 		{"birthday that is none", app("user a {\n\t\t\tclaim birthdate 2000-13-01\n\t\t}"), 5, "2000-13-01"},
 		{"guard without anybody to trust", site("fhir_bearer"), 2, "trust or introspect"},
@@ -276,7 +275,7 @@ func FuzzCaddyfile(f *testing.F) {
 	for _, block := range []string{"fhir {\nuser a {\nemail x verified\n", "client c {\nredirect_uri\n}", "store memory {\nmax_entries -1", "}{\"`<<X", "{$X:}"} {
 		f.Add("{\n\tfhir {\n" + block + "\n}\n}\n")
 	}
-	f.Add("localhost {\nfhir_bearer {\nidentity_header *\n}\nfhir_expand {\ncore off\ndefinitions a\n}\nhandle_errors {\nfhir_outcome x\n}\n}")
+	f.Add("localhost {\nfhir_bearer {\nforward_header *\n}\nfhir_expand {\ncore off\ndefinitions a\n}\nhandle_errors {\nfhir_outcome x\n}\n}")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "import") || strings.Contains(text, "{$") {
 			t.Skip("reads files or the environment, which is not ours to test")

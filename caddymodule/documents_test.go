@@ -123,8 +123,12 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, "valuesets"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "valuesets", "a.json"), []byte(`{"resourceType":"ValueSet","url":"http://a.example/vs","status":"active"}`), 0o600); err != nil {
-		t.Fatal(err)
+	for name, resource := range map[string]string{
+		"valuesets/a.json": `{"resourceType":"ValueSet","url":"http://a.example/vs","status":"active"}`, "uscore.json": fileText(t, "testdata/searchparameters.json"),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(resource), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	certificates := newAuthority(t, "hospital")
 	certificates.write(filepath.Join(folder, "hospital-ca.pem"), "CERTIFICATE", certificates.certificate.Raw)

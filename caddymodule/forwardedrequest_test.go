@@ -97,7 +97,7 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 
 func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	t.Parallel()
-	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t\tidentity_header X-Ward\n\t\t}\n")
+	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	token := g.token()
 	r.Header.Set("Authorization", "Bearer "+token)

@@ -24,9 +24,6 @@ type Registration struct {
 	// removed here. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// How many clients may be registered. Default: 1000.
-	MaxClients int `json:"max_clients,omitempty"`
-
 	// Whether authorization requests need a `code_challenge` (RFC 7636): `required`, or `optional` for confidential clients,
 	// which can check the nonce of the ID token instead (RFC 9700 §2.1.1). Public clients always need one. Default:
 	// `required`.
@@ -53,7 +50,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 		return nil, fmt.Errorf("registration: %w", err)
 	}
 	resolved := &client.Registration{
-		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients, PKCE: r.PKCE, RequestObjects: r.RequestObjects,
+		InitialAccessToken: token, Scopes: r.Scopes, PKCE: r.PKCE, RequestObjects: r.RequestObjects,
 		Storage: storage, Folder: "fhir/clients/" + fhirapp.StorageName(issuer), Store: shared,
 	}
 	if r.PrivateJWKSURI {
@@ -67,7 +64,6 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 //	registration {
 //		initial_access_token <secret>
 //		scope <scope...>
-//		max_clients <number>
 //		pkce required|optional
 //		request_objects
 //		private_jwks_uri
@@ -82,7 +78,7 @@ func parseRegistration(to **Registration) option.Setter {
 		err := option.Block{
 			"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
 			"scope":                option.Scopes(&r.Scopes, client.CheckRegistrationScope),
-			"max_clients":          option.Number(&r.MaxClients),
+			"max_clients":          option.Gone("1000 clients may register"),
 			"pkce":                 option.Word(&r.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
 			"request_objects":      option.Bareword(&r.RequestObjects),
 			"private_jwks_uri":     option.Bareword(&r.PrivateJWKSURI),

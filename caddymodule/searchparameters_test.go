@@ -20,7 +20,6 @@ func TestSearchParameters(t *testing.T) {
 		"file":    "search_parameters " + file,
 		"pattern": "search_parameters testdata/search*.json",
 		"package": "search_parameters " + packageOf(t, "package", file),
-		"line":    "search_parameter CareTeam role token CareTeam.participant.role",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,20 +23,10 @@ type UserAccessBrands struct {
 	// The name by which people recognize the organization. Required without a Bundle.
 	Name string `json:"name,omitempty"`
 
-	// Other and former names. Default: none.
-	Aliases []string `json:"aliases,omitempty"`
-
 	// The organization's website, or `asked-declined` or `asked-unknown`. Required without a Bundle.
 	Website string `json:"website,omitempty"`
 
-	// Identifiers beside the one made of the website. Default: none.
-	Identifiers []BrandIdentifier `json:"identifiers,omitempty"`
-
 	BrandLogo
-
-	// What the organization is: `prov`, `ins`, `laboratory`, `imaging`, `pharmacy`, `health-information-network`,
-	// `health-data-aggregator`. Default: nothing is said.
-	Categories []string `json:"categories,omitempty"`
 
 	// Where the organization is. Default: nothing is said.
 	Addresses []BrandAddress `json:"addresses,omitempty"`
@@ -130,11 +120,7 @@ func (l BrandLogo) core() brands.Logo { return brands.Logo{Image: l.Logo, Licens
 
 func (b *UserAccessBrands) brand() brands.Brand {
 	brand := brands.Brand{
-		Name: b.Name, Aliases: b.Aliases, Website: b.Website, Logo: b.BrandLogo.core(), Categories: b.Categories,
-		Endpoint: brands.Endpoint{Developers: b.Developers},
-	}
-	for _, i := range b.Identifiers {
-		brand.Identifiers = append(brand.Identifiers, *i.core())
+		Name: b.Name, Website: b.Website, Logo: b.BrandLogo.core(), Endpoint: brands.Endpoint{Developers: b.Developers},
 	}
 	for _, a := range b.Addresses {
 		brand.Addresses = append(brand.Addresses, brands.Address(a))

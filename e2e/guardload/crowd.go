@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// maxAnswer is the default of max_answer.
+// maxAnswer is how long an answer may be that the guard judges by default.
 const maxAnswer = 16 << 20
 
 // crowd are requests at once, and what became of them.

@@ -4,21 +4,17 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 )
 
 // Brand is an organization with one FHIR API, of which [Make] makes a Bundle.
 type Brand struct {
-	Name        string       // by which people recognize it. Required.
-	Aliases     []string     // other and former names
-	Website     string       // its URL, or [AskedDeclined] or [AskedUnknown]. Required.
-	Identifiers []Identifier // beside that of the website
-	Logo        Logo         // of the organization
-	Categories  []string     // of [Categories]
-	Addresses   []Address    // where it is
-	Portals     []Portal     // where people see their records
-	Endpoint    Endpoint     // where apps do
+	Name      string    // by which people recognize it. Required.
+	Website   string    // its URL, or [AskedDeclined] or [AskedUnknown]. Required.
+	Logo      Logo      // of the organization
+	Addresses []Address // where it is
+	Portals   []Portal  // where people see their records
+	Endpoint  Endpoint  // where apps do
 }
 
 // Logo is an image, an https: or data: URL, and the page with the terms of its use.
@@ -86,8 +82,8 @@ func (b *Brand) bundle(fhirBase string, changed time.Time) *bundle {
 func (b *Brand) organization(m meta) *organization {
 	o := &organization{
 		ResourceType: "Organization", ID: "brand", Meta: m, Active: true,
-		Name: b.Name, Alias: b.Aliases, Address: b.Addresses, Endpoint: []reference{{"Endpoint/fhir"}},
-		Identifier: b.identifiers(), Telecom: []contactPoint{{System: "url", Value: b.Website}},
+		Name: b.Name, Address: b.Addresses, Endpoint: []reference{{"Endpoint/fhir"}},
+		Telecom: []contactPoint{{System: "url", Value: b.Website}},
 	}
 	if isReason(b.Website) {
 		o.Telecom = []contactPoint{{System: "url", NoValue: absent(b.Website)}}
@@ -98,19 +94,10 @@ func (b *Brand) organization(m meta) *organization {
 	for _, p := range b.Portals {
 		o.Extension = append(o.Extension, extension{URL: portalExtension, Extension: p.parts()})
 	}
-	for _, c := range b.Categories {
-		o.Category = append(o.Category, codeableConcept{[]coding{{categorySystem, c}}})
+	if website, ok := WebsiteIdentifier(b.Website); ok {
+		o.Identifier = []Identifier{website}
 	}
 	return o
-}
-
-// identifiers begins with that of the website.
-func (b *Brand) identifiers() []Identifier {
-	list := slices.Clone(b.Identifiers)
-	if website, ok := WebsiteIdentifier(b.Website); ok && !slices.Contains(list, website) {
-		list = slices.Insert(list, 0, website)
-	}
-	return list
 }
 
 func (l Logo) parts(of string) (parts []extension) {

@@ -72,11 +72,6 @@ func checkAddress(address element) {
 	}
 }
 
-// Categories are those of the value set User Access Category.
-var Categories = []string{"prov", "ins", "laboratory", "imaging", "pharmacy", "health-information-network", "health-data-aggregator"}
-
-const categorySystem = "http://terminology.hl7.org/CodeSystem/organization-type"
-
 // checkCategories checks that codings name code and system. A brand may have types of other
 // value sets too.
 func checkCategories(brand element) {

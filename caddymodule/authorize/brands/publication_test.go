@@ -28,13 +28,11 @@ func get(t testing.TB, p *brands.Publication, header http.Header) *httptest.Resp
 
 func hospital() brands.Brand {
 	return brands.Brand{
-		Name: "Example Hospital", Aliases: []string{"EH"}, Website: "https://www.hospital.example/",
-		Identifiers: []brands.Identifier{{System: "urn:oid:2.16.840.1", Value: "17"}},
-		Logo:        brands.Logo{Image: "https://hospital.example/logo.svg", License: "https://hospital.example/logo.html"},
-		Categories:  []string{"prov", "laboratory"},
-		Addresses:   []brands.Address{{Line: []string{"1 Main Street"}, City: "Springfield", State: "MA", PostalCode: "01101"}},
-		Portals:     []brands.Portal{{Name: "My Records", Website: "https://my.hospital.example", Description: "For patients."}, {Website: brands.AskedDeclined}},
-		Endpoint:    brands.Endpoint{Developers: "https://developers.hospital.example"},
+		Name: "Example Hospital", Website: "https://www.hospital.example/",
+		Logo:      brands.Logo{Image: "https://hospital.example/logo.svg", License: "https://hospital.example/logo.html"},
+		Addresses: []brands.Address{{Line: []string{"1 Main Street"}, City: "Springfield", State: "MA", PostalCode: "01101"}},
+		Portals:   []brands.Portal{{Name: "My Records", Website: "https://my.hospital.example", Description: "For patients."}, {Website: brands.AskedDeclined}},
+		Endpoint:  brands.Endpoint{Developers: "https://developers.hospital.example"},
 	}
 }
 
@@ -59,8 +57,8 @@ func TestMake(t *testing.T) {
 		t.Error(err)
 	}
 	for _, want := range []string{
-		`"valueUrl":"https://my.hospital.example"`, `"valueCode":"asked-declined"`, `"code":"laboratory"`, `"value":"17"`,
-		`"valueCode":"4.0.1"`, `"address":"` + fhirBase + `"`, `"alias":["EH"]`, `"line":["1 Main Street"]`,
+		`"valueUrl":"https://my.hospital.example"`, `"valueCode":"asked-declined"`,
+		`"valueCode":"4.0.1"`, `"address":"` + fhirBase + `"`, `"line":["1 Main Street"]`,
 		`"url":"brandLogoLicense"`, `"fullUrl":"` + fhirBase + `/.well-known/user-access-brands/Endpoint/fhir"`,
 	} {
 		if !strings.Contains(body, want) {

@@ -20,18 +20,16 @@ type entry struct {
 }
 
 type organization struct {
-	ResourceType string            `json:"resourceType"`
-	ID           string            `json:"id"`
-	Meta         meta              `json:"meta"`
-	Extension    []extension       `json:"extension,omitempty"`
-	Identifier   []Identifier      `json:"identifier,omitempty"`
-	Active       bool              `json:"active"`
-	Category     []codeableConcept `json:"type,omitempty"`
-	Name         string            `json:"name"`
-	Alias        []string          `json:"alias,omitempty"`
-	Telecom      []contactPoint    `json:"telecom"`
-	Address      []Address         `json:"address,omitempty"`
-	Endpoint     []reference       `json:"endpoint"`
+	ResourceType string         `json:"resourceType"`
+	ID           string         `json:"id"`
+	Meta         meta           `json:"meta"`
+	Extension    []extension    `json:"extension,omitempty"`
+	Identifier   []Identifier   `json:"identifier,omitempty"`
+	Active       bool           `json:"active"`
+	Name         string         `json:"name"`
+	Telecom      []contactPoint `json:"telecom"`
+	Address      []Address      `json:"address,omitempty"`
+	Endpoint     []reference    `json:"endpoint"`
 }
 
 type endpoint struct {

@@ -20,6 +20,9 @@ const (
 	defaultEntries  = 500
 )
 
+// AnswerOf is how long an answer may be that is judged in memory of a size: a sixteenth of it, and at least the default.
+func AnswerOf(memory int64) int64 { return max(defaultSize, memory/16) }
+
 // orDefaults are the limits in effect.
 func (l Limits) orDefaults() Limits {
 	return Limits{

@@ -23,14 +23,14 @@ const timesHeld = 2
 // body that is judged by it.
 const smallestMemory = 2 * timesHeld
 
-var errMemory = errors.New("max_memory is too small: it must be at least four times max_answer")
+var errMemory = errors.New("max_memory is too small: it must be at least")
 
 // NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
 	smallest := smallestMemory * l.orDefaults().Answer
 	size = orDefault(size, max(defaultMemory, smallest))
 	if size < smallest {
-		return nil, fmt.Errorf("%w: %d bytes", errMemory, smallest)
+		return nil, fmt.Errorf("%w %d bytes", errMemory, smallest)
 	}
 	return fairmemory.New(size, Patience), nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -51,11 +50,6 @@ type Bearer struct {
 
 	// How to verify tokens that are not JWTs. Default: they are refused.
 	Introspection *Introspection `json:"introspect,omitempty"`
-
-	// More headers that tell the next handler who is asking. They are removed from requests. A `*` at the beginning or
-	// end matches any rest. The usual ones (`Remote-*`, `X-Forwarded-User`, `X-Auth-*`, …) are always removed.
-	// Default: none.
-	IdentityHeaders []string `json:"identity_headers,omitempty"`
 
 	// The headers that are passed on; all others are removed. `fhir` stands for those of FHIR's REST API and of
 	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
@@ -128,12 +122,12 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	h.logger = ctx.Slogger()
 	h.failures = failure.NewLog(h.logger)
-	for _, name := range slices.Concat(h.IdentityHeaders, h.ForwardHeaders) {
+	for _, name := range h.ForwardHeaders {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err
 		}
 	}
-	h.headers = guard.NewIdentityHeaders(append(slices.Clone(h.IdentityHeaders), decisionHeader), h.ForwardHeaders)
+	h.headers = guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders)
 	if h.cors, err = newCORS(h.CORS, h.app); err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 //		fhir_base <path|url>
 //		trust <issuer> [<audience>]
 //		introspect <url> { … }
-//		identity_header <names...>
 //		forward_header <names...>
 //		forward_token
 //		cors <origin|clients|*...>
@@ -26,15 +25,11 @@ import (
 //		scopes off
 //		compartment_search
 //		shared <type...> <rule>
-//		operation <$name> patient|instance|whole <permissions> [<type...>]
-//		operation <$name> token [<type...>]
-//		operation <$name> off
-//		search_parameter <type> <name> <kind> <expression> [<target...>]
+//		operation <$name> off|token|patient|instance|whole [<permissions>] [<type...>]
 //		search_parameters <files...>
 //		expand_scope <scope...>
 //		upsert
 //		allow|deny [<name>] <expression>
-//		max_answer <size>
 //		max_memory <size>
 //		seal_key <secret> [<previous...>]
 //		audit_reads
@@ -42,16 +37,23 @@ import (
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := option.Block{
-		"fhir_base":       option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
-		"trust":           h.parseTrust,
-		"introspect":      h.parseIntrospect,
-		"identity_header": option.Words(&h.IdentityHeaders, guard.CheckHeaderPattern),
-		"forward_header":  option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
-		"forward_token":   option.Bareword(&h.ForwardToken),
-		"cors":            option.Words(&h.CORS, crossorigin.Check),
-		"acr":             option.Words(&h.ACR, checkACR),
-		"max_age":         option.Duration(&h.MaxAge),
+		"fhir_base":      option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
+		"trust":          h.parseTrust,
+		"introspect":     h.parseIntrospect,
+		"forward_header": option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
+		"forward_token":  option.Bareword(&h.ForwardToken),
+		"cors":           option.Words(&h.CORS, crossorigin.Check),
+		"acr":            option.Words(&h.ACR, checkACR),
+		"max_age":        option.Duration(&h.MaxAge),
 	}
 	maps.Copy(options, h.parseEnforcement())
-	return option.ParseDirective(d, options, "trust", "shared", "operation", "search_parameter", "allow", "deny")
+	maps.Copy(options, goneFromBearer)
+	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny")
+}
+
+// goneFromBearer are options that nobody had a reason to set.
+var goneFromBearer = option.Block{
+	"identity_header":  option.Gone("name in forward_header what passes, instead of *"),
+	"max_answer":       option.Gone("an answer may have a sixteenth of max_memory, and at least 16 MiB"),
+	"search_parameter": option.Gone("write a SearchParameter resource into a file of search_parameters"),
 }

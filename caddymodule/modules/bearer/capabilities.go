@@ -21,7 +21,7 @@ func (h *Bearer) newMetadata() *capability.Metadata {
 	if h.app != nil {
 		changes.OAuth = oauthURIs(h.issuer, h.app.Registers())
 	}
-	return &capability.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.MaxAnswer, Memory: h.enforced.Memory, Answered: operationsBefore}
+	return &capability.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.enforced.Limits.Answer, Memory: h.enforced.Memory, Answered: operationsBefore}
 }
 
 // oauthURIs are the endpoints that the CapabilityStatement names.

@@ -41,12 +41,8 @@ type Enforcement struct {
 	// `whole`, `token` or `off`, permissions such as `rs`, types. Default: docs/guard.md has the list.
 	Operations [][]string `json:"operations,omitempty"`
 
-	// Search parameters beyond those of FHIR R4, each as its words: a resource type, the name, the type of the parameter,
-	// its FHIRPath expression, and for references the resource types that they may be to. Default: none.
-	SearchParameters [][]string `json:"search_parameters,omitempty"`
-
-	// Files of SearchParameter resources, as paths or patterns: `.json` with one or a Bundle, `.tgz` for a FHIR package.
-	// They are read when the configuration loads. Default: none.
+	// Search parameters beyond those of FHIR R4, from files of SearchParameter resources, as paths or patterns: `.json` with one or a
+	// Bundle, `.tgz` for a FHIR package. They are read when the configuration loads. Default: none.
 	SearchParameterFiles []string `json:"search_parameter_files,omitempty"`
 
 	// The scopes of which a token must have one for operations on terminology, such as `$expand`, and to read and search
@@ -60,11 +56,9 @@ type Enforcement struct {
 	// The site's own rules, on top of what scopes say. Default: none.
 	Policies []AccessPolicy `json:"policies,omitempty"`
 
-	// The largest answer that is checked, in bytes. Larger ones are withheld. Default: 16 MiB.
-	MaxAnswer int64 `json:"max_answer,omitempty"`
-
 	// The memory in bytes for all bodies and answers that are checked at the same time; each of their bytes counts twice.
-	// Requests that wait longer than 10 s for it get 503. At least four times `max_answer`. Default: 256 MiB.
+	// Requests that wait longer than 10 s for it get 503. An answer may have a sixteenth of it, and at least 16 MiB; larger
+	// ones are withheld. At least 64 MiB. Default: 256 MiB.
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
 	// Seal links to pages and jobs with the first of these, so that they work at all gateways that are given it: base64 of
@@ -106,7 +100,7 @@ const decisionHeader = "X-Guard-Decision"
 const maxHolders = 4096
 
 func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
-	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes)+len(h.SearchParameters)+len(h.SearchParameterFiles) > 0 {
+	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes)+len(h.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
 	if h.ScopesOff {
@@ -125,7 +119,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	e.Enforcer = &enforce.Enforcer{
 		Base: h.FHIRBase, Shared: access.NewShared(own), CompartmentSearch: h.CompartmentSearch,
 		Operations: operation.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
-		Limits: server.Limits{Answer: h.MaxAnswer}, Decided: e.recordAccess,
+		Limits: server.Limits{Answer: server.AnswerOf(h.MaxMemory)}, Decided: e.recordAccess,
 	}
 	if h.origin != "" {
 		e.BaseURL = h.origin + h.FHIRBase
@@ -151,7 +145,7 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	return e, nil
 }
 
-var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameter, search_parameters and expand_scope without effect: remove it, or them")
+var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
 
 // ownOperations are the operations that are set here.
 func ownOperations(configured [][]string) (operations []operation.Operation, err error) {
@@ -255,13 +249,11 @@ func (e *Enforcement) parseEnforcement() option.Block {
 		"compartment_search": option.Bareword(&e.CompartmentSearch),
 		"shared":             e.parseShared,
 		"operation":          e.parseOperation,
-		"search_parameter":   e.parseSearchParameter,
 		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
 		"expand_scope":       option.Scopes(&e.ExpandScopes, client.CheckScope),
 		"upsert":             option.Bareword(&e.Upsert),
 		"allow":              e.parsePolicy,
 		"deny":               e.parsePolicy,
-		"max_answer":         option.Size(&e.MaxAnswer),
 		"max_memory":         option.Size(&e.MaxMemory),
 		"seal_key":           option.Words(&e.SealKeys, option.Literal(option.CheckSharedKey("seal_key"))),
 		"audit_reads":        option.Bareword(&e.AuditReads),

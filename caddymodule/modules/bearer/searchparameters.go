@@ -13,8 +13,6 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -36,11 +34,6 @@ type searchParameters struct {
 // package, which are there for many servers, it is left out with a warning.
 func (e *Enforcement) newSearchParameters(logger *slog.Logger) (searchparam.Set, error) {
 	p := searchParameters{logger: logger}
-	for _, words := range e.SearchParameters {
-		if err := p.addWords(words); err != nil {
-			return p.set, err
-		}
-	}
 	for _, pattern := range e.SearchParameterFiles {
 		files, err := filepath.Glob(pattern)
 		if err == nil && len(files) == 0 {
@@ -54,21 +47,6 @@ func (e *Enforcement) newSearchParameters(logger *slog.Logger) (searchparam.Set,
 		}
 	}
 	return p.set, nil
-}
-
-var errParameterWords = errors.New("search_parameter takes a resource type, a name, a type of search parameter, an expression, and for " +
-	"references the resource types that they may be to")
-
-// addWords adds the parameter of a line.
-func (p *searchParameters) addWords(words []string) error {
-	if len(words) < 4 {
-		return errParameterWords
-	}
-	d := searchparam.Definition{Base: words[:1], Code: words[1], Type: words[2], Expression: words[3], Target: words[4:]}
-	if err := p.set.Add(d); err != nil {
-		return fmt.Errorf("search_parameter: %w", err)
-	}
-	return nil
 }
 
 // addFile adds those of a file: a resource, a Bundle of them, or a FHIR package.
@@ -157,17 +135,5 @@ func (p *searchParameters) addResource(text []byte, failed func(error) error) er
 			}
 		}
 	}
-	return nil
-}
-
-// parseSearchParameter reads a search parameter. Syntax:
-//
-//	search_parameter <type> <name> <kind> <expression> [<target...>]
-func (e *Enforcement) parseSearchParameter(d *caddyfile.Dispenser) error {
-	words := d.RemainingArgs()
-	if err := new(searchParameters).addWords(words); err != nil {
-		return d.WrapErr(err)
-	}
-	e.SearchParameters = append(e.SearchParameters, words)
 	return nil
 }
