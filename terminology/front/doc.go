@@ -5,11 +5,11 @@
 //
 //	request ─► Front.ServeHTTP                    front.go
 //	   │ is it for an operation (operation.go)? ── no ─► passed on, or answered if nobody else does: other.go, write.go
-//	   │ does it depend on earlier ones? request.go; did it come before? sighting.go: serve.go decides
+//	   │ does it depend on earlier ones? request.go; did it come before? sighting.go. serve.go decides
 //	   ├─ no ──► made here, straight for the client: here.go ───────────────► answered
 //	   │            │ something is missing
 //	   ▼            ▼
-//	stored? serve.go, package cache ── yes ────────────────────────────────► answered
+//	stored? stored.go, package cache ─ yes ────────────────────────────────► answered
 //	   │ no: made once for all who ask the same
 //	   ▼
 //	made here, and held: here.go ───────────────────────────────────────────► stored, answered
@@ -23,8 +23,8 @@
 //	   ▼
 //	passed on as it comes: passon.go ───────────────────────────────────────► answered
 //
-// here.go writes an answer that is not stored. A request without an answer is refused with an [Error], and with the
-// Retry-After of the server that failed (error.go).
+// reply.go writes an answer that is not stored, and counts what became of the request. One without an answer is refused
+// with an [Error], and with the Retry-After of the server that failed (error.go).
 //
 // Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
 // an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // New returns a front.
@@ -18,7 +16,7 @@ func New(o Options) *Front {
 		o.Host.CrossOrigin = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
 	}
 	return &Front{
-		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(), detach: o.Host.Server.Detach,
+		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(),
 		public: []string{"public, " + lifetime}, private: []string{"private, " + lifetime},
 	}
 }
@@ -36,22 +34,6 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 	}
 	w = f.host.CrossOrigin(w, r)
 	f.state.backend.learn(f.host.Server, r, next)
-	if err := f.serveOperation(w, r, next, local); err != nil {
-		return f.refuse(w, r, err)
-	}
-	return nil
-}
-
-// refuse writes the provisional answer of an error, or else sets Retry-After.
-func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error {
-	if p := provisionalOf(err); p != nil {
-		w.Header()["Cache-Control"] = privateNoCache
-		if err = f.finish(Here, f.write(w, r, provisionalAnswer(p), privateNoCache)); err == nil {
-			return nil
-		}
-	}
-	if wait := retryAfter(err); wait > 0 {
-		w.Header().Set("Retry-After", cache.Seconds(wait))
-	}
-	return err
+	q := f.newRequest(r, next, local)
+	return f.reply(w, r, f.serveOperation(w, r, q))
 }

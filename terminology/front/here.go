@@ -2,11 +2,9 @@ package front
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -29,7 +27,7 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	}
 	err := q.local(q.front.own(w), r)
 	if err == nil {
-		return result{}
+		return result{by: Here}
 	}
 	if q.schemes != nil {
 		delete(header, "Cache-Status")
@@ -141,23 +139,4 @@ func addSystems(to map[string]bool, list []madeOfSystem) {
 
 func (f *Front) isAuthorised(r *http.Request) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
-}
-
-// write writes an answer that is not stored. To an authorised request it is private, whatever the server says, which knows
-// nothing of the guard (RFC 9111 §3.5).
-func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
-	header := w.Header()
-	maps.Copy(header, a.Header)
-	if f.isAuthorised(r) && !strings.Contains(header.Get("Cache-Control"), "no-store") {
-		header["Cache-Control"] = private
-	}
-	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
-	w.WriteHeader(a.Status)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	if _, err := w.Write(a.Body); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
 }

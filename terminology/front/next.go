@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"time"
@@ -49,6 +50,9 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 // forNext returns the request for the next handler, for an answer that everybody can share.
 func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
 	request := remote.Recordable(q.front.host.Server.Prepare(recorder, r))
+	if q.body != nil { // which the next handler may be sent again
+		request.Body = io.NopCloser(bytes.NewReader(q.body))
+	}
 	if condition := r.Header.Get("If-None-Match"); condition != "" {
 		request.Header.Set("If-None-Match", condition)
 	}
@@ -59,14 +63,14 @@ func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missin
 	if recorder.Status() == http.StatusNotModified && r.Header.Get("If-None-Match") != "" {
 		return result{answer: &cache.Answer{Status: http.StatusNotModified, Header: recorder.Header()}}
 	}
-	answer, err := recorder.Answer(q.path)
+	theirs, err := recorder.Answer(q.path)
 	switch {
-	case err == nil && answer.Negative() && !m.unknown:
+	case err == nil && theirs.Negative() && !m.unknown:
 		return m.answer()
-	case err == nil && !q.isAnsweredBy(r, answer):
-		return result{answer: withCookies(notStored(answer), recorder)}
 	case err == nil:
-		return result{answer: withCookies(answerOf(answer.Cut(q.asking(r))), recorder)}
+		asked := q.asking(r)
+		answer, _ := accepted(asked, remote.SubjectOf(asked).ValueSet, theirs)
+		return result{answer: withCookies(answer, recorder)}
 	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isTold(recorder):
 		return result{answer: recorded(recorder)}
 	}

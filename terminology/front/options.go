@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +51,6 @@ type Front struct {
 	operations operations
 	sightings  *sightings
 	schemes    atomic.Pointer[schemes]
-	detach     func(context.Context) context.Context
 	public     []string // Cache-Control of answers made here
 	private    []string // likewise, to authorised requests
 }

@@ -35,7 +35,7 @@ func (f *Front) passOther(w http.ResponseWriter, r *http.Request, next NextHandl
 	if answered, err := f.askFirst(w, r, next); answered || err != nil {
 		return err
 	}
-	return f.finish(Here, local(f.host.CrossOrigin(w, r), r))
+	return f.reply(w, r, written(Here, local(f.host.CrossOrigin(w, r), r)))
 }
 
 // other returns what answers a request if the next handler does not, or nil.

@@ -7,29 +7,10 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
-	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// askOthers answers by an upstream or the next handler, for this client alone. A request that depends on earlier ones of
-// its client is for the next handler: an upstream would mix up the cache-ids of our clients.
-func (q *request) askOthers(w http.ResponseWriter, r *http.Request, here result) error {
-	var server *remote.Server
-	if here.missing != nil && !q.personal {
-		server = q.upstream(r, here.missing)
-	}
-	if server != nil {
-		theirs := q.askUpstream(r, server, here.missing)
-		if theirs.err != nil {
-			return q.front.fail(theirs.err)
-		}
-		q.front.host.Metrics.Count(Upstream)
-		return q.front.write(w, r, theirs.answer, q.front.private)
-	}
-	return q.passOn(w, r, here.failure())
-}
-
 // passOn passes the next handler's answer to the client as it comes. here is why there is none from here.
-func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) error {
+func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) result {
 	if errors.Is(here, outcome.ErrUnknown) {
 		return q.passUnknown(w, r, here)
 	}
@@ -38,26 +19,24 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) err
 
 // passUnknown passes on the next handler's answer, whatever it is, since nobody else can know the value set. Without a next
 // handler, the error from here stands.
-func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) error {
+func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) result {
 	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {
-		q.front.host.Metrics.Count(Next)
-		return err
+		return result{by: Next, err: err}
 	}
-	return q.front.fail(here)
+	return result{err: here}
 }
 
 // passIncomplete passes on the next handler's answer unless it is an error, when what is missing here is more helpful.
-func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) error {
+func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) result {
 	header := w.Header().Clone()
 	answer := &responseWriter{ResponseWriter: w, refused: func(status int) bool { return status >= http.StatusBadRequest }}
 	err := q.front.measureNext(answer, r, q.next)
 	if err == nil && answer.status != 0 && !answer.dropped {
-		q.front.host.Metrics.Count(Next)
-		return nil
+		return result{by: Next}
 	}
 	clear(w.Header()) // of the dropped response
 	maps.Copy(w.Header(), header)
-	return q.front.fail(here)
+	return result{err: here}
 }
 
 // askFirst passes on the next handler's answer, and reports whether there is one.

@@ -2,17 +2,21 @@ package front
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// result is the result of a step: an answer, what is missing for one, or an error. A zero one was written to the client.
+// result is the result of a step: an answer, what is missing for one, or an error; with none of them, the answer has been
+// written to the client.
 type result struct {
 	answer  *cache.Answer
 	missing *missing
 	err     error
+	by      Outcome // who has answered, even if by the error; empty: nobody
 }
 
 // resultOf is the result of a handler that either wrote its answer or returned an error.
@@ -85,54 +89,19 @@ func (m *missing) afterUpstream(failed error) error {
 	return m.err
 }
 
-// detour is the error of a producer whose answer is not to be stored. It says where to find the answer.
-type detour struct {
-	to      destination
-	missing *missing
-}
-
-type destination uint8
-
-const (
-	nextStored destination = iota // the stored responses of the next handler
-	nextStraight
-	hereStraight
-)
-
-func (d *detour) Error() string {
-	if d.to == nextStored {
-		return "the next handler is to be asked: " + d.missing.err.Error()
+// accepted converts the answer of another server for the cache. An expansion of another value set is probably wrong, and
+// only for this client.
+func accepted(asked remote.Request, valueSet string, a *remote.Answer) (_ *cache.Answer, right bool) {
+	if asked.Path == "ValueSet/$expand" && !a.Negative() && !a.NotModified && !a.IsOf(valueSet) {
+		answer := answerOf(a)
+		answer.Header = maps.Clone(answer.Header)
+		answer.Header["Cache-Control"] = []string{"no-store"}
+		return answer, false
 	}
-	return "the answer is too large to be stored"
+	return answerOf(a.Cut(asked)), true
 }
 
-func detourOf(err error) *detour {
-	d, _ := errors.AsType[*detour](err)
-	return d
-}
-
-var privateNoCache = []string{"private, no-cache"}
-
-// provisionalAnswer is stored as briefly as a 404.
-func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
-	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
-}
-
-// finish counts an answer, or the error in its place.
-func (f *Front) finish(by Outcome, err error) error {
-	if err != nil {
-		return f.fail(err)
-	}
-	f.host.Metrics.Count(by)
-	return nil
-}
-
-// fail counts an error and sets its status, unless a provisional answer takes its place.
-func (f *Front) fail(err error) error {
-	if provisionalOf(err) != nil {
-		return err
-	}
-	failed := errorOf(err)
-	f.host.Metrics.Count(failed.outcome())
-	return failed
+// answerOf converts an answer for the cache, without tags: any change of a definition invalidates it.
+func answerOf(a *remote.Answer) *cache.Answer {
+	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
 }

@@ -59,3 +59,10 @@ func answerHeader(header http.Header) http.Header {
 	}
 	return list
 }
+
+// IsOf reports whether an answer is about a canonical, in any version. An answer that names none is.
+func (a *Answer) IsOf(canonical string) bool {
+	asked, _, _ := strings.Cut(canonical, "|")
+	told, _, _ := strings.Cut(a.URL, "|")
+	return asked == "" || told == "" || asked == told
+}

@@ -216,10 +216,3 @@ func Begins(operation string, header http.Header, part []byte) bool {
 	found, _ := outline(header.Get("Content-Type"), part) // its error is that part ends too early
 	return slices.Contains(expected(operation), found.resource)
 }
-
-// IsOf reports whether an answer is about a canonical, in any version. An answer that names none is.
-func (a *Answer) IsOf(canonical string) bool {
-	asked, _, _ := strings.Cut(canonical, "|")
-	told, _, _ := strings.Cut(a.URL, "|")
-	return asked == "" || told == "" || asked == told
-}

@@ -80,7 +80,7 @@ func TestRouteOfIncomplete(t *testing.T) {
 		if !errors.Is(err, outcome.ErrIncomplete) {
 			t.Fatalf("%s: got %v", valueSet, err)
 		}
-		subject := SubjectOf(r.URL.RawQuery, "", nil)
+		subject := SubjectOf(Request{Query: r.URL.RawQuery})
 		if got := routes.Server(subject); got != nil {
 			t.Errorf("%s: routed to %s by its url", valueSet, got.Base())
 		}
@@ -112,7 +112,7 @@ func TestSubjectOf(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := SubjectOf(test.query, test.contentType, []byte(test.body))
+			got := SubjectOf(Request{Query: test.query, ContentType: test.contentType, Body: []byte(test.body)})
 			if got.ValueSet != test.valueSet || !slices.Equal(got.Systems, test.systems) {
 				t.Errorf("got %+v", got)
 			}
@@ -123,7 +123,7 @@ func TestSubjectOf(t *testing.T) {
 func FuzzSubjectOf(f *testing.F) {
 	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
 	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
-		SubjectOf(query, contentType, []byte(body)) // does not panic
+		SubjectOf(Request{Query: query, ContentType: contentType, Body: []byte(body)}) // does not panic
 	})
 }
 

@@ -34,15 +34,15 @@ func (s Subject) Lacking(err error) Subject {
 // SubjectOf reads the query string of an operation and, for a POST, its body: the url of the value set or code system,
 // the systems of codings, and those that a value set in the body includes. It skips what it cannot understand, which
 // whoever is asked will refuse.
-func SubjectOf(query, contentType string, body []byte) Subject {
+func SubjectOf(q Request) Subject {
 	var s Subject
-	s.addForm(query)
-	switch kind, _, _ := mime.ParseMediaType(contentType); {
-	case len(body) == 0:
+	s.addForm(q.Query)
+	switch kind, _, _ := mime.ParseMediaType(q.ContentType); {
+	case len(q.Body) == 0:
 	case kind == "application/x-www-form-urlencoded":
-		s.addForm(string(body))
+		s.addForm(string(q.Body))
 	default:
-		s.addResource(body)
+		s.addResource(q.Body)
 	}
 	return s
 }
