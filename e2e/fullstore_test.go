@@ -78,7 +78,7 @@ func TestFullStore(t *testing.T) {
 			}
 			refreshed := b.Refresh(first.Refresh, nil)
 			for name, token := range map[string]string{"a refresh token": second.Refresh, "an access token": refreshed.AccessToken} {
-				if r := b.AskAboutToken("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
+				if r := servertest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
 					t.Errorf("revoking %s: %d %s", name, r.StatusCode, servertest.Body(t, r))
 				}
 			}

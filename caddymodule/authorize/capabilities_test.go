@@ -86,7 +86,7 @@ func launchedTokens(b *servertest.Browser) map[string]any {
 	case r.StatusCode == http.StatusCreated:
 		launch, _ = servertest.Decode[map[string]any](b.T, r)["launch"].(string)
 	case served("/oauth2/launch_page")(b):
-		launch = b.LaunchByPage(url.Values{"app": {"app"}, "encounter": {"latest"}}).Query().Get("launch")
+		launch = servertest.LaunchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}}).Query().Get("launch")
 		b = servertest.NewBrowser(b.T, b.Server)
 	default:
 		return nil
@@ -125,7 +125,7 @@ func TestCapabilities(t *testing.T) {
 			return b.RequestTokens(url.Values{"grant_type": {"client_credentials"}, "client_id": {"confidential"}, "client_secret": {"s3cret"}}).Error == "invalid_scope"
 		}},
 		{"client-confidential-asymmetric", func(b *servertest.Browser) bool {
-			return b.TryAssertion("backend", jose.ES384) != "invalid_client"
+			return servertest.TryAssertion(b, "backend", jose.ES384) != "invalid_client"
 		}},
 		{"sso-openid-connect", func(b *servertest.Browser) bool {
 			return b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {"openid"}}))).IDToken != ""

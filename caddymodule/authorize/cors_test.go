@@ -55,14 +55,14 @@ func TestCORSOfClients(t *testing.T) {
 			if tt.want {
 				want = tt.origin
 			}
-			answer := b.SendFrom(tt.origin, method, path, url.Values{})
+			answer := servertest.SendFrom(b, tt.origin, method, path, url.Values{})
 			if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want || answer.StatusCode < 400 {
 				t.Errorf("%s from %s: %d, allowed %q", path, tt.origin, answer.StatusCode, got)
 			}
 			if vary := answer.Header.Values("Vary"); !slices.Contains(vary, "Origin") {
 				t.Errorf("%s from %s: Vary %q", path, tt.origin, vary)
 			}
-			preflight := b.Preflight(tt.origin, method, path)
+			preflight := servertest.Preflight(b, tt.origin, method, path)
 			if got := preflight.Header.Get("Access-Control-Allow-Origin"); got != want || preflight.StatusCode != http.StatusNoContent {
 				t.Errorf("preflight for %s from %s: %d, allowed %q", path, tt.origin, preflight.StatusCode, got)
 			}
@@ -81,12 +81,12 @@ func TestCORSTokenExchange(t *testing.T) {
 	t.Parallel()
 	b := corsServer(t)
 	code := b.Code(nil)
-	preflight := b.Preflight("https://app.example.org", http.MethodPost, "/oauth2/token").Header
+	preflight := servertest.Preflight(b, "https://app.example.org", http.MethodPost, "/oauth2/token").Header
 	if preflight.Get("Access-Control-Allow-Methods") != "POST" || preflight.Get("Access-Control-Max-Age") == "" ||
 		!strings.Contains(preflight.Get("Access-Control-Allow-Headers"), "authorization") {
 		t.Errorf("preflight %v", preflight)
 	}
-	r := b.SendFrom("https://app.example.org", http.MethodPost, "/oauth2/token", servertest.CodeForm(code, nil))
+	r := servertest.SendFrom(b, "https://app.example.org", http.MethodPost, "/oauth2/token", servertest.CodeForm(code, nil))
 	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
@@ -98,9 +98,9 @@ func TestCORSOfDocuments(t *testing.T) {
 	b := corsServer(t)
 	for _, path := range documents {
 		for name, r := range map[string]*http.Response{
-			"answer":    b.SendFrom("https://anybody.example", http.MethodGet, path, nil),
-			"error":     b.SendFrom("https://anybody.example", http.MethodDelete, path, nil),
-			"preflight": b.Preflight("https://anybody.example", http.MethodGet, path),
+			"answer":    servertest.SendFrom(b, "https://anybody.example", http.MethodGet, path, nil),
+			"error":     servertest.SendFrom(b, "https://anybody.example", http.MethodDelete, path, nil),
+			"preflight": servertest.Preflight(b, "https://anybody.example", http.MethodGet, path),
 		} {
 			if got := r.Header["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"*"}) || r.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s of %s: %v", name, path, r.Header)
@@ -115,8 +115,8 @@ func TestNoCORSOfPages(t *testing.T) {
 	b := corsServer(t)
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/logout"} {
 		for name, r := range map[string]*http.Response{
-			"page":      b.SendFrom("https://app.example.org", http.MethodGet, path, nil),
-			"preflight": b.Preflight("https://app.example.org", http.MethodGet, path),
+			"page":      servertest.SendFrom(b, "https://app.example.org", http.MethodGet, path, nil),
+			"preflight": servertest.Preflight(b, "https://app.example.org", http.MethodGet, path),
 		} {
 			for header := range r.Header {
 				if strings.HasPrefix(header, "Access-Control-") {

@@ -52,8 +52,8 @@ func TestOnePersonDoesNotFillTheStore(t *testing.T) {
 			b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", func(c *authorize.Config) {
 				c.LaunchPage, c.Store, c.Durable = true, memory, memory
 			})
-			b.SignInToAccount("alice", "right")
-			b.EnrolApp()
+			servertest.SignInToAccount(b, "alice", "right")
+			servertest.EnrolApp(b)
 			tt.do(t, b)
 			before, _ := memory.Size()
 			for range 450 {
@@ -99,7 +99,7 @@ func TestEndingsInAFullStore(t *testing.T) {
 				t.Fatalf("the store does not become full: %v", err)
 			}
 			for what, token := range map[string]string{"a refresh token": tokens[0].Refresh, "an access token": tokens[1].AccessToken} {
-				if r := browsers[0].AskAboutToken("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
+				if r := servertest.AskAboutToken(browsers[0], "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
 					t.Errorf("revoking %s: %d", what, r.StatusCode)
 				}
 			}

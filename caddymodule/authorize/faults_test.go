@@ -100,7 +100,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			return posting("/oauth2/token", servertest.CodeForm(b.Code(url.Values{"scope": {"openid online_access"}}), nil))
 		}, ok, "families"},
 		{"token: a code of somebody who came by a provider", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/token", servertest.CodeForm(b.Federate(servertest.OfflineAccess(nil)).Query().Get("code"), nil))
+			return posting("/oauth2/token", servertest.CodeForm(servertest.Federate(b, servertest.OfflineAccess(nil)).Query().Get("code"), nil))
 		}, ok, "session sessions session-client apps account kept-account families"},
 		{"token: a code, by an assertion", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
@@ -145,21 +145,21 @@ func TestFailureChangesNothing(t *testing.T) {
 		}, leadsTo("/oauth2/consent?request="), ""},
 		{"authorize: pushed by a public client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, answer := b.Push(servertest.Request(nil))
+			_, answer := servertest.Push(b, servertest.Request(nil))
 			return authorizing(servertest.Pushed(answer.RequestURI))
 		}, toApp, "session-client apps"},
 		{"authorize: pushed by a confidential client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, answer := b.Push(servertest.KnownPush(nil))
+			_, answer := servertest.Push(b, servertest.KnownPush(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("code="), "session-client apps"},
 		{"authorize: pushed, to the sign-in page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			_, answer := b.Push(servertest.KnownPush(nil))
+			_, answer := servertest.Push(b, servertest.KnownPush(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/login?request="), "session-client apps"},
 		{"authorize: pushed, to the account page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Answer(servertest.Request(nil))
-			_, answer := b.Push(servertest.KnownPush(url.Values{"prompt": {"select_account"}}))
+			_, answer := servertest.Push(b, servertest.KnownPush(url.Values{"prompt": {"select_account"}}))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/select_account?request="), "session-client apps"},
 
@@ -247,22 +247,22 @@ func TestFailureChangesNothing(t *testing.T) {
 			return posting("/oauth2/logout", url.Values{"request": {sealed}})
 		}, ok, "cutoff"},
 		{"logout, at the provider too", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
-			q := url.Values{"id_token_hint": {b.FederatedTokens(nil).IDToken}}
+			q := url.Values{"id_token_hint": {servertest.FederatedTokens(b, nil).IDToken}}
 			return getting("/oauth2/logout?" + q.Encode())
 		}, leadsTo("post_logout_redirect_uri="), "cutoff"},
 		{"logout, by the provider", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
-			b.Federate(nil)
+			servertest.Federate(b, nil)
 			return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
 		}, ok, "cutoff session session-client ended-sessions"}, // what has ended stays ended
 
 		{"account: an app's end", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 			b.Tokens(servertest.OfflineAccess(nil))
-			sealed := servertest.Field(b.T, b.Account(""), "request")
+			sealed := servertest.Field(b.T, servertest.AccountPage(b, ""), "request")
 			return posting("/oauth2/account", url.Values{"request": {sealed}, "action": {"end_app"}, "target": {"app"}})
 		}, leadsTo("done=end_app"), "cutoff refresh session-client"}, // what has ended stays ended
 		{"account: an authenticator app", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			b.SignInToAccount("alice", "right")
-			form, _ := b.AppForm()
+			servertest.SignInToAccount(b, "alice", "right")
+			form, _ := servertest.AppForm(b)
 			return posting("/oauth2/account", form)
 		}, ok, "lockout"},
 
@@ -270,12 +270,12 @@ func TestFailureChangesNothing(t *testing.T) {
 			return registrationRequest(t, http.MethodPost, servertest.Issuer+"/oauth2/register", servertest.InitialAccessToken, servertest.ClientMetadata(nil))
 		}, hasStatus(http.StatusCreated), ""},
 		{"registration, changed", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			_, made := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+			_, made := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 			changed := servertest.ClientMetadata(map[string]any{"client_id": made.ID, "client_name": "New"})
 			return registrationRequest(t, http.MethodPut, made.URI, made.AccessToken, changed)
 		}, ok, ""},
 		{"registration, deleted", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-			_, made := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+			_, made := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 			return registrationRequest(t, http.MethodDelete, made.URI, made.AccessToken, nil)
 		}, hasStatus(http.StatusNoContent), ""},
 	}

@@ -112,7 +112,7 @@ func TestEndingReachesAllGateways(t *testing.T) {
 				end(t, g, given)
 				synctest.Wait()
 				for range g.servers {
-					b.CheckDead(given.Refresh, given.AccessToken)
+					servertest.CheckDead(b, given.Refresh, given.AccessToken)
 				}
 				again := servertest.NewBrowser(t, g).Tokens(url.Values{"scope": {"openid online_access"}})
 				for range g.servers {
@@ -139,7 +139,7 @@ func TestGatewaysReadClockDifferently(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			b.CheckDead(before.Refresh, before.AccessToken)
+			servertest.CheckDead(b, before.Refresh, before.AccessToken)
 			for _, s := range []*authorize.Server{gives, ends} {
 				again := servertest.NewBrowser(t, s)
 				after := again.Tokens(servertest.OfflineAccess(nil))
@@ -174,8 +174,8 @@ func TestGatewayClockIsAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		b.CheckDead(lost.Refresh, lost.AccessToken)
-		if again := b.TokensOfSession(); !b.TokenWorks(again.AccessToken) {
+		servertest.CheckDead(b, lost.Refresh, lost.AccessToken)
+		if again := servertest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
 			t.Error("a token is void that was given after the cutoff")
 		}
 	})

@@ -35,14 +35,14 @@ var gatewayRaces = map[string]func(*testing.T, *servertest.Browser, *gateways) f
 	},
 	"a pushed request of a public client": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
 		b.Answer(servertest.Request(nil))
-		_, answer := b.Push(servertest.Request(nil))
+		_, answer := servertest.Push(b, servertest.Request(nil))
 		return func(b *servertest.Browser) bool {
 			return leadsTo("code=")(b.Authorize(servertest.Pushed(answer.RequestURI)))
 		}
 	},
 	"a pushed request of a confidential client": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
 		b.Answer(servertest.Request(nil))
-		_, answer := b.Push(servertest.KnownPush(nil))
+		_, answer := servertest.Push(b, servertest.KnownPush(nil))
 		q := url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}}
 		return func(b *servertest.Browser) bool { return leadsTo("code=")(b.Authorize(q)) }
 	},
@@ -113,7 +113,7 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 				reuse(servertest.NewBrowser(t, g), code, first.Refresh)
 				synctest.Wait()
 				for range g.servers {
-					b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
+					servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 				}
 			})
 		})

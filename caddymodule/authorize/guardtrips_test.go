@@ -64,7 +64,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 		"a local user":           b.Tokens(url.Values{"scope": {"openid user/*.rs"}}).AccessToken,
 		"one of a session":       servertest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken,
 		"a service":              servertest.Decode[servertest.TokenResponse](t, service).AccessToken,
-		"a person of a provider": servertest.NewBrowser(t, server).FederatedTokens(nil).AccessToken,
+		"a person of a provider": servertest.FederatedTokens(servertest.NewBrowser(t, server), nil).AccessToken,
 	}
 	for name, raw := range tokens {
 		introspection := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {raw}})
@@ -75,7 +75,7 @@ func TestGuardTakesNoRoundTrip(t *testing.T) {
 		checkQuiet(t, gateway, "introspection of "+name, func() { b.Send(introspection.Clone(t.Context())) })
 		checkQuiet(t, gateway, "userinfo of "+name, func() { b.Send(userinfo.Clone(t.Context())) })
 	}
-	_, made := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, made := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	registered := accessToken(b, tokens["a local user"])
 	registered.ClientID = made.ID
 	checkQuiet(t, gateway, "the guard, for a registered client", guarding(t, server, registered))

@@ -137,14 +137,14 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+marked)
 		b.Send(r)
 		b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(servertest.Callback) + "&state=" + marked)
-		secrets = append(secrets, b.Federate(url.Values{"state": {marked}}).Query().Get("code"))
+		secrets = append(secrets, servertest.Federate(b, url.Values{"state": {marked}}).Query().Get("code"))
 		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-		b.Federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		servertest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
 		p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
 		})
-		b.Federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		servertest.Federate(b, url.Values{"state": {marked}, "prompt": {"login"}})
 		p.Fail(authorizetest.Token, nil)
 		for _, value := range b.Cookies {
 			secrets = append(secrets, value)

@@ -43,7 +43,7 @@ var outageRequests = []struct {
 		return authorizing(servertest.Request(nil))
 	}, goesOn},
 	{"authorize, pushed", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		_, answer := b.Push(servertest.KnownPush(nil))
+		_, answer := servertest.Push(b, servertest.KnownPush(nil))
 		return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	}, unavailable},
 	{"login, the page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
@@ -100,11 +100,11 @@ var outageRequests = []struct {
 		return getting("/oauth2/logout?" + q.Encode())
 	}, unavailable},
 	{"logout, by the provider", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
-		b.Federate(nil)
+		servertest.Federate(b, nil)
 		return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
 	}, refusedByStore},
 	{"account", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
-		b.SignInToAccount("alice", "right")
+		servertest.SignInToAccount(b, "alice", "right")
 		return getting("/oauth2/account")
 	}, unavailable},
 	{"launch", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {

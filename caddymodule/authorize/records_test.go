@@ -76,7 +76,7 @@ func TestEarlierRecords(t *testing.T) {
 			if got := b.RequestTokens(servertest.CodeForm(r.UsedCode, nil)); got.Error != "invalid_grant" {
 				t.Errorf("%+v", got)
 			}
-			b.CheckDead(r.Refresh)
+			servertest.CheckDead(b, r.Refresh)
 		},
 		"a refresh token": func(t *testing.T, r *earlierRecords, b *servertest.Browser) {
 			if got := b.Refresh(b.Refresh(r.Refresh, nil).Refresh, nil); got.AccessToken == "" {

@@ -131,11 +131,11 @@ var roundTrips = []struct {
 		return func() { b.Post("/oauth2/revoke", form) }
 	}},
 	{"a pushed request", func(_ *testing.T, b *servertest.Browser, _ *gateways) func() {
-		return func() { b.Push(servertest.Request(nil)) }
+		return func() { servertest.Push(b, servertest.Request(nil)) }
 	}},
 	{"a code in a session, of a pushed request", func(_ *testing.T, b *servertest.Browser, _ *gateways) func() {
 		b.Answer(servertest.Request(nil))
-		_, answer := b.Push(servertest.Request(nil))
+		_, answer := servertest.Push(b, servertest.Request(nil))
 		return func() { b.Authorize(servertest.Pushed(answer.RequestURI)) }
 	}},
 	{"signing out by `id_token_hint`", func(_ *testing.T, b *servertest.Browser, _ *gateways) func() {

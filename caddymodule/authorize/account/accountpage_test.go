@@ -23,12 +23,12 @@ func TestAccountNeedsSignIn(t *testing.T) {
 	if !strings.Contains(page, "to continue to your account") {
 		t.Errorf("sign-in page: %s", page)
 	}
-	r := b.SignInToAccount("alice", "wrong")
+	r := servertest.SignInToAccount(b, "alice", "wrong")
 	if r.StatusCode != http.StatusForbidden || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("by a wrong password: %d", r.StatusCode)
 	}
-	b.SignInToAccount("alice", "right")
-	if page := b.Account(""); !strings.Contains(page, "Alice Adams") || !strings.Contains(page, "No app has access in your name.") {
+	servertest.SignInToAccount(b, "alice", "right")
+	if page := servertest.AccountPage(b, ""); !strings.Contains(page, "Alice Adams") || !strings.Contains(page, "No app has access in your name.") {
 		t.Errorf("account page: %s", page)
 	}
 	if r := servertest.NewBrowser(t, b.Server).Post("/oauth2/account", url.Values{"action": {"end_apps"}}); r.Header.Get("Location") != "/oauth2/login" {
@@ -67,22 +67,22 @@ func TestAccountApps(t *testing.T) {
 			b := servertest.NewBrowser(t, s)
 			tokens := b.Tokens(servertest.OfflineAccess(nil))
 			other := b.CodeOfSession(url.Values{"client_id": {"implicit"}, "response_type": {"token"}})
-			page := b.Account("")
+			page := servertest.AccountPage(b, "")
 			for _, want := range []string{"<h3>The App</h3>", "<h3>implicit</h3>", "It keeps access when you sign out.", "Know that it is you who signs in", "Last used: in the last hour"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("no %q (%s): %s", want, other, page)
 				}
 			}
-			ended(t, b.Act(action, "app"), action)
-			b.CheckDead(tokens.Refresh, tokens.AccessToken)
-			page = b.Account("")
+			ended(t, servertest.ActAtAccount(b, action, "app"), action)
+			servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+			page = servertest.AccountPage(b, "")
 			if strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "<h3>implicit</h3>") != (action == "end_app") {
 				t.Errorf("afterwards: %s", page)
 			}
-			if again := b.TokensOfSession(); !b.TokenWorks(again.AccessToken) {
+			if again := servertest.TokensOfSession(b); !b.TokenWorks(again.AccessToken) {
 				t.Error("a later grant does not work")
 			}
-			if !strings.Contains(b.Account(""), "<h3>The App</h3>") {
+			if !strings.Contains(servertest.AccountPage(b, ""), "<h3>The App</h3>") {
 				t.Error("a later grant is not listed")
 			}
 		})
@@ -94,7 +94,7 @@ func TestAccountAppsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *servertest.Browser, *authorize.Server, servertest.TokenResponse){
 		"by the client": func(_ *testing.T, b *servertest.Browser, _ *authorize.Server, got servertest.TokenResponse) {
-			b.AskAboutToken("/oauth2/revoke", got.Refresh, "app", "")
+			servertest.AskAboutToken(b, "/oauth2/revoke", got.Refresh, "app", "")
 			time.Sleep(3 * time.Hour)
 		},
 		"by an operator": func(t *testing.T, _ *servertest.Browser, s *authorize.Server, _ servertest.TokenResponse) {
@@ -115,7 +115,7 @@ func TestAccountAppsEnd(t *testing.T) {
 				b := servertest.NewBrowser(t, s)
 				end(t, b, s, b.Tokens(servertest.OfflineAccess(nil)))
 				b = servertest.AtAccount(t, s)
-				if page := b.Account(""); strings.Contains(page, "<h3>The App</h3>") {
+				if page := servertest.AccountPage(b, ""); strings.Contains(page, "<h3>The App</h3>") {
 					t.Error(page)
 				}
 			})
@@ -127,17 +127,17 @@ func TestAccountSessions(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, nil)
 	mine, telephone, tablet, bobs := servertest.AtAccount(t, s), servertest.AtAccount(t, s), servertest.AtAccount(t, s), servertest.NewBrowser(t, s)
-	bobs.SignInToAccount("bob", "other")
+	servertest.SignInToAccount(bobs, "bob", "other")
 	sid := func(b *servertest.Browser) string {
 		sid, _, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
 		return sid
 	}
-	page := mine.Account("")
+	page := servertest.AccountPage(mine, "")
 	if strings.Count(page, "this browser") != 1 || strings.Count(page, `value="end_session"`) != 2 || strings.Contains(page, sid(bobs)) {
 		t.Errorf("sessions: %s", page)
 	}
-	ended(t, mine.Act("end_session", sid(bobs)), "end_session")
-	ended(t, mine.Act("end_session", sid(telephone)), "end_session")
+	ended(t, servertest.ActAtAccount(mine, "end_session", sid(bobs)), "end_session")
+	ended(t, servertest.ActAtAccount(mine, "end_session", sid(telephone)), "end_session")
 	for name, b := range map[string]struct {
 		*servertest.Browser
 		signedIn bool
@@ -146,7 +146,7 @@ func TestAccountSessions(t *testing.T) {
 			t.Errorf("%s: signed in: %v", name, !b.signedIn)
 		}
 	}
-	ended(t, mine.Act("end_sessions", ""), "end_sessions")
+	ended(t, servertest.ActAtAccount(mine, "end_sessions", ""), "end_sessions")
 	if tablet.SignedIn() || !mine.SignedIn() || !bobs.SignedIn() {
 		t.Errorf("tablet %v, mine %v, another person's %v", tablet.SignedIn(), mine.SignedIn(), bobs.SignedIn())
 	}
@@ -157,27 +157,27 @@ func TestAccountFormsAreBound(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, nil)
 	bobs := servertest.NewBrowser(t, s)
-	bobs.SignInToAccount("bob", "other")
-	ofBob := servertest.Field(t, bobs.Account("app"), "request")
+	servertest.SignInToAccount(bobs, "bob", "other")
+	ofBob := servertest.Field(t, servertest.AccountPage(bobs, "app"), "request")
 	for name, form := range map[string]func(b *servertest.Browser) url.Values{
 		"another site's": func(*servertest.Browser) url.Values { return url.Values{"action": {"end_sessions"}} },
 		"another person's": func(*servertest.Browser) url.Values {
 			return url.Values{"action": {"end_sessions"}, "request": {ofBob}}
 		},
 		"another session's": func(b *servertest.Browser) url.Values {
-			form := url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, b.Account(""), "request")}}
+			form := url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}}
 			b.Get("/oauth2/logout")
 			delete(b.Cookies, "__Host-fhir-session")
-			b.SignInToAccount("alice", "right")
+			servertest.SignInToAccount(b, "alice", "right")
 			return form
 		},
 		"another browser's": func(b *servertest.Browser) url.Values {
-			form := url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, b.Account(""), "request")}}
-			b.BecomeAnother()
+			form := url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}}
+			servertest.BecomeAnother(b)
 			return form
 		},
 		"with another page's seal": func(b *servertest.Browser) url.Values {
-			return url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, b.Account("app"), "setup")}}
+			return url.Values{"action": {"end_sessions"}, "request": {servertest.Field(t, servertest.AccountPage(b, "app"), "setup")}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestEnrolApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
 		b := servertest.AtAccount(t, s)
-		secret, recovery := b.EnrolApp()
+		secret, recovery := servertest.EnrolApp(b)
 		if len(recovery) != 10 || !b.SignedIn() {
 			t.Errorf("%d recovery codes, signed in %v", len(recovery), b.SignedIn())
 		}
@@ -221,7 +221,7 @@ func TestEnrolApp(t *testing.T) {
 				}
 			}
 		}
-		if page := b.Account(""); !strings.Contains(page, "9 codes are left.") {
+		if page := servertest.AccountPage(b, ""); !strings.Contains(page, "9 codes are left.") {
 			t.Error(page)
 		}
 	})
@@ -231,7 +231,7 @@ func TestEnrolApp(t *testing.T) {
 func TestEnrolAppWrongCode(t *testing.T) {
 	t.Parallel()
 	b := servertest.AtAccount(t, servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 }))
-	form := servertest.ReadForm(b.Account("app")).Fields
+	form := servertest.ReadForm(servertest.AccountPage(b, "app")).Fields
 	form.Set("action", "enrol_app")
 	form.Set("code", "000000")
 	var statuses []int
@@ -241,7 +241,7 @@ func TestEnrolAppWrongCode(t *testing.T) {
 	if want := []int{403, 403, 403, 429}; !slices.Equal(statuses, want) {
 		t.Errorf("%v, want %v", statuses, want)
 	}
-	if page := b.Account(""); strings.Contains(page, "Remove the authenticator app") {
+	if page := servertest.AccountPage(b, ""); strings.Contains(page, "Remove the authenticator app") {
 		t.Error("it is enrolled")
 	}
 }
@@ -262,13 +262,13 @@ func TestChangingFactorsAsksAgain(t *testing.T) {
 		if to := r.Header.Get("Location"); to != "/oauth2/account?part=app" {
 			t.Fatalf("back to %q", to)
 		}
-		secret, _ := b.EnrolApp()
-		r = b.Act("remove_app", "")
+		secret, _ := servertest.EnrolApp(b)
+		r = servertest.ActAtAccount(b, "remove_app", "")
 		factor := servertest.Field(t, servertest.Body(t, b.Follow(r)), "factor") // no password is asked for
 		if r = b.SendOTP(factor, servertest.OTP(secret, time.Now())); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
 		}
-		ended(t, b.Act("remove_app", ""), "remove_app")
+		ended(t, servertest.ActAtAccount(b, "remove_app", ""), "remove_app")
 		if !b.SignedIn() || other.SignedIn() {
 			t.Errorf("signed in %v, elsewhere %v", b.SignedIn(), other.SignedIn())
 		}
@@ -280,17 +280,17 @@ func TestAccountOfConfiguredApp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
-		factor := b.OpenSecondFactor(b.SignInToAccount("alice", "right"))
+		factor := b.OpenSecondFactor(servertest.SignInToAccount(b, "alice", "right"))
 		if r := b.SendOTP(factor, servertest.CodeNow()); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 		}
-		if page := b.Account(""); !strings.Contains(page, "It cannot be removed here.") || strings.Contains(page, "part=app") {
+		if page := servertest.AccountPage(b, ""); !strings.Contains(page, "It cannot be removed here.") || strings.Contains(page, "part=app") {
 			t.Error(page)
 		}
-		if r := b.Act("remove_app", ""); r.StatusCode != http.StatusNotFound {
+		if r := servertest.ActAtAccount(b, "remove_app", ""); r.StatusCode != http.StatusNotFound {
 			t.Errorf("removal: %d", r.StatusCode)
 		}
-		form := servertest.ReadForm(b.Account("app")).Fields
+		form := servertest.ReadForm(servertest.AccountPage(b, "app")).Fields
 		form.Set("action", "enrol_app")
 		if r := b.Post("/oauth2/account", form); r.StatusCode != http.StatusConflict {
 			t.Errorf("another: %d", r.StatusCode)
@@ -303,8 +303,8 @@ func TestAccountOfFederatedPerson(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	b.FederatedTokens(nil)
-	page := b.Account("")
+	servertest.FederatedTokens(b, nil)
+	page := servertest.AccountPage(b, "")
 	if !strings.Contains(page, "You sign in with General Hospital. Your second factor is kept there.") || !strings.Contains(page, "<h3>The App</h3>") || strings.Contains(page, "part=") {
 		t.Error(page)
 	}
@@ -319,21 +319,21 @@ func TestAccountPasskey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
 		b, a := servertest.AtAccount(t, s), servertest.NewAuthenticator()
-		if page := servertest.Body(t, b.EnrolPasskey(a)); !strings.Contains(page, "Your recovery codes") || !b.SignedIn() {
+		if page := servertest.Body(t, servertest.EnrolPasskey(b, a)); !strings.Contains(page, "Your recovery codes") || !b.SignedIn() {
 			t.Errorf("enrolled: %s", page)
 		}
 		fresh := servertest.NewBrowser(t, s)
 		page, _ := fresh.OpenForm(fresh.Authorize(servertest.Request(nil)))
-		claims := fresh.Claims(fresh.Redeem(servertest.Location(t, fresh.UsePasskey(a, page))).IDToken)
+		claims := fresh.Claims(fresh.Redeem(servertest.Location(t, servertest.UsePasskey(fresh, a, page))).IDToken)
 		if claims["sub"] != "alice" || claims["acr"] != "phr" {
 			t.Errorf("alone: %v", claims)
 		}
-		if r := fresh.UsePasskey(a, page); r.StatusCode != http.StatusSeeOther && r.StatusCode != http.StatusForbidden {
+		if r := servertest.UsePasskey(fresh, a, page); r.StatusCode != http.StatusSeeOther && r.StatusCode != http.StatusForbidden {
 			t.Errorf("the page again: %d", r.StatusCode)
 		}
 		fresh = servertest.NewBrowser(t, s)
 		page = servertest.Body(t, fresh.Get(fresh.SignIn(servertest.Request(nil), "alice", "right").Header.Get("Location")))
-		claims = fresh.Claims(fresh.Redeem(servertest.Location(t, fresh.UsePasskey(a, page))).IDToken)
+		claims = fresh.Claims(fresh.Redeem(servertest.Location(t, servertest.UsePasskey(fresh, a, page))).IDToken)
 		if claims["acr"] != "phr" || !slices.Contains(claims["amr"].([]any), any("pwd")) {
 			t.Errorf("as second factor: %v", claims)
 		}
@@ -345,17 +345,17 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
 		b, a := servertest.AtAccount(t, s), servertest.NewAuthenticator()
-		b.EnrolPasskey(a)
+		servertest.EnrolPasskey(b, a)
 		fresh := servertest.NewBrowser(t, s)
 		page := servertest.Body(t, fresh.Follow(fresh.Get("/oauth2/account")))
-		if r := fresh.UsePasskey(a, page); r.Header.Get("Location") != "/oauth2/account" {
+		if r := servertest.UsePasskey(fresh, a, page); r.Header.Get("Location") != "/oauth2/account" {
 			t.Fatalf("%d: %s", r.StatusCode, servertest.Body(t, r))
 		}
-		form := servertest.ReadForm(fresh.Account("")).Fields
+		form := servertest.ReadForm(servertest.AccountPage(fresh, "")).Fields
 		form.Set("action", "rename_passkey")
 		form.Set("name", "<b>Mine</b>")
 		ended(t, fresh.Post("/oauth2/account", form), "rename_passkey")
-		if page := fresh.Account(""); !strings.Contains(page, "&lt;b&gt;Mine&lt;/b&gt;") {
+		if page := servertest.AccountPage(fresh, ""); !strings.Contains(page, "&lt;b&gt;Mine&lt;/b&gt;") {
 			t.Error(page)
 		}
 		form.Set("action", "remove_passkey")
@@ -365,7 +365,7 @@ func TestAccountPasskeyNameAndRemoval(t *testing.T) {
 		}
 		last := servertest.NewBrowser(t, s)
 		page, _ = last.OpenForm(last.Authorize(servertest.Request(nil)))
-		if r := last.UsePasskey(a, page); r.StatusCode != http.StatusForbidden || !strings.Contains(servertest.Body(t, r), "The passkey was not accepted.") {
+		if r := servertest.UsePasskey(last, a, page); r.StatusCode != http.StatusForbidden || !strings.Contains(servertest.Body(t, r), "The passkey was not accepted.") {
 			t.Errorf("the removed passkey: %d", r.StatusCode)
 		}
 	})
@@ -378,7 +378,7 @@ func TestNoPasskeyForProviderAlone(t *testing.T) {
 	s := servertest.NewFederated(t, p, nil)
 	a := servertest.NewAuthenticator()
 	b := servertest.AtAccount(t, s)
-	b.EnrolPasskey(a)
+	servertest.EnrolPasskey(b, a)
 	if r := b.Post("/oauth2/login", url.Values{"request": {"x"}, "assertion": {"x"}}); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("a made-up page: %d", r.StatusCode)
 	}
@@ -389,7 +389,7 @@ func TestResetFactors(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, nil)
 	b := servertest.AtAccount(t, s)
-	b.EnrolApp()
+	servertest.EnrolApp(b)
 	if had, sessions, err := s.ResetFactors(t.Context(), "alice"); !had || sessions != 1 || err != nil {
 		t.Errorf("%v, %d sessions, %v", had, sessions, err)
 	}

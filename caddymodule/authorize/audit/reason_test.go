@@ -72,9 +72,9 @@ func TestAuditOfFailedFederation(t *testing.T) {
 		{"whom it says is a disabled user here", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
-		}, func(_ *authorizetest.Provider, b *servertest.Browser) { b.Federate(nil) }, "alice"},
+		}, func(_ *authorizetest.Provider, b *servertest.Browser) { servertest.Federate(b, nil) }, "alice"},
 		{"whom it says has no account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
-			func(_ *authorizetest.Provider, b *servertest.Browser) { b.Federate(nil) }, ""},
+			func(_ *authorizetest.Provider, b *servertest.Browser) { servertest.Federate(b, nil) }, ""},
 		{"a wrong second factor", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", servertest.TOTPSecret
@@ -113,10 +113,10 @@ func TestAuditOfEndedSessions(t *testing.T) {
 		want string
 	}{
 		{"signed out", func(_ *authorize.Server, b *servertest.Browser) {
-			b.Get("/oauth2/logout?id_token_hint=" + b.TokensOfSession().IDToken)
+			b.Get("/oauth2/logout?id_token_hint=" + servertest.TokensOfSession(b).IDToken)
 		}, "signed out in its browser"},
 		{"by an app, without the browser", func(s *authorize.Server, b *servertest.Browser) {
-			servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + b.TokensOfSession().IDToken)
+			servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + servertest.TokensOfSession(b).IDToken)
 		}, "signed out by an ID token of it, from elsewhere"},
 		{"somebody else signs in", func(_ *authorize.Server, b *servertest.Browser) {
 			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
@@ -139,7 +139,7 @@ func TestAuditOfEndedSessions(t *testing.T) {
 				}
 			})
 			b := servertest.NewBrowser(t, s)
-			b.Federate(nil)
+			servertest.Federate(b, nil)
 			tt.do(s, b)
 			if len(reasons) != 1 || reasons[0] != tt.want {
 				t.Errorf("reasons %q, want %q", reasons, tt.want)

@@ -45,7 +45,7 @@ func TestAudit(t *testing.T) {
 		{"a provider that fails", func(b *servertest.Browser) {
 			p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 			defer p.Fail(authorizetest.Token, nil)
-			b.Federate(nil)
+			servertest.Federate(b, nil)
 		}, "sign-in invalid_request hospital user= client=app scope="},
 		{"a code exchanged", func(b *servertest.Browser) {
 			code := b.Code(nil)
@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 		{"a wrong hint", func(b *servertest.Browser) { b.Get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
 		{"a provider's answer of another browser", func(b *servertest.Browser) { b.Get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request hospital user= client= scope="},
 		{"away to a provider by another browser's page", func(b *servertest.Browser) { b.Get("/oauth2/login/hospital?request=x") }, "sign-in invalid_request hospital user= client= scope="},
-		{"not let in from a provider", func(b *servertest.Browser) { b.Federate(nil) }, "sign-in access_denied hospital user= client=app scope="},
+		{"not let in from a provider", func(b *servertest.Browser) { servertest.Federate(b, nil) }, "sign-in access_denied hospital user= client=app scope="},
 		{"userinfo and introspection refused", func(b *servertest.Browser) {
 			b.Get("/oauth2/userinfo")
 			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})
@@ -151,7 +151,7 @@ func TestAnonymousEvents(t *testing.T) {
 			q.Set("prompt", "none")
 			b.Authorize(q)
 		}, false},
-		{"not let in from a provider", func(b *servertest.Browser) { b.Federate(nil) }, false},
+		{"not let in from a provider", func(b *servertest.Browser) { servertest.Federate(b, nil) }, false},
 		{"a code", func(b *servertest.Browser) { b.Code(nil) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestAuditOfFederatedSignIn(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail servertest.AuditTrail
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.Record }))
-	if b.Federate(nil).Query().Get("code") == "" {
+	if servertest.Federate(b, nil).Query().Get("code") == "" {
 		t.Fatal("no code")
 	}
 	lines := strings.Split(trail.Take(), "\n")

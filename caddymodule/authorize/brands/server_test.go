@@ -56,7 +56,7 @@ func TestUserAccessBrands(t *testing.T) {
 func TestUserAccessBrandsCORS(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, branded(t)))
-	r := b.SendFrom("https://anybody.example", http.MethodGet, brandsPath, nil)
+	r := servertest.SendFrom(b, "https://anybody.example", http.MethodGet, brandsPath, nil)
 	if r.Header.Get("Access-Control-Allow-Origin") != "*" || r.Header.Get("Access-Control-Expose-Headers") != "ETag" {
 		t.Errorf("%v", r.Header)
 	}

@@ -25,10 +25,10 @@ func TestRegistrationIsChanged(t *testing.T) {
 		servertest.Registering(new(servertest.ClientStorage))(c)
 		c.Audit = trail.Record
 	}))
-	_, c := b.Register(servertest.ClientMetadata(map[string]any{"post_logout_redirect_uris": []string{servertest.Callback}, "require_pushed_authorization_requests": true}), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(map[string]any{"post_logout_redirect_uris": []string{servertest.Callback}, "require_pushed_authorization_requests": true}), servertest.InitialAccessToken)
 	trail.Take()
 	const elsewhere = "https://app.example.org/elsewhere"
-	r, got := b.UpdateClient(c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
+	r, got := servertest.UpdateClient(b, c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
 	if r.StatusCode != http.StatusOK || got.ID != c.ID || got.URI != c.URI || got.AccessToken != c.AccessToken || got.IssuedAt != c.IssuedAt ||
 		got.Secret != "" || got.Expires == nil || got.Name != "" || got.Scope != "openid email phone profile user/*.rs demo.read" ||
 		got.Method != "client_secret_basic" || len(got.Redirects) != 1 || got.Redirects[0] != elsewhere || r.Header.Get("Cache-Control") != "no-store" {
@@ -37,7 +37,7 @@ func TestRegistrationIsChanged(t *testing.T) {
 	if want := "registration success user= client=" + c.ID + " scope="; trail.Take() != want {
 		t.Errorf("events %q", trail)
 	}
-	read := b.ManageClient(http.MethodGet, c.URI, c.AccessToken)
+	read := servertest.ManageClient(b, http.MethodGet, c.URI, c.AccessToken)
 	left := servertest.Decode[map[string]any](t, read)
 	if left["post_logout_redirect_uris"] != nil || left["require_pushed_authorization_requests"] != nil || !reflect.DeepEqual(left["redirect_uris"], []any{elsewhere}) {
 		t.Errorf("read again: %v", left)
@@ -66,10 +66,10 @@ func bySecret(b *servertest.Browser, id, secret string) string {
 func TestRegisteredMethodIsChanged(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
-	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	become := func(m map[string]any) servertest.RegistrationResponse {
 		m["client_id"] = c.ID
-		r, got := b.UpdateClient(c, m)
+		r, got := servertest.UpdateClient(b, c, m)
 		if r.StatusCode != http.StatusOK {
 			t.Fatalf("%d %+v", r.StatusCode, got)
 		}
@@ -78,18 +78,18 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 	if got := become(withKeys(nil)); got.Secret != "" || got.Expires != nil || got.JWKS == nil {
 		t.Errorf("with keys: %+v", got)
 	}
-	if old, by := bySecret(b, c.ID, c.Secret), b.TryAssertion(c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := bySecret(b, c.ID, c.Secret), servertest.TryAssertion(b, c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with keys: by secret %s, by key %s", old, by)
 	}
 	become(withKeys(map[string]any{"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256))}))
-	if old, by := b.TryAssertion(c.ID, jose.ES384), b.TryAssertion(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := servertest.TryAssertion(b, c.ID, jose.ES384), servertest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with other keys: by the old %s, by the new %s", old, by)
 	}
 	got := become(servertest.ClientMetadata(nil))
 	if len(got.Secret) != 43 || got.Secret == c.Secret || got.JWKS != nil {
 		t.Errorf("with a secret: %+v", got)
 	}
-	if old, by, key := bySecret(b, c.ID, c.Secret), bySecret(b, c.ID, got.Secret), b.TryAssertion(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
+	if old, by, key := bySecret(b, c.ID, c.Secret), bySecret(b, c.ID, got.Secret), servertest.TryAssertion(b, c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
 		t.Errorf("with a secret: by the old %s, by the new %s, by key %s", old, by, key)
 	}
 	if got := become(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none"})); got.Secret != "" || got.Expires != nil {
@@ -104,8 +104,8 @@ func TestRegistrationChangeRefused(t *testing.T) {
 	t.Parallel()
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
-	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
-	_, public := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none"}), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, public := servertest.Register(b, servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none"}), servertest.InitialAccessToken)
 	before := string(storage.Files["fhir/clients/x/"+c.ID+".json"])
 	for name, tt := range map[string]struct {
 		client servertest.RegistrationResponse
@@ -120,7 +120,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 		"no redirect URI":         {c, map[string]any{"client_id": c.ID, "redirect_uris": nil}, "invalid_redirect_uri"},
 		"keys that are missing":   {c, map[string]any{"client_id": c.ID, "token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"},
 	} {
-		if r, got := b.UpdateClient(tt.client, servertest.ClientMetadata(tt.change)); r.StatusCode != http.StatusBadRequest || got.Error != tt.want {
+		if r, got := servertest.UpdateClient(b, tt.client, servertest.ClientMetadata(tt.change)); r.StatusCode != http.StatusBadRequest || got.Error != tt.want {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 	}
@@ -128,7 +128,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 		t.Errorf("changed to %s", after)
 	}
 	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
-	if r, got := b.UpdateClient(c, servertest.ClientMetadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
+	if r, got := servertest.UpdateClient(b, c, servertest.ClientMetadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
 	}
 }
@@ -142,10 +142,10 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 		servertest.Registering(storage)(c)
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}))
-	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	file := "fhir/clients/x/" + c.ID + ".json"
 	storage.Files[file] = []byte("{")
-	r, _ := b.UpdateClient(c, servertest.ClientMetadata(map[string]any{"client_id": c.ID}))
+	r, _ := servertest.UpdateClient(b, c, servertest.ClientMetadata(map[string]any{"client_id": c.ID}))
 	if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(log.String(), file+" in storage: ") {
 		t.Errorf("%d, log %q", r.StatusCode, log)
 	}
@@ -165,7 +165,7 @@ func TestDiscoveryOfRegisteredClients(t *testing.T) {
 	if m := servertest.Decode[lists](t, b.Get("/.well-known/openid-configuration")); !slices.Contains(m.Grants, "refresh_token") || !slices.Contains(m.Scopes, "offline_access") {
 		t.Errorf("%v", m)
 	}
-	if _, c := b.Register(servertest.ClientMetadata(map[string]any{"scope": "openid offline_access"}), servertest.InitialAccessToken); strings.Join(c.GrantTypes, " ") != "authorization_code refresh_token" {
+	if _, c := servertest.Register(b, servertest.ClientMetadata(map[string]any{"scope": "openid offline_access"}), servertest.InitialAccessToken); strings.Join(c.GrantTypes, " ") != "authorization_code refresh_token" {
 		t.Errorf("%v", c.GrantTypes)
 	}
 }

@@ -32,7 +32,7 @@ func withKeys(change map[string]any) map[string]any {
 func TestRegisteredClientWithKeys(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
-	r, c := b.Register(withKeys(map[string]any{"token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
+	r, c := servertest.Register(b, withKeys(map[string]any{"token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusCreated || c.Secret != "" || c.Expires != nil || c.Method != "private_key_jwt" || c.Algorithm != "ES384" ||
 		c.JWKSURI != "" || string(c.JWKS) != string(servertest.PublicKeys(jose.ES384, jose.RS384)) {
 		t.Fatalf("%d %+v", r.StatusCode, c)
@@ -45,7 +45,7 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 		"another of its keys":   {jose.RS384, "invalid_client"},
 		"a key that is not its": {jose.ES256, "invalid_client"},
 	} {
-		if got := b.TryAssertion(c.ID, tt.alg); got != tt.want {
+		if got := servertest.TryAssertion(b, c.ID, tt.alg); got != tt.want {
 			t.Errorf("by %s: %s", name, got)
 		}
 	}
@@ -87,13 +87,13 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 		servertest.Registering(new(servertest.ClientStorage))(c)
 		c.Registration.Transport = keys.Client().Transport
 	}))
-	_, c := b.Register(withKeys(map[string]any{"jwks": nil, "jwks_uri": keys.URL}), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, withKeys(map[string]any{"jwks": nil, "jwks_uri": keys.URL}), servertest.InitialAccessToken)
 	if c.JWKSURI != keys.URL || c.JWKS != nil || asked.Load() != 0 {
 		t.Fatalf("%+v, asked %d times", c, asked.Load())
 	}
 	for alg, want := range map[jose.SignatureAlgorithm]string{jose.ES384: "invalid_grant", jose.RS384: "invalid_client"} {
 		for range 3 {
-			if got := b.TryAssertion(c.ID, alg); got != want {
+			if got := servertest.TryAssertion(b, c.ID, alg); got != want {
 				t.Errorf("%s: %s", alg, got)
 			}
 		}
@@ -115,8 +115,8 @@ func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		uri := strings.Replace(inside.URL, "127.0.0.1", host, 1)
-		_, c := b.Register(withKeys(map[string]any{"jwks": nil, "jwks_uri": uri}), servertest.InitialAccessToken)
-		if got := b.TryAssertion(c.ID, jose.ES384); got != "invalid_client" || connected.Load() {
+		_, c := servertest.Register(b, withKeys(map[string]any{"jwks": nil, "jwks_uri": uri}), servertest.InitialAccessToken)
+		if got := servertest.TryAssertion(b, c.ID, jose.ES384); got != "invalid_client" || connected.Load() {
 			t.Errorf("%s: %s, connected %v", uri, got, connected.Load())
 		}
 	}
@@ -149,7 +149,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			storage := new(servertest.ClientStorage)
-			r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))).Register(withKeys(change), servertest.InitialAccessToken)
+			r, c := servertest.Register(servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))), withKeys(change), servertest.InitialAccessToken)
 			if r.StatusCode != http.StatusBadRequest || c.Error != "invalid_client_metadata" || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
@@ -163,11 +163,11 @@ func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for _, method := range []string{"client_secret_basic", "none"} {
-		r, c := b.Register(withKeys(map[string]any{"token_endpoint_auth_method": method, "token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
+		r, c := servertest.Register(b, withKeys(map[string]any{"token_endpoint_auth_method": method, "token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
 		if r.StatusCode != http.StatusCreated || c.JWKS != nil || c.Algorithm != "" || (c.Secret != "") != (method != "none") {
 			t.Errorf("%s: %d %+v", method, r.StatusCode, c)
 		}
-		if got := b.TryAssertion(c.ID, jose.ES384); got != "invalid_client" {
+		if got := servertest.TryAssertion(b, c.ID, jose.ES384); got != "invalid_client" {
 			t.Errorf("%s: by its keys: %s", method, got)
 		}
 	}

@@ -34,14 +34,14 @@ func TestRegisteredClientsWithoutPKCE(t *testing.T) {
 		{client.PKCEOptional, "client_secret_post", false}, {client.PKCEOptional, "none", true},
 	} {
 		b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = tt.pkce })))
-		_, c := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": tt.method}), servertest.InitialAccessToken)
+		_, c := servertest.Register(b, servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": tt.method}), servertest.InitialAccessToken)
 		q := servertest.Request(url.Values{"client_id": {c.ID}})
 		if u := servertest.Location(t, b.Authorize(q)); (u.Query().Get("error") == "invalid_request") != tt.asked {
 			t.Errorf("%+v: %s", tt, u)
 		}
 	}
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
-	_, c := b.Register(servertest.ClientMetadata(servertest.WithSecret), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(servertest.WithSecret), servertest.InitialAccessToken)
 	if got := registeredTokens(b, c, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
@@ -54,7 +54,7 @@ func TestRegisteredUserinfoIsSigned(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE = client.PKCEOptional })))
 	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["userinfo_signed_response_alg"] = "RS256"
-	_, c := b.Register(metadata, servertest.InitialAccessToken)
+	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
 	tokens := registeredTokens(b, c, nil)
 	r := b.Userinfo(tokens.AccessToken)
 	signed := servertest.Body(t, r)
@@ -86,8 +86,8 @@ func TestRegisteredClientIsToldOfSignOut(t *testing.T) {
 	b := servertest.NewBrowser(t, s)
 	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["backchannel_logout_uri"], metadata["backchannel_logout_session_required"] = party.URL, true
-	_, c := b.Register(metadata, servertest.InitialAccessToken)
-	read := servertest.Decode[map[string]any](t, b.ManageClient(http.MethodGet, c.URI, c.AccessToken))
+	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
+	read := servertest.Decode[map[string]any](t, servertest.ManageClient(b, http.MethodGet, c.URI, c.AccessToken))
 	if read["backchannel_logout_uri"] != party.URL || read["backchannel_logout_session_required"] != true {
 		t.Errorf("registered: %v", read)
 	}

@@ -19,7 +19,7 @@ func TestRegisteredClient(t *testing.T) {
 	t.Parallel()
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
-	r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	r, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusCreated || !strings.HasPrefix(c.ID, "registered-") || len(c.Secret) != 43 || c.Expires == nil || *c.Expires != 0 ||
 		time.Since(time.Unix(c.IssuedAt, 0)) > time.Minute || c.Scope != "openid email phone profile user/*.rs" || r.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%d %+v", r.StatusCode, c)
@@ -50,7 +50,7 @@ func TestRegisteredClient(t *testing.T) {
 	if answer.Scope != "openid user/*.rs" {
 		t.Fatalf("%+v", answer)
 	}
-	if r := b.ManageClient(http.MethodDelete, c.URI, c.AccessToken); r.StatusCode != http.StatusNoContent {
+	if r := servertest.ManageClient(b, http.MethodDelete, c.URI, c.AccessToken); r.StatusCode != http.StatusNoContent {
 		t.Errorf("DELETE: %d", r.StatusCode)
 	}
 	if r := b.Userinfo(answer.AccessToken); r.StatusCode != http.StatusUnauthorized {
@@ -64,7 +64,7 @@ func TestRegisteredClient(t *testing.T) {
 func TestRegisteredPublicClient(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
-	_, c := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), servertest.InitialAccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), servertest.InitialAccessToken)
 	if c.ID == "" || c.Secret != "" || c.Expires != nil || c.Scope != "openid email phone profile user/*.rs demo.read" {
 		t.Errorf("%+v", c)
 	}
@@ -112,7 +112,7 @@ func TestRegistrationRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			storage := new(servertest.ClientStorage)
-			r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))).Register(servertest.ClientMetadata(tt.change), servertest.InitialAccessToken)
+			r, c := servertest.Register(servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))), servertest.ClientMetadata(tt.change), servertest.InitialAccessToken)
 			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
@@ -123,7 +123,7 @@ func TestRegistrationRefused(t *testing.T) {
 func TestLargeRegistration(t *testing.T) {
 	t.Parallel()
 	large := map[string]any{"client_uri": strings.Repeat("x", 64<<10)}
-	r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))).Register(servertest.ClientMetadata(large), servertest.InitialAccessToken)
+	r, c := servertest.Register(servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))), servertest.ClientMetadata(large), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusRequestEntityTooLarge || c.Error != "invalid_request" {
 		t.Errorf("%d %+v", r.StatusCode, c)
 	}
@@ -134,7 +134,7 @@ func TestRegistrationNeedsToken(t *testing.T) {
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
 	for _, token := range []string{"", "wrong", servertest.InitialAccessToken + "x"} {
-		r, c := b.Register(servertest.ClientMetadata(nil), token)
+		r, c := servertest.Register(b, servertest.ClientMetadata(nil), token)
 		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
 		}
@@ -152,9 +152,9 @@ func TestRegistrationNeedsToken(t *testing.T) {
 func TestRegistrationIsManaged(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
-	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
-	_, other := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
-	r := b.ManageClient(http.MethodGet, c.URI, c.AccessToken)
+	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, other := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	r := servertest.ManageClient(b, http.MethodGet, c.URI, c.AccessToken)
 	if got := servertest.Decode[servertest.RegistrationResponse](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != servertest.Callback {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
@@ -169,7 +169,7 @@ func TestRegistrationIsManaged(t *testing.T) {
 		"no client":             {servertest.Issuer + "/oauth2/register", c.AccessToken},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-			if r := b.ManageClient(method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
+			if r := servertest.ManageClient(b, method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
 				t.Errorf("%s %s: %d", method, name, r.StatusCode)
 			}
 		}
@@ -184,7 +184,7 @@ func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
 	for _, id := range []string{"nobody", "../keys", "registered-", "registered-/../../keys", "registered-" + strings.Repeat("A", 32), "registered-" + strings.Repeat("0", 32) + "\n"} {
 		b.Authorize(servertest.Request(url.Values{"client_id": {id}}))
 		b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {id}}))
-		b.ManageClient(http.MethodGet, servertest.Issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
+		servertest.ManageClient(b, http.MethodGet, servertest.Issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
 	}
 	if len(storage.Loaded) != 0 {
 		t.Errorf("looked up %q", storage.Loaded)
@@ -195,11 +195,11 @@ func TestRegistrationIsBounded(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for range 3 {
-		if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusCreated {
+		if r, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusCreated {
 			t.Fatalf("%d %+v", r.StatusCode, c)
 		}
 	}
-	if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusServiceUnavailable || c.Error != "temporarily_unavailable" {
+	if r, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusServiceUnavailable || c.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", r.StatusCode, c)
 	}
 }
@@ -211,7 +211,7 @@ func TestRegistrationIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(servertest.ClientStorage)
 		here, there := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))), servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
-		_, c := here.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+		_, c := servertest.Register(here, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 		q := servertest.Request(servertest.PKCE())
 		q.Set("client_id", c.ID)
 		q.Set("scope", "user/*.rs")
@@ -225,7 +225,7 @@ func TestRegistrationIsShared(t *testing.T) {
 		if u := servertest.Location(t, narrowed.Authorize(q)); u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("after the list was narrowed: %s", u)
 		}
-		here.ManageClient(http.MethodDelete, c.URI, c.AccessToken)
+		servertest.ManageClient(here, http.MethodDelete, c.URI, c.AccessToken)
 		time.Sleep(time.Minute + time.Second)
 		if r := there.Authorize(q); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("after it was deleted: %d", r.StatusCode)

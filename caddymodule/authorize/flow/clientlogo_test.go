@@ -54,7 +54,7 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 	register := func(logo string) string {
 		metadata := servertest.ClientMetadata(servertest.WithSecret)
 		metadata["logo_uri"], metadata["policy_uri"], metadata["tos_uri"] = app.URL+logo, app.URL+"/policy?a=b&c", app.URL+"/terms#new"
-		_, c := b.Register(metadata, servertest.InitialAccessToken)
+		_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
 		return c.ID
 	}
 	id := register("/logo.png")
@@ -108,7 +108,7 @@ func TestRegisteredLogoIsNotFetchedFromInside(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(*client.Registration) {})))
 	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["logo_uri"] = inside.URL + "/logo.png"
-	_, c := b.Register(metadata, servertest.InitialAccessToken)
+	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
 	if r := b.Get("/oauth2/client_logo?client_id=" + c.ID); r.StatusCode != http.StatusNotFound || asked.Load() != 0 {
 		t.Errorf("%d, asked %d times", r.StatusCode, asked.Load())
 	}

@@ -355,7 +355,7 @@ func TestConsentAfterProvider(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
-	_, answer := b.Push(servertest.Request(servertest.ByProvider("hospital")))
+	_, answer := servertest.Push(b, servertest.Request(servertest.ByProvider("hospital")))
 	page := servertest.Body(t, b.Follow(b.Authorize(servertest.Pushed(answer.RequestURI))))
 	sealed := servertest.Field(t, page, "request")
 	if !strings.Contains(page, "Allow The App?") {

@@ -99,7 +99,7 @@ func TestConsentToLess(t *testing.T) {
 			}
 			next := b.Redeem(servertest.Location(t, b.Authorize(q)))
 			for _, token := range []string{next.AccessToken, next.Refresh} {
-				got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "service", "hush"))
+				got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush"))
 				if got["active"] != true || got["scope"] != tt.want {
 					t.Errorf("introspection: %v", got)
 				}

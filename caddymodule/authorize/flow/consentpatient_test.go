@@ -164,7 +164,7 @@ func TestAccountSaysWhoseRecords(t *testing.T) {
 		time.Sleep(72 * time.Hour)
 		giving(b, opening(b, "bob", asking("openid launch/patient patient/*.rs", nil)), untick())
 		year := func(days int) string { return time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly) }
-		page := b.Account("")
+		page := servertest.AccountPage(b, "")
 		for _, want := range []string{
 			"<strong>Health records of Ada Lovelace</strong><br>Access given: 3 days ago<br>Until " + year(362) + " at the latest",
 			"<strong>Health records of Bob Brown</strong><br>Access given: in the last hour<br>Until " + year(365) + " at the latest",
@@ -188,7 +188,7 @@ func TestAccountSaysUntilChosenDay(t *testing.T) {
 		q := asking("openid launch/patient patient/*.rs offline_access", nil)
 		b.Redeem(giving(b, opening(b, "ada", q), func(form url.Values) { form.Set("days", "1") }))
 		want := "<br>Until " + time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) + " at the latest"
-		if page := b.Account(""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
+		if page := servertest.AccountPage(b, ""); !strings.Contains(page, want) || !strings.Contains(page, "keeps access when you sign out") {
 			t.Errorf("%q is not on the page: %s", want, page)
 		}
 	})
@@ -274,7 +274,7 @@ func TestContinuePage(t *testing.T) {
 					t.Errorf("%s: %v", decision, answer)
 				}
 			}
-			if page := b.Account(""); strings.Contains(page, "will not be asked again") {
+			if page := servertest.AccountPage(b, ""); strings.Contains(page, "will not be asked again") {
 				t.Errorf("the account page promises too much: %s", page)
 			}
 		})

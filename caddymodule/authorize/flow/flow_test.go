@@ -33,7 +33,7 @@ func TestCodeFlow(t *testing.T) {
 	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
 		t.Errorf("%+v", answer)
 	}
-	b.CheckIDToken(answer.IDToken, answer.AccessToken, "")
+	servertest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "")
 }
 
 // "Authorization code with PKCE | response_type=code plus
@@ -98,7 +98,7 @@ func TestTokenFlow(t *testing.T) {
 				t.Errorf("fragment %v, %v", f, err)
 			}
 			if f.Has("id_token") {
-				b.CheckIDToken(f.Get("id_token"), f.Get("access_token"), "n")
+				servertest.CheckIDToken(b, f.Get("id_token"), f.Get("access_token"), "n")
 			}
 		})
 	}

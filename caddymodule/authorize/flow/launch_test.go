@@ -58,7 +58,7 @@ func TestPatientOfPerson(t *testing.T) {
 			}
 			b := servertest.NewLaunching(t, records, c.fhirUser, func(config *authorize.Config) { config.Users[0].Patients = c.patients })
 			answer := servertest.Location(t, follow(t, b, b.SignIn(servertest.Request(url.Values{"scope": {c.scope}}), "alice", "right")))
-			if got := b.RedeemLaunch(answer); got.Patient != c.patient || got.Scope != c.granted {
+			if got := servertest.RedeemLaunch(b, answer); got.Patient != c.patient || got.Scope != c.granted {
 				t.Errorf("patient %q, scope %q", got.Patient, got.Scope)
 			}
 		})
@@ -157,7 +157,7 @@ func TestPickPatient(t *testing.T) {
 		t.Errorf("another patient's visit: %d", r.StatusCode)
 	}
 	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
-	got := b.RedeemLaunch(answer)
+	got := servertest.RedeemLaunch(b, answer)
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Scope != "openid launch/patient launch/encounter patient/*.rs offline_access" {
 		t.Errorf("%+v", got)
 	}
@@ -180,7 +180,7 @@ func TestPickEncounterNone(t *testing.T) {
 	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", nil)
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient launch/encounter"}}), "alice", "right"))
 	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", servertest.Decision(sealed, "none")))
-	if got := b.RedeemLaunch(answer); got.Encounter != "" || got.Scope != "launch/patient" {
+	if got := servertest.RedeemLaunch(b, answer); got.Encounter != "" || got.Scope != "launch/patient" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -278,7 +278,7 @@ func TestEHRLaunch(t *testing.T) {
 				}
 				return
 			}
-			got := b.RedeemLaunch(answer)
+			got := servertest.RedeemLaunch(b, answer)
 			if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.Tenant != "north" ||
 				!slices.Contains(strings.Fields(got.Scope), "launch") {
 				t.Errorf("%+v", got)
@@ -309,7 +309,7 @@ func TestLaunchEndpoint(t *testing.T) {
 		t.Errorf("%s, %v", response.LaunchURL, err)
 	}
 	q := servertest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
-	got := b.RedeemLaunch(servertest.Location(t, b.SignIn(q, "alice", "right")))
+	got := servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right")))
 	text, err := json.Marshal(got.Context)
 	if err != nil {
 		t.Fatal(err)
@@ -384,7 +384,7 @@ func TestSMARTStyle(t *testing.T) {
 	})
 	launched := servertest.Decode[struct{ Launch string }](t, b.Post("/oauth2/launch", servertest.LaunchForm(url.Values{"smart_style_url": nil})))
 	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {launched.Launch}})
-	address, err := url.Parse(b.RedeemLaunch(servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
+	address, err := url.Parse(servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right"))).SMARTStyleURL)
 	if err != nil || address.Host != "fhir.example.org" {
 		t.Fatalf("%s, %v", address, err)
 	}
@@ -408,7 +408,7 @@ func TestRefreshAsAnotherPatient(t *testing.T) {
 	t.Parallel()
 	var config authorize.Config
 	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Patient/ada", func(c *authorize.Config) { config = *c })
-	got := b.RedeemLaunch(b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
+	got := servertest.RedeemLaunch(b, b.Answer(servertest.Request(url.Values{"scope": {"patient/*.rs offline_access"}})))
 	config.Users = slices.Clone(config.Users)
 	config.Users[0].FHIRUser = "Patient/bob"
 	s, err := authorize.New(config)

@@ -231,7 +231,7 @@ func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
 	b := servertest.NewBrowser(t, s)
-	hint := b.FederatedTokens(nil).IDToken
+	hint := servertest.FederatedTokens(b, nil).IDToken
 	r := servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + hint)
 	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.SignedIn() {
 		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
@@ -284,7 +284,7 @@ func TestUpstreamLogout(t *testing.T) {
 				idp.KeepUpstreamToken = keepToken
 				c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback + "/bye"}
 			}))
-			answer := b.FederatedTokens(nil)
+			answer := servertest.FederatedTokens(b, nil)
 			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
 			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
 			if got := r.Header.Get("Location"); got != servertest.Callback+"/bye?state=z" {

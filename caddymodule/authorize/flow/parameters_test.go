@@ -156,7 +156,7 @@ func TestFormsAlone(t *testing.T) {
 	}
 	for path, client := range map[string]string{"/oauth2/revoke": "app", "/oauth2/introspect": "fhir-server"} {
 		secret := map[string]string{"fhir-server": "rs"}[client]
-		if r := b.AskAboutToken(path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		if r := servertest.AskAboutToken(b, path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 			t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
 		}
 	}

@@ -26,7 +26,7 @@ func grantedFor(t *testing.T, b *servertest.Browser, q url.Values) servertest.La
 			r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"bob"}})
 		}
 	}
-	return b.RedeemLaunch(servertest.Location(t, r))
+	return servertest.RedeemLaunch(b, servertest.Location(t, r))
 }
 
 // A grant ends when its person may no longer choose the patient.
@@ -102,11 +102,11 @@ func TestStepUpBeforePicker(t *testing.T) {
 		b := servertest.AtAccount(t, servertest.New(t, func(c *authorize.Config) {
 			c.Users[0].FHIRUser, c.Records, c.Clients[0].Scopes = "Practitioner/alice", new(servertest.FHIRServer), servertest.LaunchScopes
 		}))
-		secret, _ := b.EnrolApp()
+		secret, _ := servertest.EnrolApp(b)
 		time.Sleep(time.Minute)
 		factor := servertest.Field(t, servertest.Body(t, b.Follow(b.Get("/oauth2/account?part=passkey"))), "factor")
 		b.SendOTP(factor, servertest.OTP(secret, time.Now()))
-		b.EnrolPasskey(servertest.NewAuthenticator())
+		servertest.EnrolPasskey(b, servertest.NewAuthenticator())
 		time.Sleep(time.Minute)
 		r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "acr_values": {"phr"}}))
 		factor = servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")

@@ -134,7 +134,7 @@ func TestPromptNoneIsPassedOn(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	if got := b.Federate(url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
+	if got := servertest.Federate(b, url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
 		t.Errorf("sent to %s", got)
 	}
 	if asked := p.Requests(authorizetest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {

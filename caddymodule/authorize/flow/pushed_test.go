@@ -20,7 +20,7 @@ import (
 func TestPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	status, answer := b.Push(servertest.Request(servertest.PKCE()))
+	status, answer := servertest.Push(b, servertest.Request(servertest.PKCE()))
 	if status != http.StatusCreated || answer.ExpiresIn != 90 ||
 		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || strings.Contains(answer.RequestURI, "app.example") {
 		t.Fatalf("%d %+v", status, answer)
@@ -38,14 +38,14 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	t.Parallel()
 	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	_, answer := b.Push(q)
+	_, answer := servertest.Push(b, q)
 	u := b.Answer(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 	if u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
 	}
 	for name, secret := range map[string]string{"a wrong secret": "wrong", "no secret": ""} {
 		q.Set("client_secret", secret)
-		if status, answer := b.Push(q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
+		if status, answer := servertest.Push(b, q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
 			t.Errorf("%s: %d %+v", name, status, answer)
 		}
 	}
@@ -56,7 +56,7 @@ func TestPushedRequestKeepsNoSecret(t *testing.T) {
 	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
-	b.Push(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
+	servertest.Push(b, servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
 	keys, err := store.List(t.Context(), "pushed:")
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%q, %v", keys, err)
@@ -96,7 +96,7 @@ func TestPushedRequestRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			status, answer := servertest.NewBrowser(t, servertest.New(t, nil)).Push(servertest.Request(tt.change))
+			status, answer := servertest.Push(servertest.NewBrowser(t, servertest.New(t, nil)), servertest.Request(tt.change))
 			if status < 400 || status > 401 || answer.Error != tt.want || answer.RequestURI != "" {
 				t.Errorf("%d %+v", status, answer)
 			}
@@ -140,7 +140,7 @@ func TestPushedRequestIsSpent(t *testing.T) {
 			t.Run(tt.name+"/"+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := servertest.NewBrowser(t, servertest.New(t, nil))
-					_, answer := b.Push(form)
+					_, answer := servertest.Push(b, form)
 					q := url.Values{"client_id": form["client_id"], "request_uri": {answer.RequestURI}}
 					tt.do(b, q)
 					r := b.Authorize(q)
@@ -158,7 +158,7 @@ func TestPushedRequestIsSpent(t *testing.T) {
 func TestPushedRequestBesideOtherParameters(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	_, answer := b.Push(servertest.Request(nil))
+	_, answer := servertest.Push(b, servertest.Request(nil))
 	b.Answer(servertest.Request(nil)) // signed in
 	r := b.Get("/oauth2/authorize?" + servertest.Pushed(answer.RequestURI).Encode() + "&state=x;y")
 	if u := servertest.Location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
@@ -170,7 +170,7 @@ func TestPushedRequestBesideOtherParameters(t *testing.T) {
 func TestPushedRequestUsedOnce(t *testing.T) {
 	t.Parallel()
 	server := servertest.New(t, nil)
-	_, answer := servertest.NewBrowser(t, server).Push(servertest.Request(nil))
+	_, answer := servertest.Push(servertest.NewBrowser(t, server), servertest.Request(nil))
 	var used atomic.Int64
 	var tries sync.WaitGroup
 	for range 50 {
@@ -192,7 +192,7 @@ func TestLongPushedRequest(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	long := servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
-	_, answer := b.Push(long)
+	_, answer := servertest.Push(b, long)
 	reference := servertest.Pushed(answer.RequestURI)
 	posted := b.Post("/oauth2/authorize", reference)
 	if posted.StatusCode != http.StatusSeeOther || posted.Header.Get("Location") != "/oauth2/authorize?"+reference.Encode() {
@@ -208,7 +208,7 @@ func TestLongPushedRequest(t *testing.T) {
 func TestPushedRequestCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	_, answer := b.Push(servertest.Request(nil))
+	_, answer := servertest.Push(b, servertest.Request(nil))
 	q := servertest.Pushed(answer.RequestURI)
 	q.Set("redirect_uri", "http://localhost:3000/callback")
 	q.Set("scope", "openid user/*.rs")
@@ -226,7 +226,7 @@ func TestPushedRequestRequired(t *testing.T) {
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "invalid_request" {
 		t.Errorf("%s", u)
 	}
-	_, answer := b.Push(servertest.Request(nil))
+	_, answer := servertest.Push(b, servertest.Request(nil))
 	if u := b.Answer(servertest.Pushed(answer.RequestURI)); u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
 	}
@@ -239,7 +239,7 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	for range 10_001 {
-		if status, answer := b.Push(servertest.Request(nil)); status != http.StatusCreated {
+		if status, answer := servertest.Push(b, servertest.Request(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
@@ -249,7 +249,7 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 	strict := servertest.Request(servertest.PKCE())
 	strict.Set("client_id", "strict")
 	for _, form := range []url.Values{strict, servertest.KnownPush(nil)} {
-		if status, answer := b.Push(form); status != http.StatusCreated {
+		if status, answer := servertest.Push(b, form); status != http.StatusCreated {
 			t.Errorf("%s: %d %+v", form.Get("client_id"), status, answer)
 		}
 	}
@@ -260,14 +260,14 @@ func TestPushedRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 10_000 {
-		if status, answer := b.Push(servertest.KnownPush(nil)); status != http.StatusCreated {
+		if status, answer := servertest.Push(b, servertest.KnownPush(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
-	if status, answer := b.Push(servertest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+	if status, answer := servertest.Push(b, servertest.KnownPush(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", status, answer)
 	}
-	if status, answer := b.Push(servertest.Request(nil)); status != http.StatusCreated {
+	if status, answer := servertest.Push(b, servertest.Request(nil)); status != http.StatusCreated {
 		t.Errorf("a public client: %d %+v", status, answer)
 	}
 }

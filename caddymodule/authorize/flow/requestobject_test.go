@@ -162,7 +162,7 @@ func TestRequestObjectByReference(t *testing.T) {
 		"request_uris": []string{app.URL + "/object#hash", app.URL + "/elsewhere"}, "request_object_signing_alg": "RS256",
 		"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256)),
 	})
-	_, c := b.Register(metadata, servertest.InitialAccessToken)
+	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
 	object = signed(t, jose.RS256, objectClaims(map[string]any{"client_id": c.ID, "iss": c.ID, "aud": servertest.Issuer}))
 	q := url.Values{"client_id": {c.ID}, "response_type": {"code"}, "scope": {"openid"}, "redirect_uri": {servertest.Callback}, "request_uri": {app.URL + "/object"}}
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
@@ -170,7 +170,7 @@ func TestRequestObjectByReference(t *testing.T) {
 	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
 		t.Errorf("%s, asked %d times", u, asked.Load())
 	}
-	if got := b.TryAssertion(c.ID, jose.RS256); got != "invalid_client" {
+	if got := servertest.TryAssertion(b, c.ID, jose.RS256); got != "invalid_client" {
 		t.Errorf("by its keys alone: %s", got)
 	}
 	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
@@ -189,7 +189,7 @@ func TestRequestObjectIsNotFetchedFromInside(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.RegisteringWith(func(r *client.Registration) { r.PKCE, r.RequestObjects = client.PKCEOptional, true })))
 	metadata := servertest.ClientMetadata(servertest.WithSecret)
 	metadata["request_uris"] = []string{inside.URL}
-	_, c := b.Register(metadata, servertest.InitialAccessToken)
+	_, c := servertest.Register(b, metadata, servertest.InitialAccessToken)
 	q := servertest.Request(url.Values{"client_id": {c.ID}, "request_uri": {inside.URL}})
 	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request_uri" || asked.Load() != 0 {
 		t.Errorf("%s, asked %d times", u, asked.Load())

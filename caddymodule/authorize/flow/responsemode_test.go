@@ -56,7 +56,7 @@ func TestImplicitFlow(t *testing.T) {
 				t.Errorf("ID token %v", claims)
 			}
 			if access != "" {
-				b.CheckIDToken(fragment(t, u).Get("id_token"), access, "n")
+				servertest.CheckIDToken(b, fragment(t, u).Get("id_token"), access, "n")
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
 	leave := servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
 	if at := servertest.Location(t, b.Get(leave.String())); at.Query().Get("prompt") != "select_account" {
@@ -57,7 +57,7 @@ func TestQuestionIsBound(t *testing.T) {
 		name string
 		do   func(b *servertest.Browser, sealed *string)
 	}{
-		{"in another browser", func(b *servertest.Browser, _ *string) { b.BecomeAnother() }},
+		{"in another browser", func(b *servertest.Browser, _ *string) { servertest.BecomeAnother(b) }},
 		{"without cookies", func(b *servertest.Browser, _ *string) { clear(b.Cookies) }},
 		{"signed out", func(b *servertest.Browser, _ *string) { delete(b.Cookies, "__Host-fhir-session") }},
 		{"by the next person at this browser", func(b *servertest.Browser, _ *string) {

@@ -455,9 +455,9 @@ func TestKnownBrowserEndsWithWhatItIsKnownFor(t *testing.T) {
 		"nothing":          {func(*authorize.Config, *servertest.Browser) {}, http.StatusFound},
 		"another password": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].PasswordHash = c.Users[1].PasswordHash }, http.StatusTooManyRequests},
 		"a configured app": {func(c *authorize.Config, _ *servertest.Browser) { c.Users[0].TOTPSecret = totp.NewSecret() }, http.StatusTooManyRequests},
-		"an app enrolled":  {func(_ *authorize.Config, other *servertest.Browser) { other.EnrolApp() }, http.StatusTooManyRequests},
+		"an app enrolled":  {func(_ *authorize.Config, other *servertest.Browser) { servertest.EnrolApp(other) }, http.StatusTooManyRequests},
 		"a passkey enrolled": {func(_ *authorize.Config, other *servertest.Browser) {
-			other.EnrolPasskey(servertest.NewAuthenticator())
+			servertest.EnrolPasskey(other, servertest.NewAuthenticator())
 		}, http.StatusTooManyRequests},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 func subjectOf(t *testing.T, server *authorize.Server) string {
 	t.Helper()
 	b := servertest.NewBrowser(t, server)
-	u := b.Federate(nil)
+	u := servertest.Federate(b, nil)
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
@@ -108,12 +108,12 @@ func TestRefusedAccountEnds(t *testing.T) {
 				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			tokens := b.FederatedTokens(servertest.OfflineAccess(servertest.ByProvider("hospital")))
+			tokens := servertest.FederatedTokens(b, servertest.OfflineAccess(servertest.ByProvider("hospital")))
 			code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
 			p.Change(func(s *authorizetest.Settings) {
 				s.People = []authorizetest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
 			})
-			if u := servertest.NewBrowser(t, b.Server).Federate(servertest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
+			if u := servertest.Federate(servertest.NewBrowser(t, b.Server), servertest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
 				t.Fatalf("the second sign-in: %s", u)
 			}
 			lives := map[string]bool{
@@ -150,14 +150,14 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 		clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}))
-	first := b.Claims(b.FederatedTokens(nil).IDToken)["sub"]
-	if u := b.Federate(servertest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
+	first := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["sub"]
+	if u := servertest.Federate(b, servertest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
 		t.Errorf("the rules of the one count for the other: %s", u)
 	}
 	p.Change(func(s *authorizetest.Settings) {
 		s.People[0].Claims = map[string]any{"groups": "managers"}
 	})
-	if second := b.Claims(b.FederatedTokens(servertest.ByProvider("clinic")).IDToken)["sub"]; second != first {
+	if second := b.Claims(servertest.FederatedTokens(b, servertest.ByProvider("clinic")).IDToken)["sub"]; second != first {
 		t.Errorf("the person is %v, then %v", first, second)
 	}
 }
@@ -189,7 +189,7 @@ func TestRemovedProvider(t *testing.T) {
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, keep))
-	token := b.FederatedTokens(nil).AccessToken
+	token := servertest.FederatedTokens(b, nil).AccessToken
 	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
 	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
@@ -254,7 +254,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 				})
 			}
 			b := servertest.NewBrowser(t, with(tt.before))
-			token := b.FederatedTokens(servertest.OfflineAccess(nil))
+			token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
 			b.Server = with(tt.after)
 			if sent := servertest.Location(t, b.Authorize(servertest.Request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
 				t.Errorf("the session leads to %s", sent)
@@ -283,7 +283,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 	}
 	claimed := map[string]string{"fhirUser": "fhir"}
 	b := servertest.NewBrowser(t, with("Patient/wrong", claimed))
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	for _, tt := range []struct {
 		mapped string
 		claims map[string]string
@@ -310,7 +310,7 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, one, keep))
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	b.Server = servertest.NewFederated(t, two, keep)
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
@@ -326,7 +326,7 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	})
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
@@ -352,7 +352,7 @@ func TestMappedFHIRUser(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Claims = map[string]string{"fhirUser": "fhir"}
 		}))
-		answer := b.FederatedTokens(url.Values{"scope": {"openid fhirUser"}})
+		answer := servertest.FederatedTokens(b, url.Values{"scope": {"openid fhirUser"}})
 		if got := b.Claims(answer.IDToken)["fhirUser"]; got != want {
 			t.Errorf("%s becomes %v", claim, got)
 		}
@@ -371,7 +371,7 @@ func TestLinkedUserAfterRestart(t *testing.T) {
 		})
 	}
 	b := servertest.NewBrowser(t, start())
-	token := b.FederatedTokens(servertest.OfflineAccess(nil))
+	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
 	b.Server = start()
 	if got := b.Refresh(token.Refresh, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)

@@ -67,7 +67,7 @@ func TestEndedGrantsStayEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
-		b.CheckDead(token)
+		servertest.CheckDead(b, token)
 	})
 }
 
@@ -81,7 +81,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
 	}
 	active := func(token string) bool {
-		return servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
+		return servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
 	}
 	before := get()
 	if !active(before) {
@@ -103,7 +103,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 	b := servertest.NewBrowser(t, s)
 	q := servertest.Request(servertest.OfflineAccess(nil))
 	b.SignIn(q, "alicea", "x")
-	other := b.TokensOfSession()
+	other := servertest.TokensOfSession(b)
 	b.Cookies = map[string]string{}
 	b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
 	code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")

@@ -87,7 +87,7 @@ func (e *endings) begin(wait time.Duration) {
 	if e.provider == nil {
 		e.Allow(e.SignIn(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
 	} else {
-		e.Federate(url.Values{"scope": {onlineScope}})
+		servertest.Federate(e.Browser, url.Values{"scope": {onlineScope}})
 	}
 	time.Sleep(wait)
 	get := func(scope string) string {
@@ -141,7 +141,7 @@ func (e *endings) good(raw string) bool {
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"), ACR: text("acr"),
 	})
 	guarded := !revoked && holder != nil
-	asked := e.AskAboutToken("/oauth2/introspect", raw, "fhir-server", "rs")
+	asked := servertest.AskAboutToken(e.Browser, "/oauth2/introspect", raw, "fhir-server", "rs")
 	introspected := servertest.Decode[map[string]any](e.t, asked)["active"] == true
 	if told := e.TokenWorks(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
 		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)

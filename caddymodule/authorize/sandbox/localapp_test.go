@@ -25,7 +25,7 @@ func TestLocalApp(t *testing.T) {
 	if page.StatusCode != http.StatusSeeOther {
 		t.Fatalf("%d", page.StatusCode)
 	}
-	opened := b.LaunchByPage(url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
+	opened := servertest.LaunchByPage(b, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:4711/start?x=1"}})
 	if opened.Host != "localhost:4711" || opened.Path != "/start" || opened.Query().Get("x") != "1" || opened.Query().Get("launch") == "" {
 		t.Fatalf("opened at %s", opened)
 	}
@@ -64,7 +64,7 @@ func TestLocalApp(t *testing.T) {
 func TestLocalAppIsLocal(t *testing.T) {
 	t.Parallel()
 	b := localServer(t)
-	shown := b.OpenLaunchPage("alice", "right")
+	shown := servertest.OpenLaunchPage(b, "alice", "right")
 	for _, uri := range []string{
 		"", "https://app.example.org/launch", "http://localhost.evil.example/", "http://localhost@evil.example/", "//localhost/", "javascript:alert(1)",
 		"http://192.168.1.1/", "http://0.0.0.0/", "com.example.app://localhost/", "http://localhost:3000/#x", "http://evil.localhost/", `http://localhost\@evil.example/`,
@@ -78,7 +78,7 @@ func TestLocalAppIsLocal(t *testing.T) {
 		}
 	}
 	elsewhere := sandboxServer(t, new(servertest.FHIRServer), nil)
-	shown = elsewhere.OpenLaunchPage("alice", "right")
+	shown = servertest.OpenLaunchPage(elsewhere, "alice", "right")
 	r := elsewhere.Post(servertest.LaunchPage, servertest.LaunchChoice(t, shown, url.Values{"app": {"sandbox-local-app"}, "launch_uri": {"http://localhost:3000/launch"}}))
 	if strings.Contains(shown, "launch_uri") || r.StatusCode != http.StatusBadRequest || allowsOrigin(elsewhere, "http://localhost:4711") {
 		t.Errorf("elsewhere: %d", r.StatusCode)

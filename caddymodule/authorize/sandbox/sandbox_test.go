@@ -65,7 +65,7 @@ func TestLaunchPage(t *testing.T) {
 	t.Parallel()
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
-	page := b.OpenLaunchPage("alice", "right")
+	page := servertest.OpenLaunchPage(b, "alice", "right")
 	for _, want := range []string{"Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s: %s", want, page)
@@ -92,13 +92,13 @@ func TestLaunchByPage(t *testing.T) {
 			}
 		}
 	})
-	opened := b.LaunchByPage(url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
+	opened := servertest.LaunchByPage(b, url.Values{"app": {"app"}, "encounter": {"latest"}, "intent": {"reconcile"}})
 	q := opened.Query()
 	if opened.Host != "app.example.org" || q.Get("x") != "1" || q.Get("iss") != servertest.FHIRBase || q.Has("other") {
 		t.Errorf("opened at %s", opened)
 	}
 	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {q.Get("launch")}})
-	got := b.RedeemLaunch(servertest.Location(t, b.Authorize(request)))
+	got := servertest.RedeemLaunch(b, servertest.Location(t, b.Authorize(request)))
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.NeedPatientBanner == nil || !*got.NeedPatientBanner {
 		t.Errorf("%+v", got)
 	}
@@ -114,7 +114,7 @@ func TestLaunchByPage(t *testing.T) {
 func TestLaunchByPageIsBound(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	handle := b.LaunchByPage(url.Values{"app": {"app"}}).Query().Get("launch")
+	handle := servertest.LaunchByPage(b, url.Values{"app": {"app"}}).Query().Get("launch")
 	q := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}})
 	other := servertest.NewBrowser(t, b.Server)
 	if answer := servertest.Location(t, other.SignIn(q, "bob", "other")); answer.Query().Get("code") != "" {
@@ -147,7 +147,7 @@ func TestLaunchPageRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := sandboxServer(t, new(servertest.FHIRServer), nil)
-			page := b.OpenLaunchPage("alice", "right")
+			page := servertest.OpenLaunchPage(b, "alice", "right")
 			if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, c.change)); r.StatusCode != c.status || r.Header.Get("Location") != "" {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
@@ -159,7 +159,7 @@ func TestLaunchPageRefuses(t *testing.T) {
 func TestLaunchPageOfParent(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
-	page := b.OpenLaunchPage("alice", "right")
+	page := servertest.OpenLaunchPage(b, "alice", "right")
 	if strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || strings.Contains(page, `role="search"`) {
 		t.Errorf("%s", page)
 	}
@@ -176,7 +176,7 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 	t.Parallel()
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
-	page := b.OpenLaunchPage("alice", "right")
+	page := servertest.OpenLaunchPage(b, "alice", "right")
 	opened, err := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
 	if err != nil {
 		t.Fatal(err)
@@ -196,17 +196,17 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 func TestLaunchPageIsSealed(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), func(c *authorize.Config) { c.Users[1].FHIRUser = "Practitioner/bob" })
-	form := servertest.LaunchChoice(t, b.OpenLaunchPage("alice", "right"), nil)
+	form := servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), nil)
 	anybody := servertest.NewBrowser(t, b.Server)
 	if r := anybody.Post(servertest.LaunchPage, form); !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login?") {
 		t.Errorf("without a session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
-	anybody.OpenLaunchPage("bob", "other")
+	servertest.OpenLaunchPage(anybody, "bob", "other")
 	if r := anybody.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("by another person: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	b.Cookies["__Host-fhir-session"] = ""
-	b.OpenLaunchPage("bob", "other")
+	servertest.OpenLaunchPage(b, "bob", "other")
 	if r := b.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("in another session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
@@ -216,7 +216,7 @@ func TestLaunchPageWhileDown(t *testing.T) {
 	t.Parallel()
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
-	form := servertest.LaunchChoice(t, b.OpenLaunchPage("alice", "right"), nil)
+	form := servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), nil)
 	h.Down = true
 	for name, r := range map[string]*http.Response{"the page": b.Get(servertest.LaunchPage), "the form": b.Post(servertest.LaunchPage, form)} {
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "still signed in") {
@@ -233,7 +233,7 @@ func TestLaunchPageWhileDown(t *testing.T) {
 func TestSandboxApp(t *testing.T) {
 	t.Parallel()
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	opened := b.LaunchByPage(nil)
+	opened := servertest.LaunchByPage(b, nil)
 	if got := opened.Query(); opened.Scheme+"://"+opened.Host+opened.Path != sandboxApp || got.Get("other") != "bob" || got.Get("iss") != servertest.FHIRBase {
 		t.Fatalf("opened at %s", opened)
 	}

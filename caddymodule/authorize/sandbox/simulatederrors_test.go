@@ -15,7 +15,7 @@ func TestSimulatedErrors(t *testing.T) {
 		t.Run(simulated, func(t *testing.T) {
 			t.Parallel()
 			b := sandboxServer(t, new(servertest.FHIRServer), nil)
-			handle := b.LaunchByPage(url.Values{"app": {"app"}, "simulated": {simulated}}).Query().Get("launch")
+			handle := servertest.LaunchByPage(b, url.Values{"app": {"app"}, "simulated": {simulated}}).Query().Get("launch")
 			answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {handle}})))
 			if got := answer.Query(); got.Get("error") != want || got.Get("state") == "" || got.Has("code") {
 				t.Errorf("%s", answer)
@@ -23,7 +23,7 @@ func TestSimulatedErrors(t *testing.T) {
 		})
 	}
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, b.OpenLaunchPage("alice", "right"), url.Values{"simulated": {"fire"}})); r.StatusCode != http.StatusBadRequest {
+	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("what is not offered: %d", r.StatusCode)
 	}
 }
@@ -43,7 +43,7 @@ func TestShortTokens(t *testing.T) {
 		answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"launch patient/*.rs offline_access"}, "launch": {handle}})))
 		return expiry(url.Values{"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": {servertest.Callback}, "client_id": {"app"}})
 	}
-	seconds, refresh := expiryOf(b.LaunchByPage(url.Values{"app": {"app"}, "simulated": {"short_token"}}).Query().Get("launch"))
+	seconds, refresh := expiryOf(servertest.LaunchByPage(b, url.Values{"app": {"app"}, "simulated": {"short_token"}}).Query().Get("launch"))
 	if again, _ := expiry(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}, "client_id": {"app"}}); seconds != 10 || again != 10 {
 		t.Errorf("%d seconds, then %d", seconds, again)
 	}

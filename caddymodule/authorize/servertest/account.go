@@ -16,14 +16,14 @@ import (
 const accountPath = "/oauth2/account"
 
 // SignInToAccount signs in for the account page, and returns the answer to the password.
-func (b *Browser) SignInToAccount(user, password string) *http.Response {
+func SignInToAccount(b *Browser, user, password string) *http.Response {
 	b.T.Helper()
 	page := Body(b.T, b.Follow(b.Get(accountPath)))
 	return b.Post("/oauth2/login", url.Values{"request": {Field(b.T, page, "request")}, "username": {user}, "password": {password}})
 }
 
-// Account opens the account page, or a part of it, of who is signed in.
-func (b *Browser) Account(part string) string {
+// AccountPage opens the account page, or a part of it, of who is signed in.
+func AccountPage(b *Browser, part string) string {
 	b.T.Helper()
 	target := accountPath
 	if part != "" {
@@ -37,10 +37,10 @@ func (b *Browser) Account(part string) string {
 	return page
 }
 
-// Act presses a button of the account page.
-func (b *Browser) Act(action, target string) *http.Response {
+// ActAtAccount presses a button of the account page.
+func ActAtAccount(b *Browser, action, target string) *http.Response {
 	b.T.Helper()
-	return b.Post(accountPath, url.Values{"request": {Field(b.T, b.Account(""), "request")}, "action": {action}, "target": {target}})
+	return b.Post(accountPath, url.Values{"request": {Field(b.T, AccountPage(b, ""), "request")}, "action": {action}, "target": {target}})
 }
 
 var (
@@ -51,9 +51,9 @@ var (
 
 // EnrolApp enrols an authenticator app with the code of the step before, so that the present
 // one is unused. It returns its key, and the recovery codes if they are shown.
-func (b *Browser) EnrolApp() (secret string, recovery []string) {
+func EnrolApp(b *Browser) (secret string, recovery []string) {
 	b.T.Helper()
-	form, secret := b.AppForm()
+	form, secret := AppForm(b)
 	shown := Body(b.T, b.Post(accountPath, form))
 	for _, code := range codeShown.FindAllStringSubmatch(shown, -1) {
 		recovery = append(recovery, code[1])
@@ -63,9 +63,9 @@ func (b *Browser) EnrolApp() (secret string, recovery []string) {
 
 // AppForm is the form that enrols an authenticator app with the code of the step before, and
 // the app's key.
-func (b *Browser) AppForm() (form url.Values, secret string) {
+func AppForm(b *Browser) (form url.Values, secret string) {
 	b.T.Helper()
-	page := b.Account("app")
+	page := AccountPage(b, "app")
 	secret = secretShown.FindStringSubmatch(page)[1]
 	form = ReadForm(page).Fields
 	form.Set("code", OTP(secret, time.Now().Add(-totp.Step)))
@@ -88,22 +88,22 @@ func NewAuthenticator() *authorizetest.Authenticator {
 }
 
 // EnrolPasskey enrols the passkey that an authenticator makes.
-func (b *Browser) EnrolPasskey(a *authorizetest.Authenticator) *http.Response {
+func EnrolPasskey(b *Browser, a *authorizetest.Authenticator) *http.Response {
 	b.T.Helper()
-	return b.Post(accountPath, b.PasskeyForm(a))
+	return b.Post(accountPath, PasskeyForm(b, a))
 }
 
 // PasskeyForm is the form that enrols the passkey that an authenticator makes.
-func (b *Browser) PasskeyForm(a *authorizetest.Authenticator) url.Values {
+func PasskeyForm(b *Browser, a *authorizetest.Authenticator) url.Values {
 	b.T.Helper()
-	page := b.Account("passkey")
+	page := AccountPage(b, "passkey")
 	form := ReadForm(page).Fields
 	form.Set("assertion", answered(b.T, a.Create, page))
 	return form
 }
 
 // UsePasskey answers the challenge of a page, the sign-in page or that for a second factor.
-func (b *Browser) UsePasskey(a *authorizetest.Authenticator, page string) *http.Response {
+func UsePasskey(b *Browser, a *authorizetest.Authenticator, page string) *http.Response {
 	b.T.Helper()
 	form := ReadForm(page).Fields
 	form.Set("assertion", answered(b.T, a.Get, page))
@@ -129,7 +129,7 @@ func answered(t testing.TB, answer func(string) (string, error), page string) st
 func AtAccount(t *testing.T, s *authorize.Server) *Browser {
 	t.Helper()
 	b := NewBrowser(t, s)
-	if r := b.SignInToAccount("alice", "right"); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != accountPath {
+	if r := SignInToAccount(b, "alice", "right"); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != accountPath {
 		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	return b

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// UserAgent sends requests to a server and keeps its cookies.
-type UserAgent struct {
+// Browser sends a person's requests to a server and keeps its cookies. What an app sends beside it goes the same way.
+type Browser struct {
 	// T is the test that fails if a request does not work.
 	T testing.TB
 
@@ -21,28 +21,22 @@ type UserAgent struct {
 	Cookies map[string]string
 }
 
-// App is what a client does at the endpoints that it calls itself.
-type App struct{ UserAgent }
-
-// Browser is what a person does at the pages, and the app beside it.
-type Browser struct{ App }
-
 // NewBrowser makes a browser without cookies.
 func NewBrowser(t testing.TB, server http.Handler) *Browser {
-	return &Browser{App{UserAgent{T: t, Server: server, Cookies: map[string]string{}}}}
+	return &Browser{T: t, Server: server, Cookies: map[string]string{}}
 }
 
 // Send sends a request over TLS with the browser's cookies, and keeps those of the answer.
-func (a *UserAgent) Send(r *http.Request) *http.Response {
+func (b *Browser) Send(r *http.Request) *http.Response {
 	Secure(r)
-	for name, value := range a.Cookies {
+	for name, value := range b.Cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
 	w := httptest.NewRecorder()
-	a.Server.ServeHTTP(w, r)
+	b.Server.ServeHTTP(w, r)
 	response := w.Result()
 	for _, c := range response.Cookies() {
-		a.Cookies[c.Name] = c.Value
+		b.Cookies[c.Name] = c.Value
 	}
 	return response
 }
@@ -54,13 +48,13 @@ func Secure(r *http.Request) *http.Request {
 }
 
 // Get sends a GET request.
-func (a *UserAgent) Get(target string) *http.Response {
-	return a.Send(httptest.NewRequest(http.MethodGet, target, nil))
+func (b *Browser) Get(target string) *http.Response {
+	return b.Send(httptest.NewRequest(http.MethodGet, target, nil))
 }
 
 // Post sends a form.
-func (a *UserAgent) Post(path string, form url.Values) *http.Response {
-	return a.Send(PostRequest(path, form))
+func (b *Browser) Post(path string, form url.Values) *http.Response {
+	return b.Send(PostRequest(path, form))
 }
 
 // PostRequest makes a request that sends a form.
@@ -71,26 +65,26 @@ func PostRequest(path string, form url.Values) *http.Request {
 }
 
 // SendFrom sends a form as a script of another origin does.
-func (a *UserAgent) SendFrom(origin, method, path string, form url.Values) *http.Response {
+func SendFrom(b *Browser, origin, method, path string, form url.Values) *http.Response {
 	r := PostRequest(path, form)
 	r.Method = method
 	r.Header.Set("Origin", origin)
-	return a.Send(r)
+	return b.Send(r)
 }
 
 // Preflight asks whether a script of another origin may send a request.
-func (a *UserAgent) Preflight(origin, method, path string) *http.Response {
+func Preflight(b *Browser, origin, method, path string) *http.Response {
 	r := httptest.NewRequest(http.MethodOptions, path, nil)
 	r.Header.Set("Origin", origin)
 	r.Header.Set("Access-Control-Request-Method", method)
 	r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
-	return a.Send(r)
+	return b.Send(r)
 }
 
 const browserCookie = "__Host-fhir-browser-"
 
 // BecomeAnother keeps all cookies but those that bind a sign-in to the browser.
-func (b *Browser) BecomeAnother() {
+func BecomeAnother(b *Browser) {
 	for name := range b.Cookies {
 		if strings.HasPrefix(name, browserCookie) {
 			b.Cookies[name] = "other"
@@ -107,14 +101,14 @@ func (b *Browser) Follow(r *http.Response) *http.Response {
 		if err != nil || strings.HasPrefix(u.String(), Callback) || strings.HasPrefix(u.String(), "http://localhost:3000/") {
 			return r
 		}
-		r = b.FollowOnce(r)
+		r = FollowOnce(b, r)
 	}
 	b.T.Fatal("redirects without end")
 	return nil
 }
 
 // FollowOnce follows one redirect, here or at a provider.
-func (b *Browser) FollowOnce(r *http.Response) *http.Response {
+func FollowOnce(b *Browser, r *http.Response) *http.Response {
 	b.T.Helper()
 	u, err := r.Location()
 	if err != nil {

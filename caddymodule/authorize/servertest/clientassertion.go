@@ -88,11 +88,11 @@ func AssertionForm(assertion string, change url.Values) url.Values {
 
 // TryAssertion is what the token endpoint says to an app's assertion with a code that is
 // none: invalid_grant, if it believes the assertion.
-func (a *App) TryAssertion(id string, alg jose.SignatureAlgorithm) string {
-	a.T.Helper()
+func TryAssertion(b *Browser, id string, alg jose.SignatureAlgorithm) string {
+	b.T.Helper()
 	claims := map[string]any{"iss": id, "sub": id}
 	form := CodeForm("x", url.Values{
-		"client_id": {id}, "client_assertion_type": {AssertionType}, "client_assertion": {Assertion(a.T, alg, claims, nil)},
+		"client_id": {id}, "client_assertion_type": {AssertionType}, "client_assertion": {Assertion(b.T, alg, claims, nil)},
 	})
-	return a.RequestTokens(form).Error
+	return b.RequestTokens(form).Error
 }

@@ -11,7 +11,7 @@
 // Its functions fail the test where something that is not under test goes wrong.
 //
 //	server.go         servers, with and without an identity provider; settings.go alters them
-//	browser.go        requests, cookies and redirects: a [UserAgent], the [App], and the [Browser] of a person
+//	browser.go        requests, cookies and redirects of a [Browser]
 //	response.go       what is read from an answer
 //	signin.go         the authorization request, and a person's way through its pages
 //	federation.go     that way by an identity provider

@@ -10,7 +10,7 @@ func ByProvider(idp string) url.Values { return url.Values{"identity_provider": 
 
 // Federate asks to sign in by the provider, goes there and back, and returns
 // where the client is sent.
-func (b *Browser) Federate(change url.Values) *url.URL {
+func Federate(b *Browser, change url.Values) *url.URL {
 	b.T.Helper()
 	q := ByProvider("hospital")
 	maps.Copy(q, change)
@@ -18,16 +18,16 @@ func (b *Browser) Federate(change url.Values) *url.URL {
 }
 
 // FederatedTokens are [Browser.Tokens] by the provider.
-func (b *Browser) FederatedTokens(change url.Values) TokenResponse {
+func FederatedTokens(b *Browser, change url.Values) TokenResponse {
 	b.T.Helper()
-	return b.Redeem(b.Federate(change))
+	return b.Redeem(Federate(b, change))
 }
 
 // ProviderAnswer goes to the provider and returns where it sends the browser.
-func (b *Browser) ProviderAnswer() *url.URL {
+func ProviderAnswer(b *Browser) *url.URL {
 	b.T.Helper()
-	start := b.FollowOnce(b.Authorize(Request(ByProvider("hospital"))))
-	back, err := b.FollowOnce(start).Location()
+	start := FollowOnce(b, b.Authorize(Request(ByProvider("hospital"))))
+	back, err := FollowOnce(b, start).Location()
 	if err != nil {
 		b.T.Fatal(err)
 	}

@@ -128,15 +128,15 @@ type LaunchResponse struct {
 	Scope string `json:"scope"`
 }
 
-// RedeemLaunch exchanges the code of an answer, as [App.Redeem] does, for what the app is launched with.
-func (a *App) RedeemLaunch(answer *url.URL) (r LaunchResponse) {
-	a.T.Helper()
+// RedeemLaunch exchanges the code of an answer, as [Browser.Redeem] does, for what the app is launched with.
+func RedeemLaunch(b *Browser, answer *url.URL) (r LaunchResponse) {
+	b.T.Helper()
 	if answer.Query().Get("code") == "" {
-		a.T.Fatalf("no code: %s", answer)
+		b.T.Fatalf("no code: %s", answer)
 	}
-	response := a.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil))
-	if err := json.Unmarshal([]byte(Body(a.T, response)), &r); err != nil {
-		a.T.Fatal(err)
+	response := b.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil))
+	if err := json.Unmarshal([]byte(Body(b.T, response)), &r); err != nil {
+		b.T.Fatal(err)
 	}
 	return r
 }
@@ -145,7 +145,7 @@ func (a *App) RedeemLaunch(answer *url.URL) (r LaunchResponse) {
 const LaunchPage = "/oauth2/launch_page"
 
 // OpenLaunchPage signs in for the launch page, and returns it.
-func (b *Browser) OpenLaunchPage(user, password string) string {
+func OpenLaunchPage(b *Browser, user, password string) string {
 	b.T.Helper()
 	signIn := Body(b.T, b.Follow(b.Get(LaunchPage)))
 	if !strings.Contains(signIn, "SMART Sandbox") {
@@ -167,9 +167,9 @@ func LaunchChoice(t testing.TB, page string, change url.Values) url.Values {
 }
 
 // LaunchByPage signs alice in, launches an app for ada, and returns where it is opened.
-func (b *Browser) LaunchByPage(change url.Values) *url.URL {
+func LaunchByPage(b *Browser, change url.Values) *url.URL {
 	b.T.Helper()
-	page := b.OpenLaunchPage("alice", "right")
+	page := OpenLaunchPage(b, "alice", "right")
 	r := b.Post(LaunchPage, LaunchChoice(b.T, page, change))
 	opened, err := r.Location()
 	if r.StatusCode != http.StatusSeeOther || err != nil {

@@ -102,37 +102,37 @@ type RegistrationResponse struct {
 
 // Register sends metadata to the registration endpoint, with an initial access token
 // unless that is empty.
-func (a *App) Register(metadata any, token string) (*http.Response, RegistrationResponse) {
-	a.T.Helper()
-	return a.sendMetadata(http.MethodPost, Issuer+"/oauth2/register", token, metadata)
+func Register(b *Browser, metadata any, token string) (*http.Response, RegistrationResponse) {
+	b.T.Helper()
+	return sendMetadata(b, http.MethodPost, Issuer+"/oauth2/register", token, metadata)
 }
 
 // UpdateClient sends metadata to a client's configuration endpoint (RFC 7592 §2.2).
-func (a *App) UpdateClient(c RegistrationResponse, metadata any) (*http.Response, RegistrationResponse) {
-	a.T.Helper()
-	return a.sendMetadata(http.MethodPut, c.URI, c.AccessToken, metadata)
+func UpdateClient(b *Browser, c RegistrationResponse, metadata any) (*http.Response, RegistrationResponse) {
+	b.T.Helper()
+	return sendMetadata(b, http.MethodPut, c.URI, c.AccessToken, metadata)
 }
 
-func (a *App) sendMetadata(method, uri, token string, metadata any) (*http.Response, RegistrationResponse) {
-	a.T.Helper()
+func sendMetadata(b *Browser, method, uri, token string, metadata any) (*http.Response, RegistrationResponse) {
+	b.T.Helper()
 	text, err := json.Marshal(metadata)
 	if err != nil {
-		a.T.Fatal(err)
+		b.T.Fatal(err)
 	}
 	r := httptest.NewRequest(method, strings.TrimPrefix(uri, Issuer), bytes.NewReader(text))
 	r.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	response := a.Send(r)
-	return response, Decode[RegistrationResponse](a.T, response)
+	response := b.Send(r)
+	return response, Decode[RegistrationResponse](b.T, response)
 }
 
 // ManageClient reads or deletes a registration (RFC 7592).
-func (a *App) ManageClient(method, uri, token string) *http.Response {
+func ManageClient(b *Browser, method, uri, token string) *http.Response {
 	r := httptest.NewRequest(method, strings.TrimPrefix(uri, Issuer), nil)
 	r.Header.Set("Authorization", "Bearer "+token)
-	return a.Send(r)
+	return b.Send(r)
 }
 
 // RegisteringWith lets apps register themselves; change alters how.

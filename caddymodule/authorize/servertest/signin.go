@@ -130,10 +130,10 @@ type PushResponse struct {
 
 // Push sends an authorization request to the endpoint for pushed ones (RFC 9126), as the
 // client does: without cookies.
-func (a *App) Push(q url.Values) (int, PushResponse) {
-	a.T.Helper()
-	r := NewBrowser(a.T, a.Server).Post("/oauth2/par", q)
-	return r.StatusCode, Decode[PushResponse](a.T, r)
+func Push(b *Browser, q url.Values) (int, PushResponse) {
+	b.T.Helper()
+	r := NewBrowser(b.T, b.Server).Post("/oauth2/par", q)
+	return r.StatusCode, Decode[PushResponse](b.T, r)
 }
 
 // KnownPush is a request to push by a client that proves who it is; change is as in [Request].

@@ -61,27 +61,27 @@ type TokenResponse struct {
 }
 
 // RequestTokens asks the token endpoint.
-func (a *App) RequestTokens(form url.Values) TokenResponse {
-	a.T.Helper()
-	return Decode[TokenResponse](a.T, a.Post("/oauth2/token", form))
+func (b *Browser) RequestTokens(form url.Values) TokenResponse {
+	b.T.Helper()
+	return Decode[TokenResponse](b.T, b.Post("/oauth2/token", form))
 }
 
 // Redeem exchanges the code of an answer.
-func (a *App) Redeem(answer *url.URL) TokenResponse {
-	a.T.Helper()
-	return a.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
+func (b *Browser) Redeem(answer *url.URL) TokenResponse {
+	b.T.Helper()
+	return b.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
 }
 
 // TokensOfSession are tokens of the session that is there already.
-func (b *Browser) TokensOfSession() TokenResponse {
+func TokensOfSession(b *Browser) TokenResponse {
 	b.T.Helper()
 	return b.RequestTokens(CodeForm(b.CodeOfSession(nil), nil))
 }
 
 // Refresh uses a refresh token.
-func (a *App) Refresh(token string, change url.Values) TokenResponse {
-	a.T.Helper()
-	return a.RequestTokens(RefreshForm(token, change))
+func (b *Browser) Refresh(token string, change url.Values) TokenResponse {
+	b.T.Helper()
+	return b.RequestTokens(RefreshForm(token, change))
 }
 
 // RefreshForm is the token request that uses a refresh token; change is as in [Request].
@@ -98,35 +98,35 @@ func OfflineAccess(change url.Values) url.Values {
 }
 
 // Userinfo asks the UserInfo endpoint.
-func (a *App) Userinfo(token string) *http.Response {
+func (b *Browser) Userinfo(token string) *http.Response {
 	r := PostRequest("/oauth2/userinfo", nil)
 	r.Method = http.MethodGet
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return a.Send(r)
+	return b.Send(r)
 }
 
 // TokenWorks reports whether the UserInfo endpoint takes an access token.
-func (a *App) TokenWorks(access string) bool {
-	return a.Userinfo(access).StatusCode == http.StatusOK
+func (b *Browser) TokenWorks(access string) bool {
+	return b.Userinfo(access).StatusCode == http.StatusOK
 }
 
 // CheckDead checks that neither the refresh token nor the access tokens work.
-func (a *App) CheckDead(refresh string, access ...string) {
-	a.T.Helper()
-	if got := a.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
-		a.T.Errorf("the refresh token: %+v", got)
+func CheckDead(b *Browser, refresh string, access ...string) {
+	b.T.Helper()
+	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
+		b.T.Errorf("the refresh token: %+v", got)
 	}
 	for i, token := range access {
-		if a.TokenWorks(token) {
-			a.T.Errorf("access token %d still works", i)
+		if b.TokenWorks(token) {
+			b.T.Errorf("access token %d still works", i)
 		}
 	}
 }
 
 // AskAboutToken sends a form about a token as a client with a secret, or as a public one.
-func (a *App) AskAboutToken(path, token, client, secret string) *http.Response {
+func AskAboutToken(b *Browser, path, token, client, secret string) *http.Response {
 	form := url.Values{"token": {token}}
 	if secret == "" {
 		form.Set("client_id", client)
@@ -135,20 +135,20 @@ func (a *App) AskAboutToken(path, token, client, secret string) *http.Response {
 	if secret != "" {
 		r.SetBasicAuth(client, secret)
 	}
-	return a.Send(r)
+	return b.Send(r)
 }
 
 // Claims verifies a token by the published keys and returns its claims.
-func (a *App) Claims(token string) map[string]any {
-	a.T.Helper()
-	keys := Decode[jose.JSONWebKeySet](a.T, a.Get("/.well-known/jwks.json"))
+func (b *Browser) Claims(token string) map[string]any {
+	b.T.Helper()
+	keys := Decode[jose.JSONWebKeySet](b.T, b.Get("/.well-known/jwks.json"))
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
 	if err != nil {
-		a.T.Fatal(err)
+		b.T.Fatal(err)
 	}
 	claims := map[string]any{}
 	if err := parsed.Claims(keys, &claims); err != nil {
-		a.T.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return claims
 }
@@ -177,24 +177,24 @@ func Altered(text string) string {
 }
 
 // CheckIDToken checks the tokens that app has for alice.
-func (a *App) CheckIDToken(idToken, accessToken, nonce string) {
-	a.T.Helper()
-	id, access := a.Claims(idToken), a.Claims(accessToken)
+func CheckIDToken(b *Browser, idToken, accessToken, nonce string) {
+	b.T.Helper()
+	id, access := b.Claims(idToken), b.Claims(accessToken)
 	for name, want := range map[string]any{"iss": Issuer, "sub": "alice", "aud": "app"} {
 		if id[name] != want {
-			a.T.Errorf("ID token %s = %v, want %v", name, id[name], want)
+			b.T.Errorf("ID token %s = %v, want %v", name, id[name], want)
 		}
 	}
 	if got, _ := id["nonce"].(string); got != nonce {
-		a.T.Errorf("ID token nonce = %q, want %q", got, nonce)
+		b.T.Errorf("ID token nonce = %q, want %q", got, nonce)
 	}
 	if id["exp"].(float64)-id["iat"].(float64) != 3600 {
-		a.T.Errorf("ID token from %v to %v", id["iat"], id["exp"])
+		b.T.Errorf("ID token from %v to %v", id["iat"], id["exp"])
 	}
 	if id["at_hash"] == nil || id["auth_time"] == nil || id["email"] != nil {
-		a.T.Errorf("ID token %v", id)
+		b.T.Errorf("ID token %v", id)
 	}
 	if access["aud"] != FHIRBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
-		a.T.Errorf("access token %v", access)
+		b.T.Errorf("access token %v", access)
 	}
 }

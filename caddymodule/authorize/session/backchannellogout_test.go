@@ -45,7 +45,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 			if sid == "none" {
 				p.Change(func(s *authorizetest.Settings) { s.IDToken = nil })
 			}
-			b.Federate(nil)
+			servertest.Federate(b, nil)
 		}
 		return all
 	}
@@ -89,7 +89,7 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 		c.IdentityProviders = []people.IdentityProvider{clinic}
 	})
 	b := servertest.NewBrowser(t, s)
-	b.Federate(servertest.ByProvider("clinic"))
+	servertest.Federate(b, servertest.ByProvider("clinic"))
 	if r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
 		t.Errorf("%d", r.StatusCode)
 	}
@@ -108,7 +108,7 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	b := servertest.NewBrowser(t, s)
 	used := p.LogoutToken()
 	servertest.NotifyBackchannelLogout(t, s, used)
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	for name, token := range map[string]string{
 		"nothing": "", "no token": "x", "used before": used,
 		"of another provider": authorizetest.Start(t).LogoutToken(),
@@ -155,7 +155,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}}
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b, token := servertest.NewBrowser(t, s), p.LogoutToken()
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	fails = true
 	if r := servertest.NotifyBackchannelLogout(t, s, token); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
 		t.Errorf("while the store is away: %d", r.StatusCode)
@@ -181,7 +181,7 @@ func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 		}}
 		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 		b, token := servertest.NewBrowser(t, s), p.LogoutToken()
-		b.Federate(nil)
+		servertest.Federate(b, nil)
 		calls, alive = 0, false
 		servertest.NotifyBackchannelLogout(t, s, token)
 		died, alive = calls >= at, true
@@ -199,7 +199,7 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	store := store.NewMemory(100, 0)
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b := servertest.NewBrowser(t, s)
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
 	}
 	if r := servertest.NotifyBackchannelLogout(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
@@ -218,7 +218,7 @@ func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
 		c.Clients[0].BackchannelLogoutURI = client.URI
 	})
 	b := servertest.NewBrowser(t, s)
-	sid := b.Claims(b.FederatedTokens(nil).IDToken)["sid"]
+	sid := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["sid"]
 	servertest.NotifyBackchannelLogout(t, s, p.LogoutToken())
 	if got := b.Claims(<-client.Tokens); got["sid"] != sid || sid == nil {
 		t.Errorf("told of %v, not of %v", got["sid"], sid)

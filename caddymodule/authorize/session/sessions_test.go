@@ -93,7 +93,7 @@ func TestSessionsAreEnded(t *testing.T) {
 	}
 	bob := servertest.NewBrowser(t, s)
 	bob.SignIn(servertest.Request(nil), "bob", "other")
-	sid, _ := browsers[0].Claims(browsers[0].TokensOfSession().IDToken)["sid"].(string)
+	sid, _ := browsers[0].Claims(servertest.TokensOfSession(browsers[0]).IDToken)["sid"].(string)
 	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].SignedIn() || !browsers[1].SignedIn() {
 		t.Errorf("one ended: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestSignInAgain(t *testing.T) {
 		t.Error("the old cookie still signs in")
 	}
 	b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "right")
-	if sid := b.Claims(b.TokensOfSession().IDToken)["sid"]; sid == first {
+	if sid := b.Claims(servertest.TokensOfSession(b).IDToken)["sid"]; sid == first {
 		t.Error("bob has alice's sid")
 	}
 }
@@ -170,7 +170,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 	p := authorizetest.Start(t)
 	for name, signIn := range map[string]func(*servertest.Browser) string{
 		"here":          func(b *servertest.Browser) string { return b.Answer(online()).Query().Get("code") },
-		"by a provider": func(b *servertest.Browser) string { return b.Federate(online()).Query().Get("code") },
+		"by a provider": func(b *servertest.Browser) string { return servertest.Federate(b, online()).Query().Get("code") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, durable := servertest.NewParty(t), store.NewMemory(0, 0)
@@ -252,18 +252,18 @@ func TestAccountsOutliveRestart(t *testing.T) {
 		return account.Until
 	}
 	b := servertest.NewBrowser(t, start())
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	b.Server = start()
 	if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
 		t.Errorf("signed out: %v", q)
 	}
 	session := kept()
-	b.FederatedTokens(servertest.OfflineAccess(nil))
+	servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
 	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
 		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
 	}
 	grant := kept()
-	servertest.NewBrowser(t, b.Server).Federate(nil)
+	servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
 	if again := kept(); again.Before(grant) {
 		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
 	}

@@ -62,7 +62,7 @@ func TestTabsAtOnce(t *testing.T) {
 	t.Run("provider, side by side", func(t *testing.T) {
 		b, answers := tabs(t, server, 2, servertest.Request(servertest.ByProvider("hospital")))
 		for i, r := range answers {
-			answers[i] = b.FollowOnce(b.FollowOnce(r))
+			answers[i] = servertest.FollowOnce(b, servertest.FollowOnce(b, r))
 		}
 		for i, r := range answers {
 			if u := servertest.Location(t, b.Follow(r)); u.Query().Get("code") == "" {

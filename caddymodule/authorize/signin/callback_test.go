@@ -60,7 +60,7 @@ func TestProviderAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-			back := b.ProviderAnswer()
+			back := servertest.ProviderAnswer(b)
 			q := back.Query()
 			tt.change(q)
 			r := b.Get(back.Path + "?" + q.Encode())
@@ -95,7 +95,7 @@ func TestPostedCallback(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := b.ProviderAnswer()
+	back := servertest.ProviderAnswer(b)
 	if r := b.Post(back.Path, back.Query()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
@@ -147,7 +147,7 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 		idp.LinkEmail, c.Audit = true, trail.Record
 		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", servertest.TOTPSecret
 	}))
-	got := b.Federate(url.Values{"prompt": {"none"}}).Query()
+	got := servertest.Federate(b, url.Values{"prompt": {"none"}}).Query()
 	if got.Get("error") != "login_required" || got.Get("state") != "s" || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("sent with %v", got)
 	}
@@ -166,7 +166,7 @@ func TestMadeUpAnswersAreNotKept(t *testing.T) {
 		declines("access_denied"), func(q url.Values) { q.Set("code", "x") }, func(q url.Values) { q.Set("iss", "https://x.example") },
 	} {
 		b := servertest.NewBrowser(t, server)
-		back := b.ProviderAnswer()
+		back := servertest.ProviderAnswer(b)
 		before := maps.Clone(b.Cookies)
 		q := back.Query()
 		change(q)
@@ -196,7 +196,7 @@ func TestBrowserLeaves(t *testing.T) {
 			b := servertest.NewBrowser(t, server)
 			next := servertest.Location(t, b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
 			if endpoint == authorizetest.Token {
-				next = b.ProviderAnswer()
+				next = servertest.ProviderAnswer(b)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			p.Fail(endpoint, func(w http.ResponseWriter, r *http.Request) {

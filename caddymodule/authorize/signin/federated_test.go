@@ -24,7 +24,7 @@ func TestFederatedSignIn(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.FHIRUsers = map[string]string{authorizetest.Alice.Subject: "Practitioner/aa"}
 	}))
-	answer := b.FederatedTokens(url.Values{"scope": {"openid profile email fhirUser"}, "nonce": {"n"}})
+	answer := servertest.FederatedTokens(b, url.Values{"scope": {"openid profile email fhirUser"}, "nonce": {"n"}})
 	id := b.Claims(answer.IDToken)
 	if id["iss"] != servertest.Issuer || id["nonce"] != "n" || id["sub"] == authorizetest.Alice.Subject || id["fhirUser"] != servertest.FHIRBase+"/Practitioner/aa" {
 		t.Errorf("ID token %v", id)
@@ -38,7 +38,7 @@ func TestFederatedSignIn(t *testing.T) {
 			t.Errorf("userinfo shows %s", name)
 		}
 	}
-	again := b.FederatedTokens(url.Values{"prompt": {"x"}})
+	again := servertest.FederatedTokens(b, url.Values{"prompt": {"x"}})
 	if sub := b.Claims(again.IDToken)["sub"]; sub != id["sub"] {
 		t.Errorf("the same person is %v, then %v", id["sub"], sub)
 	}
@@ -50,8 +50,8 @@ func TestFederatedRequest(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	b.Federate(url.Values{"login_hint": {authorizetest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
-	servertest.NewBrowser(t, b.Server).Federate(nil)
+	servertest.Federate(b, url.Values{"login_hint": {authorizetest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
+	servertest.Federate(servertest.NewBrowser(t, b.Server), nil)
 	asked := p.Requests(authorizetest.Authorization)
 	if len(asked) != 2 {
 		t.Fatalf("%d requests", len(asked))
@@ -122,7 +122,7 @@ func TestCallbackIsBound(t *testing.T) {
 				clinic.Key = "clinic"
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			r := tt.do(t, b, b.ProviderAnswer())
+			r := tt.do(t, b, servertest.ProviderAnswer(b))
 			if r.StatusCode != tt.want {
 				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.want, servertest.Body(t, r))
 			}
@@ -135,7 +135,7 @@ func TestDoubleCallback(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := b.ProviderAnswer().RequestURI()
+	back := servertest.ProviderAnswer(b).RequestURI()
 	var all sync.WaitGroup
 	codes := make([]string, 2)
 	for i := range codes {
@@ -168,7 +168,7 @@ func TestReplayedCallback(t *testing.T) {
 		_, _ = w.Write(answer.Body.Bytes())
 	})
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := b.ProviderAnswer().RequestURI()
+	back := servertest.ProviderAnswer(b).RequestURI()
 	twin := servertest.NewBrowser(t, b.Server)
 	maps.Copy(twin.Cookies, b.Cookies)
 	if u := servertest.Location(t, b.Get(back)); u.Query().Get("code") == "" {
@@ -189,7 +189,7 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	back := b.ProviderAnswer().RequestURI()
+	back := servertest.ProviderAnswer(b).RequestURI()
 	b.Server = servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	})
@@ -210,7 +210,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 		})
 	}
 	b := servertest.NewBrowser(t, allowing())
-	token := b.FederatedTokens(servertest.OfflineAccess(nil)).Refresh
+	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil)).Refresh
 	b.Server = allowing("hospital")
 	if token = b.Refresh(token, nil).Refresh; token == "" {
 		t.Fatal("no refresh token, though the provider is allowed")
@@ -237,7 +237,7 @@ func TestParallelFederatedSignIns(t *testing.T) {
 		for range 3 {
 			all.Go(func() {
 				b := servertest.NewBrowser(t, server)
-				answer := b.FederatedTokens(url.Values{"login_hint": {person.Subject}, "scope": {"openid profile"}})
+				answer := servertest.FederatedTokens(b, url.Values{"login_hint": {person.Subject}, "scope": {"openid profile"}})
 				if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))["name"]; got != person.Subject {
 					t.Errorf("%s became %v", person.Subject, got)
 				}
@@ -263,7 +263,7 @@ func TestAbandonedSignIns(t *testing.T) {
 	if size > 13<<10 {
 		t.Errorf("%d bytes of cookies", size)
 	}
-	if u := b.Federate(nil); u.Query().Get("code") == "" {
+	if u := servertest.Federate(b, nil); u.Query().Get("code") == "" {
 		t.Errorf("sent to %s", u)
 	}
 }
@@ -277,7 +277,7 @@ func TestFederatedAuthTime(t *testing.T) {
 		s.IDToken = func(token *authorizetest.IDToken) { token.Claims["auth_time"] = at }
 	})
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	if got := b.Claims(b.FederatedTokens(nil).IDToken)["auth_time"]; got != float64(at) {
+	if got := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["auth_time"]; got != float64(at) {
 		t.Errorf("auth_time %v, want %d", got, at)
 	}
 	if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"max_age": {"60"}}))); u.Path != "/oauth2/login" {
@@ -303,10 +303,10 @@ func TestLongRequestByProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	state := strings.Repeat("x", 8<<10)
-	if got := b.Federate(url.Values{"state": {state}}).Query(); got.Get("code") == "" || got.Get("state") != state {
+	if got := servertest.Federate(b, url.Values{"state": {state}}).Query(); got.Get("code") == "" || got.Get("state") != state {
 		t.Errorf("error %q", got.Get("error"))
 	}
-	if got := servertest.NewBrowser(t, b.Server).Federate(url.Values{"state": {strings.Repeat("ü", 4<<10)}}).Query(); got.Get("error") != "invalid_request" {
+	if got := servertest.Federate(servertest.NewBrowser(t, b.Server), url.Values{"state": {strings.Repeat("ü", 4<<10)}}).Query(); got.Get("error") != "invalid_request" {
 		t.Errorf("a request longer than cookies can hold: %v", got.Get("error"))
 	}
 }
@@ -318,7 +318,7 @@ func TestUsedStatesAreBounded(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, authorizetest.Start(t), func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = memory }))
 	for range 210 {
 		clear(b.Cookies)
-		b.Federate(nil)
+		servertest.Federate(b, nil)
 	}
 	if used, err := memory.List(t.Context(), "used-state:"); err != nil || len(used) != 200 {
 		t.Errorf("%d used states, %v", len(used), err)

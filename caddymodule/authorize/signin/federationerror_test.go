@@ -73,7 +73,7 @@ func TestFederatedErrors(t *testing.T) {
 					idp.Timeout = time.Second // the case waits for it
 				}
 			}))
-			q := b.Federate(nil).Query()
+			q := servertest.Federate(b, nil).Query()
 			if q.Get("error") != tt.error || q.Get("error_description") != tt.description || len(q["error_description"]) > 1 {
 				t.Errorf("error %q, description %q; want %q, %q", q.Get("error"), q["error_description"], tt.error, tt.description)
 			}
@@ -92,7 +92,7 @@ func TestGoogleError(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Name, idp.Google = "Google", true
 	}))
-	if got := b.Federate(nil).Query().Get("error_description"); got != "Google Error - 400 invalid_grant" {
+	if got := servertest.Federate(b, nil).Query().Get("error_description"); got != "Google Error - 400 invalid_grant" {
 		t.Errorf("error_description %q", got)
 	}
 }
@@ -103,7 +103,7 @@ func TestProviderWithoutName(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(502))
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
-	if got := b.Federate(nil).Query().Get("error_description"); got != "hospital Error - 502 error getting token" {
+	if got := servertest.Federate(b, nil).Query().Get("error_description"); got != "hospital Error - 502 error getting token" {
 		t.Errorf("error_description %q", got)
 	}
 }

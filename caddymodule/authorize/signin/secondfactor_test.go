@@ -103,7 +103,7 @@ func TestSecondFactorIsBound(t *testing.T) {
 		name string
 		do   func(t *testing.T, b *servertest.Browser, factor *string)
 	}{
-		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { b.BecomeAnother() }},
+		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { servertest.BecomeAnother(b) }},
 		{"without the cookie", func(_ *testing.T, b *servertest.Browser, _ *string) { clear(b.Cookies) }},
 		{"after more than five minutes", func(*testing.T, *servertest.Browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
 		{"made up", func(_ *testing.T, _ *servertest.Browser, factor *string) { *factor = "x" }},
@@ -240,13 +240,13 @@ func TestSecondFactorOfLinkedUser(t *testing.T) {
 		}))
 	}
 	without := linked("")
-	if u := without.Federate(nil); u.Query().Get("code") == "" {
+	if u := servertest.Federate(without, nil); u.Query().Get("code") == "" {
 		t.Fatalf("not linked: %s", u)
 	}
 	b := linked(servertest.TOTPSecret)
 	r := b.Authorize(servertest.Request(servertest.ByProvider("hospital")))
 	for r.StatusCode != http.StatusOK {
-		r = b.FollowOnce(r)
+		r = servertest.FollowOnce(b, r)
 	}
 	sealed := servertest.Field(t, servertest.Body(t, r), "factor")
 	if b.Cookies["__Host-fhir-session"] != "" {

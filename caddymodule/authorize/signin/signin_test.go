@@ -150,7 +150,7 @@ func TestPendingRequest(t *testing.T) {
 		want int
 	}{
 		{"as it was", func(*testing.T, *servertest.Browser, *string) {}, http.StatusFound},
-		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { b.BecomeAnother() }, http.StatusBadRequest},
+		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { servertest.BecomeAnother(b) }, http.StatusBadRequest},
 		{"without the cookie", func(_ *testing.T, b *servertest.Browser, _ *string) { clear(b.Cookies) }, http.StatusBadRequest},
 		{"changed", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = servertest.Altered(*s) }, http.StatusBadRequest},
 		{"cut short", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},

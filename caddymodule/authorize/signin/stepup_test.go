@@ -65,7 +65,7 @@ func TestStepUp(t *testing.T) {
 			t.Parallel()
 			b := servertest.AtAccount(t, servertest.New(t, requiring(tt.required)))
 			if tt.app {
-				b.EnrolApp()
+				servertest.EnrolApp(b)
 			}
 			if got := asks(t, b, tt.change); got != tt.want {
 				t.Errorf("leads to %q, want %q", got, tt.want)
@@ -78,7 +78,7 @@ func TestStepUpByCode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
-		secret, _ := b.EnrolApp()
+		secret, _ := servertest.EnrolApp(b)
 		before := b.Cookies["__Host-fhir-session"]
 		r := b.Authorize(servertest.Request(nil))
 		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
@@ -99,7 +99,7 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, a := servertest.AtAccount(t, servertest.New(t, requiring("phr"))), servertest.NewAuthenticator()
-		b.EnrolPasskey(a)
+		servertest.EnrolPasskey(b, a)
 		r := b.Authorize(servertest.Request(nil))
 		page := servertest.Body(t, b.Get(r.Header.Get("Location")))
 		if strings.Contains(page, `name="code"`) {
@@ -108,7 +108,7 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 		if r := b.SendOTP(servertest.Field(t, page, "factor"), "000000"); r.StatusCode != http.StatusForbidden {
 			t.Errorf("a code: %d", r.StatusCode)
 		}
-		if code := servertest.Location(t, b.UsePasskey(a, page)).Query().Get("code"); code == "" {
+		if code := servertest.Location(t, servertest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
 			t.Error("no code")
 		}
 	})
@@ -129,7 +129,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 			},
 		} {
 			b := servertest.AtAccount(t, servertest.New(t, requiring("mfa")))
-			secret, _ := b.EnrolApp()
+			secret, _ := servertest.EnrolApp(b)
 			page := servertest.Body(t, b.Get(b.Authorize(servertest.Request(nil)).Header.Get("Location")))
 			end(b)
 			if r := b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())); r.StatusCode != http.StatusBadRequest {
@@ -162,7 +162,7 @@ func TestACROfProvider(t *testing.T) {
 			s.IDToken = func(t *authorizetest.IDToken) { t.Claims["amr"] = []string{amr} }
 		})
 		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
-		if got := b.Claims(b.FederatedTokens(nil).IDToken)["acr"]; got != want {
+		if got := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["acr"]; got != want {
 			t.Errorf("amr %s: acr %v", amr, got)
 		}
 	}
@@ -174,20 +174,20 @@ func TestFactorIsNotOutrun(t *testing.T) {
 	t.Parallel()
 	passkey := func(t *testing.T, b *servertest.Browser) url.Values {
 		t.Helper()
-		return b.PasskeyForm(servertest.NewAuthenticator())
+		return servertest.PasskeyForm(b, servertest.NewAuthenticator())
 	}
 	app := func(_ *testing.T, b *servertest.Browser) url.Values {
-		form, _ := b.AppForm()
+		form, _ := servertest.AppForm(b)
 		return form
 	}
 	button := func(action string) func(*testing.T, *servertest.Browser) url.Values {
 		return func(t *testing.T, b *servertest.Browser) url.Values {
 			t.Helper()
-			return url.Values{"request": {servertest.Field(t, b.Account(""), "request")}, "action": {action}}
+			return url.Values{"request": {servertest.Field(t, servertest.AccountPage(b, ""), "request")}, "action": {action}}
 		}
 	}
-	byApp := func(b *servertest.Browser) { b.EnrolApp() }
-	byPasskey := func(b *servertest.Browser) { b.EnrolPasskey(servertest.NewAuthenticator()) }
+	byApp := func(b *servertest.Browser) { servertest.EnrolApp(b) }
+	byPasskey := func(b *servertest.Browser) { servertest.EnrolPasskey(b, servertest.NewAuthenticator()) }
 	for _, tt := range []struct {
 		name  string
 		form  func(*testing.T, *servertest.Browser) url.Values
@@ -226,7 +226,7 @@ var factorShown = regexp.MustCompile(`value="(?:remove|rename)_[a-z]+"|\d+ codes
 
 // factorsShown is what of the account page tells of factors.
 func factorsShown(b *servertest.Browser) string {
-	return strings.Join(factorShown.FindAllString(b.Account(""), -1), " ")
+	return strings.Join(factorShown.FindAllString(servertest.AccountPage(b, ""), -1), " ")
 }
 
 // A session of before the person had a second factor gives nothing more without it, by no page that was left open either.
@@ -261,7 +261,7 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 			})
 			owner, thief := servertest.AtAccount(t, s), servertest.AtAccount(t, s)
 			ask := give(t, thief)
-			owner.EnrolApp()
+			servertest.EnrolApp(owner)
 			if r := ask(); !leadsToFactor(r) {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}

@@ -116,7 +116,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 		c.Clients[2].PKCE = client.PKCEOptional
 	})
 	b := servertest.NewBrowser(t, server)
-	b.Federate(nil)
+	servertest.Federate(b, nil)
 	for name, tt := range map[string]struct {
 		asked url.Values
 		path  string

@@ -112,7 +112,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
+	servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 }
 
 // A code that is used again while its refresh token is being made leaves none
@@ -153,7 +153,7 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 		all.Wait()
 		for _, got := range answers {
 			if got.Refresh != "" {
-				b.CheckDead(got.Refresh, got.AccessToken)
+				servertest.CheckDead(b, got.Refresh, got.AccessToken)
 			}
 		}
 	}

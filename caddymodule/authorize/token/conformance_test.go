@@ -100,7 +100,7 @@ func TestInferno(t *testing.T) {
 		},
 		"token_introspection of an invalid token": func(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
-			if got := servertest.Body(t, b.AskAboutToken("/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
+			if got := servertest.Body(t, servertest.AskAboutToken(b, "/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
 				t.Error(got)
 			}
 		},

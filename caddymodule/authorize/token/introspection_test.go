@@ -28,7 +28,7 @@ func TestIntrospection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := b.AskAboutToken("/oauth2/introspect", tt.token, tt.client, tt.secret)
+			r := servertest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret)
 			got := servertest.Decode[map[string]any](t, r)
 			if r.StatusCode != http.StatusOK || got["active"] != tt.active || !tt.active && len(got) != 1 {
 				t.Fatalf("status %d: %v", r.StatusCode, got)
@@ -52,7 +52,7 @@ func TestIntrospectionOfOwnToken(t *testing.T) {
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
 	token := servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
-	if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "service", "hush")); got["active"] != true {
+	if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "service", "hush")); got["active"] != true {
 		t.Errorf("%v", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestIntrospectionRefused(t *testing.T) {
 		"no token":          {"fhir-server", "rs", "", 400},
 		"no client":         {"", "", "x", 401},
 	} {
-		if r := b.AskAboutToken("/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
+		if r := servertest.AskAboutToken(b, "/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
 			t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.status)
 		}
 	}
@@ -82,7 +82,7 @@ func TestExpiredTokenIsInactive(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, servertest.ResourceServer))
 		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour + time.Second)
-		if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
+		if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
 			t.Errorf("%v", got)
 		}
 	})
@@ -95,7 +95,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	b := servertest.NewBrowser(t, server)
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	ask := func(token, client, secret string) map[string]any {
-		r := b.AskAboutToken("/oauth2/introspect", token, client, secret)
+		r := servertest.AskAboutToken(b, "/oauth2/introspect", token, client, secret)
 		got := servertest.Decode[map[string]any](t, r)
 		if r.StatusCode != http.StatusOK || got["active"] != true && len(got) != 1 {
 			t.Fatalf("%d %v", r.StatusCode, got)
@@ -125,7 +125,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != true {
 		t.Errorf("after being asked about: %v", got)
 	}
-	b.AskAboutToken("/oauth2/revoke", second.Refresh, "app", "")
+	servertest.AskAboutToken(b, "/oauth2/revoke", second.Refresh, "app", "")
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
 		t.Errorf("revoked: %v", got)
 	}
@@ -180,7 +180,7 @@ func TestIntrospectionByBearer(t *testing.T) {
 			}
 		})
 	}
-	b.AskAboutToken("/oauth2/revoke", other, "service", "hush")
+	servertest.AskAboutToken(b, "/oauth2/revoke", other, "service", "hush")
 	r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {other}})
 	r.Header.Set("Authorization", "Bearer "+other)
 	if response := b.Send(r); response.StatusCode != 401 {

@@ -88,7 +88,7 @@ func TestNonceInIDToken(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	answer := b.Tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
-	b.CheckIDToken(answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
+	servertest.CheckIDToken(b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
 }
 
 // "An ID token is issued only when the openid scope is requested."
@@ -115,7 +115,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 		}))
 		q := servertest.ByProvider("hospital")
 		q.Set("scope", "openid profile email groups")
-		answer := b.RequestTokens(servertest.CodeForm(b.Federate(q).Query().Get("code"), nil))
+		answer := b.RequestTokens(servertest.CodeForm(servertest.Federate(b, q).Query().Get("code"), nil))
 		claims := b.Claims(answer.IDToken)
 		got := fmt.Sprintln(claims["name"], claims["email"], claims["email_verified"], claims["groups"])
 		if want := "Sam sam@example.org true [clinicians managers]\n"; (got == want) != inIDToken {

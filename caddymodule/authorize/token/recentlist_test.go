@@ -61,7 +61,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 			t.Fatalf("grant %d: %+v", i, answer)
 		}
 	}
-	b.CheckDead(first)
+	servertest.CheckDead(b, first)
 	if got := b.Refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
 	}

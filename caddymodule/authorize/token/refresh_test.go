@@ -246,9 +246,9 @@ func TestRefreshTokenReuse(t *testing.T) {
 				if got.Error != "invalid_grant" {
 					t.Errorf("%+v", got)
 				}
-				b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
+				servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
-				b.CheckDead(second.Refresh)
+				servertest.CheckDead(b, second.Refresh)
 			})
 		})
 	}
@@ -262,7 +262,7 @@ func TestNoRefreshGrace(t *testing.T) {
 	if got := b.Refresh(first.Refresh, nil); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
+	servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 }
 
 // Somebody else who comes with a client's token changes nothing, used or not.
@@ -435,12 +435,12 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 		})
 	}
 	b := servertest.NewBrowser(t, restart(func(*people.IdentityProvider) {}))
-	token := b.FederatedTokens(servertest.OfflineAccess(nil))
+	token := servertest.FederatedTokens(b, servertest.OfflineAccess(nil))
 	b.Server = restart(func(*people.IdentityProvider) {})
 	next := b.Refresh(token.Refresh, nil)
 	if !b.TokenWorks(token.AccessToken) || !b.TokenWorks(next.AccessToken) {
 		t.Fatalf("after a restart: %+v", next)
 	}
 	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
-	b.CheckDead(next.Refresh, next.AccessToken)
+	servertest.CheckDead(b, next.Refresh, next.AccessToken)
 }

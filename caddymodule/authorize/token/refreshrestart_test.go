@@ -21,8 +21,10 @@ func TestDurableStoreFails(t *testing.T) {
 	broken = true
 	for name, send := range map[string]func() *http.Response{
 		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
-		"revoke refresh": func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", "") },
-		"revoke access":  func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.AccessToken, "app", "") },
+		"revoke refresh": func() *http.Response { return servertest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", "") },
+		"revoke access": func() *http.Response {
+			return servertest.AskAboutToken(b, "/oauth2/revoke", tokens.AccessToken, "app", "")
+		},
 	} {
 		r := send()
 		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
@@ -30,10 +32,10 @@ func TestDurableStoreFails(t *testing.T) {
 		}
 	}
 	broken = false
-	if r := b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+	if r := servertest.AskAboutToken(b, "/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
-	b.CheckDead(tokens.Refresh, tokens.AccessToken)
+	servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
 }
 
 // What was revoked stays so over a restart, which empties the store in memory,
@@ -50,15 +52,15 @@ func TestRestart(t *testing.T) {
 		return servertest.NewBrowser(t, b.Server).Tokens(servertest.OfflineAccess(nil))
 	}
 	kept, family, single := signedIn(), signedIn(), signedIn()
-	b.AskAboutToken("/oauth2/revoke", family.Refresh, "app", "")
-	b.AskAboutToken("/oauth2/revoke", single.AccessToken, "app", "")
+	servertest.AskAboutToken(b, "/oauth2/revoke", family.Refresh, "app", "")
+	servertest.AskAboutToken(b, "/oauth2/revoke", single.AccessToken, "app", "")
 	b.Server = restart()
 	broken = true
 	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
 	broken = false
-	b.CheckDead(family.Refresh, family.AccessToken, single.AccessToken)
+	servertest.CheckDead(b, family.Refresh, family.AccessToken, single.AccessToken)
 	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
 		t.Errorf("what was not revoked: %+v", got)
 	}

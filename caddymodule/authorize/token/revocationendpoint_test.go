@@ -16,21 +16,21 @@ func TestRevocation(t *testing.T) {
 	server := servertest.New(t, servertest.ResourceServer)
 	b := servertest.NewBrowser(t, server)
 	token := b.Tokens(nil).AccessToken
-	if r := b.AskAboutToken("/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
+	if r := servertest.AskAboutToken(b, "/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("another client revokes: %d", r.StatusCode)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
 		t.Errorf("after another's try: %d", r.StatusCode)
 	}
 	for _, revoked := range []string{token, token, "unknown"} {
-		if r := b.AskAboutToken("/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(servertest.Body(t, r)) != "{}" {
+		if r := servertest.AskAboutToken(b, "/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(servertest.Body(t, r)) != "{}" {
 			t.Errorf("revoking: %d", r.StatusCode)
 		}
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo of a revoked token: %d", r.StatusCode)
 	}
-	if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
+	if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
 		t.Errorf("introspection of a revoked token: %v", got)
 	}
 }
@@ -46,7 +46,7 @@ func TestRevocationThatFails(t *testing.T) {
 	}
 	token := fragment.Get("access_token")
 	store.SetMaxEntries(1)
-	if r := b.AskAboutToken("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
+	if r := servertest.AskAboutToken(b, "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
@@ -62,16 +62,16 @@ func TestRevocationOfRefreshToken(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, servertest.Refreshing))
 			first := b.Tokens(servertest.OfflineAccess(nil))
 			second := b.Refresh(first.Refresh, nil)
-			if r := b.AskAboutToken("/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
+			if r := servertest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("another client revokes: %d", r.StatusCode)
 			}
 			if !b.TokenWorks(second.AccessToken) {
 				t.Error("another client's try revoked it")
 			}
-			if r := b.AskAboutToken("/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
+			if r := servertest.AskAboutToken(b, "/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
 				t.Errorf("revoking: %d", r.StatusCode)
 			}
-			b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
+			servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
 		})
 	}
 }

@@ -38,7 +38,7 @@ func TestTokensOfOneKindAlone(t *testing.T) {
 					t.Errorf("refresh by %s: %+v", name, got)
 				}
 			}
-			if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
+			if got := servertest.Decode[map[string]any](t, servertest.AskAboutToken(b, "/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
 				t.Errorf("introspection of an ID token: %v", got)
 			}
 			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.AccessToken); r.StatusCode != http.StatusBadRequest {
