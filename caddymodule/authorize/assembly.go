@@ -194,10 +194,11 @@ func (a *assembly) addFlow(c *Config, launches *launch.Launches, routes map[stri
 
 func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error {
 	discovery := &discovery{
-		Responder: a.responder, omitIssuer: c.OmitIssuer, authorizePOST: c.AuthorizePOST, clients: a.clients, keys: c.Keys,
-		hasRecords: c.Records != nil,
-		serves:     func(path string) bool { return routes[path] != nil },
-		fhirBase:   c.fhirBase(), brands: c.UserAccessBrands,
+		Responder: a.responder, omitIssuer: c.OmitIssuer, keys: c.Keys, fhirBase: c.fhirBase(), brands: c.UserAccessBrands,
+		offer: &offer{
+			clients: a.clients, hasRecords: c.Records != nil, authorizePOST: c.AuthorizePOST,
+			serves: func(path string) bool { return routes[path] != nil },
+		},
 	}
 	openid, err1 := discovery.document(discovery.metadata())
 	smart, err2 := discovery.document(discovery.smartConfiguration())

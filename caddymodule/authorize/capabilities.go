@@ -9,39 +9,47 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
+// offer is what decides about what this server announces.
+type offer struct {
+	clients       *client.Registry
+	hasRecords    bool // the FHIR server can be asked
+	authorizePOST bool
+	serves        func(path string) bool // reports whether there is an endpoint
+}
+
 // capabilities are those of SMART App Launch 2.2, Conformance, each with what it takes. What
 // a client would be registered for is there even if none is registered yet.
 var capabilities = []struct {
 	name string
-	has  func(*discovery) bool
+	has  func(*offer) bool
 }{
 	{"launch-standalone", always},
-	{"launch-ehr", (*discovery).launchesFromEHR},
-	{"authorize-post", func(d *discovery) bool { return d.authorizePOST }},
+	{"launch-ehr", (*offer).launchesFromEHR},
+	{"authorize-post", func(o *offer) bool { return o.authorizePOST }},
 	{"client-public", always},
 	{"client-confidential-symmetric", always},
 	{"client-confidential-asymmetric", always},
 	{"sso-openid-connect", always},
-	{"context-banner", (*discovery).launchesFromEHR},
-	{"context-style", (*discovery).launchesFromEHR},
-	{"context-ehr-patient", (*discovery).launchesFromEHR},
-	{"context-ehr-encounter", (*discovery).launchesFromEHR},
-	{"context-standalone-patient", func(d *discovery) bool { return d.allows("launch/patient") }},
-	{"context-standalone-encounter", func(d *discovery) bool { return d.hasRecords && d.allows("launch/encounter") }},
-	{"permission-offline", func(d *discovery) bool { return d.allowsRefresh(client.OfflineAccess) }},
-	{"permission-online", func(d *discovery) bool { return d.allowsRefresh(client.OnlineAccess) }},
-	{"permission-patient", func(d *discovery) bool { return d.allowsLevel("patient") }},
-	{"permission-user", func(d *discovery) bool { return d.allowsLevel("user") }},
-	{"permission-v1", func(d *discovery) bool { return d.clients.Any(hasResourceScope) }},
-	{"permission-v2", func(d *discovery) bool { return d.clients.Any(hasResourceScope) }},
+	{"context-banner", (*offer).launchesFromEHR},
+	{"context-style", (*offer).launchesFromEHR},
+	{"context-ehr-patient", (*offer).launchesFromEHR},
+	{"context-ehr-encounter", (*offer).launchesFromEHR},
+	{"context-standalone-patient", func(o *offer) bool { return o.allows("launch/patient") }},
+	{"context-standalone-encounter", func(o *offer) bool { return o.hasRecords && o.allows("launch/encounter") }},
+	{"permission-offline", func(o *offer) bool { return o.allowsRefresh(client.OfflineAccess) }},
+	{"permission-online", func(o *offer) bool { return o.allowsRefresh(client.OnlineAccess) }},
+	{"permission-patient", func(o *offer) bool { return o.allowsLevel("patient") }},
+	{"permission-user", func(o *offer) bool { return o.allowsLevel("user") }},
+	{"permission-v1", func(o *offer) bool { return o.clients.Any(hasResourceScope) }},
+	{"permission-v2", func(o *offer) bool { return o.clients.Any(hasResourceScope) }},
 }
 
-func always(*discovery) bool { return true }
+func always(*offer) bool { return true }
 
 // capabilityNames are the capabilities of this server.
-func (d *discovery) capabilityNames() (names []string) {
+func (o *offer) capabilityNames() (names []string) {
 	for _, c := range capabilities {
-		if c.has(d) {
+		if c.has(o) {
 			names = append(names, c.name)
 		}
 	}
@@ -49,21 +57,21 @@ func (d *discovery) capabilityNames() (names []string) {
 }
 
 // launchesFromEHR reports whether an EHR may launch, or a person by the launch page.
-func (d *discovery) launchesFromEHR() bool {
-	return d.serves(endpoint.Launch) || d.serves(endpoint.LaunchPage)
+func (o *offer) launchesFromEHR() bool {
+	return o.serves(endpoint.Launch) || o.serves(endpoint.LaunchPage)
 }
 
 // allows reports whether some client may be granted a scope.
-func (d *discovery) allows(scope string) bool {
-	return d.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
+func (o *offer) allows(scope string) bool {
+	return o.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) })
 }
 
-func (d *discovery) allowsRefresh(scope string) bool {
-	return d.clients.Any(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
+func (o *offer) allowsRefresh(scope string) bool {
+	return o.clients.Any(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) })
 }
 
-func (d *discovery) allowsLevel(level string) bool {
-	return d.clients.Any(func(c *client.Client) bool {
+func (o *offer) allowsLevel(level string) bool {
+	return o.clients.Any(func(c *client.Client) bool {
 		return slices.ContainsFunc(c.Scopes, func(scope string) bool { return levelOf(scope) == level })
 	})
 }

@@ -3,9 +3,12 @@ package authorize
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -213,4 +216,14 @@ func (c *Config) completeLifetimes() error {
 	}
 	c.RefreshTokenGrace = cmp.Or(c.RefreshTokenGrace, DefaultRefreshTokenGrace)
 	return CheckLifetime("refresh_token_grace", c.RefreshTokenGrace)
+}
+
+// CheckIssuer returns an error if an address cannot be an issuer (RFC 8414 §2). It must not
+// have a path, because those of the endpoints are fixed.
+func CheckIssuer(issuer string) error {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
+		return fmt.Errorf("issuer %q must be https://host or https://host:port, in lower case and with nothing after it", issuer)
+	}
+	return nil
 }

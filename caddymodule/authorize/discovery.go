@@ -83,13 +83,11 @@ type SMARTConfiguration struct {
 // discovery serves the documents that describe this server.
 type discovery struct {
 	*endpoint.Responder
-	omitIssuer, authorizePOST bool
-	hasRecords                bool // the FHIR server can be asked
-	clients                   *client.Registry
-	keys                      keyring.Keys
-	serves                    func(path string) bool // reports whether there is an endpoint
-	fhirBase                  string
-	brands                    *brands.Bundle // nil: none are published
+	omitIssuer bool
+	offer      *offer
+	keys       keyring.Keys
+	fhirBase   string
+	brands     *brands.Bundle // nil: none are published
 }
 
 func (d *discovery) metadata() metadata {
@@ -104,10 +102,10 @@ func (d *discovery) metadata() metadata {
 		EndSessionEndpoint:    d.Issuer + endpoint.Logout,
 		PushedEndpoint:        d.Issuer + endpoint.PushedAuthorization,
 		JWKSURI:               d.Issuer + endpoint.JWKS,
-		Scopes:                d.supportedScopes(),
+		Scopes:                d.offer.supportedScopes(),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
-		GrantTypes:            d.clients.Offered().Names(),
+		GrantTypes:            d.offer.clients.Offered().Names(),
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
@@ -125,14 +123,14 @@ func (d *discovery) metadata() metadata {
 		ClaimsParameter:       true,
 		ACRValues:             oauth2.ACRValues,
 	}
-	if d.clients.Registrar != nil {
+	if d.offer.clients.Registrar != nil {
 		m.RegistrationEndpoint = d.Issuer + endpoint.Register
 		m.UserinfoAlgorithms = []string{string(keyring.IDTokenAlgorithm)}
 	}
-	if m.RequestParameter = d.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
+	if m.RequestParameter = d.offer.clients.Any(func(c *client.Client) bool { return c.RequestObjects.Allowed }); m.RequestParameter {
 		m.RequestAlgorithms = client.RequestObjectAlgorithms()
 	}
-	m.RequestURIParameter = d.clients.Registrar != nil && d.clients.Registrar.RequestObjects
+	m.RequestURIParameter = d.offer.clients.Registrar != nil && d.offer.clients.Registrar.RequestObjects
 	m.RequestURIsRegistered = m.RequestURIParameter
 	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
 	d.addClients(&m)
@@ -142,7 +140,7 @@ func (d *discovery) metadata() metadata {
 // addClients adds what only some clients may use.
 func (d *discovery) addClients(m *metadata) {
 	addIf := func(list *[]string, name string, allows func(*client.Client) bool) {
-		if d.clients.Any(allows) {
+		if d.offer.clients.Any(allows) {
 			*list = append(*list, name)
 		}
 	}
@@ -171,11 +169,11 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
 		RegistrationEndpoint: m.RegistrationEndpoint,
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
-		GrantTypes: d.clients.Offered().AtTokenEndpoint(), Scopes: m.Scopes,
+		GrantTypes: d.offer.clients.Offered().AtTokenEndpoint(), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
-		Capabilities: d.capabilityNames(),
+		Capabilities: d.offer.capabilityNames(),
 	}
-	if d.serves(endpoint.Account) {
+	if d.offer.serves(endpoint.Account) {
 		c.ManagementEndpoint = m.Issuer + endpoint.Account
 	}
 	if d.brands != nil {
@@ -191,7 +189,7 @@ func (d *discovery) protectedResource() any {
 		Servers       []string `json:"authorization_servers"`
 		Scopes        []string `json:"scopes_supported"`
 		BearerMethods []string `json:"bearer_methods_supported"`
-	}{d.fhirBase, []string{d.Issuer}, d.supportedScopes(), []string{"header"}}
+	}{d.fhirBase, []string{d.Issuer}, d.offer.supportedScopes(), []string{"header"}}
 }
 
 // publication serves the brands. Scripts may see their ETag, by which they cache them.

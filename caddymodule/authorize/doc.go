@@ -28,7 +28,7 @@
 //
 //	GET  /oauth2/authorize                          flow/authorization.go
 //	POST /oauth2/launch                             flow/launchendpoint.go
-//	GET, POST /oauth2/launch_page                   sandbox/launchpage.go  if switched on
+//	GET, POST /oauth2/launch_page                   sandbox/endpoint.go    if switched on
 //	GET  /oauth2/sandbox_app                        sandbox/app.go         and its app
 //	POST /oauth2/par                                flow/pushed.go
 //	GET, POST /oauth2/login                         signin/page.go, signin/secondfactor.go

@@ -2,10 +2,7 @@ package authorize
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
@@ -45,16 +42,6 @@ func New(c Config) (*Server, error) {
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
 		factors: a.factors, trail: a.trail,
 	}, nil
-}
-
-// CheckIssuer returns an error if an address cannot be an issuer (RFC 8414 §2). It must not
-// have a path, because those of the endpoints are fixed.
-func CheckIssuer(issuer string) error {
-	u, err := url.Parse(issuer)
-	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
-		return fmt.Errorf("issuer %q must be https://host or https://host:port, in lower case and with nothing after it", issuer)
-	}
-	return nil
 }
 
 // Serves reports whether a path is one of this server's.

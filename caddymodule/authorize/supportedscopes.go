@@ -14,22 +14,22 @@ const maxScopes = 200
 
 // supportedScopes are those that some client may be granted: first those with a meaning of
 // their own, then wildcards, then all others.
-func (d *discovery) supportedScopes() []string {
+func (o *offer) supportedScopes() []string {
 	scopes := append(slices.Clone(client.ReservedScopes), "fhirUser")
 	for _, well := range []struct {
 		scope string
 		known bool
 	}{
-		{"launch", d.launchesFromEHR() && d.allows("launch")},
-		{"launch/encounter", d.allows("launch/encounter") && (d.hasRecords || d.launchesFromEHR())},
-		{client.OfflineAccess, d.allowsRefresh(client.OfflineAccess)},
-		{client.OnlineAccess, d.allowsRefresh(client.OnlineAccess)},
+		{"launch", o.launchesFromEHR() && o.allows("launch")},
+		{"launch/encounter", o.allows("launch/encounter") && (o.hasRecords || o.launchesFromEHR())},
+		{client.OfflineAccess, o.allowsRefresh(client.OfflineAccess)},
+		{client.OnlineAccess, o.allowsRefresh(client.OnlineAccess)},
 	} {
 		if well.known {
 			scopes = append(scopes, well.scope)
 		}
 	}
-	wildcards, others := d.clientScopes()
+	wildcards, others := o.clientScopes()
 	for _, scope := range slices.Concat(wildcards, others) {
 		if len(scopes) < maxScopes && !slices.Contains(scopes, scope) {
 			scopes = append(scopes, scope)
@@ -40,9 +40,9 @@ func (d *discovery) supportedScopes() []string {
 
 // clientScopes are the scopes of all clients, and the wildcards of which these are parts:
 // who asks for a wildcard is granted what is listed for the client.
-func (d *discovery) clientScopes() (wildcards, others []string) {
+func (o *offer) clientScopes() (wildcards, others []string) {
 	wild, other := map[string]bool{}, map[string]bool{}
-	d.clients.Any(func(c *client.Client) bool {
+	o.clients.Any(func(c *client.Client) bool {
 		for _, scope := range c.Scopes {
 			resource, isResource := smart.ParseResourceScope(scope)
 			switch {

@@ -1,17 +1,10 @@
 package authorizetest
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/go-jose/go-jose/v4"
 )
-
-// metadataNames are the members of the discovery document that name endpoints.
-var metadataNames = map[Endpoint]string{
-	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
-	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint",
-}
 
 // discovery is OpenID Connect Discovery §4.
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
@@ -42,12 +35,4 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	s := p.current()
 	key := jose.JSONWebKey{Key: signingKey().Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
 	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
-}
-
-// writeJSON answers with JSON. The client may be gone; then there is nobody to
-// tell.
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
 }

@@ -15,6 +15,8 @@
 //		s.Metadata["userinfo_endpoint"] = nil                // discovery
 //	})
 //
+// Its endpoints are in endpoints.go, flow.go and discovery.go.
+//
 // [Authenticator] is a passkey in software: authenticator.go.
 //
 // All providers of a process sign with the same RSA key, because making one

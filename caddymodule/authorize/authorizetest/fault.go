@@ -142,3 +142,11 @@ func linger(conn net.Conn) {
 		_ = tcp.SetLinger(0)
 	}
 }
+
+// writeJSON answers with JSON. The client may be gone; then there is nobody to
+// tell.
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}

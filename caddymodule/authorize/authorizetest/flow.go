@@ -10,13 +10,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-)
+	"time"
 
-// grant is what a code stands for.
-type grant struct {
-	person                        Person
-	redirectURI, nonce, challenge string
-}
+	"github.com/go-jose/go-jose/v4"
+)
 
 // Authorize does what a browser does with the address of an authentication
 // request: it goes there, and returns the parameters with which it is sent back.
@@ -171,4 +168,42 @@ func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
 	}
 	redirect.RawQuery = q.Encode()
 	http.Redirect(w, r, redirect.String(), http.StatusFound)
+}
+
+// idToken makes the ID token of a grant (OpenID Connect Core §2).
+func (p *Provider) idToken(s Settings, g grant, access string) string {
+	now := time.Now()
+	sum := sha256.Sum256([]byte(access))
+	claims := maps.Clone(g.person.Claims)
+	if claims == nil {
+		claims = map[string]any{}
+	}
+	maps.Copy(claims, map[string]any{
+		"iss": p.Issuer, "sub": g.person.Subject, "aud": s.ClientID,
+		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "auth_time": now.Unix(),
+		"nonce": g.nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2]),
+	})
+	token := &IDToken{Algorithm: jose.RS256, KeyID: s.KeyID, Key: signingKey(), Claims: claims}
+	if s.IDToken != nil {
+		s.IDToken(token)
+	}
+	return token.sign()
+}
+
+// LogoutToken is what the provider says by the back channel when Alice signs out
+// there (OpenID Connect Back-Channel Logout 1.0 §2.4), with each change made before
+// it is signed.
+func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
+	p.mu.Lock()
+	s := p.settings
+	p.mu.Unlock()
+	now := time.Now()
+	token := &IDToken{Algorithm: jose.RS256, Type: "logout+jwt", KeyID: s.KeyID, Key: signingKey(), Claims: map[string]any{
+		"iss": p.Issuer, "sub": Alice.Subject, "aud": s.ClientID, "iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
+		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+	}}
+	for _, change := range changes {
+		change(token)
+	}
+	return token.sign()
 }

@@ -3,11 +3,10 @@ package authorizetest
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
+	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
-	"maps"
-	"time"
+	"sync"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -24,44 +23,6 @@ type IDToken struct {
 	Key any
 	// Claims are the payload.
 	Claims map[string]any
-}
-
-// idToken makes the ID token of a grant (OpenID Connect Core §2).
-func (p *Provider) idToken(s Settings, g grant, access string) string {
-	now := time.Now()
-	sum := sha256.Sum256([]byte(access))
-	claims := maps.Clone(g.person.Claims)
-	if claims == nil {
-		claims = map[string]any{}
-	}
-	maps.Copy(claims, map[string]any{
-		"iss": p.Issuer, "sub": g.person.Subject, "aud": s.ClientID,
-		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "auth_time": now.Unix(),
-		"nonce": g.nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2]),
-	})
-	token := &IDToken{Algorithm: jose.RS256, KeyID: s.KeyID, Key: signingKey(), Claims: claims}
-	if s.IDToken != nil {
-		s.IDToken(token)
-	}
-	return token.sign()
-}
-
-// LogoutToken is what the provider says by the back channel when Alice signs out
-// there (OpenID Connect Back-Channel Logout 1.0 §2.4), with each change made before
-// it is signed.
-func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
-	p.mu.Lock()
-	s := p.settings
-	p.mu.Unlock()
-	now := time.Now()
-	token := &IDToken{Algorithm: jose.RS256, Type: "logout+jwt", KeyID: s.KeyID, Key: signingKey(), Claims: map[string]any{
-		"iss": p.Issuer, "sub": Alice.Subject, "aud": s.ClientID, "iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
-		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
-	}}
-	for _, change := range changes {
-		change(token)
-	}
-	return token.sign()
 }
 
 // sign makes the compact form. It panics where that cannot be: the test is
@@ -93,3 +54,12 @@ func (t *IDToken) sign() string {
 	}
 	return compact
 }
+
+// signingKey is the key of every provider.
+var signingKey = sync.OnceValue(func() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err) // the system has no randomness
+	}
+	return key
+})

@@ -2,8 +2,6 @@ package authorizetest
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"io"
 	"log"
@@ -101,15 +99,6 @@ type Provider struct {
 	access   map[string]Person // by access token
 }
 
-// signingKey is the key of every provider.
-var signingKey = sync.OnceValue(func() *rsa.PrivateKey {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err) // the system has no randomness
-	}
-	return key
-})
-
 // New returns a provider with this issuer that listens nowhere: it is an
 // http.Handler.
 func New(issuer string) *Provider {
@@ -206,29 +195,14 @@ func (p *Provider) current() Settings {
 	return s
 }
 
-// ServeHTTP implements http.Handler.
-func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e := Endpoint(r.URL.Path)
-	// Also needed for faults: only after the body does the server notice that
-	// a client has gone.
-	if err := r.ParseForm(); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	p.mu.Lock()
-	p.requests[e] = append(p.requests[e], Request{Method: r.Method, Header: r.Header.Clone(), Form: r.Form})
-	fault := p.faults[e]
-	p.mu.Unlock()
-	if fault != nil {
-		fault(w, r)
-		return
-	}
-	serve := map[Endpoint]http.HandlerFunc{
-		Discovery: p.discovery, Keys: p.keys, Authorization: p.authorize,
-		Token: p.token, UserInfo: p.userinfo, EndSession: p.endSession,
-	}[e]
-	if serve == nil {
-		serve = http.NotFound
-	}
-	serve(w, r)
+// metadataNames are the members of the discovery document that name endpoints.
+var metadataNames = map[Endpoint]string{
+	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
+	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint",
+}
+
+// grant is what a code stands for.
+type grant struct {
+	person                        Person
+	redirectURI, nonce, challenge string
 }

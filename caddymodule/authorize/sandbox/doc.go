@@ -2,7 +2,8 @@
 // that launches apps as an EHR does, and an app to launch. Both are off unless an operator
 // switches them on.
 //
-//	launchpage.go  LaunchPage: choose a patient and an app
+//	endpoint.go    LaunchPage, the endpoint
+//	launchpage.go  choose a patient and an app
 //	launching.go   what its form does
 //	app.go         App, the client; and its page, whose script is page/scripts/sandboxapp.js;
 //	               LocalApp, which stands for apps on the person's own computer

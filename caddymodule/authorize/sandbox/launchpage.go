@@ -42,26 +42,6 @@ type launchPage struct {
 	sealer *browser.Sealer
 }
 
-// LaunchPage returns the endpoint.
-func LaunchPage(c Config) http.Handler {
-	lp := &launchPage{Config: c, sealer: &browser.Sealer{Keys: c.Keys}}
-	return c.Handler(lp.serve, http.MethodGet, http.MethodPost)
-}
-
-func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
-	signedIn, err := lp.Sessions.Current(r)
-	switch {
-	case err != nil:
-		lp.showError(w, r, err)
-	case signedIn == nil:
-		redirect(w, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
-	case r.Method == http.MethodPost:
-		lp.submit(w, r, signedIn)
-	default:
-		lp.show(w, r, signedIn)
-	}
-}
-
 func redirect(w http.ResponseWriter, target string) {
 	w.Header().Set("Location", target)
 	w.WriteHeader(http.StatusSeeOther)

@@ -10,6 +10,9 @@ import (
 )
 
 const (
+	// minInterval is the minimum time between two requests for a document.
+	minInterval = time.Minute
+
 	// Bounds of the back-off while fetching fails: 1 s, 2 s, 4 s, … 1 min.
 	firstRetry = time.Second
 	lastRetry  = time.Minute

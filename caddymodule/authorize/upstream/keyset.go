@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// minInterval is the minimum time between two requests for a document.
-	minInterval = time.Minute
-
 	keysLifetime    = time.Hour // without a max-age
 	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour

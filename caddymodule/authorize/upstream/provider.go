@@ -93,3 +93,18 @@ func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 		Endpoint: oauth2.Endpoint{AuthURL: m.AuthorizationEndpoint, TokenURL: m.TokenEndpoint, AuthStyle: style},
 	}, err
 }
+
+// authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
+// Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens
+// (RFC 6749 §4.1.2).
+func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
+	switch {
+	case secret == "":
+		return oauth2.AuthStyleInParams, nil // only client_id
+	case len(methods) == 0 || slices.Contains(methods, "client_secret_basic"):
+		return oauth2.AuthStyleInHeader, nil
+	case slices.Contains(methods, "client_secret_post"):
+		return oauth2.AuthStyleInParams, nil
+	}
+	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported has neither client_secret_basic nor client_secret_post", ErrMetadata)
+}

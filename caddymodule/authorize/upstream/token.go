@@ -8,26 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"golang.org/x/oauth2"
 )
-
-// authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
-// Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens
-// (RFC 6749 §4.1.2).
-func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
-	switch {
-	case secret == "":
-		return oauth2.AuthStyleInParams, nil // only client_id
-	case len(methods) == 0 || slices.Contains(methods, "client_secret_basic"):
-		return oauth2.AuthStyleInHeader, nil
-	case slices.Contains(methods, "client_secret_post"):
-		return oauth2.AuthStyleInParams, nil
-	}
-	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported has neither client_secret_basic nor client_secret_post", ErrMetadata)
-}
 
 // exchangeCode exchanges the code for tokens (OpenID Connect Core §3.1.3).
 func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier string) (*oauth2.Token, error) {
