@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // unpack restores a backup as tar does.
@@ -51,7 +52,7 @@ func unpackFiles(t *testing.T, r *tar.Reader, folder string) (names []string) {
 // in, apps refresh, registered clients are known, second factors can be read, and what was revoked stays so.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
+	folder := gatewaytest.Folder(t)
 	registering := func(folder string) *gateway {
 		return newGatewayAt(t, exampleWith(t, "fhir {", "fhir {\n\t\tstore file {\n\t\t\tpath "+filepath.Join(folder, "codes.db")+"\n\t\t}\n\t\tregistration {\n\t\t\tinitial_access_token may-register-clients\n\t\t\tscope openid\n\t\t}"), folder)
 	}
@@ -152,12 +153,12 @@ func (g *gateway) register(t *testing.T) string {
 // What is in a store of several gateways is not backed up here, and a backup that fails is not taken for whole.
 func TestBackupRefused(t *testing.T) {
 	newTestServer(t)
-	g := newPeer(t, "a", t.TempDir())
+	g := newPeer(t, "a", gatewaytest.Folder(t))
 	g.app.StoreKeys = []string{"any"}
 	if _, err := admin(t, g.Context, http.MethodGet, "/fhir/backup"); err == nil || !strings.Contains(err.Error(), "make its backup there") {
 		t.Errorf("of a shared store: %v", err)
 	}
-	folder := t.TempDir()
+	folder := gatewaytest.Folder(t)
 	alone := newGatewayAt(t, exampleWith(t, "", ""), folder)
 	alone.token()
 	if err := os.Truncate(filepath.Join(folder, "fhir", "localhost-8443.db"), 4096); err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 func TestBearerRefuses(t *testing.T) {
@@ -59,7 +61,7 @@ func TestBearerRefuses(t *testing.T) {
 // A token ends with its user and its client, at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
 	t.Parallel()
-	keys := t.TempDir()
+	keys := gatewaytest.Folder(t)
 	token := newGatewayAt(t, exampleWith(t, "", ""), keys).token()
 	for name, tt := range map[string]struct{ old, new string }{
 		"nothing changed":    {"", ""},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 )
 
@@ -101,7 +102,7 @@ func TestDurableStoreInUse(t *testing.T) {
 // A refresh token outlives a reload, and a restart of which only the folder is left.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
+	folder := gatewaytest.Folder(t)
 	var apps []*App
 	start := func() *gateway {
 		g := newGatewayAt(t, exampleWith(t, "", ""), folder)

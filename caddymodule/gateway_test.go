@@ -1,14 +1,11 @@
 package caddymodule
 
 import (
-	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,10 +15,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/certmagic"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
@@ -111,22 +106,8 @@ func TestPasswordsOfExample(t *testing.T) {
 
 func newGateway(t testing.TB, caddyfile string) *gateway {
 	t.Helper()
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(signingKeys())); err != nil {
-		t.Fatal(err)
-	}
-	return newGatewayAt(t, caddyfile, folder)
+	return newGatewayAt(t, caddyfile, gatewaytest.Folder(t))
 }
-
-// signingKeys is a storage with keys of the example's issuer: to make them takes longer than most tests.
-var signingKeys = sync.OnceValue(func() string {
-	folder := filepath.Join(caddy.AppDataDir(), "example") // goes with the process
-	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
-	if err := keyring.New(storage, keysName("https://localhost:8443"), slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
-		panic(err)
-	}
-	return folder
-})
 
 // newGatewayAt keeps its keys and certificates in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddyserver/caddy/v2"
 )
 
 // A probe learns whether the gateway is live, started and ready, before it has started and while it has no store.
 func TestHealthPort(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", t.TempDir())
+	g := newPeer(t, "a", gatewaytest.Folder(t))
 	var running caddy.Context
 	handler := healthHandler(func() caddy.Context { return running })
 	ask := func(method, path string) (int, map[string]any) {

@@ -10,7 +10,7 @@ import (
 // A code and a session outlive a reload.
 func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	t.Parallel()
-	keys := t.TempDir()
+	keys := gatewaytest.Folder(t)
 	before := newGatewayAt(t, exampleWith(t, "", ""), keys)
 	code := before.code()
 	after := newGatewayAt(t, exampleWith(t, "", ""), keys)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // peer is a gateway that shares a test's server with others, and follows it.
@@ -83,7 +84,7 @@ func await(t *testing.T, what string, condition func() bool) {
 func TestOutageIsLoggedOnce(t *testing.T) {
 	server := newTestServer(t)
 	for name, requests := range map[string]int{"busy": 50, "idle": 0} {
-		g := newPeer(t, name, t.TempDir())
+		g := newPeer(t, name, gatewaytest.Folder(t))
 		before := time.Now()
 		server.SetDown(true)
 		for range requests {
@@ -109,7 +110,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 // Readiness says what is wrong, and that all is well again.
 func TestReady(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", t.TempDir())
+	g := newPeer(t, "a", gatewaytest.Folder(t))
 	ready := func() (int, readiness) { return readyWith(t, g.Context) }
 	await(t, "all is well", func() bool { status, answer := ready(); return status == http.StatusOK && answer.Ready })
 	server.SetDown(true)
@@ -140,7 +141,7 @@ func TestReady(t *testing.T) {
 // The status names the shared store, and the metrics count what it is asked.
 func TestSharedStoreIsMeasured(t *testing.T) {
 	newTestServer(t)
-	g := newPeer(t, "a", t.TempDir())
+	g := newPeer(t, "a", gatewaytest.Folder(t))
 	before := g.series()
 	g.code()
 	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
@@ -174,7 +175,7 @@ func TestSharedStoreIsMeasured(t *testing.T) {
 // A guarded request takes no round trip, and one gateway's revocation holds at the other.
 func TestGuardAsksNoStore(t *testing.T) {
 	server := newTestServer(t)
-	keys := t.TempDir()
+	keys := gatewaytest.Folder(t)
 	a, b := newPeer(t, "a", keys), newPeer(t, "b", keys)
 	token := a.token()
 	for name, g := range map[string]*peer{"a": a, "b": b} {
@@ -199,7 +200,7 @@ func TestGuardAsksNoStore(t *testing.T) {
 // again once the store is back. With the lag off, it goes on.
 func TestGuardWithoutStore(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", t.TempDir())
+	g := newPeer(t, "a", gatewaytest.Folder(t))
 	token := g.token()
 	g.expand(token) // what was changed here has been heard
 	server.SetDown(true)

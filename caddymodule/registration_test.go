@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // A client registers, lies in Caddy's storage, is known after a restart, and is gone
@@ -14,7 +16,7 @@ import (
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
 	block := "fhir_base /fhir/R4\n\n\t\tregistration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t\tprivate_jwks_uri\n\t\t}"
-	caddyfile, folder := exampleWith(t, "fhir_base /fhir/R4", block), t.TempDir()
+	caddyfile, folder := exampleWith(t, "fhir_base /fhir/R4", block), gatewaytest.Folder(t)
 	g := newGatewayAt(t, caddyfile, folder)
 
 	r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(`{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`))

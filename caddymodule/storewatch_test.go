@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
@@ -19,7 +20,7 @@ import (
 // A store whose mark is another has lost what it held, which is told once.
 func TestStoreCameBackEmpty(t *testing.T) {
 	server := newTestServer(t)
-	g := newPeer(t, "a", t.TempDir())
+	g := newPeer(t, "a", gatewaytest.Folder(t))
 	emptied := func() bool { return isEmptied(t, g.app) }
 	if emptied() {
 		t.Fatal("at first")

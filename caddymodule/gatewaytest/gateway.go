@@ -1,19 +1,25 @@
 package gatewaytest
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/certmagic"
 )
 
 // Gateway is a provisioned configuration, and a browser that calls its server.
@@ -31,8 +37,28 @@ type Gateway struct {
 // New is a gateway with a storage of its own.
 func New(t testing.TB, caddyfile string) *Gateway {
 	t.Helper()
-	return NewAt(t, caddyfile, t.TempDir())
+	return NewAt(t, caddyfile, Folder(t))
 }
+
+// Folder is a storage that has the signing keys of the example's issuer: to make them takes longer than most tests.
+func Folder(t testing.TB) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(signingKeys())); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+var signingKeys = sync.OnceValue(func() string {
+	folder := filepath.Join(caddy.AppDataDir(), "example") // goes with the process
+	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
+	name := "fhir/keys/" + fhirapp.StorageName("https://localhost:8443") + ".json"
+	if err := keyring.New(storage, name, slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
+		panic(err)
+	}
+	return folder
+})
 
 // NewAt is a gateway that keeps its keys and certificates in a folder, as one
 // does that is restarted.

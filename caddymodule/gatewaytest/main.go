@@ -1,9 +1,12 @@
 package gatewaytest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,5 +40,7 @@ func Main(m *testing.M) int {
 		_ = os.Setenv(name, value)
 	}
 	caddy.DefaultStorage.Path = caddy.AppDataDir() // as Caddy sets it before it knows of our folders
+	flag.Parse()
+	_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // most tests wait more than they compute
 	return m.Run()
 }
