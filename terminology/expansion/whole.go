@@ -179,20 +179,10 @@ func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, f
 	return c.languages.AppendSearched(dst, c.entries[doc].texts, "")
 }
 
-// maxWholeSteps bounds the cost of the explanations of a page, as [Options.MaxGathered] does by default.
-const maxWholeSteps = 20_000_000
-
 // explain finds a page with explanations.
 func (w *Whole) explain(page *foundPage, parts []textindex.Part, f *textindex.Filter, from, to int) error {
 	tooMany := func() error { return tooManyExplained(w.definition()) }
-	left := maxWholeSteps
-	spend := func(steps int) error {
-		if left -= steps; left < 0 {
-			return tooMany()
-		}
-		return nil
-	}
-	found, total, err := explain(parts, f, from, to, tooMany, spend)
+	found, total, err := explain(parts, f, from, to, tooMany, func(int) error { return nil })
 	for _, e := range found {
 		page.entries, page.explained = append(page.entries, e.hit.Doc), append(page.explained, e.Explanation)
 	}
