@@ -221,8 +221,8 @@ func applicable(t *definitions.MapTable, q *Translation) (list []*definitions.Co
 		m, err := definitions.InlineConceptMap(q.ConceptMap)
 		return []*definitions.ConceptMap{m}, err
 	}
-	for at := t; at != nil; at = at.Base {
-		for _, m := range at.List {
+	for _, maps := range t.Lists {
+		for _, m := range maps {
 			if q.applies(m) {
 				list = append(list, m)
 			}

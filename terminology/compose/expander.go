@@ -22,7 +22,7 @@ type Expander struct {
 // costly ones, which may hold the turn that the computation needs.
 func (e *Expander) Codes(vs *definitions.ValueSet) (*CodeList, error) {
 	l := e.Library
-	if l.Base != nil && !l.Combined || vs.Key == "" || vs.Transient {
+	if l.OfRequest() || vs.Key == "" || vs.Transient {
 		return e.expand(vs)
 	}
 	key := vs.Key + e.Rules.key()

@@ -159,7 +159,7 @@ func (c *Evaluator) listed(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	for row := set.First; row < set.Last; row++ {
 		e := definitions.Entry{CodeSystem: index, Concept: definitions.None, Listed: row}
 		if cs != nil {
-			table, at := c.library.Rows.Row(row)
+			table, at := c.library.Row(row)
 			if c, ok := cs.Concepts.Locate(table.Texts.At(table.Code[at])); ok {
 				e.Concept = cs.Number(c)
 			} else if cs.IsWhole() {

@@ -45,7 +45,7 @@ func (li listing) ownWeight(e definitions.Entry) float64 {
 	if !l.Usage.Items || e.Listed == 0 {
 		return 0
 	}
-	rows, _ := l.Rows.Row(e.Listed)
+	rows, _ := l.Row(e.Listed)
 	for _, x := range rows.ExtensionsOf(e.Listed) {
 		if x.Kind == codesystem.ExtensionWeight {
 			return table.ItemWeight(rows.Texts.At(x.Value))

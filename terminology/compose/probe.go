@@ -120,7 +120,7 @@ func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSyst
 		return nil, err
 	}
 	for row := set.First; row < set.Last; row++ {
-		table, at := c.library.Rows.Row(row)
+		table, at := c.library.Row(row)
 		code := table.Texts.At(table.Code[at])
 		same := bytes.Equal(code, c.Probe.Code) || cs != nil && !cs.CaseSensitive && codesystem.EqualFold(code, c.Probe.Code)
 		if !same {

@@ -116,7 +116,7 @@ func (d *divider) addRun(from, to int) {
 func (d *divider) addRest(rows []uint32) {
 	c := newEntryCorpus(d.library, d.codes, rows, codesystem.ParseLanguages(d.languages))
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
-	if len(rows) > Scanned && (d.library.Base == nil || d.library.Combined) { // a request's own definitions are searched once
+	if len(rows) > Scanned && !d.library.OfRequest() { // a request's own definitions are searched once
 		p.Index = textindex.New(c)
 	}
 	if p.Index == nil {

@@ -147,28 +147,27 @@ func appendMapAttribute(list *[]MapAttribute, r *fhirjson.Reader) error {
 
 // MapTable holds concept maps.
 type MapTable struct {
-	Base       *MapTable      // of an overlay: what it lies over
-	List       []*ConceptMap  // in the order of loading
-	mapIndexes map[string]int // url|version, of those that were loaded
+	Lists   [][]*ConceptMap // those of each overlay, the uppermost first, and those that were loaded, in this order
+	indexes layer[int]      // of those that were loaded, by url|version
 }
 
-// addConceptMap adds a concept map. It replaces one with the same url and version, unless both are sent with a request.
+// addConceptMap adds a concept map. It replaces one with the same url and version if both are loaded.
 func (t *MapTable) addConceptMap(m *ConceptMap) {
-	if t.Base == nil && m.URL != "" {
-		key := m.URL + "|" + m.Version
-		if i, ok := t.mapIndexes[key]; ok {
-			t.List[i] = m
+	list := &t.Lists[0]
+	if len(t.Lists) == 1 && m.URL != "" {
+		if i, ok := t.indexes.get(m.Canonical()); ok {
+			(*list)[i] = m
 			return
 		}
-		t.mapIndexes[key] = len(t.List)
+		t.indexes.put(m.Canonical(), len(*list))
 	}
-	t.List = append(t.List, m)
+	*list = append(*list, m)
 }
 
 // ConceptMap finds a concept map by its canonical; the one loaded last counts.
 func (t *MapTable) ConceptMap(reference string) (*ConceptMap, bool) {
-	for at := t; at != nil; at = at.Base {
-		for _, m := range slices.Backward(at.List) {
+	for _, list := range t.Lists {
+		for _, m := range slices.Backward(list) {
 			if m.IsNamed(reference) {
 				return m, true
 			}

@@ -46,10 +46,8 @@ func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
 	if !ok {
 		return nil, false
 	}
-	for at := t; at != nil; at = at.base {
-		if vs, ok := at.fragments[reference]; ok {
-			return vs, true
-		}
+	if vs, ok := t.fragments.get(reference); ok {
+		return vs, true
 	}
 	vs, _ := t.Find(outer)
 	return vs.ContainedValueSet("#" + id)
@@ -58,8 +56,12 @@ func (t *valueSetTable) fragment(reference string) (*ValueSet, bool) {
 // addContained adds a code system that only the value set which contains it can name, and returns its index.
 func (t *SystemTable) addContained(cs *CodeSystem) uint32 {
 	cs.system = t.internSystem(cs.URL)
+	index := uint32(len(t.CodeSystems))
 	t.CodeSystems = append(t.CodeSystems, cs)
-	return uint32(len(t.CodeSystems) - 1)
+	if t.brought != nil {
+		t.brought[index] = true
+	}
+	return index
 }
 
 // IsContained reports whether a code system is contained in a value set.

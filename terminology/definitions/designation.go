@@ -59,7 +59,7 @@ func (d *Set) ownDesignations(dst []codesystem.Text, e Entry) []codesystem.Text 
 	if e.Listed == 0 {
 		return dst
 	}
-	table, _ := d.Rows.Row(e.Listed)
+	table, _ := d.Row(e.Listed)
 	for _, d := range table.designationsOf(e.Listed) {
 		dst = append(dst, codesystem.Text{
 			Language: table.Languages[d.Language], Use: table.Uses[d.Use], Own: true,

@@ -12,7 +12,7 @@
 //	  conceptmap.go, profile.go        ConceptMap; the bindings of a StructureDefinition
 //	set.go                           Set: systemtable.go and valuesettable.go find definitions
 //	definition.go, modifier.go       what all definitions have in common
-//	overlay.go                       resources sent with a request, and fetched ones, over another Set
+//	overlay.go, layer.go             resources sent with a request, and fetched ones, over another Set
 //	version.go, date.go              which version a reference means, and as of when
 //	contained.go, valuesetlookup.go  contained value sets, and those that code systems imply
 //	entry.go, designation.go         a code of an expansion, with what is said of it

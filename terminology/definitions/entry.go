@@ -47,7 +47,7 @@ func (d *Set) Code(e Entry) []byte {
 	if e.IsNumbered() {
 		return d.Systems.CodeSystems[e.CodeSystem].Concepts.Code(codesystem.At(e.Concept))
 	}
-	table, row := d.Rows.Row(e.Listed)
+	table, row := d.Row(e.Listed)
 	return table.Texts.At(table.Code[row])
 }
 
@@ -73,7 +73,7 @@ func (d *Set) ownDisplay(e Entry) []byte {
 	if e.Listed == 0 {
 		return nil
 	}
-	table, row := d.Rows.Row(e.Listed)
+	table, row := d.Row(e.Listed)
 	return table.Texts.At(table.display[row])
 }
 
@@ -94,7 +94,7 @@ func (d *Set) SystemOf(e Entry) uint32 {
 	if e.IsKnown() {
 		return d.Systems.CodeSystems[e.CodeSystem].system
 	}
-	table, row := d.Rows.Row(e.Listed)
+	table, row := d.Row(e.Listed)
 	return table.system[row]
 }
 
@@ -111,7 +111,7 @@ func (d *Set) DeprecatedIn(e Entry) bool {
 	if e.Listed == 0 {
 		return false
 	}
-	table, _ := d.Rows.Row(e.Listed)
+	table, _ := d.Row(e.Listed)
 	return slices.ContainsFunc(table.ExtensionsOf(e.Listed), func(x codesystem.ExtensionRow) bool {
 		value := table.Texts.At(x.Value)
 		return x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||

@@ -36,10 +36,10 @@ func (l *resourceLoader) mapSynonymsIn(ctx context.Context, file string) error {
 	if err := own.file(ctx, file); err != nil {
 		return err
 	}
-	if len(own.library.Maps.List) == 0 {
+	if len(own.library.Maps.Lists[0]) == 0 {
 		return errNoConceptMap
 	}
-	for _, m := range own.library.Maps.List {
+	for _, m := range own.library.Maps.Lists[0] {
 		if err := l.addMapSynonyms(ctx, m); err != nil {
 			return err
 		}

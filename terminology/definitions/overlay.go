@@ -2,9 +2,7 @@ package definitions
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -15,15 +13,18 @@ import (
 // Overlay returns a library with everything in l, to which definitions can be added without changing l. They take
 // precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
 // caches no expansions.
-func (d *Set) Overlay() *Set {
-	o := emptyLibrary()
-	o.Base, o.Loaded, o.Bounds, o.synonyms, o.Usage = d, d.Loaded, d.Bounds, d.synonyms, d.Usage
-	o.Systems.base, o.ValueSets.base, o.Maps.Base, o.Rows.base = &d.Systems, &d.ValueSets, &d.Maps, &d.Rows
-	o.Systems.CodeSystems, o.Systems.List = slices.Clone(d.Systems.CodeSystems), slices.Clone(d.Systems.List)
-	o.Rows.listed.first = d.Rows.listed.end()
-	o.brought = d.brought
-	return o
+func (d *Set) Overlay() *Set { return d.over(false) }
+
+// over returns a library over l. What is added to it goes before what l has, or beside it.
+func (d *Set) over(beside bool) *Set {
+	return &Set{
+		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: MapTable{Lists: append(make([][]*ConceptMap, 1), d.Maps.Lists...)},
+		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms, brought: d.brought,
+	}
 }
+
+// OfRequest reports whether the library has definitions of a request.
+func (d *Set) OfRequest() bool { return d.Systems.brought != nil }
 
 // With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
 // cheap, and meant for the few definitions of one request.
@@ -46,14 +47,7 @@ func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 // Combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
 func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
-	o := d.Overlay()
-	o.Combined, o.Systems.combined, o.ValueSets.combined = true, true, true
-	o.ValueSets.List = slices.Clone(d.ValueSets.List)
-	o.Systems.systemIDs, o.ValueSets.byCanonical, o.ValueSets.latest = maps.Clone(d.Systems.systemIDs), maps.Clone(d.ValueSets.byCanonical), maps.Clone(d.ValueSets.latest)
-	o.ValueSets.byID, o.ValueSets.bindings, o.Systems.entire = maps.Clone(d.ValueSets.byID), maps.Clone(d.ValueSets.bindings), maps.Clone(d.Systems.entire)
-	for url, list := range d.Systems.Supplements {
-		o.Systems.Supplements[url] = slices.Clone(list)
-	}
+	o := d.over(true)
 	loader := newResourceLoader(o)
 	for _, resource := range resources {
 		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {
@@ -90,5 +84,5 @@ func InlineConceptMap(resource jsontext.Value) (*ConceptMap, error) {
 	if err != nil {
 		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
 	}
-	return l.Maps.List[0], nil
+	return l.Maps.Lists[0][0], nil
 }

@@ -62,7 +62,7 @@ func (t *valueSetTable) addProfile(p *profile) {
 		return
 	}
 	for _, vs := range p.contained.build().Contained {
-		t.fragments[p.url+"#"+vs.ID] = vs
+		t.fragments.put(p.url+"#"+vs.ID, vs)
 	}
 	seen := make(map[string]bool, len(p.elements))
 	for _, b := range p.elements {
@@ -72,17 +72,11 @@ func (t *valueSetTable) addProfile(p *profile) {
 			}
 			if key := p.url + "#" + name; name != "" && !seen[key] {
 				seen[key] = true
-				t.bindings[key] = b.valueSet
+				t.bindings.put(key, b.valueSet)
 			}
 		}
 	}
 }
 
 // BoundTo returns the canonical of the value set bound in a context.
-func (t *valueSetTable) BoundTo(context string) (string, bool) {
-	canonical, ok := t.bindings[context]
-	if !ok && t.base != nil {
-		return t.base.BoundTo(context)
-	}
-	return canonical, ok
-}
+func (t *valueSetTable) BoundTo(context string) (string, bool) { return t.bindings.get(context) }

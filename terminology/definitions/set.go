@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -14,15 +13,13 @@ type Set struct {
 	Systems   SystemTable   // code systems
 	ValueSets valueSetTable // value sets
 	Maps      MapTable      // concept maps
-	Rows      rowTable      // the concepts that value sets list
 	Base      *Set          // of an overlay: the library below
-	Combined  bool          // of an overlay: its definitions do not go before those of base
 	Loaded    time.Time     // when
 	Bounds    bounds        // on the cost of operations
+	Usage     Usage         // how much codes are used
+	rows      listed        // the concepts that value sets list
 	synonyms  *textindex.Synonyms
-	Usage     Usage // how much codes are used
-
-	brought int // definitions sent with a request, contained ones included
+	brought   int // definitions sent with a request, contained ones included
 }
 
 // bounds limit the cost of one operation. See [Options].
@@ -79,13 +76,7 @@ func newLibrary(o Options) *Set {
 
 // emptyLibrary returns an empty library.
 func emptyLibrary() *Set {
-	l := new(Set)
-	l.Systems.systemIDs, l.Systems.Supplements, l.Systems.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
-	l.ValueSets.byCanonical, l.ValueSets.latest, l.ValueSets.byID = make(map[string]*ValueSet), make(map[string]*ValueSet), make(map[string]*ValueSet)
-	l.ValueSets.bindings, l.ValueSets.fragments, l.Maps.mapIndexes = make(map[string]string), make(map[string]*ValueSet), make(map[string]int)
-	l.Rows.listed = listed{Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
-	l.Rows.listed.Reset()
-	return l
+	return &Set{rows: newListed(0), Maps: MapTable{Lists: make([][]*ConceptMap, 1)}}
 }
 
 // Bounds on the definitions in a request, those in Bundles and contained ones included, and on the versions of one code
@@ -105,7 +96,7 @@ func maxVersions(l *Set) int {
 
 // bring counts a definition from a request.
 func bring(l *Set) error {
-	if l.Base == nil || l.Combined {
+	if !l.OfRequest() {
 		return nil
 	}
 	if l.brought++; l.brought > maxBrought {

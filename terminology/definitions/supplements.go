@@ -41,11 +41,19 @@ func missingSupplements(list []string) error {
 	return e
 }
 
+// CountSupplements returns how many supplements [SystemTable.SupplementsTo] looks at.
+func (t *SystemTable) CountSupplements(url string) (n int) {
+	for at := &t.supplements; at != nil; at = at.base {
+		n += len(at.own[url])
+	}
+	return n
+}
+
 // SupplementsTo returns the supplements to a code system: language packs, and those named by a canonical of the list.
 func (t *SystemTable) SupplementsTo(cs *CodeSystem, named []string) []uint32 {
 	var list []uint32
-	for at := t; at != nil; at = at.base {
-		for _, index := range at.Supplements[cs.URL] {
+	for at := &t.supplements; at != nil; at = at.base {
+		for _, index := range at.own[cs.URL] {
 			s := t.CodeSystems[index]
 			_, version := outcome.Split(s.supplements)
 			applies := version == "" || MatchesVersion(cs.Version, version)

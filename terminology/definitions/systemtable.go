@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,15 +12,26 @@ import (
 
 // SystemTable holds code systems by url and version. An overlay's includes those of its base.
 type SystemTable struct {
-	base     *SystemTable // of an overlay: the table below
-	combined bool         // of an overlay: what it adds takes no precedence over base
+	CodeSystems []*CodeSystem   // all versions of all
+	List        []System        // by url
+	ids         layer[uint32]   // indexes in List by url
+	supplements layer[[]uint32] // by url of the code system
+	entire      layer[uint32]   // by CodeSystem.valueSet
+	replaced    int             // how many were, by later ones
+	brought     map[uint32]bool // the code systems of requests; nil: there is no request
+}
 
-	CodeSystems []*CodeSystem // all versions of all
-	List        []System      // by url
-	systemIDs   map[string]uint32
-	Supplements map[string][]uint32 // by url of the code system
-	entire      map[string]uint32   // by CodeSystem.valueSet
-	replaced    int                 // how many were, by later ones
+// over returns a table with the same code systems, to which others can be added.
+func (t *SystemTable) over(beside bool) SystemTable {
+	o := SystemTable{
+		CodeSystems: slices.Clone(t.CodeSystems), List: slices.Clone(t.List),
+		ids: t.ids.over(beside), supplements: t.supplements.over(beside), entire: t.entire.over(beside),
+	}
+	if !beside {
+		o.brought = make(map[uint32]bool)
+		maps.Copy(o.brought, t.brought)
+	}
+	return o
 }
 
 // System is a code system's url with its versions.
@@ -35,19 +47,13 @@ func (t *SystemTable) internSystem(url string) uint32 {
 	if !ok {
 		id = uint32(len(t.List))
 		t.List = append(t.List, System{URL: url, Current: None})
-		t.systemIDs[url] = id
+		t.ids.put(url, id)
 	}
 	return id
 }
 
 // SystemID returns the index of a url in List.
-func (t *SystemTable) SystemID(url string) (uint32, bool) {
-	id, ok := t.systemIDs[url]
-	if !ok && t.base != nil {
-		return t.base.SystemID(url)
-	}
-	return id, ok
-}
+func (t *SystemTable) SystemID(url string) (uint32, bool) { return t.ids.get(url) }
 
 // AddCodeSystem adds a code system, or replaces the one with the same url and version.
 func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
@@ -66,6 +72,9 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 	} else {
 		t.CodeSystems = append(t.CodeSystems, cs)
 	}
+	if t.brought != nil {
+		t.brought[index] = true
+	}
 	s.Versions = append(versions, index)
 	s.Current = t.currentVersion(s.Versions)
 	t.link(cs, index)
@@ -74,11 +83,11 @@ func (t *SystemTable) AddCodeSystem(cs *CodeSystem) {
 // link records a supplement, and the value set of all codes.
 func (t *SystemTable) link(cs *CodeSystem, index uint32) {
 	url, _ := outcome.Split(cs.supplements)
-	if cs.Content == ContentSupplement && url != "" && !slices.Contains(t.Supplements[url], index) {
-		t.Supplements[url] = append(t.Supplements[url], index)
+	if list, _ := t.supplements.rival(url); cs.Content == ContentSupplement && url != "" && !slices.Contains(list, index) {
+		t.supplements.put(url, append(slices.Clip(list), index))
 	}
 	if cs.entireValueSet != "" {
-		t.entire[cs.entireValueSet] = index
+		t.entire.put(cs.entireValueSet, index)
 	}
 }
 
@@ -196,16 +205,8 @@ func (t *SystemTable) CodeSystemAt(url, date string) (uint32, error) {
 	return t.currentVersion(old), nil
 }
 
-// IsOwn reports whether a code system was added to an overlay, or to one below it, rather than to the library below
-// them.
-func (t *SystemTable) IsOwn(index uint32) bool {
-	for at := t; at.base != nil && !at.combined; at = at.base {
-		if int(index) >= len(at.base.CodeSystems) || at.base.CodeSystems[index] != at.CodeSystems[index] {
-			return true
-		}
-	}
-	return false
-}
+// IsOwn reports whether a code system came with a request.
+func (t *SystemTable) IsOwn(index uint32) bool { return t.brought[index] }
 
 // hl7Terminology is how the urls begin of the code systems that HL7 maintains in a package of its own (hl7.terminology). R4
 // has copies as they were, with versions of R4 or of HL7 V2, which say nothing beside those of the package.

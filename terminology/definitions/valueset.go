@@ -73,17 +73,19 @@ type listed struct {
 // end returns the number of the next row.
 func (t *listed) end() uint32 { return t.first + uint32(len(t.Code)) }
 
-type rowTable struct {
-	base   *rowTable // of an overlay: the table below
-	listed listed
+// newListed returns an empty table whose first row has a number.
+func newListed(first uint32) listed {
+	t := listed{first: first, Code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
+	t.Reset()
+	return t
 }
 
-// Row returns the table that holds a row, this or a base's, and the row's position there.
-func (t *rowTable) Row(row uint32) (*listed, uint32) {
-	for t.base != nil && row < t.listed.first {
-		t = t.base
+// Row returns the table that holds a row, of this library or one below, and the row's position there.
+func (d *Set) Row(row uint32) (*listed, uint32) {
+	for d.Base != nil && row < d.rows.first {
+		d = d.Base
 	}
-	return &t.listed, row - t.listed.first
+	return &d.rows, row - d.rows.first
 }
 
 func (t *listed) designationsOf(row uint32) []codesystem.DesignationRow {

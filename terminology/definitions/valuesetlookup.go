@@ -18,25 +18,15 @@ func (d *Set) AnyValueSet(reference, date string) (*ValueSet, bool) {
 	if date == "" || IsBy(vs.Date, date) {
 		return vs, true
 	}
-	return d.ValueSets.valueSetAt(vs.URL, date)
-}
-
-// valueSetAt finds the latest version of a value set as of a date.
-func (t *valueSetTable) valueSetAt(url, date string) (*ValueSet, bool) {
-	for at := t; at != nil; at = at.base {
-		if vs := at.latestOf(url, func(vs *ValueSet) bool { return IsBy(vs.Date, date) }); vs != nil {
-			return vs, true
-		}
-	}
-	return nil, false
+	return d.ValueSets.at(vs.URL, date)
 }
 
 // implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
 // ?fhir_vs, which may name a concept to include the descendants of.
 func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 	url, version := outcome.Split(reference)
-	for at := &d.Systems; at != nil; at = at.base {
-		index, ok := at.entire[url]
+	for at := &d.Systems.entire; at != nil; at = at.base {
+		index, ok := at.own[url]
 		if ok && version != "" {
 			index = d.Systems.CodeSystem(d.Systems.CodeSystems[index].URL, version)
 		}

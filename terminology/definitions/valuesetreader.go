@@ -153,7 +153,7 @@ func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 // conceptSet reads one of compose.include or exclude into list.
 func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]ConceptSet) error {
 	var set ConceptSet
-	rows := &b.library.Rows.listed
+	rows := &b.library.rows
 	set.First = rows.end()
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
@@ -241,7 +241,7 @@ func (b *valueSetBuilder) laterOperator(r *fhirjson.Reader, op *string) error {
 
 func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
 	var code, display codesystem.TextRef
-	rows := &b.library.Rows.listed
+	rows := &b.library.rows
 	row := rows.end()
 	err := r.Object(func(name []byte) error {
 		switch string(name) {

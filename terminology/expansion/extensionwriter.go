@@ -74,7 +74,7 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 		}
 	}
 	if e.Listed != 0 {
-		table, _ := w.x.Library.Rows.Row(e.Listed)
+		table, _ := w.x.Library.Row(e.Listed)
 		for _, x := range table.ExtensionsOf(e.Listed) {
 			own[x.Kind] = table.Texts.At(x.Value)
 		}

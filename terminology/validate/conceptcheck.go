@@ -43,7 +43,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	var supplements []definitions.Supplement
 	if known {
 		cs := d.codeSystem
-		if err := v.budget.Spend(len(v.supplements) * (1 + len(v.library.Systems.Supplements[cs.URL]))); err != nil {
+		if err := v.budget.Spend(len(v.supplements) * (1 + v.library.Systems.CountSupplements(cs.URL))); err != nil {
 			return nil, err
 		}
 		for _, s := range v.library.Systems.SupplementsTo(cs, v.supplements) {
