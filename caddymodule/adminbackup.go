@@ -15,7 +15,7 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 // backup is the answer to GET /fhir/backup: a tar archive of what a gateway needs to go on elsewhere, by its place in the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 // warnOfClients logs what is allowed but not advisable. An issuer that only this machine reaches is there for trying out,

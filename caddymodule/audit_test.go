@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // The audit trail can be routed by its logger name, and has the documented fields.

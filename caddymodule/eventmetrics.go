@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 )
 
 var events = metrics.NewCounters("authorization_events_total", "Events of the audit trail.", "kind", "outcome", "grant")

@@ -13,8 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 

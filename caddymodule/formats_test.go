@@ -21,7 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 // given is what a gateway of an earlier format gave to alice and her app before it was stopped; its state is beside it.

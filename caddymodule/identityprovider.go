@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so

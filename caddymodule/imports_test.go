@@ -21,24 +21,24 @@ const (
 // cores are the folders whose packages know nothing of Caddy, and which packages
 // of ours outside its folder each may import.
 var cores = map[string][]string{
-	"terminology":              ground,
-	"caddymodule/authorize":    append(ground, "caddymodule/josetest"), // its support of tests
-	"caddymodule/guard":        ground,
-	"caddymodule/sample":       ground,
-	"caddymodule/smart":        {"caddymodule/rawjson"},
-	"caddymodule/boundedcache": nil,
-	"caddymodule/fairmemory":   nil,
-	"caddymodule/fairqueue":    nil,
-	"caddymodule/httporigin":   nil,
-	"caddymodule/strictjson":   nil,
-	"caddymodule/rawjson":      nil,
+	"terminology":                           ground,
+	"caddymodule/authorize":                 append(ground, "caddymodule/internal/josetest"), // its support of tests
+	"caddymodule/guard":                     ground,
+	"caddymodule/internal/sample":           ground,
+	"caddymodule/smart":                     {"caddymodule/internal/rawjson"},
+	"caddymodule/boundedcache":              nil,
+	"caddymodule/guard/internal/fairmemory": nil,
+	"caddymodule/internal/fairqueue":        nil,
+	"caddymodule/httporigin":                nil,
+	"caddymodule/internal/strictjson":       nil,
+	"caddymodule/internal/rawjson":          nil,
 }
 
 // ground is what all cores may import.
 var ground = []string{
 	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
-	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/fairmemory", "caddymodule/fairqueue",
-	"caddymodule/httporigin", "caddymodule/strictjson", "caddymodule/rawjson",
+	"caddymodule/smart/searchparam", "caddymodule/smart/relationship", "caddymodule/boundedcache", "caddymodule/guard/internal/fairmemory", "caddymodule/internal/fairqueue",
+	"caddymodule/httporigin", "caddymodule/internal/strictjson", "caddymodule/internal/rawjson",
 }
 
 // A goPackage is what go list says of a package.

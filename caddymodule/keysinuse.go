@@ -4,7 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 )
 
 // keysInUse keeps signing keys over reloads, by where they are stored, so that tokens stay valid if a key file was damaged

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 )
 
 // pipeListener accepts one connection, which is to no network.

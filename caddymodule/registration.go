@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 // Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code

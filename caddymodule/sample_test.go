@@ -12,8 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
 	samplemodule "github.com/caddy-fhir/caddy-fhir/caddymodule/modules/sample"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )

@@ -6,8 +6,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 )
 
 // siteWith is a Caddyfile of one site, with the global option fhir and a body.

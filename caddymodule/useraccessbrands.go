@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 // UserAccessBrands is the organization behind the FHIR API, as apps show it to people who look for their records (SMART

@@ -7,12 +7,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
-	"github.com/caddy-fhir/caddy-fhir/terminology/validate"
 )
 
 // Library answers the operations of a terminology service from definitions, which never change. Make one with [Load]. It

@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/factor"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 

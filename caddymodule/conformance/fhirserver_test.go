@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/sample"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
 )
 
 var fhirServerURL = flag.String("fhir", "", "the address of an empty FHIR server to use, which ends with /fhir; default: one in memory")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 const postLogoutRedirectURI = "https://rp.example/bye"

@@ -15,7 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 // partyServer is the web server of relying parties that register themselves: their keys, request

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // maxIntrospectionSize is the maximum size of a response in bytes.

@@ -131,7 +131,7 @@ func (h *house) structureFigures() []figure {
 func (h *house) sizeFigures() []figure {
 	var symbols, code, tests, longFiles, longFunctions figure
 	for _, r := range h.rooms {
-		if !r.isForTests() {
+		if !r.isForTests() && !r.isInternal() {
 			symbols.value += r.symbols
 		}
 		lines, _ := size(r.files)
@@ -142,7 +142,7 @@ func (h *house) sizeFigures() []figure {
 		longFunctions = longFunctions.counting(over(slices.Clone(r.functions), longFunction))
 	}
 	return []figure{
-		symbols.named("exported symbols"),
+		symbols.named("exported symbols that another module can import"),
 		code.named("lines of Go without tests and e2e"),
 		tests.named("lines of tests without e2e"),
 		longFiles.named(fmt.Sprintf("files over %d lines", longFile)),

@@ -169,6 +169,9 @@ func over(all []span, lines int) []span {
 // around it, ends so.
 func (r *room) isForTests() bool { return strings.Contains(r.name+"/", "test/") }
 
+// isInternal says whether the compiler keeps other modules from importing a package.
+func (r *room) isInternal() bool { return strings.Contains("/"+r.name+"/", "/internal/") }
+
 // sum adds up the figures of packages.
 func sum(rooms []room, title string) *room {
 	all := &room{name: fmt.Sprintf("%d %s", len(rooms), title)}

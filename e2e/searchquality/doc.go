@@ -6,7 +6,7 @@
 //	go run ./searchquality -sums LIST                                   the sums alone: for a list that must stay unseen
 //	go run ./searchquality -misses LIST                                 those whose answer is not among the first three
 //	go run ./searchquality -terms LIST                                  with ICD-10-CM's inclusion terms as designations
-//	go run ./searchquality -synonyms FILE LIST                          with synonyms, such as terminology/synonyms/english.txt
+//	go run ./searchquality -synonyms FILE LIST                          with synonyms, such as terminology/internal/synonyms/english.txt
 //	go run ./searchquality -weights FILE LIST                           with how often codes are used
 //
 // A list names its terminology in a line "#! NAME":

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
-	"github.com/caddy-fhir/caddy-fhir/terminology/negotiation"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/negotiation"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )

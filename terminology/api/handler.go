@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
 // Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4 ValueSet

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // largeResource returns a code system that is kept off the heap.

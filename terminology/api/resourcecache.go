@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
 // resourceCache keeps libraries with the resources that requests sent under a cache-id.

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
-	"github.com/caddy-fhir/caddy-fhir/terminology/validate"
 )
 
 const (

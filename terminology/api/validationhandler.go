@@ -4,9 +4,9 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
-	"github.com/caddy-fhir/caddy-fhir/terminology/validate"
 )
 
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See [Handler.Expand] for

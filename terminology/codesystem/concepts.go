@@ -1,6 +1,6 @@
 package codesystem
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
 // Concepts is a [System] with its optional interfaces, found once: operations need them for each code. List and Search
 // are nil if the system has not got them; for the others, something that has nothing stands in.

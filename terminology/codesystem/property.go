@@ -1,6 +1,6 @@
 package codesystem
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+import "github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 
 // Property is a property that a code system declares or a concept has.
 type Property struct {

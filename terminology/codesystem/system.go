@@ -1,7 +1,7 @@
 package codesystem
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 

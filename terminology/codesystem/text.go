@@ -3,7 +3,7 @@ package codesystem
 import (
 	"bytes"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // Text is a display or designation of a concept, as an answer may show it.

@@ -3,7 +3,7 @@ package codesystem
 import (
 	"encoding/binary"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // TextRef is the offset of a string in a [Texts], or 0 for none.

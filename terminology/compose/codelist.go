@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/weights"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
-	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
 )
 
 // UnknownEntry is no entry.

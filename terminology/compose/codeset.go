@@ -1,8 +1,8 @@
 package compose
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // codeSet is a set of codes. Versions of a code system do not count unless byVersion is set. Concepts are bits, and only

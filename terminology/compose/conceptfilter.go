@@ -1,9 +1,9 @@
 package compose
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // filtered evaluates compose.include.filter: the concepts that meet all filters, in the order of the code system.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"sync"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 

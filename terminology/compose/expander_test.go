@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
 // TestCostlyDoNotWait has a request that holds a turn need an expansion which another one is making, and which may wait

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
 // library is a set of definitions with the expansions made of it.

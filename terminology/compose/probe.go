@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
-	"github.com/caddy-fhir/caddy-fhir/terminology/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
 // CheckImports fails if value sets import each other, whether or not the imports matter for the code.

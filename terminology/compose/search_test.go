@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
 )
 
 // slow tries all that the tests draw at random or take from a long list. Otherwise they

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // fixedTime is the clock of the libraries in tests.

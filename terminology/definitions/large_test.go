@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
 // TestMemoryOfLarge loads a code system that is kept off the heap. It must be the same as one on the heap, and

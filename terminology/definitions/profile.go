@@ -3,7 +3,7 @@ package definitions
 import (
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // profile is a StructureDefinition: the bindings of its elements, which the parameter context of $expand may name.

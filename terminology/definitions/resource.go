@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 var errTwoTypes = errors.New("resourceType is there twice")

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // What counts as short, in bytes of JSON: shortPart for elements that take more memory, in concept maps and the

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/synonyms"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/synonyms"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/table"
-	"github.com/caddy-fhir/caddy-fhir/terminology/weights"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/weights"
 )
 
 // DefinitionWeights is the word in [Options.Weights] for the extension itemWeight of the concepts of code systems,

@@ -3,7 +3,7 @@ package expansion
 import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // appendContains appends expansion.contains, as a list or as a tree.

@@ -1,6 +1,6 @@
 package outcome
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+import "github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 
 // MaxWritten bounds an answer made of many parts, in bytes.
 const MaxWritten = 64 << 20

@@ -1,6 +1,6 @@
 package outcome
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+import "github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 
 // AppendOutcome appends an OperationOutcome.
 func AppendOutcome(dst []byte, issues []Issue) []byte {

@@ -3,7 +3,7 @@ package parameters
 import (
 	"strconv"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // Writer writes a Parameters resource.

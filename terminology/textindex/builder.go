@@ -7,7 +7,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
 // builder builds an index. It goes through the documents by rank and notes the numbers of their words; a counting sort

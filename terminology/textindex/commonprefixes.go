@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"sort"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // commonPrefixes answers filters that are common beginnings: how many documents match, the first of them, and all of

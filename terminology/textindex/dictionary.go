@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"math/bits"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // Bounds on compound words, in letters. Shorter parts are in too many words that are no compounds.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 func TestTextFilter(t *testing.T) {

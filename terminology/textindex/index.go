@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // Index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays without

@@ -3,7 +3,7 @@ package textindex
 import (
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 func TestContaining(t *testing.T) {

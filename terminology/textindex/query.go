@@ -3,7 +3,7 @@ package textindex
 import (
 	"sync"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // query is the search for one filter in an index. Queries are pooled, for the memory of their sets.

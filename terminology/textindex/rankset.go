@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // rankSet is a set of ranks. Most filters match few of many documents, so emptying, counting and iterating over a set

@@ -3,7 +3,7 @@ package textindex
 import (
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // runeSets holds the documents that have each letter or sign. A small set is a list, a large one a bitset, so that

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
 
 // Part is some of the documents of a search. Index or Corpus must be set.

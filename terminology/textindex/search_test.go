@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // slow tries all that the tests draw at random or take from a long list. Otherwise they

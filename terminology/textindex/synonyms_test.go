@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // readSynonyms reads rules.

@@ -7,7 +7,7 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
 // vocabulary numbers words in the order they are first seen.

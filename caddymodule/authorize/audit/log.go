@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 const (

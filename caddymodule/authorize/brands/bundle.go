@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // MaxSize is how large a Bundle may be, in bytes: enough for thousands of brands, few enough

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // assertionType is the client_assertion_type of RFC 7523 §2.2.

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration §2.

@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 // hashTurns bounds how many passwords are compared at once: anybody can send them, and each

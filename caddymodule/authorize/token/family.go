@@ -7,8 +7,8 @@ import (
 	"encoding/base64"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
 
 // A refresh token is 48 bytes in base64url: the id of its family, a secret, and a tag by

@@ -6,12 +6,12 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 // RevokedGrants counts what [Revoker.RevokeGrants] revoked beside codes and access tokens.

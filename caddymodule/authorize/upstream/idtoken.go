@@ -13,7 +13,7 @@ import (
 	josejson "github.com/go-jose/go-jose/v4/json"
 	"golang.org/x/oauth2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // Leeway is how far the provider's clock may be off (OpenID Connect Core §2).

@@ -11,7 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // minRSA is the minimum size in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.

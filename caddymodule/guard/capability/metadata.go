@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )

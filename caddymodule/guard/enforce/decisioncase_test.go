@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 

@@ -3,10 +3,10 @@ package enforce
 import (
 	"net/http"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"

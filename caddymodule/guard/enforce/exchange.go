@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 )
 
 // exporting is a gateway before a server that exports. It tells what a kick-off asked for, in asked.

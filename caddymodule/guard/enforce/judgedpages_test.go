@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/fhirtest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 )
 
 // TestJudgedPages checks that pages are as long as was asked for, whatever is withheld between, and are the token's own.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"

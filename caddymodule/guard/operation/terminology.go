@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 

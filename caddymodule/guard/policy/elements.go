@@ -6,7 +6,7 @@ import (
 
 	"cel.dev/cel-go/common/types"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 

@@ -14,16 +14,16 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/crossorigin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/failure"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/metrics"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/pace"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 )
 
 func init() {

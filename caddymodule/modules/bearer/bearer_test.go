@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 // The guard passes on everything that the authorization server judges a token by.

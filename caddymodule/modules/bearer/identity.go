@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it

@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // identity provides the placeholders that tell who is asking. They are looked up rather than set: few requests have a use

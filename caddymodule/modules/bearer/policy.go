@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/option"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
 // AccessPolicy is a rule of the site's own about who may see or do what, as a CEL expression over `token`, `request`,

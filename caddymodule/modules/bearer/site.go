@@ -5,8 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 )
 
 // apiAddress is the path of the API of a fhir_bearer, and its origin where that is told.

@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 )
 
 // trustingSite is a site without the global option fhir, whose fhir_bearer trusts another issuer.

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 // costly queues the costly requests of all fhir_expand handlers, of which one for each processor runs at a time.

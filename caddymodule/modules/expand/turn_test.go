@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
 // TestHolders checks whose share a costly request takes of.

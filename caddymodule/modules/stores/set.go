@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 // Bounds of the revocation max lag. A store is heard each second, if all is well.

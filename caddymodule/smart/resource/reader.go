@@ -3,7 +3,7 @@ package resource
 import (
 	"math"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 const (

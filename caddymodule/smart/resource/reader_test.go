@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // TestReader checks that resources that were read one after the other say what each says by itself, however many members

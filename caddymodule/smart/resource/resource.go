@@ -4,7 +4,7 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // ErrNoType says that a JSON object is no resource: it has no resourceType.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"iter"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // scan reads what is known to be valid JSON, since it is part of a text that was parsed, and so needs only find out

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
 // Builder reads the concepts of a code system from JSON. It is reused for the next one, so that its arrays grow once;

@@ -3,8 +3,8 @@ package table
 import (
 	"cmp"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 

@@ -1,6 +1,6 @@
 package table
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
 // relation holds a list of concepts for each concept: list i is to[from[i]:from[i+1]]. An empty relation takes no
 // memory.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
-	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
 )
 
 // TestLanguageKey has which languages share an index.

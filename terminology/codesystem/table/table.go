@@ -1,9 +1,9 @@
 package table
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 
 // Table holds a code system's concepts in flat arrays, by number. The arrays hold no pointers, so that they cost the

@@ -2,7 +2,7 @@ package table
 
 import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // AppendConcepts appends the member concept, nested as in the definition.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // Weigh says how much concepts are used, by their codes. It must be called before the table is searched.

@@ -1,0 +1,94 @@
+package account
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+)
+
+// factors are what people prove themselves by beside a password.
+type factors struct {
+	frame    *frame
+	kept     *factor.Factors
+	sessions *sessions // end when one is removed
+}
+
+// shown are a person's factors as the page shows them.
+func (f *factors) shown(ctx context.Context, signedIn *session.SignedIn, provider string) (page.AccountFactors, error) {
+	shown := page.AccountFactors{Local: f.kept.Local(signedIn.User), CanPasskey: f.kept.Passkeys != nil, Provider: provider}
+	held, err := f.kept.Of(ctx, signedIn.User)
+	if err != nil {
+		return shown, err
+	}
+	shown.Configured, shown.Any, shown.Recovery = held.Configured, held.Any(), len(held.Recovery)
+	if held.App != nil {
+		shown.App = ago(held.App.Added)
+	}
+	for _, p := range held.Passkeys {
+		shown.Passkeys = append(shown.Passkeys, passkey(p))
+	}
+	return shown, nil
+}
+
+// mayChange reports whether a person may change their factors now. If they must sign in
+// again or prove themselves by a second factor first, it sends them there.
+func (f *factors) mayChange(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) bool {
+	held, err := f.kept.Of(r.Context(), signedIn.User)
+	switch {
+	case err == nil && !f.kept.Local(signedIn.User):
+		err = errNotHere
+	case err == nil && (signedIn.Age > recent || held.Any() && !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor)):
+		f.proveFirst(w, r)
+		return false
+	}
+	if err != nil {
+		f.frame.showError(w, r, err)
+		return false
+	}
+	return true
+}
+
+// proveFirst sends a person to the sign-in page, for what the change of a factor needs.
+func (f *factors) proveFirst(w http.ResponseWriter, r *http.Request) {
+	signIn(w, r, url.Values{"max_age": {"300"}, "acr_values": {oauth2.ACRMultiFactor}})
+}
+
+// by is the session in which a person changes their factors.
+func by(s *session.SignedIn) factor.By {
+	return factor.By{SID: s.SID, MultiFactor: oauth2.MeetsACR(s.ACR(), oauth2.ACRMultiFactor)}
+}
+
+// record records a change of a person's factors.
+func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what string, err error) {
+	f.frame.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: signedIn.User.ID, Reason: what, Err: err})
+}
+
+func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	codes, err := f.kept.RenewRecovery(r.Context(), signedIn.User, by(signedIn))
+	f.record(r.Context(), signedIn, "new recovery codes", err)
+	if err != nil {
+		f.frame.showError(w, r, err)
+		return
+	}
+	f.showRecovery(w, r, codes, page.T("Your earlier recovery codes no longer work."))
+}
+
+// showRecovery shows new recovery codes, for the only time.
+func (f *factors) showRecovery(w http.ResponseWriter, r *http.Request, codes []string, done *page.Text) {
+	f.frame.view(w, r, page.View{Template: "recoverycodes", Data: page.RecoveryCodes{Codes: codes, Done: done}})
+}
+
+// showEnrolled shows what was enrolled, with the recovery codes if these are the first.
+func (f *factors) showEnrolled(w http.ResponseWriter, r *http.Request, action string, codes []string) {
+	if codes == nil {
+		showDone(w, action)
+		return
+	}
+	f.showRecovery(w, r, codes, done[action])
+}

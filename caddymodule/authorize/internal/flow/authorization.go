@@ -1,0 +1,75 @@
+package flow
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// authorizationEndpoint receives authorization requests (RFC 6749 §3.1).
+type authorizationEndpoint struct {
+	frame      *signin.Frame
+	pushed     *pushedRequests
+	authorizer *authorizer
+	signIn     *signin.SignIn
+}
+
+func (e *authorizationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		e.servePOST(w, r)
+		return
+	}
+	pushed, err := e.pushed.find(r.Context(), r.URL.RawQuery)
+	if err != nil {
+		e.frame.ShowError(w, r, err)
+		return
+	}
+	query := r.URL.RawQuery
+	if pushed != nil {
+		query = pushed.query
+	}
+	req, err := e.authorizer.check(r.Context(), query)
+	switch {
+	case req != nil && pushed != nil:
+		req.signIn.Once = pushed.once
+	case err == nil && req.client.RequirePushed:
+		err = errMustPush
+	}
+	if !e.frame.Failed(w, r, req.toSignIn(), err) {
+		e.authorizeOrSignIn(w, r, req)
+	}
+}
+
+// servePOST redirects a posted request to the same one by GET (SMART's capability
+// authorize-post): browsers withhold our cookies from another site's POST, but not from GET.
+func (e *authorizationEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
+	p, err := oauth2.ReadForm(w, r)
+	if err == nil {
+		err = p.Check("request_uri")
+	}
+	if err == nil && r.URL.RawQuery != "" {
+		err = oauth2.InvalidRequest("A posted request must have no query.")
+	}
+	if err != nil {
+		e.frame.ShowError(w, r, err)
+		return
+	}
+	signin.Redirect(w, http.StatusSeeOther, endpoint.Authorize+"?"+url.Values(p).Encode())
+}
+
+func (e *authorizationEndpoint) authorizeOrSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
+	signedIn, err := e.signIn.Current(r, &req.signIn)
+	switch {
+	case err != nil:
+		req.signIn.Purpose.Refuse(w, r, err)
+	case signedIn == nil:
+		e.signIn.Begin(w, r, &req.signIn)
+	case req.signIn.How.Prompts("select_account"):
+		redirectToPage(e.frame, w, r, endpoint.SelectAccount, req, signedIn)
+	default:
+		e.authorizer.authorize(w, r, req, signedIn)
+	}
+}

@@ -1,0 +1,105 @@
+package flow
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// responses sends browsers back to clients, or shows errors to people.
+type responses struct {
+	issuer     string
+	omitIssuer bool
+	frame      *signin.Frame
+}
+
+// send sends the browser to the client, with state and iss (RFC 9207) last. A 302 turns the
+// POST of the sign-in form into a GET, so that the client does not get the password (RFC 9700
+// §4.12).
+func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
+	p.add("state", req.target.state)
+	if !rs.omitIssuer {
+		p.add("iss", rs.issuer)
+	}
+	separator := "?"
+	switch {
+	case mode == ModeFormPost:
+		rs.showFormPost(w, r, req, p)
+		return
+	case mode == ModeFragment:
+		separator = "#"
+	case strings.Contains(req.target.redirectURI, "?"):
+		separator = "&"
+	}
+	signin.Redirect(w, http.StatusFound, req.target.redirectURI+separator+p.encode())
+}
+
+// redirectError sends an error to the client, by the errorMode of the request. As the
+// interface wants it, only errors of identity providers have an error_description, unless the
+// client has the option; the others are explained in the audit trail.
+//
+// The request is used up, unless the failure is ours. The second use of a request_uri is
+// shown to the person, as the response to the first has been sent to the client.
+func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
+	e := oauth2.AsError(err)
+	switch {
+	case errors.Is(err, errRequestURIUsed):
+		rs.frame.ShowError(w, r, err)
+		return
+	case e.HTTPStatus() < http.StatusInternalServerError:
+		_ = req.signIn.MarkUsed(r.Context()) // refused in any case
+	}
+	rs.frame.Trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.target.responseType, Err: err})
+	p := responseParameters{{"error", codeOf(e, err)}}
+	if e.Shown || req.client.ErrorDescription {
+		p.add("error_description", printable(e.Description))
+	}
+	rs.send(w, r, req, req.target.errorMode, p)
+}
+
+// codeOf is the code of an error in a redirect, which shows no status: temporarily_unavailable
+// stands for 503 there (RFC 6749 §4.1.2.1): a store that cannot be reached, or is full.
+func codeOf(e *oauth2.Error, err error) string {
+	if (errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)) && e.Code == "server_error" {
+		return "temporarily_unavailable"
+	}
+	return e.Code
+}
+
+// showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode). The
+// policy allows it to the redirect URI's origin alone.
+func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters) {
+	data := page.FormPost{Address: req.target.redirectURI, Client: req.client.Title()}
+	for _, p := range parameters {
+		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
+	}
+	rs.frame.Site.Show(w, r, page.View{
+		Template: "formpost", Locales: req.signIn.How.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.frame.Ancestors}, Script: "submit", Data: data,
+	})
+}
+
+// origin is the scheme and host of a redirect URI.
+func origin(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// printable replaces what an error_description may not hold (RFC 6749 §5.2).
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return '\''
+		}
+		return r
+	}, text)
+}

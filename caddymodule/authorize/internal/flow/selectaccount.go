@@ -1,0 +1,35 @@
+package flow
+
+import (
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+)
+
+// accountChoice answers prompt=select_account (OpenID Connect Core §3.1.2.1). A browser has
+// only one account signed in, so the choice is between that and another.
+type accountChoice struct {
+	frame      *signin.Frame
+	signIn     *signin.SignIn
+	authorizer *authorizer
+}
+
+func (c *accountChoice) show(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	c.frame.Show(w, r, &req.signIn, page.View{Template: "selectaccount", Data: page.SelectAccount{
+		Request: p.Get("request"), Client: req.client.Title(), Person: page.Person(signedIn.User.Label()),
+	}})
+}
+
+func (c *accountChoice) submit(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+	switch p.Get("decision") {
+	case "continue":
+		c.authorizer.authorize(w, r, req, signedIn)
+	case "other":
+		c.signIn.Begin(w, r, &req.signIn)
+	default:
+		c.frame.ShowError(w, r, errNoDecision)
+	}
+}

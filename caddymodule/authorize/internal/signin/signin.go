@@ -1,0 +1,105 @@
+package signin
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// Config is what [New] needs.
+type Config struct {
+	Responder *endpoint.Responder // writes answers and errors
+	Frame     *Frame              // shows pages
+	Store     store.Store         // remembers what was used
+	Limiter   *lockout.Limiter    // counts wrong passwords and codes
+	Accounts  *people.Accounts    // who may sign in
+	Factors   *factor.Factors     // what else people prove themselves by
+	Sessions  *session.Sessions   // who is signed in
+
+	// Reopen makes an app's request again of its Query. If it returns none, its error is for the
+	// person.
+	Reopen func(ctx context.Context, query string) (*Request, error)
+}
+
+// SignIn signs people in.
+type SignIn struct {
+	StepUp *StepUp // asks people who are signed in for a further factor
+
+	// Endpoints are the sign-in page, and where each identity provider is begun and answers, by path.
+	Endpoints map[string]http.Handler
+
+	accounts *people.Accounts
+	sessions *session.Sessions
+	page     *signInPage
+	visits   *visits
+}
+
+// New returns the sign-in of a configuration.
+func New(c Config) *SignIn {
+	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
+	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions}
+	visits := &visits{frame: c.Frame, stepUp: stepUp}
+	requests := &reopener{frame: c.Frame, visits: visits, apps: c.Reopen}
+	start := &starter{trail: c.Frame.Trail, sessions: c.Sessions}
+	second := &secondFactor{
+		frame: c.Frame, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
+	}
+	page := &signInPage{
+		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
+		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start,
+	}
+	s := &SignIn{StepUp: stepUp, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits}
+	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
+	federation := &federation{
+		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page,
+		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
+	}
+	for key, p := range c.Accounts.Providers {
+		s.Endpoints[endpoint.Login+"/"+key] = c.Responder.Handler(federation.start(p), http.MethodGet)
+		s.Endpoints[endpoint.Callback+key] = c.Responder.Handler(federation.callback(p), http.MethodGet)
+	}
+	return s
+}
+
+// serve is the sign-in page. Without a request of an app's, people sign in for a page of the
+// gateway.
+func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") {
+		s.page.serve(w, r)
+		return
+	}
+	req, err := s.visits.read(r.URL.RawQuery)
+	if s.visits.frame.Failed(w, r, req, err) {
+		return
+	}
+	signedIn, err := s.Current(r, req)
+	switch {
+	case err != nil:
+		req.Purpose.Refuse(w, r, err)
+	case signedIn == nil:
+		s.Begin(w, r, req)
+	default:
+		req.Purpose.Continue(w, r, signedIn)
+	}
+}
+
+// Current returns who is signed in, if their sign-in satisfies the request; otherwise nil.
+func (s *SignIn) Current(r *http.Request, req *Request) (*session.SignedIn, error) {
+	signedIn, err := s.sessions.Current(r)
+	if err != nil || signedIn == nil || !req.accepts(s.accounts.Ways(req.To.Providers), signedIn) {
+		return nil, err
+	}
+	return signedIn, nil
+}
+
+// Begin sends the browser to the sign-in page, or to the identity provider if there is no choice.
+func (s *SignIn) Begin(w http.ResponseWriter, r *http.Request, req *Request) {
+	s.page.redirectTo(w, r, req)
+}

@@ -1,0 +1,76 @@
+package signin
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+var errUnmet = &oauth2.Error{Code: "unmet_authentication_requirements", Description: "the person has no factor that the client requires"}
+
+// StepUp asks people who are signed in for a further factor.
+type StepUp struct {
+	frame    *Frame
+	pending  *pendingFactors
+	factors  *factor.Factors
+	sessions *session.Sessions
+}
+
+// Needed reports whether a further factor is needed, and then asks for it, or refuses. The
+// acr_values are asked for only once: they need not be met (OpenID Connect Core §3.1.2.1). A
+// session of before the person had a second factor gives nothing more without one, but for that in which they set it up.
+func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+	required, asked := req.requiredACR(), weakestACR(strings.Fields(req.How.ACRValues))
+	has := func(class string) bool { return class == "" || oauth2.MeetsACR(signedIn.ACR(), class) }
+	if has(required) && has(asked) && (has(oauth2.ACRMultiFactor) || req.justSignedIn) {
+		return false
+	}
+	held, err := s.factors.Of(r.Context(), signedIn.User)
+	if err == nil && held.Any() && held.Session != signedIn.SID && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
+		required = oauth2.ACRMultiFactor
+	}
+	can := func(class string) bool { return held.Any() && (class != oauth2.ACRPhishing || len(held.Passkeys) > 0) }
+	silent := req.How.Prompts("none")
+	switch {
+	case err != nil:
+		req.Purpose.Refuse(w, r, err)
+	case has(required) && has(asked):
+		return false
+	case !has(asked) && can(asked) && !req.AskedFactor && !silent:
+		s.ask(w, r, req, required == oauth2.ACRPhishing)
+	case has(required):
+		return false
+	case can(required) && silent:
+		s.refuse(w, r, req, signedIn, &oauth2.Error{Code: "login_required", Description: "a further factor needs a page, and prompt is none"})
+	case can(required):
+		s.ask(w, r, req, required == oauth2.ACRPhishing)
+	default:
+		s.refuse(w, r, req, signedIn, errUnmet)
+	}
+	return true
+}
+
+func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {
+	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Provider: signedIn.Provider, Err: err})
+	req.Purpose.Refuse(w, r, err)
+}
+
+// ask sends the browser to the page for the second factor. The session is kept as it is
+// until that was right.
+func (s *StepUp) ask(w http.ResponseWriter, r *http.Request, req *Request, passkeyOnly bool) {
+	stored, err := s.sessions.Stored(r)
+	if err == nil && stored == nil {
+		err = ErrPageExpired
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	s.pending.redirect(w, r, req, pendingSecondFactor{
+		SID: stored.SID, Query: req.Query, PasskeyOnly: passkeyOnly,
+	})
+}

@@ -1,0 +1,56 @@
+package read
+
+import (
+	"context"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// asker asks the FHIR server.
+type asker interface {
+	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
+	Hold(ctx context.Context, c message.Call) (*message.Held, error)
+	Asked() int
+}
+
+// judge says what the token may see.
+type judge interface {
+	Rights() *access.Rights
+	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
+	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
+	EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error
+}
+
+// Reads are the reads that one request needs, and histories.
+type Reads struct {
+	Server asker             // asks the FHIR server
+	Judge  judge             // judges what it answers
+	At     message.Addresses // names what it holds as clients know it
+	Pages  paging.Pages      // seals links to pages
+}
+
+// Read answers a read or vread. The server is asked whether or not the resource is covered, and what is not there gets
+// the same answer as what is not covered, so that nobody learns which it is.
+func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	grants := x.Judge.Rights().For(i.Type, smart.Read)
+	if len(grants) == 0 {
+		return nil, message.Refused(x.Judge.Rights(), i)
+	}
+	held, err := x.Server.Hold(ctx, message.Get(c.Path, ""))
+	if err != nil {
+		held.Release()
+		return nil, err
+	}
+	a := held.Answer()
+	if _, err := x.Judge.Resource(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants, a); err != nil {
+		held.Release()
+		return nil, err
+	}
+	a.Buffer = held.Kept()
+	return x.At.Localize(a), nil
+}

@@ -1,0 +1,59 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Selection is a search of the client's own for the one resource that criteria mean.
+type Selection struct {
+	search *search
+	// Parameters are the criteria as the rules for searches have left them.
+	Parameters []smart.Parameter
+	// nothing: a chain has found nothing, so neither do the criteria.
+	Nothing bool
+	// selects: they select resources, and nothing else.
+	Selects bool
+}
+
+// Selecting plans a selection among the resources of a type.
+func (x *Searches) Selecting(ctx context.Context, resourceType string, parameters []smart.Parameter) (*Selection, error) {
+	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
+	s, err := x.NewSearch(ctx, message.Get(resourceType, ""), i)
+	if err != nil {
+		return nil, err
+	}
+	return &Selection{s, s.parameters, s.nothing, !s.includes.any() && !s.onlyTotal && s.count == 0}, nil
+}
+
+var errSeveral = errors.New("several resources match the criteria")
+
+// One is the id of the resource that is meant, among those that the client may find; empty if there is none. Several are
+// refused.
+func (of *Selection) One(ctx context.Context) (string, error) {
+	s := of.search
+	s.judged, s.count = true, 2
+	var found []message.Entry
+	err := s.each(ctx, s.x.Requests, func(e message.Entry) error {
+		if found = append(found, e); len(found) > 1 {
+			return errSeveral
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errSeveral) {
+		return "", err
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0].Parsed.ID, nil
+	}
+	return "", &guard.Error{Status: http.StatusPreconditionFailed, Description: "Several resources match the criteria.", Err: errSeveral}
+}

@@ -1,0 +1,123 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Update answers an update, conditional or not. Under scopes that are not about all of the type, one grant must cover
+// the resource as it is, and as it will be.
+func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	w, err := x.newWrite(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.resolveReferences(ctx); err != nil {
+		return nil, err
+	}
+	after, err := w.newVersion(w.c.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case !w.isConditional() && after.ID != i.ID:
+		return nil, message.Invalid(message.ErrBody, "The id of the resource is not the one in the path.")
+	case w.isForwarded():
+		return w.forward(ctx)
+	case w.isConditional():
+		return w.updateMatch(ctx, after)
+	}
+	return w.updateTo(ctx, after)
+}
+
+// updateTo writes a version of the resource that the write names. What is refused whatever the stored version is, is
+// refused before that is asked for.
+func (w *write) updateTo(ctx context.Context, after *version) (*message.Answer, error) {
+	if err := w.may.checkCovered(ctx, after); err != nil {
+		return nil, err
+	}
+	before, err := w.current(ctx)
+	if w.mayUpsert(err) {
+		return w.upsert(ctx, after)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := w.may.permit(ctx, before, after); err != nil {
+		return nil, err
+	}
+	return w.send(ctx, w.put(after.text, before.etag))
+}
+
+// mayUpsert reports whether what could not be had may be created, because it is not there.
+func (w *write) mayUpsert(err error) bool {
+	return errors.Is(err, errAbsent) && w.in.Upsert && w.i.Type != "Patient"
+}
+
+// upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
+// still.
+func (w *write) upsert(ctx context.Context, after *version) (*message.Answer, error) {
+	if w.c.Header.Get("If-Match") != "" {
+		return nil, message.NotFound()
+	}
+	if err := w.may.permit(ctx, nil, after); err != nil {
+		return nil, err
+	}
+	c := w.put(after.text, "")
+	c.Header.Set("If-None-Match", "*")
+	return w.send(ctx, c)
+}
+
+// updateMatch updates the resource that matches the criteria, or creates one (R4 http.html#cond-update).
+func (w *write) updateMatch(ctx context.Context, after *version) (*message.Answer, error) {
+	id, err := w.criteria.One(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case id == "" && after.ID == "":
+		return w.createUnmatched(ctx, after)
+	case id == "":
+		return w.upsertUnmatched(ctx, after)
+	case after.ID != "" && after.ID != id:
+		return nil, message.Invalid(message.ErrBody, "The id of the resource is not that of the one that matches the criteria.")
+	}
+	w.i.ID = id
+	text, err := rawjson.With(after.text, "id", []byte(strconv.Quote(id)))
+	if err != nil {
+		return nil, err
+	}
+	if after, err = w.newVersion(text); err != nil {
+		return nil, err
+	}
+	return w.updateTo(ctx, after)
+}
+
+// createUnmatched creates a resource of which an update found none. SMART counts that as an update.
+func (w *write) createUnmatched(ctx context.Context, after *version) (*message.Answer, error) {
+	if err := w.may.permit(ctx, nil, after); err != nil {
+		return nil, err
+	}
+	return w.send(ctx, w.post(after.text))
+}
+
+// upsertUnmatched creates one with the client's id, which must not be that of a resource that the criteria passed over.
+func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Answer, error) {
+	w.i.ID = after.ID
+	if err := w.may.checkCovered(ctx, after); err != nil {
+		return nil, err
+	}
+	_, err := w.current(ctx)
+	switch {
+	case w.mayUpsert(err):
+		return w.upsert(ctx, after)
+	case err != nil:
+		return nil, err
+	}
+	return nil, &guard.Error{Status: http.StatusConflict, Description: "The resource with that id does not match the criteria.", Err: errConflict}
+}

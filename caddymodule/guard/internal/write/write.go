@@ -1,0 +1,186 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// asker asks the FHIR server.
+type asker interface {
+	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
+}
+
+// judge says what the token may see and write.
+type judge interface {
+	Rights() *access.Rights
+	MayDeny() bool
+	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
+	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error)
+	IsKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error)
+	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
+}
+
+// reader reads what the client may see.
+type reader interface {
+	Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+}
+
+// Collector takes what a write comes to in place of the server, with what the client is to be told of it.
+type Collector func(r Result, c message.Call) (*message.Answer, error)
+
+// Writes are the writes that one request needs.
+type Writes struct {
+	Server   asker             // asks the FHIR server
+	Judge    judge             // judges what it answers
+	At       message.Addresses // names what it holds as clients know it
+	Searches *search.Searches  // of criteria
+	Reads    reader            // of what is there already
+	Shared   access.Shared     // are the rules of types outside of the compartment
+	Upsert   bool              // an update may create what is not there
+	Limit    int64             // of a body
+	Collect  Collector         // nil: writes are sent
+}
+
+// write is a create, update, patch or delete on its way.
+type write struct {
+	in       *Writes
+	c        message.Call
+	i        interaction.Interaction
+	may      permission
+	whole    bool              // a grant is about all resources of the type
+	criteria *search.Selection // of a conditional one
+}
+
+// newWrite refuses what no scope permits whatever the resource is.
+func (x *Writes) newWrite(ctx context.Context, c message.Call, i interaction.Interaction) (*write, error) {
+	p, rights := i.Permission()&^smart.Search, x.Judge.Rights()
+	w := &write{in: x, c: c, i: i, whole: rights.Whole(i.Type, p)}
+	w.may = permission{judge: x.Judge, shared: x.Shared, resourceType: i.Type, grants: rights.For(i.Type, p)}
+	switch {
+	case len(w.may.grants) == 0:
+		return nil, message.Refused(rights, i)
+	case i.Type == "Patient" && p&(smart.Create|smart.Delete) != 0:
+		w.may.grants = slices.DeleteFunc(w.may.grants, func(g access.Grant) bool { return g.Patient != "" })
+	}
+	if len(w.may.grants) == 0 {
+		return nil, message.Forbidden(message.ErrScope, "Under scopes that are bound to a patient, no Patient is created or deleted.").Lifted(message.Lacking(rights, i))
+	}
+	if extra := w.extra(); extra != "" {
+		return nil, message.Forbidden(message.ErrScope, "%s is not allowed under these scopes.", extra)
+	}
+	var err error
+	if w.isConditional() {
+		w.criteria, err = x.planned(ctx, i)
+	}
+	return w, err
+}
+
+// extra is what the request asks for beyond the one resource, and what no scope allows. Empty if nothing.
+func (w *write) extra() string {
+	switch {
+	case !MayExtend(w.in.Judge.Rights(), w.c.Header, w.i):
+		return "A write of other resources along with the one named (_cascade, X-Cascade, X-Provenance)"
+	case !w.whole && !w.isConditional() && len(w.i.Criteria()) > 0:
+		return "The parameter " + strconv.Quote(w.i.Criteria()[0].Name)
+	}
+	return ""
+}
+
+// MayExtend reports whether the scopes allow all resources that a write may reach beside the one that it names: those
+// that refer to a deleted one, on HAPI's servers, and a Provenance (R4 provenance.html#header).
+func MayExtend(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
+	all := rights.All()
+	if header.Get("X-Provenance") != "" && (all&smart.Search == 0 || !rights.Whole("Provenance", smart.Create)) {
+		return false
+	}
+	cascades := header.Get("X-Cascade") != "" || slices.ContainsFunc(i.Parameters, isCascade)
+	return !cascades || all&smart.Delete != 0
+}
+
+// isCascade reports whether a parameter has HAPI's server delete what refers to a resource, too.
+func isCascade(p smart.Parameter) bool {
+	name, _, _ := strings.Cut(p.Name, ":")
+	return name == "_cascade"
+}
+
+// version is a resource as it is or will be.
+type version struct {
+	resource.Resource
+	text []byte
+	etag string // of the version on the server, by which it is held
+}
+
+// newVersion reads the resource that the client writes.
+func (w *write) newVersion(text []byte) (*version, error) {
+	res, err := resource.Parse(text, w.in.At.Base)
+	switch {
+	case err != nil:
+		return nil, message.Invalid(err, "The body is no resource in JSON that has one reading.")
+	case res.Type != w.i.Type:
+		return nil, message.Invalid(message.ErrBody, "The resource is not of the type in the path.")
+	}
+	if err := w.in.effects().check(res, text); err != nil {
+		return nil, err
+	}
+	return &version{Resource: res, text: text}, checkConditional(w.in.Judge.Rights(), text)
+}
+
+// errAbsent says that a resource is not there. Clients are told no more than by ErrOutside.
+var errAbsent = fmt.Errorf("%w: it is not there", message.ErrOutside)
+
+// current asks for the version that is to be changed. One that is not covered is answered like one that is not there.
+func (w *write) current(ctx context.Context) (*version, error) {
+	of := interaction.Reference{Type: w.i.Type, ID: w.i.ID}
+	a, err := w.in.Server.Ask(ctx, message.Get(of.String(), ""))
+	if err != nil {
+		return nil, err
+	}
+	res, err := w.in.Judge.Resource(ctx, of, w.may.grants, a)
+	refusal, _ := errors.AsType[*guard.Error](err)
+	switch {
+	case refusal != nil && errors.Is(err, message.ErrOutside) && a.Status == http.StatusNotFound:
+		refusal.Err = errAbsent
+		return nil, refusal
+	case err != nil:
+		return nil, err
+	}
+	return w.held(res, a)
+}
+
+var errNoVersion = errors.New("the FHIR server tells no version, so that the one judged could be another when it is written")
+
+// held is the version with the ETag by which it is held, if the client's conditions allow it to be changed.
+func (w *write) held(res resource.Resource, a *message.Answer) (*version, error) {
+	etag := a.Header.Get("Etag")
+	if etag == "" && res.VersionID != "" {
+		etag = `W/"` + res.VersionID + `"`
+	}
+	if etag == "" {
+		return nil, message.Withheld(errNoVersion)
+	}
+	match, none := w.c.Header.Values("If-Match"), w.c.Header.Values("If-None-Match")
+	if len(match) > 0 && !namesETag(match, etag) || namesETag(none, etag) {
+		return nil, &guard.Error{Status: http.StatusPreconditionFailed, Description: "The resource has another version.", Err: errConflict}
+	}
+	return &version{res, a.Body, etag}, nil
+}
+
+// namesETag reports whether a condition names the ETag, or any.
+func namesETag(condition []string, etag string) bool {
+	return slices.Contains(condition, "*") || message.IsNotModified(http.Header{"If-None-Match": condition}, etag)
+}

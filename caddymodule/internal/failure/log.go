@@ -1,0 +1,159 @@
+package failure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+)
+
+const (
+	failureWindowTime = time.Minute // how long failures of one kind are counted together
+	maxFailures       = 10          // how many of a kind are logged one by one in that time
+	maxFailureKinds   = 1000        // how many kinds are told apart
+)
+
+// Log logs failures that are not the client's fault. Caddy logs them only if no error route answers; behind
+// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged one by one, the others are
+// counted and reported at the end of the minute. It is safe for concurrent use.
+type Log struct {
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	windows map[string]*failureWindow // by kind
+}
+
+// failureWindow counts the failures of a kind from the first one on, for failureWindowTime.
+type failureWindow struct{ written, leftOut int }
+
+// NewLog returns a log of failures that writes to a logger.
+func NewLog(logger *slog.Logger) *Log {
+	return &Log{logger: logger, windows: map[string]*failureWindow{}}
+}
+
+// failureLogged is the request variable that is set once a request's failure is logged.
+const failureLogged = "fhir.failure_logged"
+
+// Request logs the cause of an answer of 500 or above, once for each request, but for a store that is away or full, of which
+// its breaker or [Watch] logs. It omits the query, which may identify a
+// person or hold a token.
+func (l *Log) Request(r *http.Request, err error) {
+	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
+	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
+	_, logged := errors.AsType[*loggedError](err)
+	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || isTrouble(err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+		return
+	}
+	caddyhttp.SetVar(r.Context(), failureLogged, true)
+	l.write(strconv.Itoa(status)+" "+failed.Trace, "request failed",
+		"status", status, "method", r.Method, "path", fhirapp.OriginalPath(r), "error", cmp.Or(failed.Err, err))
+}
+
+// loggedError is an error that has been logged, so that the requests that fail by it are not.
+type loggedError struct{ error }
+
+func (e *loggedError) Unwrap() error { return e.error }
+
+// Server logs that a server did not answer, since the client may get an older answer instead of an error. It returns the
+// error marked as logged.
+func (l *Log) Server(name string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	l.write("server "+name, "a server gave no answer", "server", name, "error", err)
+	return &loggedError{err}
+}
+
+func (l *Log) write(kind, message string, attributes ...any) {
+	if l.admit(kind) {
+		l.logger.Error(message, attributes...)
+	}
+}
+
+// admit reports whether one more failure of a kind may be logged.
+func (l *Log) admit(kind string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.windows[kind]
+	if w == nil && len(l.windows) >= maxFailureKinds {
+		return false
+	}
+	if w == nil {
+		w = new(failureWindow)
+		l.windows[kind] = w
+		time.AfterFunc(failureWindowTime, func() { l.end(kind) })
+	}
+	if w.written >= maxFailures {
+		w.leftOut++
+		return false
+	}
+	w.written++
+	return true
+}
+
+// end closes a window and logs how many failures were left out.
+func (l *Log) end(kind string) {
+	l.mu.Lock()
+	leftOut := l.windows[kind].leftOut
+	delete(l.windows, kind)
+	l.mu.Unlock()
+	if leftOut > 0 {
+		l.logger.Error("failures beyond those that are logged one by one", "kind", kind, "left_out", leftOut)
+	}
+}
+
+// failureHandler limits records at error level: packages below log failures themselves, and in an outage anybody can
+// cause them.
+type failureHandler struct {
+	slog.Handler
+	bound *Log
+}
+
+// Limit returns a logger that limits failures, with the message as their kind; nil for a nil logger, as there is
+// while a Caddyfile is read.
+func Limit(logger *slog.Logger) *slog.Logger {
+	if logger == nil {
+		return nil
+	}
+	return slog.New(failureHandler{logger.Handler(), NewLog(logger)})
+}
+
+func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError && (isOutage(record) || !h.bound.admit(record.Message)) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// isTrouble reports whether a store is away or full.
+func isTrouble(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull)
+}
+
+// isOutage reports whether a record is about that.
+func isOutage(record slog.Record) (is bool) {
+	record.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		is = ok && isTrouble(err)
+		return !is
+	})
+	return is
+}
+
+func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return failureHandler{h.Handler.WithAttrs(attributes), h.bound}
+}
+
+func (h failureHandler) WithGroup(name string) slog.Handler {
+	return failureHandler{h.Handler.WithGroup(name), h.bound}
+}

@@ -1,0 +1,60 @@
+// Package requester says who makes a request, as far as Caddy and fhir_bearer know.
+package requester
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+)
+
+// Network is the client's network, for bounds of all of its clients together.
+func Network(ctx context.Context) string { return fairqueue.Network(IP(ctx)) }
+
+// IP is the client's address by Caddy; empty outside of Caddy.
+func IP(ctx context.Context) string {
+	address, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string)
+	return address
+}
+
+// Address is the client's address. Caddy takes it from a proxy only if trusted_proxies names the proxy.
+func Address(r *http.Request) string {
+	if address := IP(r.Context()); address != "" {
+		return address
+	}
+	return httporigin.Peer(r)
+}
+
+// IsHTTPS reports whether the browser speaks TLS, to us or to a proxy that Caddy's trusted_proxies names.
+func IsHTTPS(r *http.Request) bool {
+	return r.TLS != nil || ByTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+// ByTrustedProxy reports whether a request came from a proxy that Caddy's trusted_proxies names.
+func ByTrustedProxy(r *http.Request) bool {
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
+}
+
+// IdentityPlaceholders are those of fhir_bearer.
+var IdentityPlaceholders = []string{
+	"http.auth.user.id", "http.auth.user.client_id", "http.auth.user.scope", "http.auth.user.patient", "http.auth.user.fhir_user", "http.auth.user.issuer",
+}
+
+// tokenKey is the context key of who asks in this process. Nobody outside it can set it.
+type tokenKey struct{}
+
+// WithToken lets fhir_bearer take a request of this process itself for one with an access token.
+func WithToken(ctx context.Context, t guard.Token) context.Context {
+	return context.WithValue(ctx, tokenKey{}, t)
+}
+
+// TokenOf returns the token of a request of this process itself.
+func TokenOf(ctx context.Context) (guard.Token, bool) {
+	t, ok := ctx.Value(tokenKey{}).(guard.Token)
+	return t, ok
+}

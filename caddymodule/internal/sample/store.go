@@ -1,0 +1,194 @@
+package sample
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// Bounds of a [Store]. Versions are kept until the process ends, so both count all of them.
+const (
+	MaxVersions = 20_000
+	MaxBytes    = 64 << 20
+)
+
+// ErrFull says that a store is at one of its bounds.
+var ErrFull = errors.New("no room for further versions")
+
+// Store holds resources with all their versions. It is safe for concurrent use.
+type Store struct {
+	mu       sync.RWMutex
+	versions map[interaction.Reference][]*version // the oldest first
+	order    map[string][]interaction.Reference   // by type, as they were created
+	log      []interaction.Reference              // one for each version, so that the latest can be taken back
+	bytes    int
+	exports  exports
+}
+
+// version is a resource as it was at a time. It is never changed.
+type version struct {
+	resource.Resource
+	of      interaction.Reference
+	number  int
+	method  string // of the request that made it
+	updated time.Time
+	text    []byte // nil: it was deleted
+}
+
+// NewStore returns a store with resources, each under its own id.
+func NewStore(texts ...[]byte) (*Store, error) {
+	s := &Store{versions: map[interaction.Reference][]*version{}, order: map[string][]interaction.Reference{}}
+	for _, text := range texts {
+		if err := s.load(text); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// load adds a resource, as it is if its meta is complete.
+func (s *Store) load(text []byte) error {
+	res, err := resource.Parse(text)
+	if err != nil {
+		return err
+	}
+	of := interaction.Reference{Type: res.Type, ID: res.ID}
+	if !interaction.IsType(of.Type) || of.ID == "" || s.versions[of] != nil {
+		return fmt.Errorf("%w: %s", errLoad, of)
+	}
+	if at, ok := lastUpdated(res); ok && res.VersionID == "1" {
+		return s.add(&version{res, of, 1, http.MethodPost, at, text})
+	}
+	_, err = s.put(http.MethodPost, of, text)
+	return err
+}
+
+var errLoad = errors.New("no resource that can be loaded, or one that is there twice")
+
+// lastUpdated is when a resource says that it was last updated.
+func lastUpdated(r resource.Resource) (time.Time, bool) {
+	meta, ok := r.Member("meta")
+	if !ok {
+		return time.Time{}, false
+	}
+	said, _ := resource.Field(meta, "lastUpdated")
+	at, err := time.Parse(time.RFC3339, resource.Text(said))
+	return at, err == nil
+}
+
+// now is the time as FHIR's instants have it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// Len is how many resources there are.
+func (s *Store) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	count := 0
+	for of := range s.versions {
+		if _, ok := s.current(of); ok {
+			count++
+		}
+	}
+	return count
+}
+
+// current is the latest version of a resource; ok is false if there is none, or it was deleted.
+func (s *Store) current(of interaction.Reference) (v *version, ok bool) {
+	all := s.versions[of]
+	if len(all) == 0 {
+		return nil, false
+	}
+	v = all[len(all)-1]
+	return v, v.text != nil
+}
+
+// put adds a version with a text. Bases are the addresses of the server, below which references may be written.
+func (s *Store) put(method string, of interaction.Reference, text []byte, bases ...string) (*version, error) {
+	v := &version{of: of, number: len(s.versions[of]) + 1, method: method, updated: now()}
+	text, err := v.stamped(text)
+	if err != nil {
+		return nil, err
+	}
+	if v.Resource, err = resource.Parse(text, bases...); err != nil {
+		return nil, err
+	}
+	v.text = text
+	return v, s.add(v)
+}
+
+// remove adds a version without a text.
+func (s *Store) remove(of interaction.Reference) error {
+	return s.add(&version{of: of, number: len(s.versions[of]) + 1, method: http.MethodDelete, updated: now()})
+}
+
+func (s *Store) add(v *version) error {
+	if len(s.log) >= MaxVersions || s.bytes+len(v.text) > MaxBytes {
+		return ErrFull
+	}
+	if v.number == 1 {
+		s.order[v.of.Type] = append(s.order[v.of.Type], v.of)
+	}
+	s.versions[v.of] = append(s.versions[v.of], v)
+	s.log = append(s.log, v.of)
+	s.bytes += len(v.text)
+	return nil
+}
+
+// undo takes back all versions but the first count.
+func (s *Store) undo(count int) {
+	for _, of := range slices.Backward(s.log[count:]) {
+		all := s.versions[of]
+		s.bytes -= len(all[len(all)-1].text)
+		if s.versions[of] = all[: len(all)-1 : len(all)-1]; len(all) == 1 {
+			delete(s.versions, of)
+			s.order[of.Type] = s.order[of.Type][:len(s.order[of.Type])-1]
+		}
+	}
+	s.log = s.log[:count]
+}
+
+// stamped is a text with the id and the meta of the version.
+func (v *version) stamped(text []byte) ([]byte, error) {
+	res, err := resource.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	meta, ok := res.Member("meta")
+	if !ok {
+		meta = []byte("{}")
+	}
+	updated, err := json.Marshal(v.updated)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range []struct {
+		name  string
+		value []byte
+	}{{"versionId", quoted(strconv.Itoa(v.number))}, {"lastUpdated", updated}} {
+		if meta, err = rawjson.With(meta, set.name, set.value); err != nil {
+			return nil, err
+		}
+	}
+	if text, err = rawjson.With(text, "id", quoted(v.of.ID)); err != nil {
+		return nil, err
+	}
+	return rawjson.With(text, "meta", meta)
+}
+
+// etag is the version's entity tag.
+func (v *version) etag() string { return `W/"` + strconv.Itoa(v.number) + `"` }
+
+// quoted is a string in JSON.
+func quoted(s string) []byte {
+	text, _ := json.Marshal(s) // of a string it never fails
+	return text
+}
