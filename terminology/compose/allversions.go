@@ -21,7 +21,7 @@ func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.
 			list = append(list, set)
 			continue
 		}
-		versions := c.versionsHere(set.System)
+		versions := versionsHere(c.library, set.System, cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date))
 		if err := c.spend(8 * len(versions)); err != nil {
 			return nil, err
 		}
@@ -33,14 +33,13 @@ func (c *Evaluator) inAllVersions(sets []definitions.ConceptSet) ([]definitions.
 	return list, nil
 }
 
-// versionsHere returns the loaded versions of a code system that have concepts and are no later than the date in force,
-// or else the empty version.
-func (c *Evaluator) versionsHere(url string) []string {
+// versionsHere returns the loaded versions of a code system that have concepts and are no later than a date, if there is
+// one, or else the empty version.
+func versionsHere(l *definitions.Set, url, date string) []string {
 	var versions []string
-	if id, ok := c.library.Systems.SystemID(url); ok {
-		date := cmp.Or(c.Path[len(c.Path)-1].LockedDate, c.rules.Date)
-		for _, index := range c.library.Systems.List[id].Versions {
-			if cs := c.library.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
+	if id, ok := l.Systems.SystemID(url); ok {
+		for _, index := range l.Systems.List[id].Versions {
+			if cs := l.Systems.CodeSystems[index]; cs.Content.HasConcepts() && (date == "" || definitions.IsBy(cs.Date, date)) {
 				versions = append(versions, cs.Version)
 			}
 		}

@@ -22,8 +22,8 @@ type looseCode struct {
 }
 
 // newCodeSet is small enough to be inlined, which keeps the set off the heap.
-func newCodeSet(d *definitions.Set) *codeSet {
-	return &codeSet{library: d, concepts: make(map[uint32]bitset.Set)}
+func newCodeSet(d *definitions.Set, byVersion bool) *codeSet {
+	return &codeSet{library: d, byVersion: byVersion, concepts: make(map[uint32]bitset.Set)}
 }
 
 func (s *codeSet) addAll(entries []definitions.Entry) {

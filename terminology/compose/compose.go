@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
@@ -49,7 +50,8 @@ func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, erro
 			return nil, err
 		}
 	}
-	if vs.ActiveOnly && !c.isOutermostTest() {
+	outermostTest := c.Probe != nil && len(c.Path) == 1 // whose answer tells inactive codes apart
+	if vs.ActiveOnly && !outermostTest {
 		entries = slices.DeleteFunc(entries, c.IsInactive)
 	}
 	return entries, nil
@@ -63,9 +65,10 @@ func (c *Evaluator) IsInactive(e definitions.Entry) bool {
 // without returns entries without those that are excluded.
 func (c *Evaluator) without(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
 	if c.Probe != nil {
-		return c.notAmong(entries, excluded)
+		entries = notAmong(entries, excluded, c.used.byVersion)
+		return entries, c.spend(len(entries) * len(excluded) / budget.PlainBytes)
 	}
-	without := c.set()
+	without := newCodeSet(c.library, c.used.byVersion)
 	without.addAll(excluded)
 	if err := c.spend(len(entries)); err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (c *Evaluator) sets(vs *definitions.ValueSet) (include, exclude []definitio
 	if exclude, err = c.inAllVersions(vs.Exclude); err != nil {
 		return nil, nil, err
 	}
-	c.chooseIdentity(include, exclude)
+	c.used.chooseIdentity(include, exclude, c.rules.Versions.Match)
 	if c.used.Versioned {
 		include = newestFirst(include)
 	}
@@ -91,17 +94,16 @@ func (c *Evaluator) sets(vs *definitions.ValueSet) (include, exclude []definitio
 
 // chooseIdentity decides whether the same code in two versions of a code system is two codes: it is if the value set
 // names several versions, unless versionsMatch is true or the value set is the difference of two versions.
-func (c *Evaluator) chooseIdentity(include, exclude []definitions.ConceptSet) {
+func (t *traits) chooseIdentity(include, exclude []definitions.ConceptSet, match parameters.Choice) {
 	versions := make(map[string]string)
 	for _, set := range slices.Concat(include, exclude) {
 		if version, ok := versions[set.System]; ok && version != set.Version && set.System != "" {
-			c.used.Versioned = true
+			t.Versioned = true
 		}
 		versions[set.System] = set.Version
 	}
-	match := c.rules.Versions.Match
-	c.used.Merged = c.used.Versioned && (match == parameters.Yes || match == parameters.Unset && isDifference(include, exclude))
-	c.used.byVersion = c.used.Versioned && !c.used.Merged
+	t.Merged = t.Versioned && (match == parameters.Yes || match == parameters.Unset && isDifference(include, exclude))
+	t.byVersion = t.Versioned && !t.Merged
 }
 
 // isDifference reports whether a value set includes some versions of a code system and excludes others.
@@ -136,17 +138,10 @@ func canBeTree(vs *definitions.ValueSet) bool {
 	return !slices.ContainsFunc(vs.Include, flat) && !slices.ContainsFunc(vs.Exclude, flat)
 }
 
-// set returns an empty set for the codes of the last value set in path.
-func (c *Evaluator) set() *codeSet {
-	s := newCodeSet(c.library)
-	s.byVersion = c.used.byVersion
-	return s
-}
-
 // union evaluates includes or excludes: each code once, in their order.
 func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definitions.Entry, error) {
 	var entries []definitions.Entry
-	seen := c.set()
+	seen := newCodeSet(c.library, c.used.byVersion)
 	for i := range sets {
 		part, err := c.conceptSet(&sets[i])
 		if err != nil {
@@ -176,4 +171,83 @@ func (c *Evaluator) union(sets []definitions.ConceptSet, name string) ([]definit
 		seen.elsewhere = 0
 	}
 	return entries, nil
+}
+
+// conceptSet evaluates one include or exclude: the codes of its system, as restricted by concept or filter, that are in
+// all its value sets.
+func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
+	if err := c.validate(set); err != nil {
+		return nil, err
+	}
+	var entries []definitions.Entry
+	var err error
+	if set.System != "" {
+		if entries, err = c.fromSystem(set); err != nil || c.isSettled(entries) {
+			return nil, err
+		}
+	}
+	for i, reference := range set.ValueSets {
+		imported, err := c.imported(reference)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.spend(len(imported.Entries) + len(entries)); err != nil {
+			return nil, err
+		}
+		if i == 0 && set.System == "" {
+			entries = slices.Clone(imported.Entries)
+			if c.Probe != nil {
+				entries = entries[:min(1, len(entries))]
+			}
+			c.used.Versioned = c.used.Versioned || imported.Versioned
+		} else {
+			entries = c.within(entries, imported.Entries)
+		}
+		if c.isSettled(entries) {
+			return nil, nil
+		}
+	}
+	return entries, nil
+}
+
+// within returns the entries that are among others.
+func (c *Evaluator) within(entries, others []definitions.Entry) []definitions.Entry {
+	if c.Probe != nil && len(others) > 0 { // all are of the one code
+		return entries
+	}
+	set := newCodeSet(c.library, false)
+	set.addAll(others)
+	return slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !set.has(e) })
+}
+
+// imported expands a value set that an include names.
+func (c *Evaluator) imported(reference string) (*CodeList, error) {
+	vs, err := c.importedValueSet(reference)
+	if err != nil {
+		return nil, err
+	}
+	if c.Probe != nil {
+		definitions.AddTo(&c.Probe.Imported, vs)
+		if err := c.spend(len(c.Probe.Imported) / budget.PlainBytes); err != nil {
+			return nil, err
+		}
+	}
+	x, err := c.ValueSet(vs)
+	if err != nil || c.Probe != nil { // a test does not say what it used
+		return x, err
+	}
+	c.used.add(x, vs)
+	return x, c.spend((1 + len(x.ValueSets)) * len(c.used.ValueSets) / budget.PlainBytes)
+}
+
+// add adds an imported value set, and what it uses.
+func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
+	if vs.Container == nil {
+		definitions.AddTo(&u.ValueSets, vs)
+	}
+	definitions.AddTo(&u.ValueSets, x.ValueSets...)
+	definitions.AddTo(&u.CodeSystems, x.CodeSystems...)
+	definitions.AddTo(&u.Unchecked, x.Unchecked...)
+	definitions.AddTo(&u.Applied, x.Applied...)
+	definitions.AddTo(&u.wanted, vs.Supplements...)
 }

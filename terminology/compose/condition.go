@@ -54,12 +54,12 @@ func (t *condition) look(value []byte) bool {
 	return !t.matches
 }
 
-// condition returns the condition of a filter that is not hierarchical.
-func (c *Evaluator) condition(cs *definitions.CodeSystem, f definitions.Filter) (*condition, error) {
+// newCondition returns the condition of a filter that is not hierarchical, whose regex may have so many states.
+func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates int, spend func(steps int) error) (*condition, error) {
 	if f.Value == "" {
 		return nil, noValue(cs, f)
 	}
-	t := &condition{spend: c.spend}
+	t := &condition{spend: spend}
 	t.visit = t.look
 	var err error
 	switch f.Op {
@@ -67,11 +67,11 @@ func (c *Evaluator) condition(cs *definitions.CodeSystem, f definitions.Filter) 
 		t.match = func(value []byte) bool { return string(value) == f.Value }
 	case "in", "not-in":
 		t.not = f.Op == "not-in"
-		if err = c.spend(len(f.Value) / 4); err == nil {
+		if err = spend(len(f.Value) / 4); err == nil {
 			t.match = memberOf(f.Value)
 		}
 	case "regex":
-		t.match, t.states, err = c.regex(cs, f)
+		t.match, t.states, err = newRegex(cs, f, regexStates, spend)
 	case "exists":
 		t.match = func([]byte) bool { return true }
 		t.not = f.Value == "false"
@@ -97,17 +97,16 @@ func memberOf(list string) func(value []byte) bool {
 	return func(value []byte) bool { return members[string(value)] }
 }
 
-// regex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
+// newRegex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
 // the regex is too large.
-func (c *Evaluator) regex(cs *definitions.CodeSystem, f definitions.Filter) (match func(value []byte) bool, states int, err error) {
-	most := c.library.Bounds.RegexStates
+func newRegex(cs *definitions.CodeSystem, f definitions.Filter, most int, spend func(steps int) error) (match func(value []byte) bool, states int, err error) {
 	// Only a regex with long lists of characters has so many bytes for each state, and reading it takes time too.
 	if longest := 8 * max(most, 1000); len(f.Value) > longest {
 		return nil, 0, outcome.Unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.Property, cs.Canonical(), longest)
 	}
 	classes := strings.Count(f.Value, `\p`) + strings.Count(f.Value, `\P`)
-	if err := c.spend(len(f.Value) + classes*classSteps); err != nil {
+	if err := spend(len(f.Value) + classes*classSteps); err != nil {
 		return nil, 0, err
 	}
 	states, err = regexStates(f.Value)
@@ -116,7 +115,7 @@ func (c *Evaluator) regex(cs *definitions.CodeSystem, f definitions.Filter) (mat
 			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
 			f.Property, cs.Canonical(), states, most)
 	}
-	if err := c.spend(4 * states); err != nil {
+	if err := spend(4 * states); err != nil {
 		return nil, 0, err
 	}
 	var expression *regexp.Regexp

@@ -6,9 +6,9 @@
 //	valuesetref.go                which value set is meant
 //	rules.go, resolve.go          which versions of definitions count
 //	expander.go                   its codes (codelist.go), from cache.go or made:
-//	  compose.go, include.go        compose, and one include of it, by an Evaluator (evaluator.go)
-//	  allversions.go                an include of all versions of a code system
-//	  conceptfilter.go, condition.go  filters by hierarchy, and by property; filter.go
+//	  compose.go                    compose and its imports, by an Evaluator (evaluator.go)
+//	  include.go, allversions.go    what an include has of its code system, or of all versions of it
+//	  conceptfilter.go              filters: by hierarchy (filter.go), and by property (condition.go)
 //	  codeset.go                    sets of codes
 //	probe.go                      one code: which includes have it, without an expansion
 //	search.go, corpus.go          the parameter filter, listing.go: and how much codes are used

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
@@ -23,11 +22,14 @@ type Evaluator struct {
 	Path    []*definitions.ValueSet // being evaluated: each imports the next
 	done    map[*definitions.ValueSet]*CodeList
 	used    *CodeList // of the last value set in path
+	filters filters
 }
 
 // NewEvaluator returns an evaluator.
 func NewEvaluator(l *definitions.Set, r *Rules, b *budget.Budget) *Evaluator {
-	return &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
+	c := &Evaluator{library: l, rules: r, budget: b, done: make(map[*definitions.ValueSet]*CodeList)}
+	c.filters = filters{spend: c.spend, regexStates: l.Bounds.RegexStates}
+	return c
 }
 
 // spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
@@ -50,8 +52,6 @@ type Probe struct {
 	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
 	Chosen   int                                                        // how many versions choose has returned
 	Imported []*definitions.ValueSet                                    // the value sets searched
-
-	relatives map[relatives]bitset.Set // of the code's concept
 }
 
 // isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.
@@ -59,10 +59,6 @@ type Probe struct {
 func (c *Evaluator) isSettled(entries []definitions.Entry) bool {
 	return c.Probe != nil && len(entries) == 0
 }
-
-// isOutermostTest reports whether an evaluator tests the value set that was asked about, whose inactive codes the answer
-// tells apart.
-func (c *Evaluator) isOutermostTest() bool { return c.Probe != nil && len(c.Path) == 1 }
 
 // Locate finds the concept of an entry, by the code that is looked for if there is no number for it.
 func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
@@ -72,12 +68,6 @@ func (c *Evaluator) Locate(e definitions.Entry) definitions.LocatedEntry {
 		return at
 	}
 	return c.library.Locate(e)
-}
-
-// relatives are the ancestors or descendants of the code's concept.
-type relatives struct {
-	codeSystem *definitions.CodeSystem
-	below      bool
 }
 
 // enter adds a value set to the path, unless it is there already or the path is too long.

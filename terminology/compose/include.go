@@ -1,60 +1,12 @@
 package compose
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
-
-// conceptSet evaluates one include or exclude: the codes of its system, as restricted by concept or filter, that are in
-// all its value sets.
-func (c *Evaluator) conceptSet(set *definitions.ConceptSet) ([]definitions.Entry, error) {
-	if err := c.validate(set); err != nil {
-		return nil, err
-	}
-	var entries []definitions.Entry
-	var err error
-	if set.System != "" {
-		if entries, err = c.fromSystem(set); err != nil || c.isSettled(entries) {
-			return nil, err
-		}
-	}
-	for i, reference := range set.ValueSets {
-		imported, err := c.imported(reference)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.spend(len(imported.Entries) + len(entries)); err != nil {
-			return nil, err
-		}
-		if i == 0 && set.System == "" {
-			entries = slices.Clone(imported.Entries)
-			if c.Probe != nil {
-				entries = entries[:min(1, len(entries))]
-			}
-			c.used.Versioned = c.used.Versioned || imported.Versioned
-		} else {
-			entries = c.within(entries, imported.Entries)
-		}
-		if c.isSettled(entries) {
-			return nil, nil
-		}
-	}
-	return entries, nil
-}
-
-// within returns the entries that are among others.
-func (c *Evaluator) within(entries, others []definitions.Entry) []definitions.Entry {
-	if c.Probe != nil && len(others) > 0 { // all are of the one code
-		return entries
-	}
-	set := newCodeSet(c.library)
-	set.addAll(others)
-	return slices.DeleteFunc(entries, func(e definitions.Entry) bool { return !set.has(e) })
-}
 
 // validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
 func (c *Evaluator) validate(set *definitions.ConceptSet) error {
@@ -75,38 +27,6 @@ func (c *Evaluator) validate(set *definitions.ConceptSet) error {
 		return outcome.Incomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.System)
 	}
 	return nil
-}
-
-// imported expands a value set that an include names.
-func (c *Evaluator) imported(reference string) (*CodeList, error) {
-	vs, err := c.importedValueSet(reference)
-	if err != nil {
-		return nil, err
-	}
-	if c.Probe != nil {
-		definitions.AddTo(&c.Probe.Imported, vs)
-		if err := c.spend(len(c.Probe.Imported) / budget.PlainBytes); err != nil {
-			return nil, err
-		}
-	}
-	x, err := c.ValueSet(vs)
-	if err != nil || c.Probe != nil { // a test does not say what it used
-		return x, err
-	}
-	c.use(x, vs)
-	return x, c.spend((1 + len(x.ValueSets)) * len(c.used.ValueSets) / budget.PlainBytes)
-}
-
-// use adds an imported value set, and what it uses, to what the value set being expanded uses.
-func (c *Evaluator) use(x *CodeList, vs *definitions.ValueSet) {
-	if vs.Container == nil {
-		definitions.AddTo(&c.used.ValueSets, vs)
-	}
-	definitions.AddTo(&c.used.ValueSets, x.ValueSets...)
-	definitions.AddTo(&c.used.CodeSystems, x.CodeSystems...)
-	definitions.AddTo(&c.used.Unchecked, x.Unchecked...)
-	definitions.AddTo(&c.used.Applied, x.Applied...)
-	definitions.AddTo(&c.used.wanted, vs.Supplements...)
 }
 
 // fromSystem evaluates an include without its value sets.
@@ -145,6 +65,19 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	for concept := range entries {
 		entries[concept] = definitions.Entry{CodeSystem: index, Concept: uint32(concept)}
 	}
+	return entries, nil
+}
+
+// filtered returns the concepts that meet the filters of an include, in the order of the code system.
+func (c *Evaluator) filtered(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	selected, err := c.filters.all(c.library.Systems.CodeSystems[index], set.Filters)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]definitions.Entry, 0, selected.Count())
+	selected.Each(func(concept uint32) {
+		entries = append(entries, definitions.Entry{CodeSystem: index, Concept: concept})
+	})
 	return entries, nil
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 )
 
@@ -55,53 +54,12 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 		return nil, checkFilters(set, cs)
 	}
 	for i, filter := range set.Filters {
-		holds, err := c.holds(cs, at, filter)
+		holds, err := c.filters.holds(cs, at, filter)
 		if err != nil || !holds {
 			return nil, located(err, "filter", i)
 		}
 	}
 	return []definitions.Entry{e}, nil
-}
-
-// holds reports whether a filter holds for the code's concept, without computing all concepts for which it does.
-func (c *Evaluator) holds(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
-	if !isHierarchical(f) {
-		test, err := c.condition(cs, f)
-		if err != nil {
-			return false, err
-		}
-		return test.holds(concept)
-	}
-	other, err := namedBy(cs, f)
-	if err != nil {
-		return false, err
-	}
-	if f.Op == "child-of" {
-		parents := cs.Concepts.Hierarchy.Parents(concept.Number)
-		return slices.Contains(parents, other.Number), c.spend(len(parents))
-	}
-	relatives, err := c.relativesOf(cs, concept.Number, f.Op == "generalizes")
-	return err == nil && meets(cs, f.Op, concept, other, relatives.Has(other.Number)), err
-}
-
-// relativesOf computes relatives once. They are few, while a filter may select half of a code system.
-func (c *Evaluator) relativesOf(cs *definitions.CodeSystem, concept uint32, below bool) (bitset.Set, error) {
-	key := relatives{codeSystem: cs, below: below}
-	if found, ok := c.Probe.relatives[key]; ok {
-		return found, nil
-	}
-	closure := cs.Concepts.Hierarchy.Above
-	if below {
-		closure = cs.Concepts.Hierarchy.Below
-	}
-	found, err := closure(concept, c.spend)
-	if err == nil {
-		if c.Probe.relatives == nil {
-			c.Probe.relatives = make(map[relatives]bitset.Set)
-		}
-		c.Probe.relatives[key] = found
-	}
-	return found, err
 }
 
 // checkFilters finds a broken filter, which makes a value set invalid even if it has no code to filter.
@@ -135,12 +93,10 @@ func (c *Evaluator) inList(set *definitions.ConceptSet, cs *definitions.CodeSyst
 }
 
 // notAmong returns the entries of the code that are not excluded.
-func (c *Evaluator) notAmong(entries, excluded []definitions.Entry) ([]definitions.Entry, error) {
-	byVersion := c.used.byVersion
-	entries = slices.DeleteFunc(entries, func(e definitions.Entry) bool {
+func notAmong(entries, excluded []definitions.Entry, byVersion bool) []definitions.Entry {
+	return slices.DeleteFunc(entries, func(e definitions.Entry) bool {
 		return slices.ContainsFunc(excluded, func(x definitions.Entry) bool { // a code that is only listed matches any version
 			return !byVersion || x.CodeSystem == e.CodeSystem || !x.IsKnown() && x.Listed != 0
 		})
 	})
-	return entries, c.spend(len(entries) * len(excluded) / budget.PlainBytes)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
@@ -17,11 +16,19 @@ import (
 // the code's version counts too.
 func (c *Evaluator) codeSystem(set *definitions.ConceptSet) (index uint32, wanted string, use bool, err error) {
 	if c.Probe != nil {
-		index, use, err = c.chosen(set)
+		if index, use = c.Probe.Choose(set); use {
+			err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
+		}
 		return index, set.Version, use, err
 	}
-	index, wanted, err = c.version(set.System, set.Version)
-	return index, wanted, err == nil && !c.IsExcludedSystem(set.System, wanted, index), err
+	if index, wanted, err = c.version(set.System, set.Version); err != nil {
+		return index, wanted, false, err
+	}
+	version := wanted
+	if index != definitions.None {
+		version = c.library.Systems.CodeSystems[index].Version
+	}
+	return index, wanted, !c.rules.Versions.Excludes(set.System, version), nil
 }
 
 func (c *Evaluator) version(url, version string) (index uint32, wanted string, err error) {
@@ -47,17 +54,6 @@ func (c *Evaluator) version(url, version string) (index uint32, wanted string, e
 func WrongVersion(cs *definitions.CodeSystem, required string) *outcome.Error {
 	return outcome.New(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.Version, cs.URL, required))
-}
-
-// IsExcludedSystem reports whether exclude-system names a code system or its version.
-func (c *Evaluator) IsExcludedSystem(url, version string, index uint32) bool {
-	if index != definitions.None {
-		version = c.library.Systems.CodeSystems[index].Version
-	}
-	return slices.ContainsFunc(c.rules.Versions.Excluded, func(reference string) bool {
-		system, only := outcome.Split(reference)
-		return system == url && (only == "" || definitions.MatchesVersion(version, only))
-	})
 }
 
 // importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
@@ -95,13 +91,4 @@ func (c *Evaluator) importedValueSet(reference string) (*definitions.ValueSet, e
 		fmt.Sprintf("value set %s, which %s imports, is not here", reference, importing.Canonical()))
 	e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", reference, "")
 	return nil, e
-}
-
-// chosen returns the version of the code system that an include means, and whether the code may be in it.
-func (c *Evaluator) chosen(set *definitions.ConceptSet) (index uint32, use bool, err error) {
-	index, use = c.Probe.Choose(set)
-	if use {
-		err = c.spend(8*(1+len(c.library.Systems.Versions(set.System))) + c.Probe.Chosen/budget.PlainBytes)
-	}
-	return index, use, err
 }

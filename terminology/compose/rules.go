@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -142,6 +143,14 @@ func (v *VersionRules) Usual(url string) (version string, rule applied) {
 		return version, applied{"check-system-version", rule}
 	}
 	return "", applied{}
+}
+
+// Excludes reports whether exclude-system names a code system or its version.
+func (v *VersionRules) Excludes(url, version string) bool {
+	return slices.ContainsFunc(v.Excluded, func(reference string) bool {
+		system, only := outcome.Split(reference)
+		return system == url && (only == "" || definitions.MatchesVersion(version, only))
+	})
 }
 
 // VersionFor returns the version that a list has for a url, and that item of the list.

@@ -68,7 +68,7 @@ func (in *includeSearch) choose(set *definitions.ConceptSet) (uint32, bool) {
 		in.list = append(in.list, candidate{versionChoice: versionChoice{index: index, matches: c.Version == "" || definitions.MatchesVersion(cs.Version, c.Version)}})
 		return index, cs.URL == c.System
 	}
-	if set.System != c.System || in.evaluator.IsExcludedSystem(set.System, set.Version, definitions.None) {
+	if set.System != c.System || in.finder.rules.Versions.Excludes(set.System, set.Version) {
 		return l.Systems.CodeSystem(set.System, set.Version), set.System == c.System
 	}
 	choice := in.finder.versions.choose(c, set.Version, cmp.Or(within.LockedDate, in.finder.rules.Date))
