@@ -2,84 +2,37 @@ package authorize_test
 
 import (
 	"maps"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-jose/go-jose/v4"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// gatewayRaces are things that can be used once: prepare makes one, and returns what uses it
-// and says whether that succeeded.
-var gatewayRaces = map[string]func(*testing.T, *servertest.Browser, *gateways) func(*servertest.Browser) bool{
-	"a code": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
-		code := b.Code(servertest.OfflineAccess(nil))
-		return func(b *servertest.Browser) bool {
-			return b.RequestTokens(servertest.CodeForm(code, nil)).AccessToken != ""
-		}
-	},
-	"a refresh token": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
-		refresh := b.Tokens(servertest.OfflineAccess(nil)).Refresh
-		return func(b *servertest.Browser) bool { return b.Refresh(refresh, nil).AccessToken != "" }
-	},
-	"a client assertion": func(t *testing.T, _ *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
-		form := servertest.AssertionForm(servertest.Assertion(t, jose.ES256, nil, nil), nil)
-		return func(b *servertest.Browser) bool { return b.RequestTokens(form).AccessToken != "" }
-	},
-	"a pushed request of a public client": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
-		b.Answer(servertest.Request(nil))
-		_, answer := servertest.Push(b, servertest.Request(nil))
-		return func(b *servertest.Browser) bool {
-			return leadsTo("code=")(b.Authorize(servertest.Pushed(answer.RequestURI)))
-		}
-	},
-	"a pushed request of a confidential client": func(_ *testing.T, b *servertest.Browser, _ *gateways) func(*servertest.Browser) bool {
-		b.Answer(servertest.Request(nil))
-		_, answer := servertest.Push(b, servertest.KnownPush(nil))
-		q := url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}}
-		return func(b *servertest.Browser) bool { return leadsTo("code=")(b.Authorize(q)) }
-	},
-	"a launch": func(t *testing.T, b *servertest.Browser, g *gateways) func(*servertest.Browser) bool {
-		b.Answer(servertest.Request(nil))
-		handle := servertest.RegisteredLaunch(t, &authorize.Config{Store: g.handles[0]}, func(l *launch.Registered) { l.ClientID = "launched" })
-		q := servertest.Request(url.Values{"client_id": {"launched"}, "scope": {"launch openid patient/*.rs"}, "launch": {handle}})
-		return func(b *servertest.Browser) bool { return leadsTo("code=")(b.Authorize(q)) }
-	},
-}
-
-func raceConfig(c *authorize.Config) {
-	roundTripConfig(c)
-	c.RefreshTokenGrace = -1
-	c.Records = new(servertest.FHIRServer)
-	c.Clients = append(c.Clients, client.Client{
-		ID: "launched", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Scopes: []string{"launch", "patient/*.rs"},
-	})
-}
+func withoutGrace(c *authorize.Config) { everything(c); c.RefreshTokenGrace = -1 }
 
 // Of 50 uses at once, at three gateways, one succeeds.
 func TestGatewaysRace(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range gatewayRaces {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range requests {
+		if !tt.once {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := newGateways(t, 3, raceConfig)
+				g := newGateways(t, 3, withoutGrace)
 				b := servertest.NewBrowser(t, g)
-				use := prepare(t, b, g)
+				request := tt.prepare(b, nil)
 				var won atomic.Int64
 				var all sync.WaitGroup
 				for range 50 {
 					other := servertest.NewBrowser(t, g)
 					other.Cookies = maps.Clone(b.Cookies)
 					all.Go(func() {
-						if use(other) {
+						if tt.good(other.Send(request())) {
 							won.Add(1)
 						}
 					})
@@ -102,7 +55,7 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := newGateways(t, 3, raceConfig)
+				g := newGateways(t, 3, withoutGrace)
 				b := servertest.NewBrowser(t, g)
 				code := b.Code(servertest.OfflineAccess(nil))
 				first := b.RequestTokens(servertest.CodeForm(code, nil))

@@ -55,7 +55,7 @@ func readRecords(t *testing.T, name string) *earlierRecords {
 // browser is one of a server that found the records, in which alice is signed in.
 func (r *earlierRecords) browser(t *testing.T) *servertest.Browser {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-		raceConfig(c)
+		withoutGrace(c)
 		servertest.Refreshing(c)
 		c.Store, c.Durable = r.inFlight, r.durable
 	}))
