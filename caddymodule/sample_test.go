@@ -131,7 +131,11 @@ func categoryOf(r resource.Resource) string {
 // countOf is how many of the records are as a function says.
 func countOf(t *testing.T, is func(resource.Resource) bool) (count int) {
 	t.Helper()
-	for _, text := range sample.Records() {
+	records, err := sample.Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range records {
 		r, err := resource.Parse(text)
 		if err != nil {
 			t.Fatal(err)

@@ -3,11 +3,15 @@ package sample
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // required are the elements that each type has: those that R4 requires, and those by which apps find and show it.
@@ -39,11 +43,45 @@ var required = map[string][]string{
 // today is the day on which the records were made up.
 const today = "2026-11-02"
 
+var update = flag.Bool("update", false, "compress records.ndjson anew")
+
+// The binary holds what records.ndjson says.
+func TestRecordsCompressed(t *testing.T) {
+	t.Parallel()
+	readable, err := os.ReadFile("records.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("records.ndjson.zst", encoder.EncodeAll(readable, nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if held := append(bytes.Join(recordsOf(t), []byte("\n")), '\n'); !bytes.Equal(held, readable) {
+		t.Error("records.ndjson has changed: compress it with -update")
+	}
+}
+
+// recordsOf are the records that the binary holds.
+func recordsOf(t testing.TB) [][]byte {
+	t.Helper()
+	records, err := Records()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
 // parsed are all records by reference, such as Patient/p01.
 func parsed(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
-	for _, text := range Records() {
+	for _, text := range recordsOf(t) {
 		var r map[string]any
 		if err := json.Unmarshal(text, &r); err != nil {
 			t.Fatalf("%v: %s", err, text)
@@ -152,7 +190,7 @@ func TestTimesAreOfALife(t *testing.T) {
 func TestMedicinesAreSafe(t *testing.T) {
 	t.Parallel()
 	has, everybody := map[string]bool{}, patients(t)
-	for _, text := range Records() {
+	for _, text := range recordsOf(t) {
 		for _, substance := range []string{"penicillin", "amoxicillin", "warfarin", "ibuprofen"} {
 			if !bytes.Contains(text, []byte(substance)) {
 				continue
@@ -209,7 +247,7 @@ func TestMeasuredValues(t *testing.T) {
 func TestCategories(t *testing.T) {
 	t.Parallel()
 	var all bytes.Buffer
-	for _, text := range Records() {
+	for _, text := range recordsOf(t) {
 		all.Write(text)
 	}
 	for _, category := range []string{"problem-list-item", "encounter-diagnosis", "health-concern", "laboratory", "vital-signs", "social-history", "clinical-note", "assess-plan"} {

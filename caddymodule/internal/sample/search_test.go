@@ -106,7 +106,7 @@ func TestLenient(t *testing.T) {
 
 // FuzzSearch reads any query: what it answers is JSON, and never a failure of the server.
 func FuzzSearch(f *testing.F) {
-	store, err := NewStore(Records()[:200]...)
+	store, err := NewStore(recordsOf(f)[:200]...)
 	if err != nil {
 		f.Fatal(err)
 	}

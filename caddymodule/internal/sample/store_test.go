@@ -6,7 +6,7 @@ import (
 
 func BenchmarkNewStore(b *testing.B) {
 	for b.Loop() {
-		s, err := NewStore(Records()...)
+		s, err := NewStore(recordsOf(b)...)
 		if err != nil {
 			b.Fatal(err)
 		}

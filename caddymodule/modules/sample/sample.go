@@ -61,7 +61,7 @@ func (h *Sample) Provision(ctx caddy.Context) (err error) {
 		}
 	}
 	pooled, _, err := sampleStores.LoadOrNew(h.FHIRBase, func() (caddy.Destructor, error) {
-		return &sampleStore{sync.OnceValues(func() (*sample.Store, error) { return sample.NewStore(sample.Records()...) })}, nil
+		return &sampleStore{sync.OnceValues(loadRecords)}, nil
 	})
 	if err != nil {
 		return err
@@ -69,6 +69,14 @@ func (h *Sample) Provision(ctx caddy.Context) (err error) {
 	h.pooled = pooled.(*sampleStore)
 	ctx.Slogger().Info("sample records of people who do not exist, for trying out; changes are lost at a restart", "fhir_base", h.FHIRBase)
 	return nil
+}
+
+func loadRecords() (*sample.Store, error) {
+	records, err := sample.Records()
+	if err != nil {
+		return nil, err
+	}
+	return sample.NewStore(records...)
 }
 
 // Cleanup releases the records, if Provision got that far.
