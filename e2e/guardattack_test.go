@@ -87,9 +87,13 @@ func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail str
 	}
 }
 
-// send sends an attack and counts it.
+// send sends an attack and counts it. HAPI closes the connection of a request that it refuses before having read it
+// all, at times when the next one is on its way: that is answered with 502, and sent again as an app would.
 func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
 	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
+	if got.status == http.StatusBadGateway {
+		got, err = r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
+	}
 	if err != nil {
 		return got, false // not a URL
 	}
