@@ -3,7 +3,7 @@ package cache
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +14,23 @@ import (
 	"time"
 )
 
-// snapshotMagic begins a snapshot. Entries follow, each after a byte 1, the least recently used first; then a byte 0, and
-// the SHA-256 of everything before it.
-const snapshotMagic = "caddy-fhir cache snapshot 2\n"
+// snapshotMagic begins a snapshot. The saved entries follow, the least recently used first, and the SHA-256 of everything
+// before it.
+const snapshotMagic = "caddy-fhir cache snapshot 3\n"
+
+// savedEntry is an entry in a snapshot.
+type savedEntry struct {
+	Key                                             [sha256.Size]byte
+	Personal                                        bool
+	Status                                          int
+	Made                                            time.Time
+	Fresh, StaleWhileRevalidate, StaleIfError, Kept time.Duration
+	Origin                                          http.Header
+	Tagged                                          bool // its tags are known
+	Tags                                            []string
+	EntityTag                                       string
+	Body                                            []byte
+}
 
 // errSnapshot is returned for a file that is damaged or no snapshot of this version. Nothing of it is used.
 var errSnapshot = errors.New("not a whole snapshot of this version")
@@ -43,19 +57,17 @@ func (c *Cache) Save(name string) (err error) {
 func (c *Cache) writeSnapshot(w io.Writer, now time.Time) error {
 	sum := sha256.New()
 	both := io.MultiWriter(w, sum)
-	buffer := []byte(snapshotMagic)
+	if _, err := io.WriteString(both, snapshotMagic); err != nil {
+		return err
+	}
+	entries := gob.NewEncoder(both)
 	for _, e := range c.store.coldestFirst() {
 		if e.age(now) >= e.kept {
 			continue
 		}
-		buffer = e.append(append(buffer, 1))
-		if _, err := both.Write(buffer); err != nil {
+		if err := entries.Encode(e.saved()); err != nil {
 			return err
 		}
-		buffer = buffer[:0]
-	}
-	if _, err := both.Write(append(buffer, 0)); err != nil {
-		return err
 	}
 	_, err := w.Write(sum.Sum(nil))
 	return err
@@ -73,30 +85,32 @@ func (s *store) coldestFirst() []*entry {
 	return list
 }
 
-func (e *entry) append(dst []byte) []byte {
-	dst = append(dst, e.key.sum[:]...)
-	dst = appendBool(dst, e.key.personal)
-	dst = binary.AppendUvarint(dst, uint64(e.status))
-	dst = binary.AppendVarint(dst, e.made.UnixNano())
-	for _, d := range []time.Duration{e.fresh, e.staleWhileRevalidate, e.staleIfError, e.kept} {
-		dst = binary.AppendVarint(dst, int64(d))
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(e.origin)))
-	for _, name := range storedHeaders {
-		if values := e.origin[name]; len(values) > 0 {
-			dst = appendParts(appendPart(dst, name), values)
-		}
-	}
-	dst = appendParts(appendBool(dst, e.tags != nil), e.tags)
+func (e *entry) saved() *savedEntry {
 	plain := e.forms[identity].Load()
-	return appendPart(appendPart(dst, plain.tag), string(plain.body))
+	return &savedEntry{
+		Key: e.key.sum, Personal: e.key.personal, Status: e.status, Made: e.made,
+		Fresh: e.fresh, StaleWhileRevalidate: e.staleWhileRevalidate, StaleIfError: e.staleIfError, Kept: e.kept,
+		Origin: e.origin, Tagged: e.tags != nil, Tags: e.tags, EntityTag: plain.tag, Body: plain.body,
+	}
 }
 
-func appendBool(dst []byte, b bool) []byte {
-	if b {
-		return append(dst, 1)
+// entry returns the entry that was saved; nil if none is stored like it.
+func (s *savedEntry) entry() *entry {
+	if s.Status != http.StatusOK && !isNegative(s.Status) || len(s.Body) == 0 {
+		return nil
 	}
-	return append(dst, 0)
+	for name := range s.Origin {
+		if !slices.Contains(storedHeaders, name) {
+			return nil
+		}
+	}
+	e := &entry{key: Key{sum: s.Key, personal: s.Personal}, status: s.Status, made: s.Made, origin: s.Origin, tags: s.Tags}
+	e.fresh, e.staleWhileRevalidate, e.staleIfError, e.kept = s.Fresh, s.StaleWhileRevalidate, s.StaleIfError, s.Kept
+	if s.Tagged && e.tags == nil {
+		e.tags = []string{}
+	}
+	e.prepare(s.Body, s.EntityTag)
+	return e
 }
 
 // Load reads a file of [Cache.Save], and returns how many of its answers are stored. An error that wraps errSnapshot or
@@ -126,109 +140,29 @@ func (c *Cache) restore(entries []*entry, now time.Time) (stored int) {
 }
 
 // parseSnapshot returns the entries that are still of use, if the checksum is right.
-func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
+func parseSnapshot(snapshot []byte, now time.Time) (entries []*entry, err error) {
 	content, found := bytes.CutPrefix(snapshot, []byte(snapshotMagic))
 	if !found {
 		return nil, fmt.Errorf("%w: it begins otherwise", errSnapshot)
 	}
 	end := len(content) - sha256.Size
-	if end < 1 || sha256.Sum256(snapshot[:len(snapshot)-sha256.Size]) != [sha256.Size]byte(content[end:]) {
+	if end < 0 || sha256.Sum256(snapshot[:len(snapshot)-sha256.Size]) != [sha256.Size]byte(content[end:]) {
 		return nil, fmt.Errorf("%w: the checksum is wrong", errSnapshot)
 	}
-	r := snapshotReader{rest: content[:end]}
-	var entries []*entry
-	for r.byte() == 1 && !r.failed {
+	for r := gob.NewDecoder(bytes.NewReader(content[:end])); ; {
+		var s savedEntry
+		if err := r.Decode(&s); errors.Is(err, io.EOF) {
+			return entries, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%w: %w", errSnapshot, err)
+		}
+		e := s.entry()
+		if e == nil {
+			return nil, fmt.Errorf("%w: it has what is never stored", errSnapshot)
+		}
 		// An entry made in the future is from another clock, and would stay fresh for too long.
-		if e := r.entry(); !r.failed && e.age(now) < e.kept && !e.made.After(now) {
+		if e.age(now) < e.kept && !e.made.After(now) {
 			entries = append(entries, e)
 		}
 	}
-	if r.failed || len(r.rest) > 0 {
-		return nil, fmt.Errorf("%w: it cannot be read", errSnapshot)
-	}
-	return entries, nil
-}
-
-// snapshotReader reads a snapshot. After a failure it reads zeros.
-type snapshotReader struct {
-	rest   []byte
-	failed bool
-}
-
-func (r *snapshotReader) entry() *entry {
-	e := &entry{origin: make(http.Header)}
-	copy(e.key.sum[:], r.bytes(sha256.Size))
-	e.key.personal = r.byte() == 1
-	e.status = int(r.number())
-	e.made = time.Unix(0, r.signed())
-	for _, d := range []*time.Duration{&e.fresh, &e.staleWhileRevalidate, &e.staleIfError, &e.kept} {
-		*d = time.Duration(r.signed())
-	}
-	for range r.count() {
-		name := r.part()
-		if e.origin[name] = r.parts(); !slices.Contains(storedHeaders, name) {
-			r.failed = true
-		}
-	}
-	known := r.byte() == 1
-	if e.tags = r.parts(); !known {
-		e.tags = nil
-	}
-	tag := r.part()
-	body := bytes.Clone(r.bytes(r.count()))
-	if e.status != http.StatusOK && !isNegative(e.status) || len(body) == 0 {
-		r.failed = true
-	}
-	e.prepare(body, tag)
-	return e
-}
-
-func (r *snapshotReader) bytes(n int) (b []byte) {
-	if n > len(r.rest) || r.failed {
-		r.failed = true
-		return nil
-	}
-	b, r.rest = r.rest[:n], r.rest[n:]
-	return b
-}
-
-func (r *snapshotReader) byte() byte {
-	if b := r.bytes(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *snapshotReader) number() uint64 {
-	n, length := binary.Uvarint(r.rest)
-	r.bytes(max(length, 0))
-	r.failed = r.failed || length <= 0
-	return n
-}
-
-func (r *snapshotReader) signed() int64 {
-	n, length := binary.Varint(r.rest)
-	r.bytes(max(length, 0))
-	r.failed = r.failed || length <= 0
-	return n
-}
-
-// count reads how many of something follow, each of at least a byte.
-func (r *snapshotReader) count() int {
-	n := r.number()
-	if r.failed || n > uint64(len(r.rest)) {
-		r.failed = true
-		return 0
-	}
-	return int(n)
-}
-
-func (r *snapshotReader) part() string { return string(r.bytes(r.count())) }
-
-func (r *snapshotReader) parts() []string {
-	list := make([]string, r.count())
-	for i := range list {
-		list[i] = r.part()
-	}
-	return list
 }

@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/gob"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -167,20 +168,24 @@ func FuzzSnapshot(f *testing.F) {
 
 // TestMalformed has contents that only somebody who knows the format can have made.
 func TestMalformed(t *testing.T) {
-	e := testEntry(1, []byte("body"))
-	good := append(e.append([]byte{1}), 0)
-	negative := testEntry(1, []byte("body"))
-	negative.status = http.StatusForbidden
-	foreign := testEntry(1, []byte("body"))
-	foreign.origin["Content-Type"] = nil
+	encoded := func(change func(*savedEntry)) []byte {
+		saved := testEntry(1, []byte("body")).saved()
+		change(saved)
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(saved); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	good := encoded(func(*savedEntry) {})
 	for name, content := range map[string][]byte{
 		"no end":             good[:len(good)-1],
-		"more after the end": append(bytes.Clone(good), 0),
+		"more after the end": append(bytes.Clone(good), 9, 9),
 		"unknown mark":       append([]byte{2}, good...),
 		"half an entry":      good[:20],
-		"status not kept":    append(negative.append([]byte{1}), 0),
-		"too few headers":    append(foreign.append([]byte{1}), 0),
-		"empty":              {},
+		"status not kept":    encoded(func(s *savedEntry) { s.Status = http.StatusForbidden }),
+		"header not kept":    encoded(func(s *savedEntry) { s.Origin = http.Header{"Set-Cookie": {"x"}} }),
+		"no body":            encoded(func(s *savedEntry) { s.Body = nil }),
 	} {
 		snapshot := append([]byte(snapshotMagic), content...)
 		sum := sha256.Sum256(snapshot)
