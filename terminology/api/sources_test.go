@@ -3,9 +3,14 @@ package api
 import (
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -197,4 +203,78 @@ func TestBareCodeSystem(t *testing.T) {
 	if outcome, err := l.Subsumes(t.Context(), one, one); err != nil || outcome != "equivalent" {
 		t.Errorf("got %s, %v", outcome, err)
 	}
+}
+
+// TestBombWhileWatched has a good package replaced by one that was made to fill the memory: what was loaded stays.
+func TestBombWhileWatched(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.tgz")
+	writeFile(t, name, tgz(t, "package/a.json", colours))
+	w, err := terminology.NewWatch(t.Context(), definitions.Options{Definitions: []string{name}, MaxPackage: 1 << 20}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := w.Current()
+	writeFile(t, name, tgz(t, "package/a.json", colours, "package/b.json", strings.Repeat(" ", 1<<20)))
+	var large *fhirjson.TooLargeError
+	if err := w.Refresh(t.Context()); !errors.As(err, &large) {
+		t.Errorf("got %v", err)
+	}
+	if w.Current() != before || w.State().Err == nil {
+		t.Error("what was loaded before is not in use, or the error is not told")
+	}
+}
+
+// TestBroughtDefinitionsAreBounded brings along what takes many times as much memory, or time, as it is long.
+func TestBroughtDefinitionsAreBounded(t *testing.T) {
+	bundle := func(n int, resource func(i int) string) string {
+		return `{"resourceType":"Bundle","entry":[` + repeat(n, func(i int) string { return `{"resource":` + resource(i) + `}` }) + `]}`
+	}
+	version := func(i int) string {
+		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
+	}
+	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
+	half := strings.Repeat("{},", fhirjson.MaxShort/(160-4)*6/10)
+	for _, test := range []struct{ name, brought, want string }{
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.MaxShort/(160-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
+			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
+		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
+		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
+		{"a long system", valueSetOf("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", fhirjson.MaxName+1)+`"}]}`), "a url or version is larger than"},
+		{"as many versions of a code system as may be", bundle(100, version), ""},
+		{"versions of a code system", bundle(100+1, version), "more than 100 versions"},
+		{"as many definitions as may be", bundle(10_000-1, empty), ""}, // the Bundle is one
+		{"definitions", bundle(10_000, empty), "more than 10000 definitions"},
+		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + repeat(10_000+1, empty) + `]}`, "more than 10000 definitions"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$expand", posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, brings(test.brought)))
+			if want := test.want; (w.Code == http.StatusBadRequest) != (want != "") || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("got %d %.300s", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// TestRoomForBodies has clients say that their bodies are large: room is made for what comes.
+func TestRoomForBodies(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
+	body := &roomy{Reader: strings.NewReader("{}")}
+	r.Body, r.ContentLength = io.NopCloser(body), 16<<20
+	if _, err := (&operation{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
+		t.Errorf("got %v, room for %d bytes", err, body.room)
+	}
+}
+
+// roomy notes for how much there is room when it is read.
+type roomy struct {
+	io.Reader
+	room int
+}
+
+func (r *roomy) Read(b []byte) (int, error) {
+	r.room = max(r.room, len(b))
+	return r.Reader.Read(b)
 }
