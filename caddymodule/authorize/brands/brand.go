@@ -23,15 +23,6 @@ type Logo struct {
 	License string // default: none have to be agreed to
 }
 
-// Address is FHIR's data type, as far as brands have addresses.
-type Address struct {
-	Line       []string `json:"line,omitempty"`       // street and number
-	City       string   `json:"city,omitempty"`       // town
-	State      string   `json:"state,omitempty"`      // or province
-	PostalCode string   `json:"postalCode,omitempty"` // zip code
-	Country    string   `json:"country,omitempty"`    // by its ISO 3166 code
-}
-
 // Portal is where people of the organization see their records themselves.
 type Portal struct {
 	Name        string // default: there is none
@@ -135,8 +126,6 @@ func (b *Brand) endpoint(m meta, fhirBase string) *endpoint {
 		Payload: []codeableConcept{{[]coding{{payloadSystem, payloadCode}}}}, Address: fhirBase,
 	}
 }
-
-func isReason(text string) bool { return text == AskedDeclined || text == AskedUnknown }
 
 func absent(reason string) *primitive {
 	return &primitive{[]extension{{URL: absentReason, Code: reason}}}

@@ -154,3 +154,5 @@ func (e element) isAbsent(name string) bool {
 		return extension.member("url").text() == absentReason
 	})
 }
+
+func isReason(text string) bool { return text == AskedDeclined || text == AskedUnknown }

@@ -7,15 +7,6 @@ import (
 	"strings"
 )
 
-// Identifier is FHIR's data type, as far as brands are told apart by it.
-type Identifier struct {
-	System string `json:"system,omitempty"` // what the value is unique in
-	Value  string `json:"value"`            // the identifier itself
-}
-
-// String writes an identifier as FHIR's searches do.
-func (i Identifier) String() string { return i.System + "|" + i.Value }
-
 // WebsiteIdentifier is the identifier that SMART recommends: the URL of an organization's
 // website without path and without www.
 func WebsiteIdentifier(website string) (Identifier, bool) {

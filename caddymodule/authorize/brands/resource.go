@@ -79,3 +79,21 @@ type coding struct {
 type reference struct {
 	Reference string `json:"reference"`
 }
+
+// Address is FHIR's data type, as far as brands have addresses.
+type Address struct {
+	Line       []string `json:"line,omitempty"`       // street and number
+	City       string   `json:"city,omitempty"`       // town
+	State      string   `json:"state,omitempty"`      // or province
+	PostalCode string   `json:"postalCode,omitempty"` // zip code
+	Country    string   `json:"country,omitempty"`    // by its ISO 3166 code
+}
+
+// Identifier is FHIR's data type, as far as brands are told apart by it.
+type Identifier struct {
+	System string `json:"system,omitempty"` // what the value is unique in
+	Value  string `json:"value"`            // the identifier itself
+}
+
+// String writes an identifier as FHIR's searches do.
+func (i Identifier) String() string { return i.System + "|" + i.Value }

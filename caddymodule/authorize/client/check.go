@@ -23,7 +23,7 @@ func (c *Client) Complete(grants GrantTypes) error {
 	if c.Secret != "" {
 		c.secretDigest, c.guessable = digestOf(c.Secret), IsGuessable(c.Secret)
 	}
-	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows, c.checkACR, func() error { return grants.check(c) }} {
+	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkFlows, func() error { return grants.check(c) }} {
 		if err := check(); err != nil {
 			return fmt.Errorf("client %q: %w", c.ID, err)
 		}
@@ -57,23 +57,12 @@ func (c *Client) checkRedirectURIs() error {
 	return nil
 }
 
-func (c *Client) checkScopes() error {
+func (c *Client) checkFlows() error {
 	for _, scope := range c.Scopes {
 		if err := CheckScope(scope); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (c *Client) checkACR() error {
-	if c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR) {
-		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
-	}
-	return nil
-}
-
-func (c *Client) checkFlows() error {
 	for _, t := range c.ResponseTypes {
 		if !slices.Contains(ResponseTypes, t) {
 			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
@@ -95,6 +84,8 @@ func (c *Client) checkFlows() error {
 		return errors.New("a response_type needs a redirect_uri")
 	}
 	switch {
+	case c.ACR != "" && !slices.Contains(oauth2.ACRValues, c.ACR):
+		return fmt.Errorf("acr %q is not one of %q", c.ACR, oauth2.ACRValues)
 	case !c.Public():
 	case c.IntrospectAll:
 		return errors.New("introspect needs a secret, jwks or jwks_uri")

@@ -204,3 +204,25 @@ func (c *Client) hasSecret(secret string) bool {
 
 // ResponseTypes are those of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.
 var ResponseTypes = []string{"code", "token", "id_token", "id_token token"}
+
+// AllowsRedirectURI reports whether a redirect URI is registered. It must be equal, except
+// for the port of a native app on loopback (RFC 8252 §7.3).
+func (c *Client) AllowsRedirectURI(uri string) bool {
+	if slices.Contains(c.RedirectURIs, uri) || c.Local && IsLocal(uri) {
+		return true
+	}
+	asked, ok := withoutPort(uri)
+	return ok && c.Native && slices.ContainsFunc(c.RedirectURIs, func(registered string) bool {
+		listening, ok := withoutPort(registered)
+		return ok && listening == asked
+	})
+}
+
+// RequestObjects says which request objects a client may send (OpenID Connect Core §6). A zero
+// value: none.
+type RequestObjects struct {
+	Allowed   bool     `json:"-"`          // by the operator
+	Algorithm string   `json:",omitempty"` // request_object_signing_alg. Default: any, and none.
+	URIs      []string `json:",omitempty"` // request_uris: where the client may have one fetched
+	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
+}

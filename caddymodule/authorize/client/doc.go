@@ -10,9 +10,8 @@
 //	authenticator.go           client authentication: secrets
 //	assertion.go, keys.go      client authentication: private_key_jwt
 //	requestobject.go           request objects, signed by its keys or not
-//	secret.go                  which secrets can be guessed
-//	registrationendpoint.go    where apps register themselves
-//	configurationendpoint.go   where they read, update and delete their registration
+//	secret.go                  which secrets can be guessed; digests of them
+//	registrationendpoint.go    where apps register themselves, and read, update and delete their registration
 //	metadata.go                what they say of themselves
 //	registrar.go               knows registered clients; registeredkeys.go their keys
 //	shelf.go, sharedshelf.go   where they are kept: in Caddy's storage, or in a shared store

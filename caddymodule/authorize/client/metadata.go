@@ -51,9 +51,6 @@ const (
 	applicationNative = "native"
 )
 
-// PrivateKeyJWT is the client authentication method of RFC 7523.
-const PrivateKeyJWT = "private_key_jwt"
-
 // registrationRequest is the body of a request. ID and Secret are for updates (RFC 7592 §2.2).
 type registrationRequest struct {
 	ID     string `json:"client_id"`

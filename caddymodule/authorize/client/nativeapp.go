@@ -47,19 +47,6 @@ func CheckAnyRedirectURI(uri string) error {
 	return checkNativeRedirectURI(uri)
 }
 
-// AllowsRedirectURI reports whether a redirect URI is registered. It must be equal, except
-// for the port of a native app on loopback (RFC 8252 §7.3).
-func (c *Client) AllowsRedirectURI(uri string) bool {
-	if slices.Contains(c.RedirectURIs, uri) || c.Local && IsLocal(uri) {
-		return true
-	}
-	asked, ok := withoutPort(uri)
-	return ok && c.Native && slices.ContainsFunc(c.RedirectURIs, func(registered string) bool {
-		listening, ok := withoutPort(registered)
-		return ok && listening == asked
-	})
-}
-
 // IsLocal reports whether a URI of http or https leads to the person's own computer, whatever
 // answers for names.
 func IsLocal(uri string) bool {

@@ -3,8 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -20,18 +18,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
-
-// DefaultMaxClients is the default limit of clients that register themselves.
-const DefaultMaxClients = 1000
-
-// Storage keeps clients that registered themselves. It is part of certmagic's Storage. Load
-// and List return fs.ErrNotExist for a missing key.
-type Storage interface {
-	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
-	Store(ctx context.Context, key string, value []byte) error                        // stores or replaces it
-	Delete(ctx context.Context, key string) error                                     // removes it
-	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // below a path
-}
 
 // Registration lets apps register themselves (RFC 7591), and read, update and delete their
 // registration (RFC 7592). They can use the authorization code flow, with PKCE unless PKCE
@@ -229,12 +215,7 @@ func (c *registered) replace(client Client, method string) (secret string) {
 	return secret
 }
 
-func digestOf(secret string) []byte {
-	sum := sha256.Sum256([]byte(secret))
-	return sum[:]
-}
-
-// sameDigest compares a secret with a digest in constant time.
-func sameDigest(digest []byte, secret string) bool {
-	return subtle.ConstantTimeCompare(digest, digestOf(secret)) == 1
+var errRegistrationToken = &oauth2.Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "send the access token of the registration, as Authorization: Bearer",
 }

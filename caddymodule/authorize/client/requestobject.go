@@ -16,15 +16,6 @@ import (
 // Unsigned is the alg of a request object without a signature.
 const Unsigned = "none"
 
-// RequestObjects says which request objects a client may send (OpenID Connect Core §6). A zero
-// value: none.
-type RequestObjects struct {
-	Allowed   bool     `json:"-"`          // by the operator
-	Algorithm string   `json:",omitempty"` // request_object_signing_alg. Default: any, and none.
-	URIs      []string `json:",omitempty"` // request_uris: where the client may have one fetched
-	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
-}
-
 // RequestObjectAlgorithms are those of request objects.
 func RequestObjectAlgorithms() []string {
 	names := []string{Unsigned}

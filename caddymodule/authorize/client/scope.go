@@ -43,7 +43,7 @@ func (c *Client) allowsScope(scope string) bool {
 func (c *Client) GrantScope(asked string) ([]string, error) {
 	scopes, err := smart.ParseScopes(asked)
 	if err == nil {
-		scopes, err = c.known(scopes)
+		scopes, err = knownTypes(scopes, c.IgnoreUnknownScopes)
 	}
 	if err == nil {
 		scopes, err = smart.GrantInPart(scopes, slices.Concat(ReservedScopes, c.Scopes), c.IgnoreUnknownScopes)
@@ -54,14 +54,14 @@ func (c *Client) GrantScope(asked string) ([]string, error) {
 	return scopes, nil
 }
 
-// known refuses scopes for types that FHIR R4 has not, or leaves them out where the client wants that.
-func (c *Client) known(scopes []string) (known []string, err error) {
+// knownTypes refuses scopes for types that FHIR R4 does not have, or leaves them out.
+func knownTypes(scopes []string, leaveOut bool) (known []string, err error) {
 	for _, scope := range scopes {
 		asked, ok := smart.ParseResourceScope(scope)
 		switch {
 		case !ok || asked.Type == smart.AnyType || interaction.IsType(asked.Type):
 			known = append(known, scope)
-		case !c.IgnoreUnknownScopes:
+		case !leaveOut:
 			return nil, &smart.UnlistedError{Scope: scope}
 		}
 	}

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"math"
 	"strings"
 	"unicode"
@@ -44,4 +46,14 @@ func alphabet(secret string) (size float64) {
 		}
 	}
 	return size
+}
+
+func digestOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// sameDigest compares a secret with a digest in constant time.
+func sameDigest(digest []byte, secret string) bool {
+	return subtle.ConstantTimeCompare(digest, digestOf(secret)) == 1
 }

@@ -17,14 +17,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
-// counter is what failures are counted under.
-type counter struct {
-	key    string // in the store
-	bucket uint16
-	limit  int    // how many failures are free
-	owner  string // whose success cancels their failures; "" for nobody's
-}
-
 // counterBuckets is how many counters of a kind there are. Names and addresses share them by
 // hash, whether or not the user exists: no flood of names takes more room, and counting does
 // not tell which names exist. Those that share one may have to wait earlier. The hash is
@@ -44,8 +36,6 @@ func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limi
 	}
 	return c, err
 }
-
-func (c counter) stripe() int { return int(c.bucket) % len(Limiter{}.stripes) }
 
 // The kinds of secret that can be guessed.
 const (

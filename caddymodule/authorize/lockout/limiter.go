@@ -2,15 +2,19 @@ package lockout
 
 import (
 	"context"
-	"errors"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 // Limiter counts failed attempts in a [store.Store] and delays further ones. With a
@@ -23,56 +27,13 @@ type Limiter struct {
 	Trail   *audit.Recorder  // records who must wait
 	Logger  *slog.Logger     // gets what could not be counted
 
-	stripes [64]stripe // of a store of this process
+	stripes [stripes]stripe // of a store of this process
 	shared  sharedTries
 
 	// uncounted counts failures that could not be stored, for everybody together: a full
 	// or broken store makes guessing slow, not free.
 	mu        sync.Mutex
 	uncounted tally
-}
-
-type outcome int // of an attempt
-
-const (
-	undecided outcome = iota // not made, or failed for another reason than a wrong secret
-	succeeded
-	failed
-)
-
-// Attempt calls check, or returns a [WaitError] if one of the counters must wait. The error
-// wrong counts as a failure; any other is not counted.
-func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
-	if l.Off {
-		return check()
-	}
-	begin := l.begin
-	if l.isShared() {
-		begin = l.reserve
-	}
-	end, err := begin(ctx, counters)
-	if err != nil {
-		return err
-	}
-	outcome := undecided
-	defer func() {
-		if late := end(outcome); late != nil {
-			err = late
-		}
-	}()
-	err = check()
-	outcome = outcomeOf(err, wrong)
-	return err
-}
-
-func outcomeOf(err, wrong error) outcome {
-	switch {
-	case err == nil:
-		return succeeded
-	case errors.Is(err, wrong):
-		return failed
-	}
-	return undecided
 }
 
 // isShared reports whether the store serves several gateways, and so has a clock for them.
@@ -103,4 +64,66 @@ func (l *Limiter) uncountedWait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.uncounted.wait(time.Now())
+}
+
+// stripe guards some of the counters while a tally is read and written.
+type stripe struct {
+	mu      sync.Mutex
+	pending map[string]*pendingAttempts // by the counter's key
+}
+
+// pendingAttempts are the attempts of one counter that have begun and not ended.
+type pendingAttempts struct {
+	running int
+	waiting int           // for one of those running to end
+	ended   chan struct{} // closed when one does
+}
+
+// sharedTries is what a gateway knows of counters that it shares with others.
+type sharedTries struct {
+	once    sync.Once
+	turns   [stripes]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
+	waiting [stripes]atomic.Int32
+
+	// seen are the stored tallies as they were lately. Rarely has another gateway changed
+	// them since, so that a change takes one round trip.
+	seen boundedcache.Cache[string, []byte]
+}
+
+// turn waits for the turns of counters, in an order that is the same for all.
+func (s *sharedTries) turn(ctx context.Context, counters []counter) (done func(), err error) {
+	var taken []int
+	for _, c := range counters {
+		taken = append(taken, c.stripe())
+	}
+	slices.Sort(taken)
+	taken = slices.Compact(taken)
+	for i, stripe := range taken {
+		if err := s.turns[stripe].Acquire(ctx, 1); err != nil {
+			s.release(taken[:i])
+			return nil, err
+		}
+	}
+	return func() { s.release(taken) }, nil
+}
+
+func (s *sharedTries) release(taken []int) {
+	for _, stripe := range taken {
+		s.turns[stripe].Release(1)
+	}
+}
+
+func (s *sharedTries) lastSeen(counters []counter) [][]byte {
+	held := make([][]byte, len(counters))
+	for i, c := range counters {
+		held[i], _ = s.seen.Get(c.key)
+	}
+	return held
+}
+
+// saw remembers what is stored after a step.
+func (s *sharedTries) saw(calls []*store.Call) {
+	for _, c := range calls {
+		s.seen.Put(c.Key, c.Value, 0)
+	}
 }

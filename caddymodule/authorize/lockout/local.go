@@ -5,24 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
-
-// stripe guards some of the counters while a tally is read and written.
-type stripe struct {
-	mu      sync.Mutex
-	pending map[string]*pendingAttempts // by the counter's key
-}
-
-// pendingAttempts are the attempts of one counter that have begun and not ended.
-type pendingAttempts struct {
-	running int
-	waiting int           // for one of those running to end
-	ended   chan struct{} // closed when one does
-}
 
 // maxWaiting is how many attempts wait for one counter. Each reads the store whenever
 // another ends.

@@ -8,16 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 const (
@@ -40,24 +36,6 @@ const (
 
 // errUnderWay says that all tries that are left are being made.
 var errUnderWay = errors.New("other tries have not ended")
-
-// sharedTries is what a gateway knows of counters that it shares with others.
-type sharedTries struct {
-	once    sync.Once
-	turns   [64]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
-	waiting [64]atomic.Int32
-
-	// seen are the stored tallies as they were lately. Rarely has another gateway changed
-	// them since, so that a change takes one round trip.
-	seen boundedcache.Cache[string, []byte]
-}
-
-func (s *sharedTries) start() {
-	for i := range s.turns {
-		s.turns[i] = semaphore.NewWeighted(1)
-	}
-	s.seen.MaxEntries = maxSeen
-}
 
 // reserve waits until an attempt may run by all counters, notes it in the store, and returns
 // what ends it there. As in one process, as many run at once as can all fail without causing
@@ -137,26 +115,6 @@ func (l *Limiter) settleTry(ctx context.Context, counters []counter, u try, o ou
 }
 
 var errLate = errors.New("the try took too long")
-
-// settle counts an attempt that ended with err, which is returned, or refuses it. Other
-// gateways need not know of it before: it is admitted and counted in one step.
-func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
-	if l.Off || !l.isShared() {
-		return l.Attempt(ctx, counters, err, func() error { return err })
-	}
-	refused := l.change(ctx, counters, func(c counter, t *tally) error {
-		now := store.Now(l.Store)
-		if err := l.wait(t, now); err != nil {
-			return err
-		}
-		t.count(c, outcomeOf(err, err), l.MaxWait, now)
-		return nil
-	})
-	if refused != nil {
-		return QueueError(refused)
-	}
-	return err
-}
 
 // change alters the tallies of counters in one step. An error of alter is returned if it was
 // given what is stored, which takes another round trip than what was seen lately.
@@ -244,40 +202,9 @@ func (l *Limiter) readShared(ctx context.Context, counters []counter) ([][]byte,
 	return held, nil
 }
 
-// turn waits for the turns of counters, in an order that is the same for all.
-func (s *sharedTries) turn(ctx context.Context, counters []counter) (done func(), err error) {
-	var stripes []int
-	for _, c := range counters {
-		stripes = append(stripes, c.stripe())
+func (s *sharedTries) start() {
+	for i := range s.turns {
+		s.turns[i] = semaphore.NewWeighted(1)
 	}
-	slices.Sort(stripes)
-	stripes = slices.Compact(stripes)
-	for i, stripe := range stripes {
-		if err := s.turns[stripe].Acquire(ctx, 1); err != nil {
-			s.release(stripes[:i])
-			return nil, err
-		}
-	}
-	return func() { s.release(stripes) }, nil
-}
-
-func (s *sharedTries) release(stripes []int) {
-	for _, stripe := range stripes {
-		s.turns[stripe].Release(1)
-	}
-}
-
-func (s *sharedTries) lastSeen(counters []counter) [][]byte {
-	held := make([][]byte, len(counters))
-	for i, c := range counters {
-		held[i], _ = s.seen.Get(c.key)
-	}
-	return held
-}
-
-// saw remembers what is stored after a step.
-func (s *sharedTries) saw(calls []*store.Call) {
-	for _, c := range calls {
-		s.seen.Put(c.Key, c.Value, 0)
-	}
+	s.seen.MaxEntries = maxSeen
 }

@@ -89,3 +89,24 @@ func (t *tally) end(id string) bool {
 func (t *tally) expire(now time.Time) {
 	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return now.After(u.Until) })
 }
+
+// counter is what failures are counted under.
+type counter struct {
+	key    string // in the store
+	bucket uint16
+	limit  int    // how many failures are free
+	owner  string // whose success cancels their failures; "" for nobody's
+}
+
+// stripes is how many groups of counters there are, of each of which one changes at a time in this process.
+const stripes = 64
+
+func (c counter) stripe() int { return int(c.bucket) % stripes }
+
+type outcome int
+
+const (
+	undecided outcome = iota // not made, or failed for another reason than a wrong secret
+	succeeded
+	failed
+)

@@ -12,7 +12,7 @@
 //	translation.go a text in one of them
 //	date.go        dates in one of them
 //	branding.go    a site's name, logo (logo.go) and color (color.go)
-//	templates.go   the parsed templates, in each language
+//	templates.go   the parsed templates, in each language; assets.go has the files
 //
 // # A new page
 //

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -72,3 +73,6 @@ func acceptedLanguages(r *http.Request) []language.Tag {
 	}
 	return tags
 }
+
+// String returns the text in English.
+func (x *Text) String() string { return fmt.Sprint(english.translate(x)) }

@@ -1,16 +1,15 @@
 package page
 
 import (
-	"embed"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"path"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
-
-//go:embed style.css scripts templates texts.json
-var files embed.FS
 
 // templateSets are the pages' templates in each language, by name.
 var templateSets = sync.OnceValue(func() map[*translation]map[string]*template.Template {
@@ -37,11 +36,30 @@ func parseTemplates(l *translation) map[string]*template.Template {
 	return set
 }
 
-// readFile reads an embedded file.
-func readFile(name string) string {
-	content, err := files.ReadFile(name)
-	if err != nil {
-		panic(err)
+// functions are what the templates of this language use.
+func (l *translation) functions() template.FuncMap {
+	return template.FuncMap{
+		"t": func(text any, args ...any) any {
+			if made, ok := text.(*Text); ok {
+				return l.translate(made)
+			}
+			return l.translate(&Text{format: text.(string), args: args})
+		},
+		"n": func(one, other string, number int) any {
+			return l.translate(&Text{format: one, plural: other, number: number, args: []any{number}})
+		},
+		"sentence": func(x *Text) string { return capitalize(fmt.Sprint(l.translate(x))) },
+		"strong":   strong,
+		"date":     l.date,
 	}
-	return string(content)
+}
+
+// strong marks what matters in a text. It is the only markup that texts contain.
+func strong(text string) template.HTML {
+	return template.HTML("<strong>" + template.HTMLEscapeString(text) + "</strong>")
+}
+
+func capitalize(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -1,10 +1,6 @@
 package page
 
-import (
-	"fmt"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-)
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 
 // Text is a text in English, which pages show in the person's language. A nil Text is none.
 type Text struct {
@@ -39,6 +35,3 @@ func And(items ...*Text) *Text {
 
 // Problem returns what an error tells the person ([oauth2.StartAgain]).
 func Problem(e *oauth2.Error) *Text { return &Text{format: e.Description} }
-
-// String returns the text in English.
-func (x *Text) String() string { return fmt.Sprint(english.translate(x)) }

@@ -10,8 +10,6 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
@@ -56,34 +54,6 @@ func readTranslations() (all []*translation) {
 		all = append(all, byTag[tag])
 	}
 	return all
-}
-
-// functions are what the templates of this language use.
-func (l *translation) functions() template.FuncMap {
-	return template.FuncMap{
-		"t": func(text any, args ...any) any {
-			if made, ok := text.(*Text); ok {
-				return l.translate(made)
-			}
-			return l.translate(&Text{format: text.(string), args: args})
-		},
-		"n": func(one, other string, number int) any {
-			return l.translate(&Text{format: one, plural: other, number: number, args: []any{number}})
-		},
-		"sentence": func(x *Text) string { return capitalize(fmt.Sprint(l.translate(x))) },
-		"strong":   strong,
-		"date":     l.date,
-	}
-}
-
-// strong marks what matters in a text. It is the only markup that texts contain.
-func strong(text string) template.HTML {
-	return template.HTML("<strong>" + template.HTMLEscapeString(text) + "</strong>")
-}
-
-func capitalize(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	return string(unicode.ToUpper(first)) + text[size:]
 }
 
 // translate returns a string, or HTML if an argument is.

@@ -1,11 +1,12 @@
 package people
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -24,9 +25,6 @@ type storedAccount struct {
 	User     User     `json:"user"`
 }
 
-// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
-var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
-
 // Accounts are those of local users and of people of identity providers.
 type Accounts struct {
 	Directory    *Directory           // the local users
@@ -40,37 +38,6 @@ type Accounts struct {
 	// Lifetime is how long a session and its tokens refer to a federated person, and
 	// RefreshLifetime how long a refresh token does.
 	Lifetime, RefreshLifetime time.Duration
-}
-
-// Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
-// were removed or disabled, or their provider was removed or does not allow them.
-func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
-	switch user := a.Directory.Users[id]; {
-	case user != nil && user.Disabled:
-		return nil, nil
-	case user != nil:
-		return user, nil
-	}
-	stored, err := a.allowedAccount(ctx, id)
-	if stored == nil || err != nil {
-		return nil, err
-	}
-	stored.User.username, stored.User.groups = stored.Username, stored.Groups
-	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
-	return &stored.User, nil
-}
-
-// allowedAccount returns a stored account; nil if the provider no longer lets it in.
-func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
-	stored, err := a.storedAccount(ctx, id)
-	if stored == nil || err != nil {
-		return nil, err
-	}
-	p := a.Providers[stored.Provider]
-	if p == nil || p.Issuer != stored.Issuer || !p.allows(stored.identity()) {
-		return nil, nil
-	}
-	return stored, nil
 }
 
 // storedAccount returns a stored account, or nil. It restores one that was kept.
@@ -87,129 +54,144 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 
 func (a *storedAccount) identity() identity { return identity{user: a.User, groups: a.Groups} }
 
-// Admit returns the user that a provider's identity signs in as: the linked local user, or
-// else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
-// identity is stored in both cases, for rules that are configured later.
-func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
-	local := a.linked(p, id)
-	if local != nil {
-		audit.FromContext(ctx).User = local.ID
+// AddProvider adds a provider, which sends people back to a redirect URI.
+func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
+	if a.Providers[c.Key] != nil {
+		return fmt.Errorf("duplicate idp %s", c.Key)
 	}
-	if !p.allows(id) || local != nil && local.Disabled {
-		return nil, a.deny(ctx, p, id)
+	p, err := newProvider(c, redirectURI, a.Logger)
+	if err != nil {
+		return err
 	}
-	a.checkFHIRUser(ctx, p, &id.user)
-	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
-	value, err := store.ToJSON(stored)
+	a.Providers[c.Key] = p
+	a.ProviderKeys = append(a.ProviderKeys, c.Key)
+	return nil
+}
+
+func accountKey(id string) string { return "account:" + id }
+
+// Keep makes the account of a provider's subject, and so its link to a local user, last as
+// long as a refresh token.
+func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime time.Duration) error {
+	p := a.Providers[provider]
+	if p == nil {
+		return nil
+	}
+	id := accountID(p.Issuer, subject)
+	value, err := a.Store.Get(ctx, accountKey(id))
+	if errors.Is(err, store.ErrNotFound) { // just removed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.retain(ctx, id, value, lifetime+a.Lifetime)
+}
+
+// keptAccount is an account in the durable store.
+type keptAccount struct {
+	storedAccount
+	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
+}
+
+// retain keeps an account for at least a lifetime, and makes other steps with that. It writes
+// only if the account changes or must last longer.
+func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
+	kept, err := store.FromJSON[keptAccount](account)
+	if err != nil {
+		return fmt.Errorf("keeping an account: %w", err)
+	}
+	for ctx.Err() == nil {
+		old, err := store.Values(ctx, a.Durable, keptAccountPrefix+id)
+		if err != nil {
+			return err
+		}
+		calls, err := a.retaining(id, kept, old[0], lifetime)
+		if err == nil {
+			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
+		}
+		if !store.Lost(err) { // to a concurrent change
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// retaining returns the calls that keep an account in place of the old one, if there is one.
+func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
+	kept.Until = a.now().Add(lifetime).Truncate(time.Second)
+	if old != nil {
+		var err error
+		if kept.Until, err = a.keptUntil(old, kept.Until); err != nil {
+			return nil, err
+		}
+	}
+	value, err := store.ToJSON(kept)
+	call := &store.Call{Op: store.Add, Key: keptAccountPrefix + id, Value: value, TTL: kept.Until.Sub(a.now())}
+	switch {
+	case err != nil || bytes.Equal(value, old):
+		return nil, err
+	case old != nil:
+		call.Op, call.Old = store.Swap, old
+	}
+	return []*store.Call{call}, nil
+}
+
+func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
+
+// keptUntil is the later of until and the time until which an account is kept already. One
+// of an earlier version has no time, and counts as that of a new refresh token.
+func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
+	kept, err := store.FromJSON[keptAccount](old)
+	if err != nil {
+		return until, fmt.Errorf("reading a kept account: %w", err)
+	}
+	if kept.Until.IsZero() {
+		kept.Until = a.now().Add(a.RefreshLifetime + a.Lifetime).Truncate(time.Second)
+	}
+	if kept.Until.After(until) {
+		until = kept.Until
+	}
+	return until, nil
+}
+
+// deny refuses a person, and deletes the account that the same provider admitted before,
+// which ends its sessions and tokens. The identity must be of an ID token just verified, so
+// that only the provider can do this. An account that another idp of the same issuer
+// admitted last is left alone.
+func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
+	stored, err := a.storedAccount(ctx, id.user.ID)
+	if stored != nil && audit.FromContext(ctx).User == "" {
+		audit.FromContext(ctx).User = id.user.ID
+	}
+	if err == nil && stored != nil && stored.Provider == p.Key {
+		// The kept one first: the other would be restored from it.
+		err = store.Do(
+			ctx, store.In(a.Durable, &store.Call{Op: store.Delete, Key: keptAccountPrefix + id.user.ID}),
+			store.In(a.Store, &store.Call{Op: store.Delete, Key: accountKey(id.user.ID)}),
+		)
+	}
+	refusal := *ErrNotAllowed
+	refusal.Err = err
+	return &refusal
+}
+
+const keptAccountPrefix = "kept-account:"
+
+// restoreAccount copies a kept account back to the store, and returns it, or nil.
+func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
+	value, err := a.Durable.Get(ctx, keptAccountPrefix+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err == nil {
+		err = a.Store.Put(ctx, accountKey(id), value, a.Lifetime)
+	}
 	if err != nil {
 		return nil, err
 	}
-	inUse := &store.Call{Op: store.Put, Key: accountKey(id.user.ID), Value: value, TTL: a.Lifetime}
-	err = a.retain(ctx, id.user.ID, value, a.Lifetime, store.In(a.Store, inUse))
-	if err != nil || local != nil {
-		return local, err
-	}
-	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)
-	return &id.user, nil
+	return store.FromJSON[storedAccount](value)
 }
 
-// fhirUser is the FHIR resource of a subject: as configured, or as the provider claims if
-// that claim is mapped.
-func (p *Provider) fhirUser(subject, claimed string) string {
-	if p.Claims["fhirUser"] == "" {
-		claimed = ""
-	}
-	return cmp.Or(p.FHIRUsers[subject], claimed)
-}
-
-// Unlinked reports whether a local user could no longer sign in as a provider's subject: the
-// provider was removed or replaced, does not let them in, or is linked to somebody else.
-func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
-	if provider == "" || a.Directory.Users[user.ID] == nil {
-		return false, nil
-	}
-	p := a.Providers[provider]
-	if p == nil {
-		return true, nil
-	}
-	return a.UnlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
-}
-
-// UnlinkedAccount reports whether a provider's account is no longer linked to a local user.
-func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
-	stored, err := a.allowedAccount(ctx, id)
-	if stored == nil || err != nil {
-		return true, err
-	}
-	return !p.links(stored.identity(), user), nil
-}
-
-// LinkedAccount returns the id of the provider's account by which a local user signed in, or "".
-func (a *Accounts) LinkedAccount(user, provider, subject string) string {
-	p := a.Providers[provider]
-	if p == nil || a.Directory.Users[user] == nil {
-		return ""
-	}
-	return accountID(p.Issuer, subject)
-}
-
-// CheckLinks returns an error if two local users have the same verified address and a
-// provider links by it, which would be ambiguous.
-func (a *Accounts) CheckLinks() error {
-	owners := map[string]string{}
-	for _, p := range a.Providers {
-		for _, user := range a.Directory.Users {
-			address := lowered(user.Email)
-			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
-				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
-			}
-			if user.EmailVerified {
-				owners[address] = user.ID
-			}
-		}
-	}
-	return nil
-}
-
-// linked returns the local user of a person, or nil. A disabled user is returned too: the
-// person must not get an account of their own then.
-func (a *Accounts) linked(p *Provider, id identity) *User {
-	for _, user := range a.Directory.Users {
-		if p.links(id, user) {
-			return user
-		}
-	}
-	return nil
-}
-
-// links reports whether a person of the provider is a local user. That is true of at most
-// one ([Accounts.CheckLinks]).
-func (p *Provider) links(id identity, user *User) bool {
-	address, ok := id.verifiedEmail()
-	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
-}
-
-// checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
-// person there.
-func (a *Accounts) checkFHIRUser(ctx context.Context, p *Provider, user *User) {
-	claim := p.Claims["fhirUser"]
-	if user.FHIRUser == "" {
-		if claim != "" {
-			a.Logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "idp", p.Key, "claim", claim)
-		}
-		return
-	}
-	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
-	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
-		a.Logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "idp", p.Key, "claim", claim, "value", reference)
-		user.FHIRUser = ""
-	}
-}
-
-// FHIRUser is the absolute URL of the person's FHIR resource.
-func (a *Accounts) FHIRUser(user *User) string {
-	if user.FHIRUser == "" {
-		return ""
-	}
-	return a.FHIRBase + "/" + user.FHIRUser
-}
+// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
+var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}

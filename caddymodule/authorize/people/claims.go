@@ -1,13 +1,10 @@
 package people
 
 import (
-	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // scopeClaims are the claims of each scope (OpenID Connect Core §5.4; SMART App Launch 2.2
@@ -25,15 +22,6 @@ var scopeClaims = []struct {
 	{"address", []string{"address"}},
 	{"fhirUser", []string{"fhirUser"}},
 	{"groups", []string{"groups"}}, // not a standard, but common
-}
-
-// furtherClaims are those without a field in [User]. For the parts of an address, see OpenID
-// Connect Core §5.1.1.
-var furtherClaims = []string{
-	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
-	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
-	"address.formatted", "address.street_address", "address.locality", "address.region",
-	"address.postal_code", "address.country",
 }
 
 // ClaimsOfScope returns the claims of a granted scope.
@@ -113,34 +101,10 @@ func putClaim(all map[string]any, name, value string) {
 	}
 }
 
-// isBirthdate accepts a date or a year (OpenID Connect Core §5.1).
-func isBirthdate(text string) bool {
-	_, day := time.Parse(time.DateOnly, text)
-	_, year := time.Parse("2006", text)
-	return day == nil || year == nil
-}
-
-// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a
-// field for it, or OpenID Connect Core §5.1 has no such claim or another form of it.
-func CheckClaim(name, value string) error {
-	ok, form := true, ""
-	switch name {
-	case "updated_at":
-		_, err := strconv.ParseInt(value, 10, 64)
-		ok, form = err == nil, "the seconds since 1970"
-	case "phone_number_verified":
-		ok, form = value == "true" || value == "false", "true or false"
-	case "birthdate":
-		ok, form = isBirthdate(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
-	case "profile", "picture", "website":
-		u, err := url.Parse(value)
-		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an address, https://…"
+// FHIRUser is the absolute URL of the person's FHIR resource.
+func (a *Accounts) FHIRUser(user *User) string {
+	if user.FHIRUser == "" {
+		return ""
 	}
-	switch {
-	case !slices.Contains(furtherClaims, name):
-		return fmt.Errorf("claim %q is not one of %q", name, furtherClaims)
-	case !ok:
-		return fmt.Errorf("claim %s: %q is not %s", name, value, form)
-	}
-	return nil
+	return a.FHIRBase + "/" + user.FHIRUser
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,32 +144,4 @@ func (id identity) matches(rule AllowRule) bool {
 // whoever reads it.
 func (id identity) verifiedEmail() (string, bool) {
 	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
-}
-
-// CheckEmail returns an error if a text is not an e-mail address.
-func CheckEmail(address string) error {
-	if emailDomain(address) == "" {
-		return fmt.Errorf("%q is not an e-mail address", address)
-	}
-	return nil
-}
-
-// emailDomain is the domain of an address in lower case; "" if it is not valid.
-func emailDomain(address string) string {
-	user, domain, _ := strings.Cut(address, "@")
-	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
-		return ""
-	}
-	return lowered(domain)
-}
-
-// lowered puts only ASCII letters into lower case (RFC 4343 §3): by Unicode's rules, İ would
-// become i and ſ equal s, and somebody else's domain or mailbox pass for ours.
-func lowered(address string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' {
-			return r - 'A' + 'a'
-		}
-		return r
-	}, address)
 }

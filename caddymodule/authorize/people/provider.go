@@ -119,20 +119,6 @@ type Provider struct {
 	Client *upstream.Provider // sends the requests
 }
 
-// AddProvider adds a provider, which sends people back to a redirect URI.
-func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
-	if a.Providers[c.Key] != nil {
-		return fmt.Errorf("duplicate idp %s", c.Key)
-	}
-	p, err := newProvider(c, redirectURI, a.Logger)
-	if err != nil {
-		return err
-	}
-	a.Providers[c.Key] = p
-	a.ProviderKeys = append(a.ProviderKeys, c.Key)
-	return nil
-}
-
 func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {
 	c.Name = cmp.Or(c.Name, c.Key)
 	if err := c.check(); err != nil {
@@ -167,3 +153,6 @@ func (c *IdentityProvider) check() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Local names the users of this server in a client's list of identity providers.
+const Local = "local"

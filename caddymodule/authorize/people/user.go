@@ -5,8 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
@@ -119,4 +122,45 @@ func (u *User) MayChoose(patient string) bool {
 // Person is who chooses a patient.
 func (u *User) Person() launch.Person {
 	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients}
+}
+
+// furtherClaims are those without a field in [User]. For the parts of an address, see OpenID
+// Connect Core §5.1.1.
+var furtherClaims = []string{
+	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
+	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
+	"address.formatted", "address.street_address", "address.locality", "address.region",
+	"address.postal_code", "address.country",
+}
+
+// CheckClaim returns an error if a user cannot have a claim with this value: [User] has a
+// field for it, or OpenID Connect Core §5.1 has no such claim or another form of it.
+func CheckClaim(name, value string) error {
+	ok, form := true, ""
+	switch name {
+	case "updated_at":
+		_, err := strconv.ParseInt(value, 10, 64)
+		ok, form = err == nil, "the seconds since 1970"
+	case "phone_number_verified":
+		ok, form = value == "true" || value == "false", "true or false"
+	case "birthdate":
+		ok, form = isBirthdate(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
+	case "profile", "picture", "website":
+		u, err := url.Parse(value)
+		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an address, https://…"
+	}
+	switch {
+	case !slices.Contains(furtherClaims, name):
+		return fmt.Errorf("claim %q is not one of %q", name, furtherClaims)
+	case !ok:
+		return fmt.Errorf("claim %s: %q is not %s", name, value, form)
+	}
+	return nil
+}
+
+// isBirthdate accepts a date or a year (OpenID Connect Core §5.1).
+func isBirthdate(text string) bool {
+	_, day := time.Parse(time.DateOnly, text)
+	_, year := time.Parse("2006", text)
+	return day == nil || year == nil
 }

@@ -2,9 +2,6 @@ package people
 
 import "slices"
 
-// Local names the users of this server in a client's list of identity providers.
-const Local = "local"
-
 // Ways are the ways to sign in for a client.
 type Ways struct {
 	Local     bool        // by a password here

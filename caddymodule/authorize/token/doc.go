@@ -2,13 +2,13 @@
 // (RFC 6749, RFC 7009, RFC 7662, RFC 9068).
 //
 //	tokens.go              puts the package together
-//	grant.go               what a person granted to a client, and whether it still stands
+//	grant.go               what a person granted to a client; grants.go says whether it still stands
 //	codes.go               authorization codes: issue, redeem, and what a second use revokes;
 //	endpoint.go            the token endpoint
-//	granttype.go           the table of what it gives tokens for, a file each: authorizationcode.go,
-//	                       clientcredentials.go, refreshtoken.go
+//	granttype.go           the table of what it gives tokens for, a file each (authorizationcode.go,
+//	                       clientcredentials.go, refreshtoken.go)
 //	families.go            grants that can be refreshed, and what the reuse of a refresh token ends;
-//	                       family.go is the chain of one's tokens
+//	                       familystart.go begins one, family.go is the chain of its tokens
 //	issuer.go              access and ID tokens
 //	verifier.go            checks tokens of this server
 //	holders.go             whom an access token stands for, and whether it still does

@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -31,6 +32,7 @@ type tokenEndpoint struct {
 	issuer        *Issuer
 	codes         *Codes
 	families      *families
+	grantTypes    []grantType // what it gives tokens for
 }
 
 func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
@@ -57,8 +59,8 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 	if p.Get("grant_type") == "" {
 		return nil, oauth2.InvalidRequest("grant_type is missing")
 	}
-	grant := findGrantType(p.Get("grant_type"))
-	if err := grant.check(client); err != nil {
+	grant := e.grantType(p)
+	if err := grant.check(client, e.grantTypes); err != nil {
 		return nil, err
 	}
 	if err := CheckResource(p, e.fhirBase); err != nil {
@@ -69,7 +71,7 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 
 // unnamedClient is the client of a request that names none, if the grant type knows it.
 func (e *tokenEndpoint) unnamedClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
-	if grant := findGrantType(p.Get("grant_type")); grant.client != nil {
+	if grant := e.grantType(p); grant.client != nil {
 		return grant.client(e, ctx, p)
 	}
 	return nil, client.ErrNoClientID
@@ -89,4 +91,47 @@ func CheckResource(p oauth2.Parameters, fhirBase string) error {
 		return &oauth2.Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
 	}
 	return nil
+}
+
+// grantType is what the token endpoint gives tokens for. Its zero value is for nobody.
+type grantType struct {
+	rules client.GrantType // who may use it
+
+	// exchange answers a request. nil: it is no grant_type of the token endpoint.
+	exchange func(*tokenEndpoint, context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
+
+	// client returns the client of a request without a client_id. nil: each request names it.
+	client func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
+}
+
+// check refuses a client that may not use a grant type, or any client if it is none of the known ones.
+func (g grantType) check(c *client.Client, known []grantType) error {
+	switch {
+	case g.exchange == nil:
+		names := rulesOf(known).AtTokenEndpoint()
+		last := len(names) - 1
+		return &oauth2.Error{
+			Code: "unsupported_grant_type", Description: "grant_type must be " + strings.Join(names[:last], ", ") + " or " + names[last],
+		}
+	case g.rules.Allows == nil, !g.rules.Allows(c):
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
+	}
+	return nil
+}
+
+// grantType returns that of a request, or none.
+func (e *tokenEndpoint) grantType(p oauth2.Parameters) (found grantType) {
+	if i := slices.IndexFunc(e.grantTypes, func(g grantType) bool { return g.rules.Name == p.Get("grant_type") }); i >= 0 {
+		found = e.grantTypes[i]
+	}
+	return found
+}
+
+// rulesOf says which clients may use which grant types.
+func rulesOf(grantTypes []grantType) client.GrantTypes {
+	rules := make(client.GrantTypes, len(grantTypes))
+	for i, g := range grantTypes {
+		rules[i] = g.rules
+	}
+	return rules
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 var errInvalidRefreshToken = oauth2.InvalidGrant("the refresh token is unknown, expired, revoked or used already")
@@ -29,27 +30,6 @@ type families struct {
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
 	logger      *slog.Logger
-}
-
-// start makes the first refresh token of a grant, to be stored when its code is redeemed; nil
-// if it has none.
-func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
-	if !g.wantsRefresh() {
-		return nil, nil
-	}
-	now, lifetime := fs.now(), fs.Refresh
-	if g.online() {
-		lifetime = min(lifetime, fs.Session)
-	}
-	lifetime = g.bounded(lifetime)
-	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
-	start := &familyStart{families: fs, token: f.first(now), id: g.Family, list: fs.list(ctx, g.User, g.ClientID)}
-	var err error
-	if start.value, err = store.ToJSON(f); err != nil {
-		return nil, err
-	}
-	start.ttl = f.expires(fs.RefreshIdle).Sub(now)
-	return start, fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime)
 }
 
 // now is the time by which refresh tokens are dated: gateways that share a store have one
@@ -199,3 +179,36 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 		},
 	}
 }
+
+// Lifetimes are those of what is issued.
+type Lifetimes struct {
+	AccessToken time.Duration // of ID tokens too
+	Code        time.Duration // of an authorization code
+	Session     time.Duration // of a sign-in
+	Refresh     time.Duration // of a grant that is refreshed
+	RefreshIdle time.Duration // of an unused refresh token
+
+	// RefreshGrace is how long after its use a refresh token yields the same successor
+	// again. For tokens that were replaced during one of the Outages, or within RefreshGrace
+	// before it, it counts from its end.
+	RefreshGrace time.Duration
+	Outages      func() []store.Outage // see RefreshGrace
+}
+
+// narrowScope returns the requested part of a granted scope, or all of it if asked is empty
+// (RFC 6749 §6).
+func narrowScope(granted []string, asked string) ([]string, error) {
+	if asked == "" {
+		return granted, nil
+	}
+	scopes, err := smart.ParseScopes(asked)
+	if err == nil {
+		scopes, err = smart.Grant(scopes, granted)
+	}
+	if err != nil {
+		return nil, &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: err}
+	}
+	return scopes, nil
+}
+
+const refreshGrant = "refresh_token"

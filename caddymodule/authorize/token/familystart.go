@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -58,4 +59,25 @@ func (s *familyStart) drop(ctx context.Context, codes store.Store) {
 		// Nobody has its token, and it expires.
 		s.families.logger.WarnContext(ctx, "a refresh token that was not given out stays stored", "error", err)
 	}
+}
+
+// start makes the first refresh token of a grant, to be stored when its code is redeemed; nil
+// if it has none.
+func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
+	if !g.wantsRefresh() {
+		return nil, nil
+	}
+	now, lifetime := fs.now(), fs.Refresh
+	if g.online() {
+		lifetime = min(lifetime, fs.Session)
+	}
+	lifetime = g.bounded(lifetime)
+	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
+	start := &familyStart{families: fs, token: f.first(now), id: g.Family, list: fs.list(ctx, g.User, g.ClientID)}
+	var err error
+	if start.value, err = store.ToJSON(f); err != nil {
+		return nil, err
+	}
+	start.ttl = f.expires(fs.RefreshIdle).Sub(now)
+	return start, fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime)
 }

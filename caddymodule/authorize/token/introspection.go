@@ -117,3 +117,16 @@ func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *i
 		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
 	}, err
 }
+
+// opensRecord reports whether an access token still opens the record of its patient: not if the person chose one for whom,
+// as the FHIR server says, they no longer act.
+func (gs *Grants) opensRecord(ctx context.Context, t *accessTokenClaims) (bool, error) {
+	if !t.Related || t.Context == nil {
+		return true, nil
+	}
+	user, err := gs.accounts.Find(ctx, t.Subject)
+	if user == nil || err != nil {
+		return false, err
+	}
+	return gs.patients.StillHas(ctx, user.Person(), t.Patient)
+}

@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
 // refreshToken is the refresh token grant (RFC 6749 §6).
@@ -20,8 +19,6 @@ var refreshToken = grantType{
 		return e.families.clientOf(ctx, p)
 	},
 }
-
-const refreshGrant = "refresh_token"
 
 // exchangeRefreshToken gives the next tokens. Each use replaces the token. A second use means that it was stolen, and revokes the grant (RFC 9700 §4.14.2).
 // Shortly after the first, though, the client may have missed the response, and is given
@@ -62,20 +59,4 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	}
 	e.families.noteKnown(ctx, g, stored)
 	return t.response(g.ScopeText(), g.Launch), nil
-}
-
-// narrowScope returns the requested part of a granted scope, or all of it if asked is empty
-// (RFC 6749 §6).
-func narrowScope(granted []string, asked string) ([]string, error) {
-	if asked == "" {
-		return granted, nil
-	}
-	scopes, err := smart.ParseScopes(asked)
-	if err == nil {
-		scopes, err = smart.Grant(scopes, granted)
-	}
-	if err != nil {
-		return nil, &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: err}
-	}
-	return scopes, nil
 }

@@ -2,7 +2,6 @@ package token
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
@@ -31,21 +30,6 @@ type Config struct {
 	Consents      *consent.Consents       // of people
 	Revocations   *revocation.Revocations // of tokens and grants
 	Sessions      *session.Sessions       // of people
-}
-
-// Lifetimes are those of what is issued.
-type Lifetimes struct {
-	AccessToken time.Duration // of ID tokens too
-	Code        time.Duration // of an authorization code
-	Session     time.Duration // of a sign-in
-	Refresh     time.Duration // of a grant that is refreshed
-	RefreshIdle time.Duration // of an unused refresh token
-
-	// RefreshGrace is how long after its use a refresh token yields the same successor
-	// again. For tokens that were replaced during one of the Outages, or within RefreshGrace
-	// before it, it counts from its end.
-	RefreshGrace time.Duration
-	Outages      func() []store.Outage // see RefreshGrace
 }
 
 // Tokens issue, check and revoke tokens.
@@ -107,6 +91,7 @@ func (t *Tokens) addEndpoints(c *Config) {
 	}
 	token := &tokenEndpoint{
 		Responder: c.Responder, fhirBase: c.FHIRBase, authenticator: c.Authenticator, issuer: t.Issuer, codes: t.Codes, families: t.families,
+		grantTypes: grantTypes,
 	}
 	c.Authenticator.UnnamedClient = token.unnamedClient
 	t.Endpoints = map[string]http.Handler{

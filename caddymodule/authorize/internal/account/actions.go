@@ -3,9 +3,7 @@ package account
 import (
 	"context"
 	"net/http"
-	"net/url"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
@@ -75,8 +73,4 @@ func (a *account) perform(w http.ResponseWriter, r *http.Request, signedIn *sess
 		return
 	}
 	showDone(w, p.Get("action"))
-}
-
-func showDone(w http.ResponseWriter, what string) {
-	redirect(w, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
 }

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"time"
 
 	"rsc.io/qr"
 
@@ -21,6 +22,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
+
+// setupLifetime is how long enrolling may take. It begins soon after a sign-in.
+const setupLifetime = 10 * time.Minute
 
 // setupPurpose binds a new key to the session and the person that it was shown to.
 func setupPurpose(s *session.SignedIn) string { return "account app " + s.SID + " " + s.User.ID }

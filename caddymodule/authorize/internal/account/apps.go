@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
@@ -115,3 +116,6 @@ func (a *apps) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters
 func (a *apps) endAll(ctx context.Context, s *session.SignedIn, _ oauth2.Parameters) error {
 	return a.revoker.EndApps(ctx, s.User.ID, "")
 }
+
+// Describe says in words what an item of a scope allows a person's app.
+type Describe func(item string, user *people.User) *page.Text

@@ -2,8 +2,8 @@
 // their name and where they are signed in, ends either, and enrols second factors.
 //
 //	endpoint.go   GET: the page and its parts; who may see them
-//	frame.go      how it is shown: forms, errors
-//	overview.go   the whole of it
+//	frame.go      how it is shown: forms, errors, what was done
+//	overview.go   its parts, and the whole of it
 //	actions.go    POST: what its buttons do
 //	apps.go       apps that have access
 //	sessions.go   where the person is signed in

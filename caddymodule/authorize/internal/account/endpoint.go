@@ -1,10 +1,7 @@
 package account
 
 import (
-	"maps"
 	"net/http"
-	"net/url"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
@@ -19,21 +16,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
-const (
-	pageLifetime = time.Hour // of the page's forms
-
-	// setupLifetime is how long enrolling may take. It begins soon after a sign-in.
-	setupLifetime = 10 * time.Minute
-
-	// recent is how old a sign-in may be to change factors. The sign-in page asks for one of
-	// recentAge; the minute between is for the clocks of identity providers.
-	recent    = recentAge + time.Minute
-	recentAge = 5 * time.Minute
-)
-
-// Describe says in words what an item of a scope allows a person's app.
-type Describe func(item string, user *people.User) *page.Text
-
 // Config is what the page needs.
 type Config struct {
 	*endpoint.Responder
@@ -47,16 +29,6 @@ type Config struct {
 	Revoker  *token.Revoker    // ends that
 	Limiter  *lockout.Limiter  // counts wrong codes
 	Describe Describe          // says what apps may do
-}
-
-// account is the endpoint. It routes to the parts of the page.
-type account struct {
-	frame    *frame
-	sessions *sessions
-	apps     *apps
-	factors  *factors
-	app      *authenticatorApp
-	passkeys *passkeys
 }
 
 // New returns the endpoint.
@@ -97,23 +69,4 @@ func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session
 	if a.factors.mayChange(w, r, signedIn) {
 		show(w, r, signedIn)
 	}
-}
-
-// signIn sends the browser to the sign-in page, and back to the part that it is at.
-func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
-	q := url.Values{}
-	maps.Copy(q, ask)
-	if part := r.URL.Query().Get("part"); part != "" {
-		q.Set("part", part)
-	}
-	target := endpoint.Login
-	if len(q) > 0 {
-		target += "?" + q.Encode()
-	}
-	redirect(w, target)
-}
-
-func redirect(w http.ResponseWriter, target string) {
-	w.Header().Set("Location", target)
-	w.WriteHeader(http.StatusSeeOther)
 }

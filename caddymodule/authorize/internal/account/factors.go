@@ -2,8 +2,10 @@ package account
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
@@ -11,6 +13,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
+
+// recent is how old a sign-in may be to change factors. The sign-in page asks for one of five minutes;
+// the minute more is for the clocks of identity providers.
+const recent = 6 * time.Minute
 
 // factors are what people prove themselves by beside a password.
 type factors struct {
@@ -91,4 +97,12 @@ func (f *factors) showEnrolled(w http.ResponseWriter, r *http.Request, action st
 		return
 	}
 	f.showRecovery(w, r, codes, done[action])
+}
+
+func passkey(p factor.Passkey) page.AccountPasskey {
+	shown := page.AccountPasskey{ID: base64.RawURLEncoding.EncodeToString(p.Credential.ID), Name: p.Name, Added: ago(p.Added)}
+	if !p.Used.IsZero() {
+		shown.Used = ago(p.Used)
+	}
+	return shown
 }

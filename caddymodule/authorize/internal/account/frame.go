@@ -2,16 +2,22 @@ package account
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
+
+const pageLifetime = time.Hour // of the page's forms
 
 // frame shows the parts of the page, and seals their forms.
 type frame struct {
@@ -77,4 +83,40 @@ func (f *frame) unseal(r *http.Request, signedIn *session.SignedIn, sealed strin
 		return errPageExpired
 	}
 	return err
+}
+
+// signIn sends the browser to the sign-in page, and back to the part that it is at.
+func signIn(w http.ResponseWriter, r *http.Request, ask url.Values) {
+	q := url.Values{}
+	maps.Copy(q, ask)
+	if part := r.URL.Query().Get("part"); part != "" {
+		q.Set("part", part)
+	}
+	target := endpoint.Login
+	if len(q) > 0 {
+		target += "?" + q.Encode()
+	}
+	redirect(w, target)
+}
+
+func redirect(w http.ResponseWriter, target string) {
+	w.Header().Set("Location", target)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+func showDone(w http.ResponseWriter, what string) {
+	redirect(w, endpoint.Account+"?"+url.Values{"done": {what}}.Encode())
+}
+
+// done are what the page says after an action.
+var done = map[string]*page.Text{
+	"end_app":        page.T("The app no longer has access."),
+	"end_apps":       page.T("No app has access any more."),
+	"end_session":    page.T("You are signed out of that session."),
+	"end_sessions":   page.T("You are signed out everywhere else."),
+	"remove_app":     page.T("Your authenticator app is removed, and you are signed out everywhere else."),
+	"remove_passkey": page.T("The passkey is removed, and you are signed out everywhere else."),
+	"rename_passkey": page.T("The passkey has a new name."),
+	"enrol_app":      page.T("Your authenticator app is set up."),
+	"enrol_passkey":  page.T("Your passkey is set up."),
 }

@@ -7,17 +7,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
-// done are what the page says after an action.
-var done = map[string]*page.Text{
-	"end_app":        page.T("The app no longer has access."),
-	"end_apps":       page.T("No app has access any more."),
-	"end_session":    page.T("You are signed out of that session."),
-	"end_sessions":   page.T("You are signed out everywhere else."),
-	"remove_app":     page.T("Your authenticator app is removed, and you are signed out everywhere else."),
-	"remove_passkey": page.T("The passkey is removed, and you are signed out everywhere else."),
-	"rename_passkey": page.T("The passkey has a new name."),
-	"enrol_app":      page.T("Your authenticator app is set up."),
-	"enrol_passkey":  page.T("Your passkey is set up."),
+// account is the endpoint. It routes to the parts of the page.
+type account struct {
+	frame    *frame
+	sessions *sessions
+	apps     *apps
+	factors  *factors
+	app      *authenticatorApp
+	passkeys *passkeys
 }
 
 // showOverview shows the whole page.

@@ -98,11 +98,3 @@ func (k *passkeys) rename(ctx context.Context, s *session.SignedIn, p oauth2.Par
 	k.factors.record(ctx, s, "a passkey was renamed", err)
 	return err
 }
-
-func passkey(p factor.Passkey) page.AccountPasskey {
-	shown := page.AccountPasskey{ID: base64.RawURLEncoding.EncodeToString(p.Credential.ID), Name: p.Name, Added: ago(p.Added)}
-	if !p.Used.IsZero() {
-		shown.Used = ago(p.Used)
-	}
-	return shown
-}

@@ -31,15 +31,6 @@ const (
 // category.
 func (c *Choice) Kind() string { return c.Name[strings.LastIndexByte(c.Name, ' ')+1:] }
 
-// ChoiceOf returns what a person can choose of an item.
-func ChoiceOf(item string) Choice {
-	scope, ok := smart.ParseResourceScope(item)
-	if !ok {
-		return Choice{Name: item}
-	}
-	return Choice{Name: item, Parts: parts(item, scope), scopes: []smart.ResourceScope{scope}}
-}
-
 // Permissions returns the names of the choices to read and to write; false if an item is only
 // for one of them.
 func (c *Choice) Permissions() (read, write string, both bool) {

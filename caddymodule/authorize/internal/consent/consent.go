@@ -4,25 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-)
-
-const (
-	// lifetime is how long a person is not asked again.
-	lifetime = 365 * 24 * time.Hour
-
-	// maxItems bounds the items of a client that asks for another search scope each time.
-	// Beyond it, only the latest answer about a patient is remembered.
-	maxItems = 100
-
-	// maxPatients and maxAllItems bound what is remembered of all patients. Beyond them, the
-	// earliest answers are forgotten.
-	maxPatients = 100
-	maxAllItems = 1000
 )
 
 // Consent is what a person allows a client, as stored.

@@ -1,6 +1,8 @@
 package consent
 
-import "github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
 
 // kind is a kind of data that people know by one name.
 type kind struct {
@@ -108,4 +110,13 @@ func CategoryOf(scope smart.ResourceScope) string {
 		}
 	}
 	return ""
+}
+
+// ChoiceOf returns what a person can choose of an item.
+func ChoiceOf(item string) Choice {
+	scope, ok := smart.ParseResourceScope(item)
+	if !ok {
+		return Choice{Name: item}
+	}
+	return Choice{Name: item, Parts: parts(item, scope), scopes: []smart.ResourceScope{scope}}
 }

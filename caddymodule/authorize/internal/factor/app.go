@@ -2,25 +2,9 @@ package factor
 
 import (
 	"context"
-	"net/http"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-)
-
-// App is a person's authenticator app (RFC 6238).
-type App struct {
-	Secret string    `json:"secret"` // its key, as [people.User.TOTPSecret]
-	Added  time.Time `json:"added"`  // when it was enrolled
-}
-
-// The refusals to change what a person has enrolled.
-var (
-	ErrEnrolled   = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
-	ErrConfigured = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
-	ErrTooMany    = &oauth2.Error{Code: "access_denied", Description: "there are too many", Status: http.StatusConflict}
-	ErrUnknown    = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
 )
 
 // EnrolApp enrols an authenticator app, once a code shows that it has the secret. It returns

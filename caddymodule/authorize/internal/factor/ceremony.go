@@ -5,24 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-)
-
-// ceremonyLifetime is how long a challenge can be answered.
-const ceremonyLifetime = 10 * time.Minute
-
-const (
-	spentLifetime = ceremonyLifetime + time.Minute
-
-	// maxAnswers is how many answered challenges of one person are remembered. Each took the
-	// person's passkey, in this browser.
-	maxAnswers = 200
 )
 
 // Ceremony is a challenge that a page hands to the browser. The browser keeps it, sealed, so

@@ -3,7 +3,7 @@
 // authenticator app of the configuration.
 //
 //	enrolment.go   what a person enrolled, sealed in the durable store
-//	factors.go     which factors a person has; checks their codes
+//	factors.go     which factors a person has; code.go checks their codes
 //	app.go         enrolling an authenticator app (RFC 6238)
 //	recovery.go    recovery codes, for who has lost the rest
 //	passkeys.go    passkeys (Web Authentication Level 3): the ceremonies' options

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -130,3 +133,30 @@ func (es *Enrolments) Reset(ctx context.Context, user string) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// App is a person's authenticator app (RFC 6238).
+type App struct {
+	Secret string    `json:"secret"` // its key, as [people.User.TOTPSecret]
+	Added  time.Time `json:"added"`  // when it was enrolled
+}
+
+// Passkey is a passkey of a person.
+type Passkey struct {
+	Credential webauthn.Credential `json:"credential"` // without its attestation, which nobody asked for
+	Name       string              `json:"name"`       // as the person calls it
+	Added      time.Time           `json:"added"`      // when it was enrolled
+	Used       time.Time           `json:"used"`       // when it was last used; zero if never
+}
+
+// find returns the index of a passkey by the id of its credential, or -1.
+func (e *Enrolment) find(id []byte) int {
+	return slices.IndexFunc(e.Passkeys, func(p Passkey) bool { return string(p.Credential.ID) == string(id) })
+}
+
+// The refusals to change what a person has enrolled.
+var (
+	ErrEnrolled   = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
+	ErrConfigured = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
+	ErrTooMany    = &oauth2.Error{Code: "access_denied", Description: "there are too many", Status: http.StatusConflict}
+	ErrUnknown    = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
+)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"log/slog"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -63,41 +62,3 @@ func (fs *Factors) Binding(ctx context.Context, user *people.User) (string, erro
 	}
 	return string(h.Sum(nil)), nil
 }
-
-// UseCode accepts a code of the person's authenticator app, or a recovery code, once. The
-// error for any other is [people.ErrWrongCode]. It returns how to release the code, if its
-// sign-in fails through our fault.
-func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
-	if recovery := recoveryCode(code); recovery != "" {
-		return fs.useRecoveryCode(ctx, user, recovery)
-	}
-	held, err := fs.Of(ctx, user)
-	if err != nil {
-		return nil, err
-	}
-	with := *user
-	switch {
-	case held.Configured:
-	case held.App != nil:
-		with.TOTPSecret = held.App.Secret
-	default:
-		return nil, people.ErrWrongCode
-	}
-	used, err := fs.OTP.UseCode(ctx, &with, code)
-	return func(ctx context.Context) { fs.OTP.ReleaseCode(ctx, user, used) }, err
-}
-
-func (fs *Factors) useRecoveryCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
-	used, err := fs.useRecovery(ctx, user.ID, code)
-	if err == nil && !used {
-		err = people.ErrWrongCode
-	}
-	return func(ctx context.Context) {
-		if err := fs.releaseRecovery(context.WithoutCancel(ctx), user.ID, code); err != nil {
-			fs.Logger.ErrorContext(ctx, "the recovery code of a sign-in that failed stays used", "user", user.ID, "error", err)
-		}
-	}, err
-}
-
-// errUnchanged leaves an enrolment as it is.
-var errUnchanged = errors.New("nothing to change")

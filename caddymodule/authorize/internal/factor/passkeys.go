@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,14 +19,6 @@ import (
 
 // maxPasskeys is how many passkeys a person can have.
 const maxPasskeys = 20
-
-// Passkey is a passkey of a person.
-type Passkey struct {
-	Credential webauthn.Credential `json:"credential"` // without its attestation, which nobody asked for
-	Name       string              `json:"name"`       // as the person calls it
-	Added      time.Time           `json:"added"`      // when it was enrolled
-	Used       time.Time           `json:"used"`       // when it was last used; zero if never
-}
 
 // Passkeys enrols and checks passkeys.
 type Passkeys struct {
@@ -97,7 +88,13 @@ func (o owner) WebAuthnCredentials() []webauthn.Credential {
 	return credentials
 }
 
-// find returns the index of a passkey by the id of its credential, or -1.
-func (e *Enrolment) find(id []byte) int {
-	return slices.IndexFunc(e.Passkeys, func(p Passkey) bool { return string(p.Credential.ID) == string(id) })
-}
+// ceremonyLifetime is how long a challenge can be answered.
+const ceremonyLifetime = 10 * time.Minute
+
+const (
+	spentLifetime = ceremonyLifetime + time.Minute
+
+	// maxAnswers is how many answered challenges of one person are remembered. Each took the
+	// person's passkey, in this browser.
+	maxAnswers = 200
+)

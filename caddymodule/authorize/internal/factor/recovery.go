@@ -98,3 +98,6 @@ func (fs *Factors) releaseRecovery(ctx context.Context, user, code string) error
 		return nil
 	})
 }
+
+// errUnchanged leaves an enrolment as it is.
+var errUnchanged = errors.New("nothing to change")

@@ -2,7 +2,8 @@ package revocation
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -65,12 +66,78 @@ func (c *Check) Void(issued time.Time) (bool, error) {
 	return IsCutOff(issued, cutoff), err
 }
 
-func parseCutoff(text []byte) (at time.Time, err error) {
-	if text == nil {
-		return at, nil
+// Revoked reports whether an access token was revoked, by itself or with its grant. Where
+// several gateways share the store, what another has just revoked may not be known yet; a
+// [Check] finds it.
+func (r *Revocations) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	if err := r.load(ctx); err != nil {
+		return false, err
 	}
-	if err := at.UnmarshalText(text); err != nil {
-		return at, fmt.Errorf("reading until when tokens are void: %w", err)
+	family, _, member := strings.Cut(tokenID, ".")
+	revoked, err := r.isRevoked(ctx, tokenID)
+	if member && err == nil && !revoked {
+		return r.isRevoked(ctx, family)
 	}
-	return at, nil
+	return revoked, err
+}
+
+func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
+	_, err := r.near.Get(ctx, revokedPrefix+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Binding is what a code or token is bound to, which decides what cutoffs apply.
+type Binding struct {
+	User, ClientID string // the sub and the client_id
+	Session        string // the sid; empty if it outlives the session
+	ByConsent      bool   // an access token that the person consented to
+	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
+}
+
+// LatestCutoff returns the latest cutoff that applies to a binding, or the zero time. As with
+// [Revocations.Revoked], one that another gateway has just stored may not be known yet.
+func (r *Revocations) LatestCutoff(ctx context.Context, b Binding) (latest time.Time, err error) {
+	if err := r.load(ctx); err != nil {
+		return time.Time{}, err
+	}
+	keys := commonCutoffs(b)
+	rare, err := readCutoff(ctx, r.near, RareCutoff)
+	if !rare.IsZero() {
+		keys = append(keys, rareCutoffs(b)...)
+	}
+	for _, key := range keys {
+		var at time.Time
+		if err == nil {
+			at, err = readCutoff(ctx, r.near, key)
+		}
+		if at.After(latest) {
+			latest = at
+		}
+	}
+	return latest, err
+}
+
+func commonCutoffs(b Binding) (keys []string) {
+	if b.Session != "" {
+		keys = append(keys, SessionCutoff(b.Session))
+	}
+	if b.ByConsent {
+		keys = append(keys, ConsentCutoff(b.User, b.ClientID))
+	}
+	return keys
+}
+
+// rareCutoffs are those that [RareCutoff] stands for.
+func rareCutoffs(b Binding) []string {
+	keys := []string{UserCutoff(b.User), ClientCutoff(b.ClientID), PairCutoff(b.User, b.ClientID)}
+	if b.ShortLived {
+		keys = append(keys, revocationsCutoff(b.User, b.ClientID))
+	}
+	if b.ShortLived && b.Session != "" {
+		keys = append(keys, endedSessionsCutoff(b.User))
+	}
+	return keys
 }

@@ -115,13 +115,6 @@ func (r *Revocations) EndSession(ctx context.Context, sid string, inFlight, dura
 	return nil
 }
 
-func deleting(keys []string) (calls []*store.Call) {
-	for _, key := range keys {
-		calls = append(calls, &store.Call{Op: store.Delete, Key: key})
-	}
-	return calls
-}
-
 // endingTime is longer than it takes to end a session.
 const endingTime = time.Minute
 
@@ -170,59 +163,6 @@ func (r *Revocations) laterCutoffs(at time.Time, keys []string, stored [][]byte)
 	return calls, nil
 }
 
-// Binding is what a code or token is bound to, which decides what cutoffs apply.
-type Binding struct {
-	User, ClientID string // the sub and the client_id
-	Session        string // the sid; empty if it outlives the session
-	ByConsent      bool   // an access token that the person consented to
-	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
-}
-
-// LatestCutoff returns the latest cutoff that applies to a binding, or the zero time. As with
-// [Revocations.Revoked], one that another gateway has just stored may not be known yet.
-func (r *Revocations) LatestCutoff(ctx context.Context, b Binding) (latest time.Time, err error) {
-	if err := r.load(ctx); err != nil {
-		return time.Time{}, err
-	}
-	keys := commonCutoffs(b)
-	rare, err := readCutoff(ctx, r.near, RareCutoff)
-	if !rare.IsZero() {
-		keys = append(keys, rareCutoffs(b)...)
-	}
-	for _, key := range keys {
-		var at time.Time
-		if err == nil {
-			at, err = readCutoff(ctx, r.near, key)
-		}
-		if at.After(latest) {
-			latest = at
-		}
-	}
-	return latest, err
-}
-
-func commonCutoffs(b Binding) (keys []string) {
-	if b.Session != "" {
-		keys = append(keys, SessionCutoff(b.Session))
-	}
-	if b.ByConsent {
-		keys = append(keys, ConsentCutoff(b.User, b.ClientID))
-	}
-	return keys
-}
-
-// rareCutoffs are those that [RareCutoff] stands for.
-func rareCutoffs(b Binding) []string {
-	keys := []string{UserCutoff(b.User), ClientCutoff(b.ClientID), PairCutoff(b.User, b.ClientID)}
-	if b.ShortLived {
-		keys = append(keys, revocationsCutoff(b.User, b.ClientID))
-	}
-	if b.ShortLived && b.Session != "" {
-		keys = append(keys, endedSessionsCutoff(b.User))
-	}
-	return keys
-}
-
 func readCutoff(ctx context.Context, in store.Store, key string) (time.Time, error) {
 	text, err := in.Get(ctx, key)
 	switch {
@@ -247,4 +187,14 @@ func DateAfter(now, cutoff time.Time) time.Time {
 		return cutoff.Add(time.Nanosecond)
 	}
 	return now
+}
+
+func parseCutoff(text []byte) (at time.Time, err error) {
+	if text == nil {
+		return at, nil
+	}
+	if err := at.UnmarshalText(text); err != nil {
+		return at, fmt.Errorf("reading until when tokens are void: %w", err)
+	}
+	return at, nil
 }

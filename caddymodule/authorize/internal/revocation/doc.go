@@ -3,7 +3,7 @@
 //	tokenid.go      ids of tokens, which begin with their grant's and hold their time
 //	revocation.go   revoked tokens and grants, by these ids
 //	cutoff.go       times until which everything of a person, client or session is void
-//	check.go        reads them in the step that issues something
+//	check.go        whether something is void, also in the step that issues it
 //	load.go         makes those known that were stored before a start
 //	recentlist.go   limits how many of these one person causes
 //

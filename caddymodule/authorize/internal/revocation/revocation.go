@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,25 +72,9 @@ func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration,
 	return err
 }
 
-// Revoked reports whether an access token was revoked, by itself or with its grant. Where
-// several gateways share the store, what another has just revoked may not be known yet; a
-// [Check] finds it.
-func (r *Revocations) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	if err := r.load(ctx); err != nil {
-		return false, err
+func deleting(keys []string) (calls []*store.Call) {
+	for _, key := range keys {
+		calls = append(calls, &store.Call{Op: store.Delete, Key: key})
 	}
-	family, _, member := strings.Cut(tokenID, ".")
-	revoked, err := r.isRevoked(ctx, tokenID)
-	if member && err == nil && !revoked {
-		return r.isRevoked(ctx, family)
-	}
-	return revoked, err
-}
-
-func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
-	_, err := r.near.Get(ctx, revokedPrefix+id)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return calls
 }

@@ -57,10 +57,10 @@ func (c cookie) String() string { return c.sid + "." + c.rest }
 // digest is what the record keeps of the cookie.
 func (c cookie) digest() [sha256.Size]byte { return sha256.Sum256([]byte(c.rest)) }
 
-// signsIn reports whether the cookie is that of the session's latest sign-in.
-func (c cookie) signsIn(stored *Session) bool {
+// signsIn reports whether the cookie is that of a session's latest sign-in, by the secret in its record.
+func (c cookie) signsIn(secret [sha256.Size]byte) bool {
 	sum := c.digest()
-	return subtle.ConstantTimeCompare(sum[:], stored.Secret[:]) == 1
+	return subtle.ConstantTimeCompare(sum[:], secret[:]) == 1
 }
 
 // root returns the root of the session, or "" if the cookie does not have it.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // Info describes a session to operators.
@@ -23,8 +21,6 @@ type Info struct {
 
 // maxListed is how many of their own sessions a person sees: the latest.
 const maxListed = 100
-
-var sidSize = len(oauth2.RandomToken())
 
 // Listing shows sessions to operators, and to the people whose they are, who may end them.
 type Listing struct {

@@ -3,115 +3,18 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
-
-// EndByID ends the session with a sid and notifies its participants. It returns how many
-// it ended: none if it had ended before. The sid proves nothing: call it for operators, or once
-// it is known whose the session is.
-func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
-	stored, err := s.Find(ctx, sid)
-	if errors.Is(err, ErrUnreadable) {
-		stored, err = unreadable(sid, "", err), nil
-	}
-	if stored == nil || err != nil {
-		return 0, err
-	}
-	return 1, s.End(ctx, stored)
-}
-
-// EndByUser ends all sessions of a user, and returns how many.
-func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
-	return s.endOf(ctx, user, "")
-}
-
-// endOf ends all sessions of a user but the one with a sid, and returns how many. One whose record
-// cannot be read is the user's if it is in their list, and else somebody else's.
-func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, err error) {
-	sids, err := s.listOf(user).Items(ctx, sidSize)
-	if err != nil {
-		return 0, err
-	}
-	var errs []error
-	for stored, err := range (records{s.Durable}).all(ctx) {
-		if sid := unreadableSID(err); sid != "" {
-			if slices.Contains(sids, sid) {
-				stored = unreadable(sid, user, err)
-			}
-			err = nil
-		}
-		if err == nil && stored != nil && stored.User == user && stored.SID != except {
-			if err = s.End(ctx, stored); err == nil {
-				ended++
-			}
-		}
-		errs = append(errs, err)
-	}
-	return ended, errors.Join(errs...)
-}
-
-func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int, error) {
-	return s.each(ctx, match, func(stored *Session) error { return s.End(ctx, stored) })
-}
-
-// each calls do for all matching sessions, and returns how many succeeded.
-func (s *Sessions) each(ctx context.Context, match func(*Session) bool, do func(*Session) error) (done int, err error) {
-	var errs []error
-	for stored, err := range (records{s.Durable}).all(ctx) {
-		if err == nil && match(stored) {
-			if err = do(stored); err == nil {
-				done++
-			}
-		}
-		errs = append(errs, err)
-	}
-	return done, errors.Join(errs...)
-}
-
-// End ends a session and all that depends on it. It first reads whom to notify: once the
-// session is gone, a failure could not be made good.
-//
-// All that it needs is the sid. If the record cannot be read, and nobody else said whose the
-// session is, the notices have no sub (Back-Channel Logout §2.4 asks for sub or sid), and the entry
-// that voids what clients got is not counted among that person's.
-func (s *Sessions) End(ctx context.Context, stored *Session) error {
-	participants, err := s.Participants.list(ctx, stored.SID)
-	if err != nil {
-		return err
-	}
-	err = s.Revocations.EndSession(ctx, stored.SID, []string{Key(stored.SID)}, append(keysOf(participants), Key(stored.SID)))
-	if err != nil {
-		return err
-	}
-	if stored.User != "" {
-		s.Revocations.LimitEndedSessions(ctx, stored.User, stored.SID)
-	}
-	s.recordEnd(ctx, stored)
-	s.Notifier.notify(ctx, stored, participants)
-	return nil
-}
-
-// recordEnd records that a session has ended.
-func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
-	reason := audit.SessionEndReason(ctx)
-	if stored.IsUnreadable() {
-		reason += "; " + ErrUnreadable.Error()
-		s.Logger.ErrorContext(ctx, "ended a session that could not be read", "user", stored.User, "error", stored.unreadable)
-	}
-	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: reason})
-}
-
-// delete also frees the room reserved for the cutoff; if that fails, it expires.
-func (s *Sessions) delete(ctx context.Context, sid string) error {
-	err := s.Durable.Delete(ctx, Key(sid))
-	if err == nil && s.Durable != s.Store {
-		_ = s.Store.Delete(ctx, Key(sid))
-	}
-	return err
-}
 
 // maxSessions is how many sessions a person can have. A ward may share an account.
 const maxSessions = 1000
@@ -121,49 +24,116 @@ func (s *Sessions) listOf(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
-// endDropped ends a person's oldest sessions. The person can sign in all the same, so a
-// failure is only logged.
-func (s *Sessions) endDropped(ctx context.Context, user string, sids []string) {
-	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
-	var errs []error
-	for _, sid := range sids {
-		_, err := s.EndByID(ctx, sid)
-		errs = append(errs, err)
+// Sessions starts, finds and ends sessions.
+type Sessions struct {
+	Durable      store.Store             // holds the sessions
+	Store        store.Store             // has room reserved for their cutoffs
+	Lifetime     time.Duration           // of a session
+	Accounts     *people.Accounts        // whose sessions they are
+	Devices      *browser.Devices        // learn who signed in
+	Revocations  *revocation.Revocations // void what ended sessions gave
+	Participants *Participants           // clients that got something
+	Notifier     *Notifier               // tells them of the end
+	Trail        *audit.Recorder         // records ended sessions
+	Logger       *slog.Logger            // gets failures to limit sessions
+}
+
+// Current returns who is signed in at this browser, or nil. A client may not accept the way
+// they signed in.
+func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
+	stored, err := s.Stored(r)
+	if stored == nil || err != nil {
+		return nil, err
 	}
-	if err := errors.Join(errs...); err != nil {
-		s.Logger.ErrorContext(ctx, "sessions of a person beyond the limit not ended", "user", user, "error", err)
+	user, err := s.User(r.Context(), stored)
+	if user == nil || err != nil {
+		return nil, err
+	}
+	audit.NoteAuthenticated(r.Context())
+	return s.signedIn(stored, user), nil
+}
+
+func (s *Sessions) signedIn(session *Session, user *people.User) *SignedIn {
+	return &SignedIn{
+		User: user, At: session.At, Age: s.Now().Sub(session.At), Provider: session.Provider, SID: session.SID,
+		Subject: session.UpstreamSubject, AMR: session.AMR,
 	}
 }
 
-// RemoveClients removes all clients from a person's sessions, and notifies them.
-func (s *Sessions) RemoveClients(ctx context.Context, user string) error {
-	match := func(stored *Session) bool { return stored.User == user }
-	_, err := s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored) })
-	return err
+// User returns the person of a session; nil if they must sign in again: they were removed or
+// disabled, or their password or the link to the provider's account changed.
+func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, error) {
+	user, err := s.Accounts.Find(ctx, stored.User)
+	if user == nil || err != nil || user.Credential() != stored.Credential {
+		return nil, err
+	}
+	unlinked, err := s.Accounts.Unlinked(ctx, user, stored.Provider, stored.UpstreamSubject)
+	if unlinked || err != nil {
+		return nil, err
+	}
+	return user, nil
 }
 
-// RemoveClient removes a client from the sessions of a user, or of all if user is empty,
-// and notifies it.
-func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) error {
-	client, err := s.Participants.Clients.Find(ctx, clientID)
-	if client == nil || err != nil {
-		return err
+// Stored returns the session of this browser, or nil.
+func (s *Sessions) Stored(r *http.Request) (*Session, error) {
+	stored, err := s.OfBrowser(r)
+	if err != nil || stored == nil || stored.IsUnreadable() {
+		return nil, err
 	}
-	match := func(stored *Session) bool { return user == "" || stored.User == user }
-	_, err = s.each(ctx, match, func(stored *Session) error { return s.removeFrom(ctx, stored, client.ID) })
-	return err
+	return stored, nil
 }
 
-// removeFrom removes clients from a session, or all of them, and notifies them.
-func (s *Sessions) removeFrom(ctx context.Context, stored *Session, clients ...string) error {
-	found, err := s.Participants.list(ctx, stored.SID, clients...)
-	if err != nil {
-		return err
+// OfBrowser returns the session that this browser may end, or nil: that of [Sessions.Stored], or
+// one whose record cannot be read, if the cookie proves all the same that it is the browser's.
+func (s *Sessions) OfBrowser(r *http.Request) (*Session, error) {
+	c := readCookie(r)
+	if c.sid == "" {
+		return nil, nil
 	}
-	if err := s.Participants.remove(ctx, found); err != nil {
-		// They expire, and mean nothing to a client without a grant.
-		s.Logger.WarnContext(ctx, "clients not removed from a session", "error", err)
+	stored, err := s.Find(r.Context(), c.sid)
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		if c.root() == "" {
+			return nil, nil // as if the secret were wrong
+		}
+		stored = unreadable(c.sid, "", err)
+	case stored == nil || err != nil:
+		return nil, err
+	case !c.signsIn(stored.Secret):
+		return nil, nil
 	}
-	s.Notifier.notify(ctx, stored, found)
-	return nil
+	stored.root = c.root()
+	return stored, nil
 }
+
+// Find returns the session with a sid, or nil. If its record is malformed, the error is
+// [ErrUnreadable]. That of a later version is another error: a gateway of that version can read it.
+func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
+	value, err := s.Durable.Get(ctx, Key(sid))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading a session: %w", err)
+	}
+	return parse(sid, value)
+}
+
+// FindNamed is [Sessions.Find] for whoever has an ID token of ours that names the sid and its
+// user. That is proof enough to end the session, also if its record is malformed; only then does
+// the result hold nothing else.
+func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, error) {
+	stored, err := s.Find(ctx, sid)
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		return unreadable(sid, user, err), nil
+	case stored == nil || stored.User != user:
+		return nil, err
+	}
+	return stored, nil
+}
+
+// Now is the time by which sign-ins are dated: gateways that share a store have one clock.
+func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
+
+var sidSize = len(oauth2.RandomToken())

@@ -1,0 +1,42 @@
+package factor
+
+import (
+	"context"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+// UseCode accepts a code of the person's authenticator app, or a recovery code, once. The
+// error for any other is [people.ErrWrongCode]. It returns how to release the code, if its
+// sign-in fails through our fault.
+func (fs *Factors) UseCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
+	if recovery := recoveryCode(code); recovery != "" {
+		return fs.useRecoveryCode(ctx, user, recovery)
+	}
+	held, err := fs.Of(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	with := *user
+	switch {
+	case held.Configured:
+	case held.App != nil:
+		with.TOTPSecret = held.App.Secret
+	default:
+		return nil, people.ErrWrongCode
+	}
+	used, err := fs.OTP.UseCode(ctx, &with, code)
+	return func(ctx context.Context) { fs.OTP.ReleaseCode(ctx, user, used) }, err
+}
+
+func (fs *Factors) useRecoveryCode(ctx context.Context, user *people.User, code string) (release func(context.Context), err error) {
+	used, err := fs.useRecovery(ctx, user.ID, code)
+	if err == nil && !used {
+		err = people.ErrWrongCode
+	}
+	return func(ctx context.Context) {
+		if err := fs.releaseRecovery(context.WithoutCancel(ctx), user.ID, code); err != nil {
+			fs.Logger.ErrorContext(ctx, "the recovery code of a sign-in that failed stays used", "user", user.ID, "error", err)
+		}
+	}, err
+}

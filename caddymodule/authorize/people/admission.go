@@ -1,0 +1,161 @@
+package people
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// Find returns a person by the sub of their tokens; nil if they may no longer sign in: they
+// were removed or disabled, or their provider was removed or does not allow them.
+func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
+	switch user := a.Directory.Users[id]; {
+	case user != nil && user.Disabled:
+		return nil, nil
+	case user != nil:
+		return user, nil
+	}
+	stored, err := a.allowedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	stored.User.username, stored.User.groups = stored.Username, stored.Groups
+	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
+	return &stored.User, nil
+}
+
+// allowedAccount returns a stored account; nil if the provider no longer lets it in.
+func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
+	stored, err := a.storedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	p := a.Providers[stored.Provider]
+	if p == nil || p.Issuer != stored.Issuer || !p.allows(stored.identity()) {
+		return nil, nil
+	}
+	return stored, nil
+}
+
+// Admit returns the user that a provider's identity signs in as: the linked local user, or
+// else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
+// identity is stored in both cases, for rules that are configured later.
+func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
+	local := a.linked(p, id)
+	if local != nil {
+		audit.FromContext(ctx).User = local.ID
+	}
+	if !p.allows(id) || local != nil && local.Disabled {
+		return nil, a.deny(ctx, p, id)
+	}
+	a.checkFHIRUser(ctx, p, &id.user)
+	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
+	value, err := store.ToJSON(stored)
+	if err != nil {
+		return nil, err
+	}
+	inUse := &store.Call{Op: store.Put, Key: accountKey(id.user.ID), Value: value, TTL: a.Lifetime}
+	err = a.retain(ctx, id.user.ID, value, a.Lifetime, store.In(a.Store, inUse))
+	if err != nil || local != nil {
+		return local, err
+	}
+	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)
+	return &id.user, nil
+}
+
+// fhirUser is the FHIR resource of a subject: as configured, or as the provider claims if
+// that claim is mapped.
+func (p *Provider) fhirUser(subject, claimed string) string {
+	if p.Claims["fhirUser"] == "" {
+		claimed = ""
+	}
+	return cmp.Or(p.FHIRUsers[subject], claimed)
+}
+
+// Unlinked reports whether a local user could no longer sign in as a provider's subject: the
+// provider was removed or replaced, does not let them in, or is linked to somebody else.
+func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
+	if provider == "" || a.Directory.Users[user.ID] == nil {
+		return false, nil
+	}
+	p := a.Providers[provider]
+	if p == nil {
+		return true, nil
+	}
+	return a.UnlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
+}
+
+// UnlinkedAccount reports whether a provider's account is no longer linked to a local user.
+func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
+	stored, err := a.allowedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return true, err
+	}
+	return !p.links(stored.identity(), user), nil
+}
+
+// LinkedAccount returns the id of the provider's account by which a local user signed in, or "".
+func (a *Accounts) LinkedAccount(user, provider, subject string) string {
+	p := a.Providers[provider]
+	if p == nil || a.Directory.Users[user] == nil {
+		return ""
+	}
+	return accountID(p.Issuer, subject)
+}
+
+// CheckLinks returns an error if two local users have the same verified address and a
+// provider links by it, which would be ambiguous.
+func (a *Accounts) CheckLinks() error {
+	owners := map[string]string{}
+	for _, p := range a.Providers {
+		for _, user := range a.Directory.Users {
+			address := lowered(user.Email)
+			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
+				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
+			}
+			if user.EmailVerified {
+				owners[address] = user.ID
+			}
+		}
+	}
+	return nil
+}
+
+// linked returns the local user of a person, or nil. A disabled user is returned too: the
+// person must not get an account of their own then.
+func (a *Accounts) linked(p *Provider, id identity) *User {
+	for _, user := range a.Directory.Users {
+		if p.links(id, user) {
+			return user
+		}
+	}
+	return nil
+}
+
+// links reports whether a person of the provider is a local user. That is true of at most
+// one ([Accounts.CheckLinks]).
+func (p *Provider) links(id identity, user *User) bool {
+	address, ok := id.verifiedEmail()
+	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
+}
+
+// checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
+// person there.
+func (a *Accounts) checkFHIRUser(ctx context.Context, p *Provider, user *User) {
+	claim := p.Claims["fhirUser"]
+	if user.FHIRUser == "" {
+		if claim != "" {
+			a.Logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "idp", p.Key, "claim", claim)
+		}
+		return
+	}
+	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
+	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
+		a.Logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "idp", p.Key, "claim", claim, "value", reference)
+		user.FHIRUser = ""
+	}
+}
