@@ -111,6 +111,38 @@ func (l *Languages) DisplayOf(texts []Text) []byte {
 	return nil
 }
 
+// Preferred returns the index of the text to use as the display, or -1.
+func (l *Languages) Preferred(texts []Text) int {
+	for _, r := range l.ranges {
+		if r.tag == "*" {
+			return FirstDisplay(texts)
+		}
+		best, found := languageDiffers, -1
+		for i := range texts {
+			like := likeness(texts[i].Language, r.tag)
+			better := like > best || like == best && like > languageDiffers && texts[i].Own && !texts[found].Own
+			if better && texts[i].IsDisplay() {
+				best, found = like, i
+			}
+		}
+		if found >= 0 {
+			return found
+		}
+	}
+	if l.Only {
+		return -1
+	}
+	return FirstDisplay(texts)
+}
+
+// PreferredOrFirst is Preferred, but returns the default display rather than none.
+func (l *Languages) PreferredOrFirst(texts []Text) int {
+	if i := l.Preferred(texts); i >= 0 {
+		return i
+	}
+	return FirstDisplay(texts)
+}
+
 // AppendSearched appends the texts by which a concept is found: its displays, and its designations in one of the
 // languages, in none, or, if no language is asked for, in any. Those that are foreign to a language, and to that of the
 // display which is shown, come last; it returns how many these are.

@@ -35,30 +35,6 @@ var PreferredForLanguage = Use{
 	System: "http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", Code: "preferredForLanguage", Display: "Preferred For Language",
 }
 
-// Preferred returns the index of the text to use as the display, or -1.
-func (l *Languages) Preferred(texts []Text) int {
-	for _, r := range l.ranges {
-		if r.tag == "*" {
-			return FirstDisplay(texts)
-		}
-		best, found := languageDiffers, -1
-		for i := range texts {
-			like := likeness(texts[i].Language, r.tag)
-			better := like > best || like == best && like > languageDiffers && texts[i].Own && !texts[found].Own
-			if better && texts[i].IsDisplay() {
-				best, found = like, i
-			}
-		}
-		if found >= 0 {
-			return found
-		}
-	}
-	if l.Only {
-		return -1
-	}
-	return FirstDisplay(texts)
-}
-
 // FirstDisplay returns the index of the first display, or -1.
 func FirstDisplay(texts []Text) int {
 	for i := range texts {
@@ -83,14 +59,6 @@ func (t *Text) IsDisplay() bool {
 
 // synonym is SNOMED CT's concept for synonyms, including preferred ones.
 const synonym = "900000000000013009"
-
-// PreferredOrFirst is Preferred, but returns the default display rather than none.
-func (l *Languages) PreferredOrFirst(texts []Text) int {
-	if i := l.Preferred(texts); i >= 0 {
-		return i
-	}
-	return FirstDisplay(texts)
-}
 
 // Append appends a designation as JSON, as an answer shows it.
 func (t *Text) Append(dst []byte) []byte { return t.append(dst, t.Use.Code != "") }

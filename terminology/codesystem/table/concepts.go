@@ -22,8 +22,8 @@ type concepts struct {
 	nestedIn []uint32 // the concept that each is nested in, or noParent; nil if none is nested
 }
 
-// Len returns the number of concepts.
-func (c *concepts) Len() int { return len(c.code) }
+// len returns the number of concepts.
+func (c *concepts) len() int { return len(c.code) }
 
 func (c *concepts) codeOf(concept uint32) []byte { return c.texts.At(c.code[concept]) }
 

@@ -36,7 +36,7 @@ func newConceptCorpus(t *Table, l codesystem.Languages) *conceptCorpus {
 
 // Len implements [textindex.Corpus], as do the methods below.
 func (c *conceptCorpus) Len() int               { return c.table.Len() }
-func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.codeOf(doc) }
+func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.concepts.codeOf(doc) }
 func (c *conceptCorpus) Language() string       { return cmp.Or(c.language, c.table.language) }
 
 func (c *conceptCorpus) Rank(doc uint32) uint32 {
@@ -48,12 +48,12 @@ func (c *conceptCorpus) Rank(doc uint32) uint32 {
 }
 
 func (c *conceptCorpus) Display(doc uint32) []byte {
-	display := c.table.displayOf(doc)
+	display := c.table.concepts.displayOf(doc)
 	if !c.languages.None() {
 		display = c.languages.DisplayOf(c.table.AppendTexts(nil, codesystem.At(doc)))
 	}
 	if len(display) == 0 {
-		return c.table.codeOf(doc)
+		return c.table.concepts.codeOf(doc)
 	}
 	return display
 }
@@ -62,8 +62,8 @@ func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) (others [][]byte,
 	if !c.languages.None() {
 		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, codesystem.At(doc)), c.language)
 	}
-	for row, end := c.table.designations.rows(doc); row < end; row++ {
-		dst = append(dst, c.table.texts.At(c.table.designations.value[row]))
+	for row, end := c.table.designations.from.rows(doc); row < end; row++ {
+		dst = append(dst, c.table.concepts.texts.At(c.table.designations.value[row]))
 	}
 	return dst, 0
 }
@@ -73,12 +73,12 @@ type conceptTerms struct{ table *Table }
 
 // Len implements [textindex.Terms], as do the methods below.
 func (t conceptTerms) Len() int                  { return t.table.Len() }
-func (t conceptTerms) Display(doc uint32) []byte { return t.table.displayOf(doc) }
+func (t conceptTerms) Display(doc uint32) []byte { return t.table.concepts.displayOf(doc) }
 func (t conceptTerms) Abstract(doc uint32) bool {
-	return t.table.flags[doc]&codesystem.FlagAbstract != 0
+	return t.table.concepts.flags[doc]&codesystem.FlagAbstract != 0
 }
 func (t conceptTerms) Inactive(doc uint32) bool {
-	return t.table.flags[doc]&codesystem.FlagInactive != 0
+	return t.table.concepts.flags[doc]&codesystem.FlagInactive != 0
 }
 func (t conceptTerms) Weight(doc uint32) float64 { return t.table.SearchWeight(doc) }
 
@@ -95,10 +95,10 @@ func (t *Table) SearchRank(concept uint32) uint32 {
 	return t.indexes.ranks[concept]
 }
 
-// Language returns the language of the displays; "" if it is unknown.
-func (t *Table) Language() string { return t.language }
-
-// HasLanguage reports whether there are texts in a language, or one that is like it.
-func (t *Table) HasLanguage(language string) bool {
-	return codesystem.HasLanguage(t.languages(), language)
+// SearchIndex returns the index for a list of languages, built on first use.
+func (t *Table) SearchIndex(list string) *textindex.Index {
+	wanted := codesystem.ParseLanguages(list)
+	return t.indexes.get(wanted.Key(languages(t)), func() *textindex.Index {
+		return textindex.New(newConceptCorpus(t, wanted))
+	})()
 }

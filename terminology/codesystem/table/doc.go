@@ -2,8 +2,8 @@
 //
 //	CodeSystem.concept ──► Builder ──► Table
 //	   tokens               builder.go                  table.go: concepts.go (codes by codeindex.go), rows.go, values.go
-//	                        propertybuilder.go          relation.go: the hierarchy; status.go, tablejson.go
-//	                        links.go                    weights.go: how much concepts are used
+//	                        source.go                   relation.go: the hierarchy; status.go, tablejson.go
+//	                        propertybuilder.go          weights.go: how much concepts are used
 //
 // A search index is built for each list of languages asked for (searchindexes.go, corpus.go).
 package table

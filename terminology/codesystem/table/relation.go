@@ -5,13 +5,23 @@ import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 // relation holds a list of concepts for each concept: list i is to[from[i]:from[i+1]]. An empty relation takes no
 // memory.
 type relation struct {
-	offsets
-	to []uint32
+	from offsets
+	to   []uint32
 }
 
 func (r relation) related(concept uint32) []uint32 {
-	from, to := r.rows(concept)
+	from, to := r.from.rows(concept)
 	return r.to[from:to]
+}
+
+// offsets are the numbers of the first row of each concept, and of the end; nil if there are no rows.
+type offsets []uint32
+
+func (o offsets) rows(concept uint32) (from, to uint32) {
+	if o == nil {
+		return 0, 0
+	}
+	return o[concept], o[concept+1]
 }
 
 type pair struct{ from, to uint32 }
@@ -36,7 +46,7 @@ func newRelation(n int, pairs []pair) relation {
 		}
 	}
 	from[n] = kept
-	return relation{offsets: from, to: to[:kept:kept]}
+	return relation{from: from, to: to[:kept:kept]}
 }
 
 // inverse swaps the members of each pair.

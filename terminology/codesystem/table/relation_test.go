@@ -12,7 +12,7 @@ func TestRelation(t *testing.T) {
 			t.Errorf("of(%d) = %v, want %v", concept, got, want)
 		}
 	}
-	if empty := newRelation(4, nil); len(empty.related(3)) != 0 || empty.offsets != nil {
+	if empty := newRelation(4, nil); len(empty.related(3)) != 0 || empty.from != nil {
 		t.Error("an empty relation holds something")
 	}
 }

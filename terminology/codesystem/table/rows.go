@@ -9,7 +9,7 @@ import (
 // designations holds the designations of all concepts, as rows: those of concept i are from[i] up to from[i+1]. from is
 // nil if there are none.
 type designations struct {
-	offsets
+	from      offsets
 	language  []uint16 // index in languages
 	use       []uint16 // index in uses
 	value     []codesystem.TextRef
@@ -19,25 +19,17 @@ type designations struct {
 	uses      []codesystem.Use // 0 is none
 }
 
-// offsets are the numbers of the first row of each concept, and of the end; nil if there are no rows.
-type offsets []uint32
-
-func (o offsets) rows(concept uint32) (from, to uint32) {
-	if o == nil {
-		return 0, 0
-	}
-	return o[concept], o[concept+1]
-}
-
-// newDesignations sorts designations by their owners, of which there are n.
-func newDesignations(n int, rows []codesystem.DesignationRow) designations {
+// newDesignations sorts what was read by owner, of which there are n.
+func newDesignations(n int, read *codesystem.ConceptReader) designations {
+	rows := read.Designations
 	if len(rows) == 0 {
-		return designations{}
+		return designations{languages: read.Languages, uses: read.Uses}
 	}
 	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
 	d := designations{
-		offsets: from, language: make([]uint16, len(rows)),
+		from: from, language: make([]uint16, len(rows)),
 		use: make([]uint16, len(rows)), value: make([]codesystem.TextRef, len(rows)),
+		languages: read.Languages, uses: read.Uses,
 	}
 	for i, row := range order {
 		d.language[i], d.use[i], d.value[i] = rows[row].Language, rows[row].Use, rows[row].Value
@@ -49,6 +41,15 @@ func newDesignations(n int, rows []codesystem.DesignationRow) designations {
 		}
 	}
 	return d
+}
+
+// text returns a designation.
+func (d *designations) text(row uint32, texts codesystem.Texts) codesystem.Text {
+	text := codesystem.Text{Language: d.languages[d.language[row]], Use: d.uses[d.use[row]], Value: texts.At(d.value[row])}
+	if d.extension != nil {
+		text.Extension = texts.At(d.extension[row])
+	}
+	return text
 }
 
 // conceptExtensions holds the extensions that answers show, in the order of the concepts. Few concepts have any, so a

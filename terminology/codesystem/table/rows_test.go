@@ -22,15 +22,15 @@ const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","
 
 func TestConceptRows(t *testing.T) {
 	cs := tableOf(t, storedCodeSystem)
-	if got := string(cs.definitionOf(0)) + "," + string(cs.definitionOf(1)) + "," + string(cs.definitionOf(2)); got != "the first,the second," {
+	if got := string(cs.concepts.definitionOf(0)) + "," + string(cs.concepts.definitionOf(1)) + "," + string(cs.concepts.definitionOf(2)); got != "the first,the second," {
 		t.Errorf("definitions: got %q", got)
 	}
 	var got string
 	for concept := range uint32(3) {
-		from, to := cs.designations.rows(concept)
+		from, to := cs.designations.from.rows(concept)
 		for row := from; row < to; row++ {
-			d := cs.designation(row)
-			got += string(cs.codeOf(concept)) + ":" + d.Language + ":" + d.Use.Code + ":" + string(d.Value) + string(d.Extension) + " "
+			d := cs.designations.text(row, cs.concepts.texts)
+			got += string(cs.concepts.codeOf(concept)) + ":" + d.Language + ":" + d.Use.Code + ":" + string(d.Value) + string(d.Extension) + " "
 		}
 	}
 	want := `a:de::eins a:nl:u:een[{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid","valueId":"1"}] b:de::zwei `
@@ -48,11 +48,11 @@ func TestConceptRows(t *testing.T) {
 	if weights != [3]string{`"valueDecimal":1.20`} {
 		t.Errorf("weights: got %q", weights)
 	}
-	if got := string(cs.texts.At(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
+	if got := string(cs.concepts.texts.At(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
 		t.Errorf("properties: got %s, kinds %v", got, cs.values.kind)
 	}
-	if cs.nestedIn[1] != 0 || cs.nestedIn[0] != noParent {
-		t.Errorf("nesting: got %v", cs.nestedIn)
+	if cs.concepts.nestedIn[1] != 0 || cs.concepts.nestedIn[0] != noParent {
+		t.Errorf("nesting: got %v", cs.concepts.nestedIn)
 	}
 }
 

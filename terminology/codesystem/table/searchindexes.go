@@ -4,7 +4,6 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -19,14 +18,6 @@ type searchIndexes struct {
 
 // maxIndexes bounds the indexes of a code system, beside the one for no language.
 const maxIndexes = 8
-
-// SearchIndex returns the index for a list of languages, built on first use.
-func (t *Table) SearchIndex(list string) *textindex.Index {
-	wanted := codesystem.ParseLanguages(list)
-	return t.indexes.get(wanted.Key(t.languages()), func() *textindex.Index {
-		return textindex.New(newConceptCorpus(t, wanted))
-	})()
-}
 
 // get returns a function that returns the index for a key, and builds it the first time. Requests for other keys do not
 // wait for it.
@@ -45,9 +36,4 @@ func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *t
 		s.byLanguage[key] = x
 	}
 	return x
-}
-
-// languages returns the languages of the texts; the first is that of the displays.
-func (t *Table) languages() []string {
-	return append([]string{t.language}, t.designations.languages...)
 }

@@ -14,7 +14,7 @@ func TestLanguageKey(t *testing.T) {
 	cs := &Table{designations: designations{languages: []string{"", "de", "fr", "fr-CA"}}, language: "en"}
 	key := func(list string) string {
 		wanted := codesystem.ParseLanguages(list)
-		return wanted.Key(cs.languages())
+		return wanted.Key(languages(cs))
 	}
 	for _, same := range [][2]string{{"de", "de-ch"}, {"xx", "yy-zz"}, {"en", "en-us"}, {"de,fr", "xx,de-AT,fr;q=0.1"}, {"", "xx;q=0"}} {
 		if key(same[0]) != key(same[1]) {

@@ -10,14 +10,14 @@ import (
 // Status returns why a concept is not simply active, or "".
 func (t *Table) Status(c codesystem.Concept) string {
 	concept := c.Number
-	if status := t.statusProperty(concept); status != "" {
+	if status := statusProperty(t, concept); status != "" {
 		return status
 	}
-	value := t.texts.At(t.extensions.get(concept, codesystem.ExtensionStandardsStatus))
+	value := t.concepts.texts.At(t.extensions.get(concept, codesystem.ExtensionStandardsStatus))
 	if status := strings.Trim(fhirjson.ValueText(value), `"`); status == "deprecated" || status == "withdrawn" {
 		return status
 	}
-	switch flags := t.flags[concept]; {
+	switch flags := t.concepts.flags[concept]; {
 	case flags&codesystem.FlagDeprecated != 0:
 		return "deprecated"
 	case flags&codesystem.FlagInactive != 0:
@@ -27,7 +27,7 @@ func (t *Table) Status(c codesystem.Concept) string {
 }
 
 // statusProperty returns the value of a status property other than active, or "".
-func (t *Table) statusProperty(concept uint32) string {
+func statusProperty(t *Table, concept uint32) string {
 	for i, p := range t.properties {
 		if !p.Is("status") {
 			continue

@@ -14,8 +14,8 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 	var within []uint32
 	for concept := range uint32(t.Len()) {
 		parent := noParent
-		if t.nestedIn != nil {
-			parent = t.nestedIn[concept]
+		if t.concepts.nestedIn != nil {
+			parent = t.concepts.nestedIn[concept]
 		}
 		switch {
 		case concept == 0:
@@ -28,7 +28,7 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 			}
 			dst = append(dst, ',')
 		}
-		dst = t.appendConcept(dst, concept)
+		dst = appendConcept(dst, t, concept)
 	}
 	for dst = append(dst, '}'); len(within) > 0; within = within[1:] {
 		dst = append(dst, `]}`...)
@@ -37,13 +37,13 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 }
 
 // appendConcept appends a concept without its closing brace.
-func (t *Table) appendConcept(dst []byte, concept uint32) []byte {
-	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.codeOf(concept))
-	dst = fhirjson.AppendMember(dst, "display", t.displayOf(concept))
-	dst = fhirjson.AppendMember(dst, "definition", t.definitionOf(concept))
+func appendConcept(dst []byte, t *Table, concept uint32) []byte {
+	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.concepts.codeOf(concept))
+	dst = fhirjson.AppendMember(dst, "display", t.concepts.displayOf(concept))
+	dst = fhirjson.AppendMember(dst, "definition", t.concepts.definitionOf(concept))
 	list := fhirjson.Array{Name: "designation"}
-	for row, end := t.designations.rows(concept); row < end; row++ {
-		d := t.designation(row)
+	for row, end := t.designations.from.rows(concept); row < end; row++ {
+		d := t.designations.text(row, t.concepts.texts)
 		dst = d.AppendWhole(list.Next(dst))
 	}
 	dst = list.End(dst)

@@ -21,7 +21,7 @@ var valueMembers = [...]string{
 
 // propertyValues holds the properties of all concepts, as rows: those of concept i are from[i] up to from[i+1].
 type propertyValues struct {
-	offsets
+	from     offsets
 	property []uint16 // index in Table.properties
 	kind     []valueKind
 	value    []codesystem.TextRef // as text; of a Coding, its code

@@ -12,7 +12,7 @@ import (
 func (t *Table) Weigh(weights iter.Seq2[string, float64]) {
 	t.weights = make([]float64, t.Len())
 	for code, weight := range weights {
-		if concept, ok := t.locate([]byte(code)); ok {
+		if concept, ok := t.concepts.locate([]byte(code)); ok {
 			t.weights[concept] += weight
 		}
 	}
@@ -27,7 +27,7 @@ func (t *Table) WeighItems() {
 		if t.weights == nil {
 			t.weights = make([]float64, t.Len())
 		}
-		t.weights[t.extensions.owner[row]] = ItemWeight(t.texts.At(t.extensions.value[row]))
+		t.weights[t.extensions.owner[row]] = ItemWeight(t.concepts.texts.At(t.extensions.value[row]))
 	}
 }
 

@@ -13,14 +13,10 @@ import (
 	"strings"
 )
 
-// Bounds on files: the codes of all of them, and the bytes of a line.
-const (
-	maxCodes = 2_000_000
-	maxLine  = 64 << 10
-)
+// maxLine bounds the bytes of a line.
+const maxLine = 64 << 10
 
 var (
-	errTooMany  = fmt.Errorf("more than %d codes with weights in all", maxCodes)
 	errNowhere  = errors.New(`nothing says which code system or value set this is for: neither a line "#! <url>" before it, nor a column "system"`)
 	errTooShort = errors.New("too few columns: want a code and a count")
 	errTooLong  = errors.New(`more than two columns: a first line must name them, "code" and "count" among them`)

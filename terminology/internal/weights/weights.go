@@ -1,10 +1,16 @@
 package weights
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 )
+
+// maxCodes bounds the codes of all files.
+const maxCodes = 2_000_000
+
+var errTooMany = fmt.Errorf("more than %d codes with weights in all", maxCodes)
 
 // Weights are tables by the url of what they are for. The zero value and nil hold none.
 type Weights struct {
