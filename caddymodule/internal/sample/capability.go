@@ -13,11 +13,8 @@ import (
 const Description = "Sample FHIR server in memory, for trying out: synthetic records of people who do not exist. " +
 	"Changes are lost when it is restarted. Not for real data."
 
-// object is a JSON object.
-type object map[string]any
-
 // capabilities answers with the CapabilityStatement.
-func (s *Server) capabilities(q request) (reply, error) {
+func capabilities(q request) (reply, error) {
 	if mode := value(q.Parameters, "mode"); mode != "" && mode != "full" && mode != "normative" {
 		return reply{}, unsupported("The CapabilityStatement has one mode, full.")
 	}

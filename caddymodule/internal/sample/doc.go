@@ -3,6 +3,8 @@
 //
 //	server.go       Server: one request, and its answer
 //	store.go        Store: resources and their versions, within bounds
+//	request.go      what is asked
+//	perform.go      who answers which interaction
 //	read.go         read, vread and history
 //	query.go        what a search asks for
 //	search.go       searches of a type, a compartment and the system; $everything
@@ -10,7 +12,8 @@
 //	bundle.go       Bundles of search results and versions, in pages
 //	write.go        create, update and delete, also conditional ones
 //	transaction.go  batches and transactions
-//	export.go       $export, its jobs and their files
+//	export.go       $export
+//	job.go          its jobs and their files
 //	capability.go   the CapabilityStatement
 //	reply.go        answers, errors as OperationOutcomes
 //	records.go      the records to begin with, from records.ndjson

@@ -23,12 +23,6 @@ type query struct {
 // criterion is a parameter that says what resources are like.
 type criterion struct{ name, modifier, value string }
 
-// isForm reports whether a parameter is about the form of an answer. _elements and _summary may be answered with whole
-// resources (R4 search.html#elements).
-func isForm(name string) bool {
-	return slices.Contains([]string{"_format", "_pretty", "_elements", "_offset"}, name)
-}
-
 // readQuery reads the parameters of a search. What is not supported is an error, unless the client prefers otherwise (R4
 // search.html#errors).
 func readQuery(q request) (query, error) {

@@ -12,8 +12,8 @@ import (
 )
 
 // readVersion answers read and vread.
-func (s *Server) readVersion(q request) (reply, error) {
-	v, err := s.Store.find(q.reference(), q.VersionID)
+func (s *Store) readVersion(q request) (reply, error) {
+	v, err := s.find(q.reference(), q.VersionID)
 	if err != nil {
 		return reply{}, err
 	}
@@ -69,11 +69,11 @@ func (v *version) content() (reply, error) {
 }
 
 // history answers with the versions of a resource, the latest first.
-func (s *Server) history(q request) (reply, error) {
+func (s *Store) history(q request) (reply, error) {
 	if err := q.takes("_count"); err != nil {
 		return reply{}, err
 	}
-	all := s.Store.versions[q.reference()]
+	all := s.versions[q.reference()]
 	if len(all) == 0 {
 		return reply{}, failure{http.StatusNotFound, "not-found", "There is no such resource."}
 	}
@@ -84,11 +84,19 @@ func (s *Server) history(q request) (reply, error) {
 	return b.page(q, q.Parameters)
 }
 
-// takes refuses parameters but those that are named, and those of every answer.
-func (q request) takes(names ...string) error {
-	for _, p := range q.Parameters {
-		if !isForm(p.Name) && !slices.Contains(names, p.Name) {
-			return unsupported("The parameter " + p.Name + " is not supported here.")
+// each calls a function with the resources of some types, as long as it returns no error.
+func (s *Store) each(q request, types []string, do func(*version) error) error {
+	seen := 0
+	for _, t := range types {
+		for _, of := range s.order[t] {
+			if seen++; seen%256 == 0 && q.canceled() != nil {
+				return q.canceled()
+			}
+			if v, ok := s.current(of); ok {
+				if err := do(v); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil

@@ -41,6 +41,9 @@ func (p reply) write(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// object is a JSON object.
+type object map[string]any
+
 // failure is an error with its status and a code of http://hl7.org/fhir/issue-type.
 type failure struct {
 	status     int
@@ -48,6 +51,9 @@ type failure struct {
 }
 
 func (f failure) Error() string { return f.text }
+
+// ErrFull says that a store is at one of its bounds.
+var ErrFull = errors.New("no room for further versions")
 
 func invalid(text string) error { return failure{http.StatusBadRequest, "invalid", text} }
 

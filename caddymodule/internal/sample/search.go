@@ -10,35 +10,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// each calls a function with the resources of some types, as long as it returns no error.
-func (s *Store) each(q request, types []string, do func(*version) error) error {
-	seen := 0
-	for _, t := range types {
-		for _, of := range s.order[t] {
-			if seen++; seen%256 == 0 && q.canceled() != nil {
-				return q.canceled()
-			}
-			if v, ok := s.current(of); ok {
-				if err := do(v); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
 // search answers a search of a type, of a compartment or of the system.
-func (s *Server) search(q request) (reply, error) {
+func (s *Store) search(q request) (reply, error) {
 	asked, err := readQuery(q)
 	if err != nil {
 		return reply{}, err
 	}
 	b := bundle{Type: "searchset", path: strings.TrimSuffix(q.Path(), "/")}
-	if b.entries, err = s.Store.matches(q, asked); err != nil {
+	if b.entries, err = s.matches(q, asked); err != nil {
 		return reply{}, err
 	}
-	b.more = func(page []entry) ([]entry, error) { return s.Store.included(q, asked.includes, page) }
+	b.more = func(page []entry) ([]entry, error) { return s.included(q, asked.includes, page) }
 	return b.page(q, asked.heeded)
 }
 
@@ -104,11 +86,11 @@ func compare(a, b resource.Resource, name string, descending bool) int {
 }
 
 // everything answers Patient/$everything: the patient's compartment, and what the resources in it refer to.
-func (s *Server) everything(q request) (reply, error) {
+func (s *Store) everything(q request) (reply, error) {
 	if err := q.takes("_count", "_type"); err != nil {
 		return reply{}, err
 	}
-	if _, err := s.Store.find(q.reference(), ""); err != nil {
+	if _, err := s.find(q.reference(), ""); err != nil {
 		return reply{}, err
 	}
 	of := q
@@ -120,10 +102,10 @@ func (s *Server) everything(q request) (reply, error) {
 		return reply{}, err
 	}
 	b := bundle{Type: "searchset", path: q.Path()}
-	if b.entries, err = s.Store.matches(of, asked); err != nil {
+	if b.entries, err = s.matches(of, asked); err != nil {
 		return reply{}, err
 	}
-	b.entries = append(b.entries, s.Store.around(b.entries, asked.types)...)
+	b.entries = append(b.entries, s.around(b.entries, asked.types)...)
 	return b.page(q, q.Parameters)
 }
 

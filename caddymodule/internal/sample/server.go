@@ -1,14 +1,11 @@
 package sample
 
 import (
-	"context"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -23,17 +20,6 @@ type Server struct {
 	Base string
 	// BaseURL is the address of the FHIR API in links. Default: the address that was asked for.
 	BaseURL string
-}
-
-// request is one request, or one entry of a batch or transaction.
-type request struct {
-	interaction.Interaction
-	ctx    context.Context
-	method string
-	header http.Header
-	body   []byte
-	base   string // the address of the FHIR API
-	id     string // for what is created; empty: a new one
 }
 
 // ServeHTTP answers a request below the base.
@@ -61,9 +47,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (reply, error) {
 		defer s.Store.mu.RUnlock()
 	}
 	if q.Kind == interaction.Bundle {
-		return s.submit(q)
+		return s.Store.submit(q)
 	}
-	return s.perform(q)
+	return s.Store.perform(q)
 }
 
 // read reads a request to its end.
@@ -105,84 +91,4 @@ func (s *Server) address(r *http.Request) string {
 		return "https://" + r.Host + s.Base
 	}
 	return "http://" + r.Host + s.Base
-}
-
-// changes reports whether a request may write.
-func (q request) changes() bool {
-	switch q.Kind {
-	case interaction.Create, interaction.ConditionalCreate, interaction.Update, interaction.ConditionalUpdate,
-		interaction.Delete, interaction.ConditionalDelete, interaction.Bundle:
-		return true
-	}
-	return false
-}
-
-// checkFormat refuses what is to be answered, or was sent, in another form than JSON. A Binary has its own.
-func (q request) checkFormat(contentType string) error {
-	accepted := q.header.Get("Accept")
-	if format := value(q.Parameters, "_format"); format != "" {
-		accepted = format
-	}
-	isBinary := q.Type == "Binary" && q.Kind == interaction.Read
-	if !isBinary && accepted != "" && !strings.Contains(accepted, "json") && !strings.Contains(accepted, "*/*") && !strings.Contains(accepted, "application/*") {
-		return failure{http.StatusNotAcceptable, "not-supported", "Answers are in JSON only."}
-	}
-	if !q.changes() || len(q.body) == 0 {
-		return nil
-	}
-	if sent, _, err := mime.ParseMediaType(contentType); err != nil || sent != mediaType && sent != "application/json" {
-		return failure{http.StatusUnsupportedMediaType, "not-supported", "The body must be of type " + mediaType + "."}
-	}
-	return nil
-}
-
-// perform answers a request that is no batch or transaction. The caller holds the lock of the store.
-func (s *Server) perform(q request) (reply, error) {
-	switch q.Kind {
-	case interaction.Capabilities:
-		return s.capabilities(q)
-	case interaction.Read, interaction.VRead:
-		return s.readVersion(q)
-	case interaction.InstanceHistory:
-		return s.history(q)
-	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
-		return s.search(q)
-	case interaction.Create, interaction.ConditionalCreate:
-		return s.create(q)
-	case interaction.Update, interaction.ConditionalUpdate:
-		return s.update(q)
-	case interaction.Delete, interaction.ConditionalDelete:
-		return s.remove(q)
-	case interaction.Operation:
-		switch {
-		case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
-			return s.everything(q)
-		case q.Operation == "$export" && q.method == http.MethodGet:
-			return s.export(q)
-		}
-	}
-	return reply{}, failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}
-}
-
-// reference is the resource that the path names.
-func (q request) reference() interaction.Reference {
-	return interaction.Reference{Type: q.Type, ID: q.ID}
-}
-
-// value is the value of a parameter; empty if it is missing.
-func value(parameters []smart.Parameter, name string) string {
-	for _, p := range parameters {
-		if p.Name == name {
-			return p.Value
-		}
-	}
-	return ""
-}
-
-// canceled is the error of a request whose client has gone, or has waited too long.
-func (q request) canceled() error {
-	if err := q.ctx.Err(); err != nil {
-		return failure{http.StatusServiceUnavailable, "timeout", "The request was canceled."}
-	}
-	return nil
 }

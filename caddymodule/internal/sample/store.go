@@ -1,12 +1,14 @@
 package sample
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,9 +22,6 @@ const (
 	MaxVersions = 20_000
 	MaxBytes    = 64 << 20
 )
-
-// ErrFull says that a store is at one of its bounds.
-var ErrFull = errors.New("no room for further versions")
 
 // Store holds resources with all their versions. It is safe for concurrent use.
 type Store struct {
@@ -192,3 +191,6 @@ func quoted(s string) []byte {
 	text, _ := json.Marshal(s) // of a string it never fails
 	return text
 }
+
+// newID is an id that no resource has.
+func newID() string { return strings.ToLower(rand.Text()) }

@@ -24,7 +24,7 @@ type submission struct {
 }
 
 // submit answers a batch or transaction. The caller holds the lock of the store, so that nobody sees half of one.
-func (s *Server) submit(q request) (reply, error) {
+func (s *Store) submit(q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
 		return reply{}, invalid("The body is no Bundle of type batch or transaction.")
@@ -32,17 +32,17 @@ func (s *Server) submit(q request) (reply, error) {
 	if len(b.Entry) > maxEntries {
 		return reply{}, failure{http.StatusRequestEntityTooLarge, "too-costly", "There are more than " + strconv.Itoa(maxEntries) + " entries."}
 	}
-	before := len(s.Store.log)
+	before := len(s.log)
 	answers, err := s.submitEntries(q, b)
 	if err != nil {
-		s.Store.undo(before)
+		s.undo(before)
 		return reply{}, err
 	}
 	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: answers}.reply()
 }
 
 // submitEntries answers the entries in the order of R4 http.html#trules.
-func (s *Server) submitEntries(q request, b submission) ([]entryJSON, error) {
+func (s *Store) submitEntries(q request, b submission) ([]entryJSON, error) {
 	ids, urns := b.ids()
 	answers := make([]entryJSON, len(b.Entry))
 	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead, ""} {
@@ -87,7 +87,7 @@ func (b submission) ids() ([]string, *strings.Replacer) {
 }
 
 // submitEntry answers one entry.
-func (s *Server) submitEntry(q request, method, target string, header http.Header) (reply, error) {
+func (s *Store) submitEntry(q request, method, target string, header http.Header) (reply, error) {
 	for name, values := range header {
 		if values[0] == "" {
 			delete(header, name)

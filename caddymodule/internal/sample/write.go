@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"crypto/rand"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,7 +10,7 @@ import (
 )
 
 // create answers create and conditional create.
-func (s *Server) create(q request) (reply, error) {
+func (s *Store) create(q request) (reply, error) {
 	if q.Kind == interaction.ConditionalCreate {
 		v, err := s.one(q)
 		switch {
@@ -26,14 +25,11 @@ func (s *Server) create(q request) (reply, error) {
 	if q.ID = q.id; q.ID == "" {
 		q.ID = newID()
 	}
-	return s.put(q, http.MethodPost)
+	return s.putBody(q, http.MethodPost)
 }
 
-// newID is an id that no resource has.
-func newID() string { return strings.ToLower(rand.Text()) }
-
 // update answers update and conditional update, which create what is not there.
-func (s *Server) update(q request) (reply, error) {
+func (s *Store) update(q request) (reply, error) {
 	if q.Kind == interaction.ConditionalUpdate {
 		v, err := s.one(q)
 		switch {
@@ -52,11 +48,11 @@ func (s *Server) update(q request) (reply, error) {
 	if res.ID != q.ID && (res.ID != "" || q.Kind == interaction.Update) {
 		return reply{}, invalid("The id of the resource is not that of the URL.")
 	}
-	return s.put(q, http.MethodPut)
+	return s.putBody(q, http.MethodPut)
 }
 
 // put stores the body under the id of the request.
-func (s *Server) put(q request, method string) (reply, error) {
+func (s *Store) putBody(q request, method string) (reply, error) {
 	res, err := resource.Parse(q.body)
 	if err != nil {
 		return reply{}, err
@@ -68,10 +64,10 @@ func (s *Server) put(q request, method string) (reply, error) {
 		return reply{}, err
 	}
 	status := http.StatusCreated
-	if _, ok := s.Store.current(q.reference()); ok {
+	if _, ok := s.current(q.reference()); ok {
 		status = http.StatusOK
 	}
-	v, err := s.Store.put(method, q.reference(), q.body, q.base)
+	v, err := s.put(method, q.reference(), q.body, q.base)
 	if err != nil {
 		return reply{}, err
 	}
@@ -85,8 +81,8 @@ func (s *Server) put(q request, method string) (reply, error) {
 }
 
 // checkVersion compares the version that the client knows with the one that is there (R4 http.html#concurrency).
-func (s *Server) checkVersion(q request) error {
-	v, ok := s.Store.current(q.reference())
+func (s *Store) checkVersion(q request) error {
+	v, ok := s.current(q.reference())
 	want := q.header.Get("If-Match")
 	if want != "" && (!ok || v.etag() != want) || q.header.Get("If-None-Match") == "*" && ok {
 		return failure{http.StatusPreconditionFailed, "conflict", "The resource has another version, or exists already."}
@@ -100,7 +96,7 @@ func (q request) location(v *version) string {
 }
 
 // remove answers delete and conditional delete. What is not there is as good as deleted.
-func (s *Server) remove(q request) (reply, error) {
+func (s *Store) delete(q request) (reply, error) {
 	if q.Kind == interaction.ConditionalDelete {
 		v, err := s.one(q)
 		if err != nil || v == nil {
@@ -111,14 +107,14 @@ func (s *Server) remove(q request) (reply, error) {
 	if err := s.checkVersion(q); err != nil {
 		return reply{}, err
 	}
-	if _, ok := s.Store.current(q.reference()); !ok {
+	if _, ok := s.current(q.reference()); !ok {
 		return reply{status: http.StatusNoContent}, nil
 	}
-	return reply{status: http.StatusNoContent}, s.Store.remove(q.reference())
+	return reply{status: http.StatusNoContent}, s.remove(q.reference())
 }
 
 // one is the one resource that matches the criteria of a conditional request, or nil.
-func (s *Server) one(q request) (*version, error) {
+func (s *Store) one(q request) (*version, error) {
 	q.header = nil // what is not supported would match all, so it is never passed over
 	q.Parameters = q.Criteria()
 	asked, err := readQuery(q)
@@ -128,7 +124,7 @@ func (s *Server) one(q request) (*version, error) {
 	if len(asked.criteria) == 0 {
 		return nil, invalid("There are no criteria.")
 	}
-	found, err := s.Store.matches(q, asked)
+	found, err := s.matches(q, asked)
 	switch {
 	case err != nil:
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
@@ -185,15 +184,15 @@ func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 	}
 }
 
-// answers reports whether a route answers all requests for a path.
-func answers(route *caddyhttp.Route, path string) bool {
-	_, patterns := matched(route)
-	takes := len(route.MatcherSets) == 0 || anyTakes(patterns, path)
-	return takes && slices.ContainsFunc(route.Handlers, func(handler caddyhttp.MiddlewareHandler) bool {
-		if nested, ok := handler.(*caddyhttp.Subroute); ok {
-			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return answers(&r, path) })
-		}
-		module, ok := handler.(caddy.Module)
-		return ok && slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server", "http.handlers.fhir_sample"}, module.CaddyModule().ID)
-	})
+// siteOf names a site and the handler's place in it.
+func siteOf(h Handler, at place) string {
+	if source := h.Placed().Source; source != "" {
+		return source + " (" + at.String() + ")"
+	}
+	return at.String()
 }
+
+// named is a handler as warnings name it.
+type named struct{ directive, site string }
+
+func namedOf(h Handler, at place) named { return named{h.Placed().Directive, siteOf(h, at)} }

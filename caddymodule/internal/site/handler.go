@@ -28,16 +28,3 @@ type Authorizer interface {
 	// Issuer returns where apps are sent to get one.
 	Issuer() string
 }
-
-// siteOf names a site and the handler's place in it.
-func siteOf(h Handler, at place) string {
-	if source := h.Placed().Source; source != "" {
-		return source + " (" + at.String() + ")"
-	}
-	return at.String()
-}
-
-// named is a handler as warnings name it.
-type named struct{ directive, site string }
-
-func namedOf(h Handler, at place) named { return named{h.Placed().Directive, siteOf(h, at)} }

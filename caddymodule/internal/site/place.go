@@ -152,3 +152,16 @@ func hostFits(host, pattern string) bool {
 		return p != "*" && !strings.EqualFold(p, label)
 	})
 }
+
+// answers reports whether a route answers all requests for a path.
+func answers(route *caddyhttp.Route, path string) bool {
+	_, patterns := matched(route)
+	takes := len(route.MatcherSets) == 0 || anyTakes(patterns, path)
+	return takes && slices.ContainsFunc(route.Handlers, func(handler caddyhttp.MiddlewareHandler) bool {
+		if nested, ok := handler.(*caddyhttp.Subroute); ok {
+			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return answers(&r, path) })
+		}
+		module, ok := handler.(caddy.Module)
+		return ok && slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server", "http.handlers.fhir_sample"}, module.CaddyModule().ID)
+	})
+}
