@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -16,20 +17,12 @@ import (
 )
 
 // Authorize does what a browser does with the address of an authentication
-// request: it goes there, and returns the parameters with which it is sent back.
+// request: it goes there, without a network, and returns the parameters with which it is sent back.
 func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
 	tb.Helper()
-	r, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	transport := p.Transport()
-	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer response.Body.Close()
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, address, nil))
+	response := w.Result()
 	location, err := response.Location()
 	if err != nil {
 		tb.Fatalf("authorization endpoint: %d, %v", response.StatusCode, err)

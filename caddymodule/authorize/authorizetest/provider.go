@@ -116,9 +116,12 @@ func New(issuer string) *Provider {
 }
 
 // Start returns a provider that listens on a loopback port, by plain HTTP,
-// until the test ends.
-func Start(tb testing.TB) *Provider {
+// until the test ends. Changes are made as [Provider.Change] does.
+func Start(tb testing.TB, changes ...func(*Settings)) *Provider {
 	p := New("")
+	for _, change := range changes {
+		change(&p.settings)
+	}
 	p.listen(tb)
 	p.server.Start()
 	p.Issuer = p.server.URL

@@ -66,8 +66,7 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
+			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
 			if sub := subjectOf(t, servertest.NewFederated(t, p, tt.change)); !tt.want(sub) {
 				t.Errorf("signed in as %q", sub)
 			}
@@ -99,8 +98,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 		{"refused by another idp of the issuer", "s", "visitors", "clinic", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			p.Change(func(s *authorizetest.Settings) { s.People = clinician })
+			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = clinician })
 			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				servertest.Refreshing(c)
 				allowing("group", "clinicians")(idp, c)
@@ -320,8 +318,7 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 // A session that began by a provider ends with it, even that of a local user.
 func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Change(func(s *authorizetest.Settings) {
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	store := store.NewMemory(0, 0)
@@ -345,8 +342,7 @@ func TestMappedFHIRUser(t *testing.T) {
 		"Practitioner/../Patient/1": nil,
 		"https://fhir.example.org/fhir/R4/Patient/1/x": nil,
 	} {
-		p := authorizetest.Start(t)
-		p.Change(func(s *authorizetest.Settings) {
+		p := authorizetest.Start(t, func(s *authorizetest.Settings) {
 			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
 		})
 		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {

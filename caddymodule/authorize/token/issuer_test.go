@@ -103,8 +103,7 @@ func TestNoIDTokenWithoutOpenID(t *testing.T) {
 // the groups that a provider told of.
 func TestScopeClaimsInIDToken(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Change(func(s *authorizetest.Settings) {
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{
 			"name": "Sam", "email": "sam@example.org", "email_verified": true, "groups": []string{"clinicians", "managers"},
 		}}}

@@ -2,40 +2,12 @@ package upstream_test
 
 import (
 	"errors"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
-
-// answerInMemory is answer for a provider without a network.
-func answerInMemory(t testing.TB, p *upstream.Provider, idp *authorizetest.Provider, r upstream.AuthenticationRequest) upstream.Callback {
-	t.Helper()
-	address, err := p.AuthenticationURL(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return callback(visit(t, idp, address))
-}
-
-func visit(t testing.TB, idp *authorizetest.Provider, address string) url.Values {
-	t.Helper()
-	r, err := newGet(t, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := inMemory{idp}.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	location, err := response.Location()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return location.Query()
-}
 
 // A mix-up: the answer is of another provider than the one that was asked
 // (RFC 9207 §1). The code must not be sent anywhere.
@@ -57,8 +29,7 @@ func TestCallbackIssuer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			idp := authorizetest.Start(t)
-			idp.Change(func(s *authorizetest.Settings) {
+			idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 				s.Metadata["authorization_response_iss_parameter_supported"] = tt.announced
 			})
 			p, r := newProvider(t, idp, nil), newRequest()
@@ -77,8 +48,7 @@ func TestCallbackIssuer(t *testing.T) {
 
 func TestCallbackDeclined(t *testing.T) {
 	t.Parallel()
-	idp := authorizetest.Start(t)
-	idp.Change(func(s *authorizetest.Settings) { s.AuthorizationError = "access_denied" })
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) { s.AuthorizationError = "access_denied" })
 	p, r := newProvider(t, idp, nil), newRequest()
 	_, err := signIn(t, p, idp, r)
 	var e *upstream.Error

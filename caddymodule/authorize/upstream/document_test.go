@@ -2,7 +2,11 @@ package upstream_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,4 +96,95 @@ func TestNewDoesNothing(t *testing.T) {
 	if n := count(idp, authorizetest.Discovery); n != 0 {
 		t.Errorf("%d requests", n)
 	}
+}
+
+// While the keys cannot be had, a flood does no more, and keys that are there
+// are used without waiting.
+func TestFloodDuringOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s, keys := serving(t, nil)
+		wantKey(t, keys, "good", nil)
+		s.serve(authorizetest.Silent)
+		time.Sleep(2 * time.Minute)
+		start := time.Now()
+		var e *upstream.Error
+		for i := range 1000 {
+			if _, err := keys.Key(t.Context(), fmt.Sprint(i)); !errors.As(err, &e) || e.Kind != upstream.KeysTimeout {
+				t.Fatal(err)
+			}
+		}
+		s.want(t, 2)
+		if waited := time.Since(start); waited != upstream.DefaultTimeout {
+			t.Errorf("waited %v", waited)
+		}
+		time.Sleep(time.Hour)
+		wantWait(t, keys, "good", 0, nil)
+		time.Sleep(upstream.DefaultTimeout) // until the request behind it ends
+	})
+}
+
+// Old keys go on being used in an outage: one request waits for the provider,
+// no other does, and after a day it is over.
+func TestStaleKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		good, s, keys := serving(t, nil)
+		wantWait(t, keys, "good", 0, nil)
+		s.serve(authorizetest.Silent)
+		time.Sleep(time.Hour + time.Minute)
+		wantWait(t, keys, "good", upstream.DefaultTimeout, nil)
+		for range 100 {
+			time.Sleep(10 * time.Minute)
+			wantWait(t, keys, "good", 0, nil)
+		}
+		time.Sleep(24 * time.Hour)
+		wantWait(t, keys, "good", upstream.DefaultTimeout, context.DeadlineExceeded) // a key of two days ago is not good
+		s.serveKeys(good.public())
+		time.Sleep(time.Minute)
+		wantWait(t, keys, "good", 0, nil)
+	})
+}
+
+func TestKeysBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := new(keyServer)
+		s.serve(authorizetest.Status(http.StatusInternalServerError))
+		keys := newKeySet(t, s)
+		requests := 0
+		for _, wait := range []int{0, 1, 2, 4, 8, 16, 32, 60, 60} {
+			if wait > 0 {
+				time.Sleep(time.Duration(wait)*time.Second - time.Nanosecond)
+				for range 100 {
+					wantKey(t, keys, "good", upstream.ErrStatus)
+				}
+				s.want(t, requests)
+				time.Sleep(time.Nanosecond)
+			}
+			requests++
+			wantKey(t, keys, "good", upstream.ErrStatus)
+			s.want(t, requests)
+		}
+	})
+}
+
+// A provider that fails at once is spared too.
+func TestFloodDuringErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s, keys := serving(t, nil)
+		wantKey(t, keys, "good", nil)
+		s.serve(authorizetest.Status(http.StatusInternalServerError))
+		for minute := range 5 {
+			time.Sleep(time.Minute - 40*time.Second)
+			for i := range 40 {
+				if _, err := keys.Key(t.Context(), fmt.Sprint(i)); err == nil {
+					t.Error("found")
+				}
+				time.Sleep(time.Second)
+			}
+			s.want(t, 1+minute)
+		}
+	})
 }

@@ -114,6 +114,14 @@ func failedSignIn(t *testing.T, idp *authorizetest.Provider, timeout time.Durati
 	return err
 }
 
+// refused tries to sign in at a provider that was changed, which must not work, because of an error.
+func refused(t *testing.T, name string, cause error, change func(*authorizetest.Settings)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		checkFault(t, failedSignIn(t, authorizetest.Start(t, change), 0), "", cause)
+	})
+}
+
 func checkFault(t *testing.T, err error, description string, cause error) {
 	t.Helper()
 	if err == nil {
@@ -174,8 +182,7 @@ func TestConnectionRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	idp := authorizetest.Start(t)
-	idp.Change(func(s *authorizetest.Settings) {
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 		s.Metadata["token_endpoint"] = "http://" + listener.Addr().String() + "/token"
 	})
 	checkFault(t, failedSignIn(t, idp, 0), "", nil)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -74,3 +75,13 @@ func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // count is how often an endpoint was asked.
 func count(idp *authorizetest.Provider, e authorizetest.Endpoint) int { return len(idp.Requests(e)) }
+
+// wantWait asks for a key, and checks how long that takes and, as [wantKey] does, what comes of it.
+func wantWait(t testing.TB, keys *upstream.KeySet, kid string, wait time.Duration, cause error) {
+	t.Helper()
+	start := time.Now()
+	wantKey(t, keys, kid, cause)
+	if waited := time.Since(start); waited != wait {
+		t.Errorf("waited %v, want %v", waited, wait)
+	}
+}

@@ -23,18 +23,12 @@ import (
 func TestUnknownKeyFlood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair("good"), new(keyServer)
-		s.serveKeys(good.public())
-		keys := newKeySet(t, s)
+		good, s, keys := serving(t, nil)
 		flood := func() {
 			var all sync.WaitGroup
 			for i := range 1000 {
 				token := pair{good.private, fmt.Sprint("kid-", i)}.sign(t, jose.ES256)
-				all.Go(func() {
-					if err := verify(t, keys, token); !errors.Is(err, upstream.ErrUnknownKey) {
-						t.Error(err)
-					}
-				})
+				all.Go(func() { wantVerified(t, keys, token, upstream.ErrUnknownKey) })
 			}
 			all.Wait()
 		}
@@ -46,23 +40,17 @@ func TestUnknownKeyFlood(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		flood()
 		s.want(t, 2)
-		if err := verify(t, keys, good.sign(t, jose.ES256)); err != nil {
-			t.Error(err)
-		}
+		wantVerified(t, keys, good.sign(t, jose.ES256), nil)
 	})
 }
 
 func TestWrongSignatureFetchesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair("good"), new(keyServer)
-		s.serveKeys(good.public())
-		keys := newKeySet(t, s)
+		_, s, keys := serving(t, nil)
 		forged := ecPair("good").sign(t, jose.ES256)
 		for range 100 {
-			if err := verify(t, keys, forged); !errors.Is(err, upstream.ErrSignature) {
-				t.Fatal(err)
-			}
+			wantVerified(t, keys, forged, upstream.ErrSignature)
 			time.Sleep(30 * time.Second) // of all times within the hour of freshness
 		}
 		s.want(t, 1)
@@ -77,61 +65,68 @@ func TestRotation(t *testing.T) {
 		old, young, s := ecPair("old"), ecPair("young"), new(keyServer)
 		s.serveKeys(old.public())
 		keys := newKeySet(t, s)
-		if err := verify(t, keys, old.sign(t, jose.ES256)); err != nil {
-			t.Fatal(err)
-		}
+		wantVerified(t, keys, old.sign(t, jose.ES256), nil)
 		s.serveKeys(young.public())
 		time.Sleep(time.Minute)
-		if err := verify(t, keys, old.sign(t, jose.ES256)); err != nil {
-			t.Error("within its freshness:", err)
-		}
-		if err := verify(t, keys, young.sign(t, jose.ES256)); err != nil {
-			t.Error(err)
-		}
-		if err := verify(t, keys, old.sign(t, jose.ES256)); !errors.Is(err, upstream.ErrUnknownKey) {
-			t.Error("withdrawn:", err)
-		}
+		wantVerified(t, keys, old.sign(t, jose.ES256), nil)
+		wantVerified(t, keys, young.sign(t, jose.ES256), nil)
+		wantVerified(t, keys, old.sign(t, jose.ES256), upstream.ErrUnknownKey)
 		s.want(t, 2)
 	})
 }
 
+// A client's keys are kept as long as its Cache-Control says, and not a moment longer
+// (SMART App Launch 2.2, Asymmetric Authentication); those of others for a minute at least.
 func TestKeysFreshness(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		cacheControl string
-		want         time.Duration
+		cacheControl, age string
+		want, exact       time.Duration // for others' keys, and for a client's
 	}{
-		{"", time.Hour},
-		{"max-age=600", 10 * time.Minute},
-		{"public, Max-Age=600, must-revalidate", 10 * time.Minute},
-		{`max-age="600"`, 10 * time.Minute},
-		{"max-age=1", time.Minute},
-		{"max-age=-5", time.Minute},
-		{"no-store", time.Minute},
-		{"no-cache, max-age=600", time.Minute},
-		{"max-age=31536000", 24 * time.Hour},
-		{"max-age=99999999999999999", 24 * time.Hour},
-		{"max-age=x", time.Hour},
+		{"", "", time.Hour, time.Hour},
+		{"max-age=600", "", 10 * time.Minute, 10 * time.Minute},
+		{"max-age=600", "540", 10 * time.Minute, time.Minute},
+		{"public, Max-Age=600, must-revalidate", "", 10 * time.Minute, 10 * time.Minute},
+		{`max-age="600"`, "", 10 * time.Minute, 10 * time.Minute},
+		{"max-age=2", "", time.Minute, 2 * time.Second},
+		{"max-age=0", "", time.Minute, 0},
+		{"max-age=-5", "", time.Minute, 0},
+		{"no-store", "", time.Minute, 0},
+		{"no-cache", "", time.Minute, 0},
+		{"no-cache, max-age=600", "", time.Minute, 0},
+		{"max-age=31536000", "", 24 * time.Hour, 24 * time.Hour},
+		{"max-age=99999999999999999", "", 24 * time.Hour, 24 * time.Hour},
+		{"max-age=x", "", time.Hour, time.Hour},
 	}
-	for _, tt := range tests {
-		t.Run(tt.cacheControl, func(t *testing.T) {
+	check := func(name string, header http.Header, want time.Duration, serve func(testing.TB, http.Header) (pair, *keyServer, *upstream.KeySet)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				good, s := ecPair("good"), &keyServer{header: http.Header{"Cache-Control": {tt.cacheControl}}}
-				s.serveKeys(good.public())
-				keys := newKeySet(t, s)
-				for _, step := range []struct {
-					wait     time.Duration
-					requests int
-				}{{0, 1}, {tt.want - time.Second, 1}, {time.Second, 2}} {
-					time.Sleep(step.wait)
-					if _, err := keys.Key(t.Context(), "good"); err != nil {
-						t.Fatal(err)
-					}
+				good, s, keys := serve(t, header)
+				token := good.sign(t, jose.ES256)
+				ask := func(requests int) {
+					t.Helper()
+					wantVerified(t, keys, token, nil)
 					synctest.Wait()
-					s.want(t, step.requests)
+					s.want(t, requests)
 				}
+				ask(1)
+				if want == 0 {
+					ask(2)
+					ask(3)
+					return
+				}
+				time.Sleep(want - time.Millisecond)
+				ask(1)
+				time.Sleep(time.Millisecond)
+				ask(2)
 			})
 		})
+	}
+	for _, tt := range tests {
+		header := http.Header{"Cache-Control": {tt.cacheControl}, "Age": {tt.age}}
+		check(tt.cacheControl+" "+tt.age, header, tt.want, serving)
+		check("of a client: "+tt.cacheControl+" "+tt.age, header, tt.exact, exactly)
 	}
 }
 
@@ -139,33 +134,22 @@ func TestKeysFreshness(t *testing.T) {
 // is, and whether or not it lets them be kept; who has not for long does.
 func TestSlowKeysDelayNobody(t *testing.T) {
 	t.Parallel()
-	for _, cacheControl := range []string{"no-cache", "max-age=600"} {
-		t.Run(cacheControl, func(t *testing.T) {
+	for _, directives := range []string{"no-cache", "max-age=600"} {
+		t.Run(directives, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				good, s := ecPair("good"), &keyServer{header: http.Header{"Cache-Control": {cacheControl}}}
-				s.serve(func(w http.ResponseWriter, r *http.Request) {
-					time.Sleep(5 * time.Second)
-					authorizetest.JSON(200, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{good.public()}})(w, r)
-				})
-				keys := newKeySet(t, s)
-				ask := func(want time.Duration) {
-					t.Helper()
-					start := time.Now()
-					if _, err := keys.Key(t.Context(), "good"); err != nil || time.Since(start) != want {
-						t.Errorf("waited %v, want %v; %v", time.Since(start), want, err)
-					}
-				}
-				ask(5 * time.Second)
+				good, s, keys := serving(t, cacheControl(directives))
+				s.serveSlowly(good)
+				wantWait(t, keys, "good", 5*time.Second, nil)
 				for range 30 * 60 {
 					time.Sleep(time.Second)
-					ask(0)
+					wantWait(t, keys, "good", 0, nil)
 				}
 				if s.mu.Lock(); s.requests < 3 {
 					t.Errorf("%d requests in half an hour", s.requests)
 				}
 				s.mu.Unlock()
 				time.Sleep(time.Hour)
-				ask(5 * time.Second)
+				wantWait(t, keys, "good", 5*time.Second, nil)
 			})
 		})
 	}
@@ -176,19 +160,13 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 func TestRenewingTakesOneGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair("good"), new(keyServer)
-		s.serveKeys(good.public())
-		keys := newKeySet(t, s)
-		if _, err := keys.Key(t.Context(), "good"); err != nil {
-			t.Fatal(err)
-		}
+		_, s, keys := serving(t, nil)
+		wantKey(t, keys, "good", nil)
 		s.serve(authorizetest.Silent)
 		time.Sleep(time.Hour)
 		before := runtime.NumGoroutine()
 		for range 1000 {
-			if _, err := keys.Key(t.Context(), "good"); err != nil {
-				t.Fatal(err)
-			}
+			wantKey(t, keys, "good", nil)
 		}
 		if n := runtime.NumGoroutine() - before; n > 100 {
 			t.Errorf("%d goroutines wait", n)
@@ -201,12 +179,8 @@ func TestRenewingTakesOneGoroutine(t *testing.T) {
 func TestOneKeysRequestInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair("good"), new(keyServer)
-		s.serve(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(5 * time.Second)
-			authorizetest.JSON(200, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{good.public()}})(w, r)
-		})
-		keys := newKeySet(t, s)
+		good, s, keys := serving(t, nil)
+		s.serveSlowly(good)
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var all sync.WaitGroup
@@ -217,11 +191,7 @@ func TestOneKeysRequestInFlight(t *testing.T) {
 		})
 		synctest.Wait()
 		for range 100 {
-			all.Go(func() {
-				if _, err := keys.Key(t.Context(), "good"); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { wantKey(t, keys, "good", nil) })
 		}
 		all.Wait()
 		s.want(t, 1)
@@ -247,14 +217,10 @@ func TestKeysOfIssuer(t *testing.T) {
 	// An issuer that signs nobody in has keys all the same.
 	idp.Change(func(s *authorizetest.Settings) { s.Metadata["authorization_endpoint"] = nil })
 	keys, _ = upstream.NewKeySet(upstream.KeySetConfig{Issuer: issuer, Transport: inMemory{routed}})
-	if _, err := keys.Key(t.Context(), "key-1"); err != nil {
-		t.Error(err)
-	}
+	wantKey(t, keys, "key-1", nil)
 	idp.Fail(authorizetest.Discovery, authorizetest.Status(404))
 	keys, _ = upstream.NewKeySet(upstream.KeySetConfig{Issuer: issuer, Transport: inMemory{routed}})
-	if _, err := keys.Key(t.Context(), "key-1"); !errors.Is(err, upstream.ErrStatus) {
-		t.Error(err)
-	}
+	wantKey(t, keys, "key-1", upstream.ErrStatus)
 }
 
 func TestNewKeySetRefuses(t *testing.T) {
@@ -276,7 +242,5 @@ func TestEdDSA(t *testing.T) {
 	good, s := pair{josetest.NewEd25519(), "ed"}, new(keyServer)
 	s.serveKeys(good.public())
 	keys := newKeySet(t, s)
-	if err := verify(t, keys, good.sign(t, jose.EdDSA)); err != nil {
-		t.Error(err)
-	}
+	wantVerified(t, keys, good.sign(t, jose.EdDSA), nil)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
-
-func newGet(t testing.TB, address string) (*http.Request, error) {
-	return http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-}
 
 func TestCheckIssuer(t *testing.T) {
 	t.Parallel()
@@ -125,8 +119,7 @@ func TestClientAuthentication(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			idp := authorizetest.Start(t)
-			idp.Change(func(s *authorizetest.Settings) {
+			idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 				s.ClientSecret = tt.secret
 				s.Metadata["token_endpoint_auth_methods_supported"] = tt.methods
 			})
@@ -161,8 +154,7 @@ func TestCodeSentOnce(t *testing.T) {
 // identity, and all their sign-ins need one discovery and one key set.
 func TestParallelSignIns(t *testing.T) {
 	t.Parallel()
-	idp := authorizetest.Start(t)
-	idp.Change(func(s *authorizetest.Settings) {
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{
 			{Subject: "alice", Claims: map[string]any{"name": "Alice"}},
 			{Subject: "bob", Claims: map[string]any{"name": "Bob"}},
@@ -198,31 +190,16 @@ func TestRotationBetweenSignIns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idp := authorizetest.New(issuer)
 		p := newProvider(t, idp, func(c *upstream.Config) { c.Transport = inMemory{idp} })
-		signIn := func() error {
-			r := newRequest()
-			address, err := p.AuthenticationURL(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := httptest.NewRecorder()
-			idp.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
-			back, err := w.Result().Location()
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = p.Exchange(t.Context(), callback(back.Query()), r)
-			return err
-		}
 		for _, kid := range []string{"key-1", "key-2", "key-3"} {
 			idp.Change(func(s *authorizetest.Settings) { s.KeyID = kid })
-			if err := signIn(); err != nil {
+			if _, err := signIn(t, p, idp, newRequest()); err != nil {
 				t.Errorf("%s: %v", kid, err)
 			}
 			time.Sleep(time.Second)
 		}
 		idp.Change(func(s *authorizetest.Settings) { s.IDToken = authorizetest.UnknownKey })
 		for range 100 {
-			if err := signIn(); !errors.Is(err, upstream.ErrUnknownKey) {
+			if _, err := signIn(t, p, idp, newRequest()); !errors.Is(err, upstream.ErrUnknownKey) {
 				t.Fatal(err)
 			}
 		}

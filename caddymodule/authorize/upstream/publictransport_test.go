@@ -1,14 +1,13 @@
-package upstream_test
+package upstream
 
 import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
 // Nothing that is not public is connected to, whatever it is called.
@@ -20,7 +19,7 @@ func TestPublicTransport(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	transport := upstream.PublicTransport()
+	transport := PublicTransport()
 	if transport.(*http.Transport).Proxy != nil {
 		t.Error("a proxy would dial in our place")
 	}
@@ -41,5 +40,18 @@ func TestPublicTransport(t *testing.T) {
 	}
 	if connected.Load() {
 		t.Error("connected")
+	}
+}
+
+// What is public can be connected to: nobody's own provider is shut out.
+func TestPublicAddresses(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{
+		"1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0", "198.17.255.255", "223.255.255.255",
+		"2606:4700::1", "2a00:1450::1", "2001:200::1", "::ffff:1.1.1.1",
+	} {
+		if !isPublic(netip.MustParseAddr(address)) {
+			t.Errorf("%s is refused", address)
+		}
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 func TestClaims(t *testing.T) {
 	t.Parallel()
-	idp := authorizetest.Start(t)
-	idp.Change(func(s *authorizetest.Settings) {
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 		s.IDToken = authorizetest.EmailVerifiedString
 		s.UserInfoResponse = func(claims map[string]any) {
 			claims["name"] = "Somebody Else"
@@ -58,8 +57,7 @@ func TestVerifiedByUserInfo(t *testing.T) {
 		"no address":       {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			idp := authorizetest.Start(t)
-			idp.Change(func(s *authorizetest.Settings) {
+			idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 				s.IDToken = func(token *authorizetest.IDToken) { delete(token.Claims, "email_verified") }
 				s.UserInfoResponse = func(claims map[string]any) { claims["email"] = tt.email }
 			})
@@ -73,8 +71,7 @@ func TestVerifiedByUserInfo(t *testing.T) {
 		})
 	}
 	t.Run("address and its email_verified are userinfo's", func(t *testing.T) {
-		idp := authorizetest.Start(t)
-		idp.Change(func(s *authorizetest.Settings) {
+		idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
 			s.IDToken = func(token *authorizetest.IDToken) {
 				delete(token.Claims, "email")
 				delete(token.Claims, "email_verified")
@@ -96,11 +93,7 @@ func TestUserInfoRefused(t *testing.T) {
 		"other case":   func(c map[string]any) { c["Sub"] = c["sub"]; c["sub"] = "another" },
 	}
 	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			idp := authorizetest.Start(t)
-			idp.Change(func(s *authorizetest.Settings) { s.UserInfoResponse = change })
-			checkFault(t, failedSignIn(t, idp, 0), "", upstream.ErrUserInfo)
-		})
+		refused(t, name, upstream.ErrUserInfo, func(s *authorizetest.Settings) { s.UserInfoResponse = change })
 	}
 	t.Run("sub twice", func(t *testing.T) {
 		idp := authorizetest.Start(t)
@@ -111,8 +104,7 @@ func TestUserInfoRefused(t *testing.T) {
 
 func TestWithoutUserInfo(t *testing.T) {
 	t.Parallel()
-	idp := authorizetest.Start(t)
-	idp.Change(func(s *authorizetest.Settings) { s.Metadata["userinfo_endpoint"] = nil })
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) { s.Metadata["userinfo_endpoint"] = nil })
 	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
 	if err != nil || identity.Claims["name"] != "Alice Adams" || count(idp, authorizetest.UserInfo) != 0 {
 		t.Error(identity, err)

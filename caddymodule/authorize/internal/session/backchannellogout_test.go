@@ -29,8 +29,7 @@ func saying(name string, value any) func(*authorizetest.IDToken) {
 // provider is signed out of what began there, and of nothing else.
 func TestSignedOutAtProvider(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t)
-	p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
 	s := servertest.NewFederated(t, p, nil)
 	one, two, local, none := servertest.NewBrowser(t, s), servertest.NewBrowser(t, s), servertest.NewBrowser(t, s), servertest.NewBrowser(t, s)
 	begin := func() map[string]*servertest.Browser {

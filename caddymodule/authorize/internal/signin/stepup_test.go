@@ -157,8 +157,7 @@ func TestRequiredACREndsGrants(t *testing.T) {
 func TestACROfProvider(t *testing.T) {
 	t.Parallel()
 	for amr, want := range map[string]string{"mfa": "mfa", "pwd": "sfa"} {
-		p := authorizetest.Start(t)
-		p.Change(func(s *authorizetest.Settings) {
+		p := authorizetest.Start(t, func(s *authorizetest.Settings) {
 			s.IDToken = func(t *authorizetest.IDToken) { t.Claims["amr"] = []string{amr} }
 		})
 		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
