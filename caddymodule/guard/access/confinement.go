@@ -26,6 +26,8 @@ type Search struct {
 type Confinement struct {
 	// InCompartment says that it is a search in the patient's compartment.
 	InCompartment bool
+	// IsOwn says that all that is covered of the type is the patient's own, and nobody else's.
+	IsOwn bool
 	// Parameters are further parameters.
 	Parameters []smart.Parameter
 }

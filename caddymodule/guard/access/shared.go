@@ -59,10 +59,15 @@ func (s Shared) written(res resource.Resource, patient string, read Verdict) Ver
 
 // Confine returns searches that together find what a bound grant covers of a type. None: nothing is searched for.
 func (s Shared) Confine(q Search) []Confinement {
-	if r := s.rule(q.Type); r.confine != nil {
-		return r.confine(q)
+	r := s.rule(q.Type)
+	if r.confine == nil {
+		return nil
 	}
-	return nil
+	all := r.confine(q)
+	for i := range all {
+		all[i].IsOwn = r.own
+	}
+	return all
 }
 
 // IsCounted reports whether the searches of [Shared.Confine] find nothing but what is covered, so that the number of

@@ -168,7 +168,7 @@ func (x *exchange) Collect(ctx context.Context, c message.Call, i interaction.In
 // CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
 func (x *exchange) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
 	_, err := x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
-		_, err := x.searches().NewSearch(ctx, c, i)
+		err := x.searches().Check(ctx, c, i)
 		return nil, err
 	})
 	return err

@@ -62,38 +62,37 @@ func ParseBundle(text []byte) (*Bundle, error) {
 	return r.read()
 }
 
-// parseJudged is parseBundle with all resources read, and no name twice in an object. The entries can be given back.
-func (to Addresses) parseJudged(text []byte) (*Bundle, error) {
-	r := bundleReader{
-		b: &Bundle{Total: -1, Entries: NewEntries()},
-		c: rawjson.NewCursor(text), judged: true,
-	}
-	r.resources = resource.NewReader(r.c, text, to.Base)
-	return r.read()
-}
-
-// BundleOf reads the answer to a search to what the client has sent.
-func (to Addresses) BundleOf(a *Answer, judged bool, sent Said) (*Bundle, error) {
-	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
-		return nil, Failed(a)
-	}
-	if !a.Succeeded() {
-		refusal := Invalid(ErrSearch, "The FHIR server refuses the search (%d).", a.Status)
-		refusal.Description = Explained(refusal.Description, a, sent)
-		return nil, refusal
+// BundleOf reads the answer to a search to what the client has sent. If it is judged, all resources are read, and no name
+// may stand twice in an object; the entries can be given back.
+func (to Addresses) BundleOf(a *Answer, judged bool, sent func() Said) (*Bundle, error) {
+	if a.Status/100 != 2 {
+		return nil, refusedSearch(a, sent)
 	}
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
 	}
-	read := ParseBundle
+	r := bundleReader{b: &Bundle{Total: -1}, c: rawjson.NewCursor(a.Body)}
 	if judged {
-		read = to.parseJudged
+		r.b.Entries, r.resources = NewEntries(), resource.NewReader(r.c, a.Body, to.Base)
+	} else {
+		r.c.AllowDuplicates()
 	}
-	b, err := read(a.Body)
+	b, err := r.read()
 	if err != nil {
 		return nil, Withheld(err)
 	}
 	return b, nil
+}
+
+// refusedSearch is the FHIR server's refusal of a search, with its reasons as far as they are about what the client has
+// sent.
+func refusedSearch(a *Answer, sent func() Said) error {
+	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
+		return Failed(a)
+	}
+	refusal := Invalid(ErrSearch, "The FHIR server refuses the search (%d).", a.Status)
+	refusal.Description = Explained(refusal.Description, a, sent())
+	return refusal
 }
 
 // bundleReader reads a Bundle in one pass.
@@ -101,7 +100,6 @@ type bundleReader struct {
 	b         *Bundle
 	c         *rawjson.Cursor
 	resources *resource.Reader // if they are judged
-	judged    bool
 }
 
 func (r *bundleReader) read() (*Bundle, error) {
@@ -122,9 +120,15 @@ func (r *bundleReader) member(name []byte) (err error) {
 	case "type":
 		r.b.Kind, err = r.c.Text()
 	case "total":
-		r.b.Total, err = number(r.c)
+		var number []byte
+		if number, err = r.c.Raw(); err == nil {
+			r.b.Total, err = strconv.Atoi(string(number))
+		}
 	case "link":
-		err = r.c.Array(r.link)
+		var links []byte
+		if links, err = r.c.Raw(); err == nil {
+			err = json.Unmarshal(links, &r.b.Links)
+		}
 	case "entry":
 		err = r.c.Array(r.entry)
 	default:
@@ -133,41 +137,27 @@ func (r *bundleReader) member(name []byte) (err error) {
 	return err
 }
 
-func number(c *rawjson.Cursor) (int, error) {
-	raw, err := c.Raw()
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(string(raw))
-}
-
-func (r *bundleReader) link() error {
-	raw, err := r.c.Raw()
-	if err != nil {
-		return err
-	}
-	var l Link
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return err
-	}
-	r.b.Links = append(r.b.Links, l)
-	return nil
-}
-
+// entry reads an entry. The address of what is judged is not read: the resource says what it is.
 func (r *bundleReader) entry() error {
 	r.b.Entries = append(r.b.Entries, Entry{})
 	e := &r.b.Entries[len(r.b.Entries)-1]
 	return r.c.Object(func(name []byte) (err error) {
-		switch string(name) {
-		case "fullUrl":
-			err = r.fullURL(e)
-		case "resource":
-			err = r.resource(e)
-		case "search":
-			err = r.search(e)
-		case "request":
+		switch member := string(name); {
+		case member == "resource" && r.resources != nil:
+			e.Parsed, e.Resource, err = r.resources.Read()
+		case member == "resource":
+			e.Resource, err = r.c.Raw()
+		case member == "fullUrl" && r.resources == nil:
+			e.FullURL, err = r.c.Text()
+		case member == "search" && r.resources != nil:
+			e.Mode, err = modeOf(r.c)
+		case member == "search":
+			if e.Search, err = r.c.Raw(); err == nil {
+				e.Mode, err = modeOf(rawjson.NewCursor(e.Search))
+			}
+		case member == "request":
 			e.Request, err = r.c.Raw()
-		case "response":
+		case member == "response":
 			e.Response, err = r.c.Raw()
 		default:
 			err = r.c.Skip()
@@ -176,51 +166,22 @@ func (r *bundleReader) entry() error {
 	})
 }
 
-// fullURL is not read of what is judged: the resource says what it is.
-func (r *bundleReader) fullURL(e *Entry) (err error) {
-	if r.judged {
-		return r.c.Skip()
-	}
-	e.FullURL, err = r.c.Text()
-	return err
-}
-
-func (r *bundleReader) resource(e *Entry) (err error) {
-	if r.judged {
-		e.Parsed, e.Resource, err = r.resources.Read()
-	} else {
-		e.Resource, err = r.c.Raw()
-	}
-	return err
-}
-
-// search reads the mode, and of what is not judged keeps all else.
-func (r *bundleReader) search(e *Entry) error {
-	if !r.judged {
-		raw, err := r.c.Raw()
-		if err != nil {
-			return err
-		}
-		e.Search = raw
-		of := bundleReader{c: rawjson.NewCursor(raw), judged: true}
-		return of.search(e)
-	}
-	return r.c.Object(func(name []byte) error {
+// modeOf reads search.mode of an entry, without an allocation for the usual ones.
+func modeOf(c *rawjson.Cursor) (mode string, err error) {
+	err = c.Object(func(name []byte) error {
 		if string(name) != "mode" {
-			return r.c.Skip()
+			return c.Skip()
 		}
-		mode, err := r.c.Bytes()
-		e.Mode = modeNamed(mode)
+		said, err := c.Bytes()
+		switch string(said) {
+		case "match":
+			mode = "match"
+		case "include":
+			mode = "include"
+		default:
+			mode = string(said)
+		}
 		return err
 	})
-}
-
-// modeNamed is a mode without an allocation for the usual ones.
-func modeNamed(mode []byte) string {
-	for _, known := range []string{"match", "include", "outcome"} {
-		if string(mode) == known {
-			return known
-		}
-	}
-	return string(mode)
+	return mode, err
 }

@@ -1,8 +1,6 @@
 package search
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -31,12 +29,12 @@ type chain struct {
 }
 
 // readChain reads subject:Patient.name, subject.name or _has:Observation:subject:code.
-func (x *Searches) readChain(resourceType string, p smart.Parameter) (chain, error) {
+func readChain(x *Searches, resourceType string, p smart.Parameter) (chain, error) {
 	if strings.Count(p.Name, ".")+strings.Count(p.Name, "_has:") > maxLinks {
 		return chain{}, message.TooCostly("A chained search may have %d links at most under these scopes.", maxLinks)
 	}
 	if rest, ok := strings.CutPrefix(p.Name, "_has:"); ok {
-		return x.readHas(resourceType, rest, p.Value)
+		return readHas(x, resourceType, rest, p.Value)
 	}
 	first, rest, _ := strings.Cut(p.Name, ".")
 	name, target, typed := strings.Cut(first, ":")
@@ -50,14 +48,14 @@ func (x *Searches) readChain(resourceType string, p smart.Parameter) (chain, err
 		c.types = []string{target}
 		return c, nil
 	}
-	c.types = slices.DeleteFunc(targets(c.by), func(t string) bool { return !x.isAsked(t, rest) })
+	c.types = slices.DeleteFunc(targets(c.by), func(t string) bool { return !isAsked(x, t, rest) })
 	if len(c.types) == 0 || len(c.types) > maxTargets {
 		return c, message.TooCostly("Name the type that the chain goes to under these scopes, as in %s:Type.%s.", name, rest)
 	}
 	return c, nil
 }
 
-func (x *Searches) readHas(resourceType, parts, value string) (chain, error) {
+func readHas(x *Searches, resourceType, parts, value string) (chain, error) {
 	of, parts, _ := strings.Cut(parts, ":")
 	by, rest, _ := strings.Cut(parts, ":")
 	c := chain{types: []string{of}, rest: smart.Parameter{Name: rest, Value: value}, reverse: true}
@@ -82,7 +80,7 @@ func targets(p searchparam.Parameter) []string {
 }
 
 // isAsked reports whether resources of a type can be asked what a chain goes on with.
-func (x *Searches) isAsked(resourceType, rest string) bool {
+func isAsked(x *Searches, resourceType, rest string) bool {
 	if strings.HasPrefix(rest, "_has:") {
 		return true
 	}
@@ -90,82 +88,6 @@ func (x *Searches) isAsked(resourceType, rest string) bool {
 	name, _, _ := strings.Cut(first, ":")
 	_, ok := x.Parameters.Lookup(resourceType, name)
 	return ok || rest == "_type"
-}
-
-// chained is what a chain becomes: itself, if the client may search all that it looks at, or else a search for the
-// resources that its own searches have found.
-func (r searchRules) chained(ctx context.Context, p smart.Parameter) ([]smart.Parameter, error) {
-	c, err := r.x.readChain(r.resourceType, p)
-	if err != nil {
-		return nil, err
-	}
-	if r.isOwn(c) {
-		return []smart.Parameter{p}, nil
-	}
-	ids, err := r.lookedUp(ctx, c)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(ids) == 0:
-		r.s.nothing = true
-		return nil, nil
-	case c.reverse:
-		return []smart.Parameter{{Name: "_id", Value: strings.Join(ids, ",")}}, nil
-	}
-	return []smart.Parameter{{Name: c.by.Name, Value: strings.Join(ids, ",")}}, nil
-}
-
-// isOwn reports whether the client may search all resources of all types that a chain looks at. Where the FHIR server
-// goes by a reference that a site has defined, its own definition says.
-func (r searchRules) isOwn(c chain) bool {
-	return !c.by.Own && !slices.ContainsFunc(c.types, func(t string) bool {
-		if !r.x.Judge.Rights().Whole(t, smart.Search) {
-			return true
-		}
-		if strings.HasPrefix(c.rest.Name, "_has:") || strings.Contains(c.rest.Name, ".") {
-			next, err := r.x.readChain(t, c.rest)
-			return err != nil || !r.isOwn(next)
-		}
-		name, modifier, _ := strings.Cut(c.rest.Name, ":")
-		return telling[name] != "" || r.x.checkPlain(t, name, modifier, c.rest.Value) != nil
-	})
-}
-
-// granted are the types for which there is a scope. Without any they are as they were, to be refused.
-func (r searchRules) granted(types []string) []string {
-	some := slices.DeleteFunc(slices.Clone(types), func(t string) bool { return len(r.x.Judge.Rights().For(t, smart.Search)) == 0 })
-	if len(some) == 0 {
-		return types
-	}
-	return some
-}
-
-// lookedUp are the resources to which a chain leads, or those that it comes from.
-func (r searchRules) lookedUp(ctx context.Context, c chain) ([]string, error) {
-	var ids []string
-	for _, t := range r.granted(c.types) {
-		if !r.x.isAsked(t, c.rest.Name) {
-			return nil, message.Invalid(message.ErrSearch, "The chained search parameter is none of FHIR R4's for %s.", t)
-		}
-		if c.rest.Name == "_type" && !slices.Contains(strings.Split(c.rest.Value, ","), t) {
-			continue
-		}
-		err := r.x.each(ctx, t, c.rest, func(e message.Entry) error {
-			for _, id := range c.named(r.resourceType, e.Parsed) {
-				if !slices.Contains(ids, id) {
-					ids = append(ids, id)
-				}
-			}
-			if len(ids) > maxChained {
-				return message.TooCostly("The chained search finds more than %d resources of the type in between under these scopes.", maxChained)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
 }
 
 // named is a resource that a chain has found, or are those of a type to which it refers.
@@ -182,41 +104,4 @@ func (c chain) named(resourceType string, res resource.Resource) []string {
 		}
 	}
 	return ids
-}
-
-// maxLookUps is how many pages of the FHIR server are read for one link of a chain.
-const maxLookUps = 10
-
-// each calls a function with each resource that a search of the client's own would find.
-func (x *Searches) each(ctx context.Context, resourceType string, p smart.Parameter, do func(message.Entry) error) error {
-	parameters := []smart.Parameter{{Name: "_count", Value: "200"}}
-	if p.Name != "_type" { // the type's name is in the path
-		parameters = append(parameters, p)
-	}
-	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
-	s, err := x.NewSearch(ctx, message.Call{Method: http.MethodGet, Path: resourceType}, i)
-	if err != nil {
-		return err
-	}
-	s.judged = true
-	return s.each(ctx, maxLookUps, do)
-}
-
-// each calls a function with each match, all of which must be on so many pages of the FHIR server.
-func (s *search) each(ctx context.Context, pages int, do func(message.Entry) error) error {
-	m, err := s.merged(ctx, s.start())
-	if err != nil {
-		return err
-	}
-	m.most = pages * len(s.branches)
-	from, err := m.least(ctx)
-	for ; err == nil && from != nil; from, err = m.least(ctx) {
-		if err := do(from.take()); err != nil {
-			return err
-		}
-	}
-	if err == nil && slices.ContainsFunc(m.sources, func(from source) bool { return !from.next.Done || from.next.Cut }) {
-		err = message.TooCostly("The chained search finds too much in between under these scopes.")
-	}
-	return err
 }

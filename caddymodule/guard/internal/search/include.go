@@ -1,7 +1,6 @@
 package search
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -11,60 +10,65 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// included are the other entries that come along with the matches of a page, each once.
-func (m *merge) included(ctx context.Context) ([]message.Entry, error) {
-	others := m.others
-	for _, from := range m.sources {
-		others = append(others, from.along(m.s.judged)...)
+// include is what _include becomes: all references of the type, if it names none, by the parameters that lead to types
+// which the scopes cover. Few servers know all spellings of all.
+func (r searchRules) include(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
+	r.s.includes.add("_include", modifier)
+	if err := checkInclude(modifier); err != nil {
+		return nil, err
 	}
-	if !m.s.judged {
-		return others, nil
+	if modifier != "" || !isWildcard(p.Value, r.resourceType) || !interaction.IsType(r.resourceType) {
+		return []smart.Parameter{p}, nil
 	}
-	for _, c := range m.s.referring {
-		more, err := m.referring(ctx, c)
-		if err != nil {
-			return nil, err
+	all := []smart.Parameter{}
+	for _, by := range r.x.Parameters.Of(r.resourceType) {
+		if r.leadsToCovered(by) {
+			all = append(all, smart.Parameter{Name: p.Name, Value: r.resourceType + ":" + by.Name})
 		}
-		others = append(others, more...)
 	}
-	if len(others) == 0 {
-		return nil, nil
-	}
-	w := newWeb(m.matches)
-	candidates, err := m.s.candidates(ctx, w, others)
-	return w.reach(candidates, m.s.includes), err
+	return all, nil
 }
 
-// candidates are the entries that may be seen, each once, and that are no matches.
-func (s *search) candidates(ctx context.Context, w web, entries []message.Entry) ([]candidate, error) {
-	var found []candidate
-	seen := map[string]bool{}
-	for _, e := range entries {
-		c := candidate{entry: e, node: nodeOf(e)}
-		if w.ids[c.node.id] || seen[c.node.id] {
+// isWildcard reports whether an include means all references of a type: *, *:* or Type:*.
+func isWildcard(value, resourceType string) bool {
+	return value == "*" || value == "*:*" || value == resourceType+":*"
+}
+
+// maxincludes is how many ways one wildcard may become: where there are more, the FHIR server takes them all.
+const maxincludes = 64
+
+// referrers are the ways in which resources of types that the scopes cover may refer to those of the search.
+func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
+	for _, of := range interaction.Types() {
+		if !r.x.Judge.Rights().Allow(of, smart.Search) {
 			continue
 		}
-		seen[c.node.id] = true
-		var err error
-		if c.searched, err = s.x.Judge.Covered(ctx, e.Parsed, s.grantsFor(e.Parsed.Type, smart.Search)); err != nil {
-			return nil, err
-		}
-		if !c.searched {
-			if c.read, err = s.x.Judge.Covered(ctx, e.Parsed, s.grantsFor(e.Parsed.Type, smart.Read)); err != nil {
-				return nil, err
+		for _, by := range r.x.Parameters.Of(of) {
+			to := targets(by)
+			if by.Kind == searchparam.Reference && (len(to) == 0 || slices.Contains(to, r.resourceType)) {
+				all = append(all, smart.Parameter{Name: p.Name, Value: of + ":" + by.Name})
 			}
 		}
-		if c.searched || c.read {
-			found = append(found, c)
-		}
 	}
-	return found, nil
+	if len(all) > maxincludes || !interaction.IsType(r.resourceType) {
+		return []smart.Parameter{{Name: p.Name, Value: "*"}}
+	}
+	return all
+}
+
+// leadsToCovered reports whether some scope covers resources of a type to which a reference may be.
+func (r searchRules) leadsToCovered(by searchparam.Parameter) bool {
+	to := targets(by)
+	return by.Kind == searchparam.Reference && (len(to) == 0 || slices.ContainsFunc(to, func(t string) bool {
+		return r.x.Judge.Rights().Allow(t, smart.Search) || r.x.Judge.Rights().Allow(t, smart.Read)
+	}))
 }
 
 // revinclude is what _revinclude becomes. Of matches that are not the patient's alone, such as practitioners, the FHIR
 // server would bring along what is every patient's: how much that is would show in the time that it takes. So what
 // refers to them is found by searches of the client's own.
 func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Parameter, error) {
+	r.s.includes.add("_revinclude", modifier)
 	if err := checkInclude(modifier); err != nil {
 		return nil, err
 	}
@@ -89,44 +93,17 @@ func (r searchRules) revinclude(p smart.Parameter, modifier string) ([]smart.Par
 	return nil, nil
 }
 
-// referring are resources that refer to the matches.
-func (m *merge) referring(ctx context.Context, c chain) ([]message.Entry, error) {
-	var ids []string
-	for i := range m.matches {
-		ids = append(ids, m.matches[i].Parsed.Type+"/"+m.matches[i].Parsed.ID)
-	}
-	var found []message.Entry
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
-	err := m.s.x.each(ctx, c.types[0], by, func(e message.Entry) error {
-		e.Mode = "include"
-		found = append(found, e)
-		return nil
+// mayInclude reports whether entries other than matches may come.
+func (r searchRules) mayInclude() bool {
+	return slices.ContainsFunc(r.s.i.Parameters, func(p smart.Parameter) bool {
+		name, _, _ := strings.Cut(p.Name, ":")
+		return name == "_include" || name == "_revinclude"
 	})
-	return found, err
 }
 
-// includes are the ways by which other entries may come along with matches.
-type includes struct {
-	include    bool // named by a match
-	revinclude bool // naming a match
-	iterate    bool // and so on from there
-}
-
-func (i *includes) read(name string) {
-	name, modifier, _ := strings.Cut(name, ":")
-	switch name {
-	case "_include":
-		i.include = true
-	case "_revinclude":
-		i.revinclude = true
-	default:
-		return
+func checkInclude(modifier string) error {
+	if modifier != "" && modifier != "iterate" && modifier != "recurse" {
+		return message.Invalid(message.ErrSearch, "An include has no such modifier; there are :iterate and :recurse.")
 	}
-	i.iterate = i.iterate || modifier != ""
+	return nil
 }
-
-// any reports whether entries other than matches may come.
-func (i *includes) any() bool { return i.include || i.revinclude }

@@ -1,160 +1,139 @@
 package search
 
 import (
+	"cmp"
+	"context"
+	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
-// becomes several, whose results are joined.
-type branch struct {
+// plan is what is done for a search: what the client asked for, and the branches that answer it.
+type plan struct {
+	x          *Searches
+	find       finder
+	c          message.Call // the client's
+	i          interaction.Interaction
+	branches   []branch
+	parameters []smart.Parameter // that go to the FHIR server with every branch
+	asked      []smart.Parameter // the client's, as far as they are heeded
+	order      []sortKey         // by which the branches' results are merged
+	count      int               // _count; 0 if the client did not say
+	size       int               // matches of a page; 0 leaves it to the FHIR server
+	short      bool              // pages are shorter than was asked for, for the sake of their links
+	onlyTotal  bool              // _summary=count or _count=0
+	accurate   bool              // _total=accurate
+	nothing    bool              // a chain has found nothing, so neither does the search
+	judged     bool              // entries are looked at one by one
+	includes   includes          // how entries other than matches may come
+	referring  []chain           // what comes along because it refers to matches, found by searches of our own
+	ruled      bool              // the site's rules judge each match, so that the server's total tells too much
+	grants     map[granted][]access.Grant
+}
+
+// finder calls a function with each resource of a type that a search of the client's own by one parameter would find.
+type finder func(ctx context.Context, resourceType string, by smart.Parameter, do func(*message.Entry) error) error
+
+// sortKey is one of the parameters of _sort.
+type sortKey struct {
+	name       string
+	descending bool
+}
+
+// trust is how much of a search is left to the FHIR server.
+type trust uint8
+
+const (
+	// bound: some scope is about a part of what could be found.
+	bound trust = iota
+	// whole: the scopes are about all resources of the types, but not about all types.
+	whole
+	// open: the scopes are about all resources of all types.
+	open
+)
+
+// searchRules say which parameters of a search go on to the FHIR server. Unless it is open, none may that could tell of
+// resources that are not covered: by what is found, how much, or in which order.
+//
+// R4's parameters of a type compare what is in the resource itself, which the client may see anyway, so they go on.
+type searchRules struct {
+	x            *Searches
+	s            *plan
+	resourceType string   // that the search is about; empty or [smart.AnyType] if it is about several
+	types        []string // that the branches are about
+	trust        trust
+}
+
+// granted is what grants are looked up by.
+type granted struct {
 	resourceType string
-	patient      string                // the compartment to which the path confines; empty for none
-	member       string                // the patient to whose compartment path or parameters confine; empty for none
-	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
-	confining    []smart.Parameter     // come on top of the client's
-	grants       []access.Grant        // that cover what is found
+	permission   smart.Permission
 }
 
-// isWhole reports whether all that the branch could find is covered.
-func (b branch) isWhole() bool { return slices.ContainsFunc(b.grants, access.Grant.Whole) }
-
-// isByRule reports whether the site's rules must say of what the branch finds whether it may be seen.
-func (b branch) isByRule() bool {
-	return slices.ContainsFunc(b.grants, func(g access.Grant) bool { return g.ByRule })
-}
-
-// path is where the branch searches.
-func (b branch) path() string {
-	switch {
-	case b.patient != "":
-		return "Patient/" + b.patient + "/" + b.resourceType
-	case b.within != (interaction.Reference{}):
-		return b.within.String() + "/" + b.resourceType
-	}
-	return b.resourceType
-}
-
-// branches are the searches for a type that together find what the rights cover of what the client asks for, and nothing
-// else.
-func (x *Searches) branches(resourceType string, asked []smart.Parameter) []branch {
-	if x.Judge.Rights().Whole(resourceType, smart.Search) {
-		grants := slices.DeleteFunc(x.Judge.Rights().For(resourceType, smart.Search), func(g access.Grant) bool { return !g.Whole() })
-		return []branch{{resourceType: resourceType, grants: grants}}
-	}
-	var all []branch
-	for _, g := range x.Judge.Rights().For(resourceType, smart.Search) {
-		for _, b := range x.confined(resourceType, g, asked) {
-			b.confining = append(b.confining, g.Constraint...)
-			all = addBranch(all, b)
+// grantsFor are the rights' grants, looked up once.
+func (s *plan) grantsFor(resourceType string, p smart.Permission) []access.Grant {
+	key := granted{resourceType, p}
+	grants, ok := s.grants[key]
+	if !ok {
+		grants = s.x.Judge.Rights().For(resourceType, p)
+		if s.grants == nil {
+			s.grants = map[granted][]access.Grant{}
 		}
+		s.grants[key] = grants
 	}
-	return all
+	return grants
 }
 
-// confined are the searches that confine a type to a grant's context.
-func (x *Searches) confined(resourceType string, g access.Grant, asked []smart.Parameter) []branch {
-	plain := branch{resourceType: resourceType, grants: []access.Grant{g}}
-	if g.Patient == "" {
-		return []branch{plain}
+const (
+	// DefaultCount is how many matches a page has that is judged, if the client does not say; maxCount is the most.
+	DefaultCount = 50
+	maxCount     = 1000
+	// minMerged is how long the pages of branches are at least, many of whose matches other branches may have found.
+	minMerged = 20
+)
+
+// setJudged says whether entries are looked at one by one. A page of what is not is as long as the FHIR server has it.
+func (s *plan) setJudged(judged bool) {
+	s.judged, s.size = judged, 0
+	if judged {
+		s.size = min(cmp.Or(s.count, DefaultCount), maxCount)
 	}
-	if x.Shared.IsOwn(resourceType) {
-		plain.member = g.Patient
-	}
-	var all []branch
-	for _, c := range x.Shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Asked: asked, InCompartment: x.InCompartments}) {
-		b := plain
-		b.confining = c.Parameters
-		if c.InCompartment {
-			b.patient = g.Patient
-		}
-		all = append(all, b)
-	}
-	return all
 }
 
-// with is the branch with another parameter.
-func (b branch) with(p smart.Parameter) branch {
-	b.confining = append(slices.Clip(b.confining), p)
-	return b
+// branchSize is how many matches are asked for on the first page of a branch; 0 leaves it to the FHIR server.
+func (s *plan) branchSize() int {
+	count := cmp.Or(s.size, min(s.count, maxCount))
+	if len(s.branches) > 1 && !s.short {
+		count = max(count, minMerged)
+	}
+	return max(count, 0)
 }
 
-// addBranch adds a branch, unless another one finds all of it. It takes the place of those of which it finds all, and
-// is joined with one that differs in the value of one parameter alone: a comma says or.
-func addBranch(all []branch, b branch) []branch {
-	if slices.ContainsFunc(all, func(other branch) bool { return other.findsAllOf(b) }) {
-		return all
+// searchCall is a search in parts, for so many matches, or as many as the FHIR server likes. One that came in a body
+// goes on in a body, which keeps it out of logs.
+func searchCall(method, path string, parameters []smart.Parameter, size int) message.Call {
+	if size > 0 {
+		parameters = append(slices.Clip(parameters), smart.Parameter{Name: "_count", Value: strconv.Itoa(size)})
 	}
-	all = slices.DeleteFunc(all, b.findsAllOf)
-	for i, other := range all {
-		if joined, ok := other.join(b); ok {
-			all[i] = joined
-			return all
-		}
+	text := smart.EncodeParameters(parameters)
+	if method != http.MethodPost {
+		return message.Get(path, text)
 	}
-	return append(all, b)
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	return message.Call{Method: http.MethodPost, Path: paging.Joined(path, "_search"), Header: header, Body: []byte(text)}
 }
 
-// isBeside reports whether two branches are about the same type and the same compartment that the client asked for.
-func (b branch) isBeside(o branch) bool {
-	return b.resourceType == o.resourceType && b.within == o.within
-}
+// said is what the client has sent, which the FHIR server may repeat.
+func (s *plan) said() message.Said { return message.Said{}.Parameters(s.i.Parameters) }
 
-// findsAllOf reports whether the branch finds all that another one finds, as far as their conditions show.
-func (b branch) findsAllOf(o branch) bool {
-	return b.isBeside(o) && (b.patient == "" || b.patient == o.patient) &&
-		!slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !slices.Contains(o.confining, p) })
-}
-
-// intersect makes the branch one that finds what another one finds too. Of two compartments no search does.
-func (b *branch) intersect(o branch) bool {
-	if b.patient != "" && o.patient != "" && b.patient != o.patient || b.within != o.within {
-		return false
-	}
-	if o.patient != "" {
-		b.patient = o.patient
-	}
-	b.confining = slices.Clip(b.confining)
-	for _, p := range o.confining {
-		if !slices.Contains(b.confining, p) {
-			b.confining = append(b.confining, p)
-		}
-	}
-	return true
-}
-
-// join is the branch that finds what either of two finds.
-func (b branch) join(o branch) (branch, bool) {
-	if !b.isBeside(o) || b.patient != o.patient || b.member != o.member || len(b.confining) != len(o.confining) {
-		return b, false
-	}
-	differing := -1
-	for i := range b.confining {
-		if b.confining[i] == o.confining[i] {
-			continue
-		}
-		if b.confining[i].Name != o.confining[i].Name || differing >= 0 || b.confining[i].Name == "_id" {
-			return b, false
-		}
-		differing = i
-	}
-	b.grants = append(slices.Clip(b.grants), o.grants...)
-	if differing >= 0 {
-		b.confining = slices.Clone(b.confining)
-		b.confining[differing].Value += "," + o.confining[differing].Value
-	}
-	return b, true
-}
-
-// finds reports whether the branch would find a resource that the rights cover, apart from what the client asked for.
-func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
-	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
-		return false
-	}
-	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.FoundBy(p, res) })
+// isOverAll reports whether the client has named no types, so that the FHIR server need not have them all.
+func (s *plan) isOverAll() bool {
+	return (s.i.Type == "" || s.i.Type == smart.AnyType) &&
+		!slices.ContainsFunc(s.i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
 }

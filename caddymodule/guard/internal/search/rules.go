@@ -1,7 +1,6 @@
 package search
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -11,40 +10,42 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// searchRules say which parameters of a search go on to the FHIR server. Unless it is open, none may that could tell of
-// resources that are not covered: by what is found, how much, or in which order.
-//
-// R4's parameters of a type compare what is in the resource itself, which the client may see anyway, so they go on.
-type searchRules struct {
-	x            *Searches
-	s            *search
-	resourceType string
-	trust        trust
-}
-
-// telling are the parameters that tell of other resources, with the reason.
-var telling = map[string]string{
-	"_filter":        "it can ask about any resource",
-	"_list":          "it tells what a List holds",
-	"_query":         "only the FHIR server knows what it asks",
-	"_graph":         "only the FHIR server knows what it brings along",
-	"_text":          "the order of what it finds tells how common words are in all records",
-	"_content":       "the order of what it finds tells how common words are in all records",
-	"_score":         "it tells how common words are in all records",
-	"_contained":     "a resource inside another one cannot be judged by itself",
-	"_containedType": "a resource inside another one cannot be judged by itself",
+// newPlan plans a search. A chain's own searches are made by find.
+func newPlan(ctx context.Context, x *Searches, find finder, c message.Call, i interaction.Interaction) (*plan, error) {
+	s := &plan{x: x, find: find, c: c, i: i}
+	var err error
+	if s.branches, err = branchesOf(x, i); err != nil {
+		return nil, err
+	}
+	s.ruled = x.Judge.MayDeny() || slices.ContainsFunc(s.branches, func(b branch) bool { return b.byRule })
+	rules := searchRules{x: x, s: s, resourceType: i.Type}
+	if i.Kind == interaction.SystemSearch {
+		if types, _ := typesOf(i.Parameters); len(types) == 1 {
+			rules.resourceType = types[0]
+		}
+	}
+	if rules.types = []string{rules.resourceType}; !interaction.IsType(rules.resourceType) {
+		rules.types = typesIn(s.branches)
+	}
+	switch { // nothing is covered whole where rules judge each match
+	case x.Judge.Rights().All()&smart.Search != 0:
+		rules.trust = open
+	case len(s.branches) > 0 && !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.whole }):
+		rules.trust = whole
+	}
+	if err := rules.apply(ctx, i.Parameters); err != nil {
+		return nil, err
+	}
+	s.setJudged(rules.trust != open || len(s.branches) > 1)
+	return s, nil
 }
 
 // apply takes out the parameters that are done here, and refuses those that tell too much.
 func (r searchRules) apply(ctx context.Context, parameters []smart.Parameter) error {
 	if err := paging.RefusePaging(parameters); err != nil {
 		return err
-	}
-	for _, p := range parameters {
-		r.s.includes.read(p.Name)
 	}
 	for _, p := range parameters {
 		passed, heeded, err := r.one(ctx, p)
@@ -86,12 +87,6 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart
 	case "_sort":
 		return as, true, r.sort(p.Value)
 	}
-	if name, _, _ := strings.Cut(p.Name, ":"); len(r.s.branches) > 1 && (name == "_summary" || name == "_elements") {
-		return nil, false, nil // what two branches find is known by elements that would be missing
-	}
-	if r.trust == open {
-		return as, true, nil
-	}
 	return r.confined(ctx, p)
 }
 
@@ -112,11 +107,16 @@ func (r searchRules) checkType() error {
 	return nil
 }
 
-// confined is what a parameter becomes in a search that is not open.
+// confined is what a parameter becomes that says what is found, or how much of it is answered.
 func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []smart.Parameter, heeded bool, err error) {
 	as := []smart.Parameter{p}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	switch {
+	case len(r.s.branches) > 1 && (name == "_summary" || name == "_elements"):
+		return nil, false, nil // what two branches find is known by elements that would be missing
+	case r.trust == open:
+		r.s.includes.add(name, modifier)
+		return as, true, nil
 	case name == "_include":
 		as, err = r.include(p, modifier)
 		return as, true, err
@@ -125,7 +125,7 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 		return as, true, err
 	case name == "_summary", name == "_elements":
 		// An answer without all its elements cannot be judged.
-		if r.trust == bound || r.s.includes.any() || modifier != "" {
+		if r.trust == bound || r.mayInclude() || modifier != "" {
 			return nil, false, nil
 		}
 		return as, true, nil
@@ -140,83 +140,10 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 		as, err = r.chained(ctx, p)
 		return as, true, err
 	}
-	for _, t := range r.types() {
-		if err := r.x.checkPlain(t, name, modifier, p.Value); err != nil {
+	for _, t := range r.types {
+		if err := checkPlain(r.x, t, name, modifier, p.Value); err != nil {
 			return nil, false, err
 		}
 	}
 	return as, true, nil
-}
-
-// types are those that the search is about, if it is not about all.
-func (r searchRules) types() []string {
-	if interaction.IsType(r.resourceType) {
-		return []string{r.resourceType}
-	}
-	var types []string
-	for _, b := range r.s.branches {
-		if !slices.Contains(types, b.resourceType) {
-			types = append(types, b.resourceType)
-		}
-	}
-	return types
-}
-
-func checkInclude(modifier string) error {
-	if modifier != "" && modifier != "iterate" && modifier != "recurse" {
-		return message.Invalid(message.ErrSearch, "An include has no such modifier; there are :iterate and :recurse.")
-	}
-	return nil
-}
-
-// modifiers are those that compare what is in the resource itself, by kinds of parameters; all kinds have :missing.
-var modifiers = map[searchparam.Kind][]string{
-	searchparam.String:    {"exact", "contains", "nickname"},
-	searchparam.Token:     {"not", "text", "of-type", "above", "below", "in", "not-in"},
-	searchparam.URI:       {"above", "below"},
-	searchparam.Reference: {"identifier"},
-}
-
-// checkPlain refuses what compares more than what is in a resource of the type itself. The modifiers that ask a
-// terminology do so of value sets, which are about no patient; but named by an id one could be any resource.
-func (x *Searches) checkPlain(resourceType, name, modifier, value string) error {
-	parameter, ok := x.Parameters.Lookup(resourceType, name)
-	switch {
-	case !ok:
-		return message.Invalid(message.ErrSearch, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
-			strconv.Quote(name), cmp.Or(resourceType, "all types"))
-	case name == "_id" && modifier != "":
-		// HAPI's server finds nothing by _id:not where no resource has the id, and else all: it tells which ids are taken.
-		return message.Forbidden(message.ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")
-	case modifier == "", modifier == "missing":
-		return nil
-	case parameter.Kind == searchparam.Reference && interaction.IsType(modifier):
-		return nil
-	case name == "_id": // HAPI finds nothing by _id:not of an id that nobody has
-		return message.Forbidden(message.ErrOracle, "The modifier :%s of _id is not allowed under these scopes: it may tell which ids there are.", modifier)
-	case !slices.Contains(modifiers[parameter.Kind], modifier):
-		return message.Forbidden(message.ErrOracle, "The modifier :%s of %s is not allowed under these scopes: it may look at other resources.", modifier, name)
-	case (modifier == "in" || modifier == "not-in") && !strings.Contains(value, ":"):
-		return message.Forbidden(message.ErrOracle, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
-	}
-	return nil
-}
-
-// IsPlain reports whether a search is by the elements of its own type alone.
-func (x *Searches) IsPlain(i interaction.Interaction) bool {
-	return i.Type != smart.AnyType && !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
-		name, modifier, _ := strings.Cut(p.Name, ":")
-		switch {
-		case isHarmless[p.Name]:
-			return false
-		case p.Name == "_sort":
-			return !x.isPlainOrder(i.Type, p.Value)
-		}
-		return telling[name] != "" || x.checkPlain(i.Type, name, modifier, p.Value) != nil
-	})
-}
-
-// isHarmless are the parameters that say how an answer is to be, and tell of no other type.
-var isHarmless = map[string]bool{
-	"_count": true, "_summary": true, "_elements": true, "_total": true, "_format": true, "_pretty": true,
 }

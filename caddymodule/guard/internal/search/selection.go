@@ -13,7 +13,7 @@ import (
 
 // Selection is a search of the client's own for the one resource that criteria mean.
 type Selection struct {
-	search *search
+	plan *plan
 	// Parameters are the criteria as the rules for searches have left them.
 	Parameters []smart.Parameter
 	// nothing: a chain has found nothing, so neither do the criteria.
@@ -25,11 +25,11 @@ type Selection struct {
 // Selecting plans a selection among the resources of a type.
 func (x *Searches) Selecting(ctx context.Context, resourceType string, parameters []smart.Parameter) (*Selection, error) {
 	i := interaction.Interaction{Kind: interaction.TypeSearch, Type: resourceType, Parameters: parameters}
-	s, err := x.NewSearch(ctx, message.Get(resourceType, ""), i)
+	s, err := newPlan(ctx, x, x.each, message.Get(resourceType, ""), i)
 	if err != nil {
 		return nil, err
 	}
-	return &Selection{s, s.parameters, s.nothing, !s.includes.any() && !s.onlyTotal && s.count == 0}, nil
+	return &Selection{s, s.parameters, s.nothing, s.includes == (includes{}) && !s.onlyTotal && s.count == 0}, nil
 }
 
 var errSeveral = errors.New("several resources match the criteria")
@@ -37,11 +37,12 @@ var errSeveral = errors.New("several resources match the criteria")
 // One is the id of the resource that is meant, among those that the client may find; empty if there is none. Several are
 // refused.
 func (of *Selection) One(ctx context.Context) (string, error) {
-	s := of.search
-	s.judged, s.count = true, 2
+	s := of.plan
+	s.count = 2
+	s.setJudged(true)
 	var found []message.Entry
-	err := s.each(ctx, s.x.Requests, func(e message.Entry) error {
-		if found = append(found, e); len(found) > 1 {
+	err := s.each(ctx, s.x.Requests, func(e *message.Entry) error {
+		if found = append(found, *e); len(found) > 1 {
 			return errSeveral
 		}
 		return nil

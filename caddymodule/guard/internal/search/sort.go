@@ -8,12 +8,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-// sortKey is one of the parameters of _sort.
-type sortKey struct {
-	name       string
-	descending bool
-}
-
 // sort reads _sort, and refuses an order by anything but the resource's own elements.
 func (r searchRules) sort(value string) error {
 	if r.trust == open && len(r.s.branches) == 1 {
@@ -37,7 +31,7 @@ func (r searchRules) checkSort(name string) error {
 	for _, b := range r.s.branches {
 		p, _ := r.x.Parameters.Lookup(b.resourceType, name)
 		switch {
-		case !r.x.isPlainKey(b.resourceType, name):
+		case !isPlainKey(r.x, b.resourceType, name):
 			return message.Forbidden(message.ErrOracle, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
 		case len(r.s.branches) > 1 && !p.CanSort():
 			return message.Forbidden(message.ErrCostly, "_sort by %s is not possible under these scopes, since several searches are joined.", strconv.Quote(name))
@@ -46,24 +40,8 @@ func (r searchRules) checkSort(name string) error {
 	return nil
 }
 
-// isPlainKey reports whether a key of _sort is about what is in a resource itself.
-func (x *Searches) isPlainKey(resourceType, name string) bool {
-	p, ok := x.Parameters.Lookup(resourceType, name)
-	return ok && p.Kind != searchparam.Reference && telling[name] == ""
-}
-
-// isPlainOrder reports whether all keys of _sort are about what is in a resource itself.
-func (x *Searches) isPlainOrder(resourceType, value string) bool {
-	for key := range strings.SplitSeq(value, ",") {
-		if !x.isPlainKey(resourceType, strings.TrimPrefix(key, "-")) {
-			return false
-		}
-	}
-	return true
-}
-
 // less reports whether an entry comes before another one. What has no value comes last, as on HAPI's server.
-func (s *search) less(a, b *message.Entry) bool {
+func (s *plan) less(a, b *message.Entry) bool {
 	for i, key := range s.order {
 		x, y := s.rank(a, i), s.rank(b, i)
 		switch {
@@ -80,7 +58,7 @@ func (s *search) less(a, b *message.Entry) bool {
 }
 
 // rank is where an entry stands by a key, worked out once.
-func (s *search) rank(e *message.Entry, key int) searchparam.Rank {
+func (s *plan) rank(e *message.Entry, key int) searchparam.Rank {
 	if e.Ranks == nil {
 		e.Ranks = make([]searchparam.Rank, len(s.order))
 		for i, k := range s.order {

@@ -19,16 +19,15 @@ var errNoTotal = errors.New("the answer tells no total")
 
 // total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
 // tell, too, or what all pages have had if there are no more. -1 if none is known to be right.
-func (s *search) total(ctx context.Context, m *merge, from, to paging.Position) (int, error) {
-	first := from.IsStart()
+func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (int, error) {
 	switch {
 	case !s.judged:
 		return m.told, nil
-	case to.IsEnd() && isWhole(to):
+	case to.IsWhole():
 		return to.Shown, nil
 	case from.Total > 0:
 		return from.Total, nil
-	case s.ruled || !first:
+	case s.ruled || !from.IsStart():
 		return -1, nil
 	case len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
 		return m.told, nil
@@ -38,19 +37,8 @@ func (s *search) total(ctx context.Context, m *merge, from, to paging.Position) 
 	return -1, nil
 }
 
-// isWhole reports whether all matches of all branches were found, as far as the FHIR server tells.
-func isWhole(p paging.Position) bool {
-	return !slices.ContainsFunc(p.Places, func(at paging.Place) bool { return !at.Done || at.Cut })
-}
-
-// isCut reports whether a page without a link to a next one may not be the last, since it has as many matches as were
-// asked for and tells no total: some servers, HAPI among them, lose the link where duplicates have filled the page.
-func isCut(b *message.Bundle, matches, size int) bool {
-	return b.Total < 0 && size > 0 && matches == size
-}
-
 // countAlone answers a search for the number of matches.
-func (s *search) countAlone(ctx context.Context, self string) (*message.Answer, error) {
+func (s *plan) countAlone(ctx context.Context, self string) (*message.Answer, error) {
 	n, err := s.counted(ctx)
 	if err != nil {
 		return nil, err
@@ -61,12 +49,12 @@ func (s *search) countAlone(ctx context.Context, self string) (*message.Answer, 
 
 // isCountable reports whether the FHIR server finds just what may be seen. Of some types it finds more: the rest is
 // dropped from answers, but it would be in a number.
-func (s *search) isCountable() bool {
-	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.isWhole() && !s.x.Shared.IsCounted(b.resourceType) })
+func (s *plan) isCountable() bool {
+	return !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.whole && !s.x.Shared.IsCounted(b.resourceType) })
 }
 
 // counted is the number of matches, of which those that several branches find count once.
-func (s *search) counted(ctx context.Context) (int, error) {
+func (s *plan) counted(ctx context.Context) (int, error) {
 	if s.nothing {
 		return 0, nil
 	}
@@ -89,7 +77,7 @@ func (s *search) counted(ctx context.Context) (int, error) {
 }
 
 // union counts what some branches of a type find, by inclusion and exclusion.
-func (s *search) union(ctx context.Context, branches []branch) (int, error) {
+func (s *plan) union(ctx context.Context, branches []branch) (int, error) {
 	if len(branches) > maxCounted {
 		return 0, message.TooCostly("The number of matches is not told under these scopes: too many searches find them.")
 	}
@@ -116,13 +104,13 @@ func (s *search) union(ctx context.Context, branches []branch) (int, error) {
 }
 
 // countOf asks the FHIR server how much a branch finds.
-func (s *search) countOf(ctx context.Context, b branch) (int, error) {
+func (s *plan) countOf(ctx context.Context, b branch) (int, error) {
 	parameters := slices.Concat(s.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
-	a, err := s.x.Server.Ask(ctx, searchCall(s.c.Method, b.path(), parameters))
+	a, err := s.x.Server.Ask(ctx, searchCall(s.c.Method, b.path(), parameters, 0))
 	if err != nil {
 		return 0, err
 	}
-	got, err := s.x.At.BundleOf(a, false, message.Said{}.Parameters(s.i.Parameters))
+	got, err := s.x.At.BundleOf(a, false, s.said)
 	switch {
 	case err != nil:
 		return 0, err

@@ -4,6 +4,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
 
+// includes are the ways by which other entries may come along with matches.
+type includes struct {
+	include    bool // named by a match
+	revinclude bool // naming a match
+	iterate    bool // and so on from there
+}
+
+// add notes what a parameter has come along, if it has anything.
+func (i *includes) add(name, modifier string) {
+	switch name {
+	case "_include":
+		i.include = true
+	case "_revinclude":
+		i.revinclude = true
+	default:
+		return
+	}
+	i.iterate = i.iterate || modifier != ""
+}
+
 // candidate is an entry that may be seen, if the client could have come to it.
 type candidate struct {
 	entry    message.Entry

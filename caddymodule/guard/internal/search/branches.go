@@ -1,0 +1,272 @@
+package search
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
+// becomes several, whose results are joined.
+type branch struct {
+	resourceType string
+	patient      string                // the compartment to which the path confines; empty for none
+	member       string                // the patient to whose compartment path or parameters confine; empty for none
+	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
+	confining    []smart.Parameter     // come on top of the client's
+	whole        bool                  // all that it could find is covered
+	byRule       bool                  // the site's rules must say of what it finds whether it may be seen
+}
+
+// path is where the branch searches.
+func (b branch) path() string {
+	switch {
+	case b.patient != "":
+		return "Patient/" + b.patient + "/" + b.resourceType
+	case b.within != (interaction.Reference{}):
+		return b.within.String() + "/" + b.resourceType
+	}
+	return b.resourceType
+}
+
+// with is the branch with another parameter.
+func (b branch) with(p smart.Parameter) branch {
+	b.confining = append(slices.Clip(b.confining), p)
+	return b
+}
+
+// addBranch adds a branch, unless another one finds all of it. It takes the place of those of which it finds all, and
+// is joined with one that differs in the value of one parameter alone: a comma says or.
+func addBranch(all []branch, b branch) []branch {
+	if slices.ContainsFunc(all, func(other branch) bool { return other.findsAllOf(b) }) {
+		return all
+	}
+	all = slices.DeleteFunc(all, b.findsAllOf)
+	for i, other := range all {
+		if joined, ok := other.join(b); ok {
+			all[i] = joined
+			return all
+		}
+	}
+	return append(all, b)
+}
+
+// isBeside reports whether two branches are about the same type and the same compartment that the client asked for.
+func (b branch) isBeside(o branch) bool {
+	return b.resourceType == o.resourceType && b.within == o.within
+}
+
+// findsAllOf reports whether the branch finds all that another one finds, as far as their conditions show.
+func (b branch) findsAllOf(o branch) bool {
+	return b.isBeside(o) && (b.patient == "" || b.patient == o.patient) &&
+		!slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !slices.Contains(o.confining, p) })
+}
+
+// intersect makes the branch one that finds what another one finds too. Of two compartments no search does.
+func (b *branch) intersect(o branch) bool {
+	if b.patient != "" && o.patient != "" && b.patient != o.patient || b.within != o.within {
+		return false
+	}
+	if o.patient != "" {
+		b.patient = o.patient
+	}
+	b.confining = slices.Clip(b.confining)
+	for _, p := range o.confining {
+		if !slices.Contains(b.confining, p) {
+			b.confining = append(b.confining, p)
+		}
+	}
+	return true
+}
+
+// join is the branch that finds what either of two finds.
+func (b branch) join(o branch) (branch, bool) {
+	if !b.isBeside(o) || b.patient != o.patient || b.member != o.member || len(b.confining) != len(o.confining) {
+		return b, false
+	}
+	differing := -1
+	for i := range b.confining {
+		if b.confining[i] == o.confining[i] {
+			continue
+		}
+		if b.confining[i].Name != o.confining[i].Name || differing >= 0 || b.confining[i].Name == "_id" {
+			return b, false
+		}
+		differing = i
+	}
+	b.byRule = b.byRule || o.byRule
+	if differing >= 0 {
+		b.confining = slices.Clone(b.confining)
+		b.confining[differing].Value += "," + o.confining[differing].Value
+	}
+	return b, true
+}
+
+// finds reports whether the branch would find a resource that the rights cover, apart from what the client asked for.
+func (b branch) finds(rights *access.Rights, res resource.Resource) bool {
+	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
+		return false
+	}
+	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool { return !rights.FoundBy(p, res) })
+}
+
+// typesIn are the types of branches, each once.
+func typesIn(branches []branch) []string {
+	var types []string
+	for _, b := range branches {
+		if !slices.Contains(types, b.resourceType) {
+			types = append(types, b.resourceType)
+		}
+	}
+	return types
+}
+
+// maxTypes is in how many types one sorted search of the system or of a compartment may look, all of which are asked for
+// each page. Others go from type to type, as many as a page may ask for.
+const maxTypes = 16
+
+// branchesOf are the branches of a search. A type without a scope is left out among others, and refused alone.
+func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
+	types, err := []string{i.Type}, error(nil)
+	switch {
+	case i.Type != "" && i.Type != smart.AnyType:
+	case x.Judge.Rights().All()&smart.Search == 0:
+		types, err = typesFor(x, i)
+	case i.Kind == interaction.SystemSearch:
+		return []branch{{whole: true}}, nil
+	case x.InCompartments:
+		return []branch{{resourceType: smart.AnyType, within: i.Compartment, whole: true}}, nil
+	default:
+		types, err = typesFor(x, i)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []branch
+	for _, t := range types {
+		all = append(all, branchesFor(x, t, i.Parameters)...)
+	}
+	switch {
+	case len(all) == 0:
+		return nil, message.Refused(x.Judge.Rights(), i)
+	case i.Kind == interaction.CompartmentSearch:
+		return within(x, i.Compartment, all), nil
+	}
+	return all, nil
+}
+
+// branchesFor are the searches for a type that together find what the rights cover of what the client asks for, and
+// nothing else.
+func branchesFor(x *Searches, resourceType string, asked []smart.Parameter) []branch {
+	if x.Judge.Rights().Whole(resourceType, smart.Search) {
+		return []branch{{resourceType: resourceType, whole: true}}
+	}
+	var all []branch
+	for _, g := range x.Judge.Rights().For(resourceType, smart.Search) {
+		confinements := []access.Confinement{{}}
+		if g.Patient != "" {
+			confinements = x.Shared.Confine(access.Search{Type: resourceType, Patient: g.Patient, Asked: asked, InCompartment: x.InCompartments})
+		}
+		for _, c := range confinements {
+			b := branch{resourceType: resourceType, byRule: g.ByRule, confining: append(slices.Clip(c.Parameters), g.Constraint...)}
+			if c.IsOwn {
+				b.member = g.Patient
+			}
+			if c.InCompartment {
+				b.patient = g.Patient
+			}
+			all = addBranch(all, b)
+		}
+	}
+	return all
+}
+
+// typesFor are the types that _type names, or else the scopes.
+func typesFor(x *Searches, i interaction.Interaction) ([]string, error) {
+	types, err := typesOf(i.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	if len(types) == 0 {
+		types = searchable(x)
+	}
+	isSorted := slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool { return p.Name == "_sort" })
+	if isSorted && len(types) > maxTypes {
+		return nil, message.TooCostly("A sorted search may look in %d types at most here: name them with _type.", maxTypes)
+	}
+	return types, nil
+}
+
+// searchable are the types that the scopes name, or else all.
+func searchable(x *Searches) []string {
+	named, anyType := x.Judge.Rights().Types(smart.Search)
+	if !anyType {
+		return named
+	}
+	rest := slices.DeleteFunc(interaction.Types(), func(t string) bool {
+		return slices.Contains(commonTypes, t) || t == "OperationOutcome" || t == "Parameters" // these are never stored
+	})
+	return slices.Concat(commonTypes, rest)
+}
+
+// commonTypes are those that come first in a search of all types: most records are of these.
+var commonTypes = strings.Fields(`Patient Observation Condition Encounter AllergyIntolerance MedicationRequest Procedure Immunization
+	DiagnosticReport DocumentReference CarePlan CareTeam Goal Coverage ExplanationOfBenefit Claim Appointment ServiceRequest`)
+
+// typesOf are the types that _type names, each once.
+func typesOf(parameters []smart.Parameter) ([]string, error) {
+	var types []string
+	for _, p := range parameters {
+		if p.Name != "_type" {
+			continue
+		}
+		for name := range strings.SplitSeq(p.Value, ",") {
+			switch {
+			case !interaction.IsType(name):
+				return nil, message.Invalid(message.ErrSearch, "_type names no resource type of FHIR R4.")
+			case !slices.Contains(types, name):
+				types = append(types, name)
+			}
+		}
+	}
+	return types, nil
+}
+
+// within are branches within a compartment: by the FHIR server's own search of it where there is one, else by one search
+// for each parameter by which resources are in it.
+func within(x *Searches, to interaction.Reference, all []branch) []branch {
+	var within []branch
+	for _, b := range all {
+		for _, narrowed := range narrowed(x, b, to) {
+			within = addBranch(within, narrowed)
+		}
+	}
+	return within
+}
+
+// narrowed is a branch within a compartment.
+func narrowed(x *Searches, b branch, to interaction.Reference) []branch {
+	m, ok := compartment.Members(to.Type, b.resourceType)
+	switch {
+	case to.Type == "Patient" && b.member == to.ID:
+		return []branch{b}
+	case to.Type == b.resourceType:
+		return []branch{b.with(smart.Parameter{Name: "_id", Value: to.ID})}
+	case !ok:
+		return nil
+	case x.InCompartments && b.patient == "":
+		b.within = to
+		return []branch{b}
+	}
+	var all []branch
+	for _, name := range m.Params {
+		all = append(all, b.with(smart.Parameter{Name: name, Value: to.String()}))
+	}
+	return all
+}
