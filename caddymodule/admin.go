@@ -20,22 +20,6 @@ import (
 
 func init() { caddy.RegisterModule(new(adminAPI)) }
 
-// adminAPI serves `/fhir/` of Caddy's admin API:
-//
-//	GET    /fhir/status       issuer, keys, store, definitions, caches
-//	GET    /fhir/ready        whether everything can be served; 503 if not
-//	POST   /fhir/keys         makes new signing keys; no token ends
-//	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
-//	GET    /fhir/sessions     sessions of ?user=, or all
-//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
-//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
-//	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
-//	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
-type adminAPI struct {
-	// running returns the configuration in force: while a new one starts, not the one this router belongs to.
-	running func() caddy.Context
-}
-
 // CaddyModule returns the Caddy module information.
 func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &adminAPI{running: caddy.ActiveContext} }}

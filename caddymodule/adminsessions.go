@@ -6,10 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 const adminSessions = "/fhir/sessions"
@@ -60,15 +57,4 @@ func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	}
 	ended, err := server.EndSessions(r.Context(), user)
 	return sessionsEnded(ended), err
-}
-
-// Server calls a function with the running authorization server. Without one, the answer is 404.
-func (a *adminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		app, err := fhirapp.Find[*App](a.running())
-		if err != nil {
-			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
-		}
-		return handle(app.Server(), r)
-	}
 }

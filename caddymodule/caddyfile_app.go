@@ -64,9 +64,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	err := option.ParseDirective(d, option.Block{
 		"issuer":                option.Word(&a.Issuer, authorize.CheckIssuer),
 		"fhir_base":             option.Word(&a.FHIRBase, fhirapp.CheckBase),
-		"user":                  a.adding(parseUser),
-		"idp":                   a.adding(parseIdentityProvider),
-		"client":                a.adding(parseClient),
+		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, a.nameCheck("user")) }),
+		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
+		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, a.nameCheck("client")) }),
 		"registration":          parseRegistration(&a.Registration),
 		"user_access_brands":    parseBrands(&a.UserAccessBrands),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
@@ -97,9 +97,14 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return a.checkParsed(d)
 }
 
-// adding is the setter of a subdirective that adds to the app.
-func (a *App) adding(parse func(*caddyfile.Dispenser, *App) error) option.Setter {
-	return func(d *caddyfile.Dispenser) error { return parse(d, a) }
+// adding is the setter of a subdirective that adds to a list.
+func adding[T any](to *[]T, parse func(*T) error) option.Setter {
+	return func(*caddyfile.Dispenser) error {
+		var added T
+		err := parse(&added)
+		*to = append(*to, added)
+		return err
+	}
 }
 
 // checkParsed checks the lines of the block against each other.
@@ -139,17 +144,22 @@ func (a *App) unresolved() authorize.Config {
 	return c
 }
 
-// checkName refuses a name that a user or client has already: it becomes the sub of their tokens.
-func checkName(a *App, kind, name string) error {
-	for _, u := range a.Users {
-		if u.Name == name {
+// nameCheck refuses a name that a user or client has already: it becomes the sub of their tokens.
+func (a *App) nameCheck(kind string) func(name string) error {
+	return func(name string) error {
+		switch {
+		case slices.ContainsFunc(a.Users, func(u User) bool { return u.Name == name }):
 			return takenError(kind, "user", name)
-		}
-	}
-	for _, c := range a.Clients {
-		if c.ID == name {
+		case slices.ContainsFunc(a.Clients, func(c Client) bool { return c.ID == name }):
 			return takenError(kind, "client", name)
 		}
+		return nil
+	}
+}
+
+func (a *App) checkNewProvider(key string) error {
+	if slices.ContainsFunc(a.IdentityProviders, func(p IdentityProvider) bool { return p.Key == key }) {
+		return fmt.Errorf("duplicate idp %s", key)
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func checkAddress(option string) func(uri string) error {
 	}
 }
 
-// parseClient reads a client. Syntax:
+// parse reads a client. Syntax:
 //
 //	client <id> {
 //		name <words>
@@ -191,13 +191,9 @@ func checkAddress(option string) func(uri string) error {
 //		request_objects
 //		assertion_audience issuer
 //	}
-func parseClient(d *caddyfile.Dispenser, a *App) error {
-	var c Client
-	if err := option.Word(&c.ID, nil)(d); err != nil {
+func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error {
+	if err := option.Word(&c.ID, checkID)(d); err != nil {
 		return err
-	}
-	if err := checkName(a, "client", c.ID); err != nil {
-		return d.WrapErr(err)
 	}
 	fields := option.Block{
 		"name":            option.Word(&c.Name, nil),
@@ -233,7 +229,6 @@ func parseClient(d *caddyfile.Dispenser, a *App) error {
 	if err := fields.Parse(d); err != nil {
 		return err
 	}
-	a.Clients = append(a.Clients, c)
 	core := c.withSecret(c.Secret)
 	return option.WithLine(d, core.Complete(token.GrantTypes()))
 }

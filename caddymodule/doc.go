@@ -3,6 +3,7 @@
 // do is in authorize, guard, sample and terminology, which know nothing of Caddy.
 //
 //	fhir                          app.go           issuer, clients, users, keys; the options of each are beside it
+//	                              lifecycle.go     what happens when a configuration starts and ends
 //	admin.api.fhir                admin.go         status, sessions, grants, cached expansions
 //	caddy.logging.encoders.fhir   accesslog.go     logs without codes and tokens
 //

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -36,7 +35,7 @@ func checkHealthAddress(text string) error {
 }
 
 // openHealthPort listens at an address, beside the configuration that is replaced.
-func openHealthPort(ctx context.Context, text string, running func() caddy.Context) (*healthPort, error) {
+func openHealthPort(ctx context.Context, text string, handler http.Handler) (*healthPort, error) {
 	address, err := caddy.ParseNetworkAddress(text)
 	if err != nil {
 		return nil, err
@@ -50,7 +49,7 @@ func openHealthPort(ctx context.Context, text string, running func() caddy.Conte
 		return nil, fmt.Errorf("health %s: it takes no connections", text)
 	}
 	p := &healthPort{address: listener.Addr(), server: &http.Server{
-		Handler: healthHandler(running), ReadHeaderTimeout: healthHeaderTimeout, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout,
+		Handler: handler, ReadHeaderTimeout: healthHeaderTimeout, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout,
 		IdleTimeout: time.Minute, MaxHeaderBytes: maxHealthHeader,
 	}}
 	go func() { _ = p.server.Serve(listener) }() // until close
@@ -65,35 +64,4 @@ func (p *healthPort) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
 	return errors.Join(p.server.Shutdown(ctx), p.server.Close())
-}
-
-// healthHandler answers what a probe asks:
-//
-//	GET /live     200: the process answers
-//	GET /started  200 once the first configuration has started, with or without its store; else 503
-//	GET /ready    200 if everything can be served, and else 503; what is wrong, by part
-func healthHandler(running func() caddy.Context) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
-		writeHealth(w, http.StatusOK, map[string]bool{"live": true})
-	})
-	mux.HandleFunc("GET /started", func(w http.ResponseWriter, _ *http.Request) {
-		started := running().Context != nil
-		writeHealth(w, statusOf(started), map[string]bool{"started": started})
-	})
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, r *http.Request) {
-		answer, err := readinessOf(r.Context(), running())
-		if err != nil {
-			answer = &readiness{Problems: []string{err.Error()}}
-		}
-		writeHealth(w, answer.status(), answer)
-	})
-	return mux
-}
-
-func writeHealth(w http.ResponseWriter, status int, answer any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // who does not read it asks again
 }

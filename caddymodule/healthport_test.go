@@ -59,7 +59,7 @@ func TestHealthPort(t *testing.T) {
 func TestHealthPortOverlaps(t *testing.T) {
 	t.Parallel()
 	running := func() caddy.Context { return caddy.Context{} }
-	first, err := openHealthPort(t.Context(), "127.0.0.1:0", running)
+	first, err := openHealthPort(t.Context(), "127.0.0.1:0", healthHandler(running))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestHealthPortOverlaps(t *testing.T) {
 		}
 		return err
 	}
-	second, err := openHealthPort(context.Background(), address, running)
+	second, err := openHealthPort(context.Background(), address, healthHandler(running))
 	if err != nil {
 		t.Fatal(err)
 	}

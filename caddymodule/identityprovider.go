@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -119,7 +118,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 	return c
 }
 
-// parseIdentityProvider reads an identity provider. Syntax:
+// parse reads an identity provider. Syntax:
 //
 //	idp <name> [oidc|google] {
 //		name <words>
@@ -137,13 +136,13 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 //		link email
 //		keep_upstream_token
 //	}
-func parseIdentityProvider(d *caddyfile.Dispenser, a *App) error {
-	p := new(IdentityProvider)
-	if err := option.UpToTwo(p.setKey, p.setKind)(d); err != nil {
-		return err
+func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
+	err := option.UpToTwo(p.setKey, p.setKind)(d)
+	if err == nil {
+		err = option.WithLine(d, checkKey(p.Key))
 	}
-	if slices.ContainsFunc(a.IdentityProviders, func(other IdentityProvider) bool { return other.Key == p.Key }) {
-		return d.Errf("duplicate idp %s", p.Key)
+	if err != nil {
+		return err
 	}
 	fields := option.Block{
 		"name":                option.Word(&p.Name, nil),
@@ -160,7 +159,7 @@ func parseIdentityProvider(d *caddyfile.Dispenser, a *App) error {
 		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
-	err := fields.Parse(d, "claim", "fhir_user", "allow")
+	err = fields.Parse(d, "claim", "fhir_user", "allow")
 	switch {
 	case err != nil:
 		return err
@@ -169,7 +168,6 @@ func parseIdentityProvider(d *caddyfile.Dispenser, a *App) error {
 	case p.Issuer == "" && p.Kind != kindGoogle:
 		return d.Errf("idp %s needs an issuer", p.Key)
 	}
-	a.IdentityProviders = append(a.IdentityProviders, *p)
 	return nil
 }
 

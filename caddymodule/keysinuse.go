@@ -33,16 +33,4 @@ func (a *App) loadKeys(place string) error {
 	return nil
 }
 
-// Cleanup releases the keys, if Provision got that far.
-func (a *App) Cleanup() error {
-	if a.pooled == "" {
-		return nil
-	}
-	_, err := keysInUse.Delete(a.pooled)
-	return err
-}
-
-var (
-	_ caddy.CleanerUpper = (*App)(nil)
-	_ caddy.Destructor   = pooledKeys{}
-)
+var _ caddy.Destructor = pooledKeys{}

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -84,4 +85,35 @@ func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
 	case <-ctx.Done():
 		return fmt.Errorf("they could not be read in %v", stores.CheckTimeout)
 	}
+}
+
+// healthHandler answers what a probe asks:
+//
+//	GET /live     200: the process answers
+//	GET /started  200 once the first configuration has started, with or without its store; else 503
+//	GET /ready    200 if everything can be served, and else 503; what is wrong, by part
+func healthHandler(running func() caddy.Context) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
+		writeHealth(w, http.StatusOK, map[string]bool{"live": true})
+	})
+	mux.HandleFunc("GET /started", func(w http.ResponseWriter, _ *http.Request) {
+		started := running().Context != nil
+		writeHealth(w, statusOf(started), map[string]bool{"started": started})
+	})
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, r *http.Request) {
+		answer, err := readinessOf(r.Context(), running())
+		if err != nil {
+			answer = &readiness{Problems: []string{err.Error()}}
+		}
+		writeHealth(w, answer.status(), answer)
+	})
+	return mux
+}
+
+func writeHealth(w http.ResponseWriter, status int, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // who does not read it asks again
 }

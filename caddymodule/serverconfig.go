@@ -2,12 +2,14 @@ package caddymodule
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {
@@ -68,4 +70,12 @@ func (a *App) settings() authorize.Config {
 		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
 		IsHTTPS: requester.IsHTTPS, Logger: failure.Limit(a.logger),
 	}
+}
+
+// processStart is when the first configuration of this process started.
+var processStart = sync.OnceValue(time.Now)
+
+// outages returns when this gateway last could not answer: before this process began, and while a store elsewhere was away.
+func outages(s *stores.Set) []store.Outage {
+	return append([]store.Outage{{Over: processStart()}}, s.Outages()...)
 }

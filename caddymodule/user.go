@@ -79,7 +79,7 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 	}
 }
 
-// parseUser reads a user. Syntax:
+// parse reads a user. Syntax:
 //
 //	user <name> {
 //		password_hash <hash>
@@ -92,13 +92,9 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 //		claim <name> <value>
 //		disabled
 //	}
-func parseUser(d *caddyfile.Dispenser, a *App) error {
-	var u User
-	if err := option.Word(&u.Name, nil)(d); err != nil {
+func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
+	if err := option.Word(&u.Name, checkName)(d); err != nil {
 		return err
-	}
-	if err := checkName(a, "user", u.Name); err != nil {
-		return d.WrapErr(err)
 	}
 	err := option.Block{
 		"password_hash": option.Word(&u.PasswordHash, option.Literal(checkPasswordHash)),
@@ -114,7 +110,6 @@ func parseUser(d *caddyfile.Dispenser, a *App) error {
 	if err == nil && u.PasswordHash == "" {
 		err = d.Errf("user %s needs a password_hash", u.Name)
 	}
-	a.Users = append(a.Users, u)
 	return err
 }
 

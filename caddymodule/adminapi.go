@@ -1,0 +1,36 @@
+package caddymodule
+
+import (
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddyserver/caddy/v2"
+)
+
+// adminAPI serves `/fhir/` of Caddy's admin API:
+//
+//	GET    /fhir/status       issuer, keys, store, definitions, caches
+//	GET    /fhir/ready        whether everything can be served; 503 if not
+//	POST   /fhir/keys         makes new signing keys; no token ends
+//	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
+//	GET    /fhir/sessions     sessions of ?user=, or all
+//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
+//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
+//	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
+//	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
+type adminAPI struct {
+	// running returns the configuration in force: while a new one starts, not the one this router belongs to.
+	running func() caddy.Context
+}
+
+// Server calls a function with the running authorization server. Without one, the answer is 404.
+func (a *adminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		app, err := fhirapp.Find[*App](a.running())
+		if err != nil {
+			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		}
+		return handle(app.Server(), r)
+	}
+}

@@ -1,0 +1,127 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
+// validate` must leave no trace.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.ctx, a.logger, a.events = ctx, ctx.Slogger(), fhirapp.NewEventLog(ctx)
+	if a.FHIRBase == "" {
+		a.FHIRBase = fhirapp.DefaultBase
+	}
+	if err := fhirapp.CheckBase(a.FHIRBase); err != nil {
+		return err
+	}
+	if a.Health != "" {
+		if err := checkHealthAddress(a.Health); err != nil {
+			return err
+		}
+	}
+	place := a.keyPlace()
+	if err := a.provisionStores(ctx); err != nil {
+		return err
+	}
+	if err := metrics.Register(ctx); err != nil {
+		return err
+	}
+	if err := a.loadKeys(place); err != nil {
+		return err
+	}
+	config, err := a.serverConfig()
+	if err != nil {
+		return err
+	}
+	if a.server, err = authorize.New(config); err != nil {
+		return err
+	}
+	warnOfClients(a.logger, a.Issuer, config.Clients)
+	warnOfPeople(a.logger, a)
+	_, err = site.Checks(ctx)
+	return err
+}
+
+func (a *App) provisionStores(ctx caddy.Context) (err error) {
+	if a.stores, err = stores.Load(ctx, stores.Config{Issuer: a.Issuer, StoreRaw: a.StoreRaw, DurableRaw: a.DurableRaw}); err != nil {
+		return err
+	}
+	if err := a.stores.CheckLag(time.Duration(a.RevocationMaxLag)); err != nil {
+		return err
+	}
+	a.stores.Warn(a.logger, ctx.Storage(), len(a.StoreKeys) > 0)
+	return nil
+}
+
+// Start opens the health port and the stores. It prepares the signing keys in the background, so that the first sign-in need not wait for them,
+// and watches those that other gateways share.
+func (a *App) Start() (err error) {
+	processStart()
+	if a.Health != "" {
+		if a.health, err = openHealthPort(a.ctx, a.Health, healthHandler(caddy.ActiveContext)); err != nil {
+			return err
+		}
+	}
+	if err := a.startStores(); err != nil {
+		return errors.Join(err, a.health.close())
+	}
+	go func() {
+		switch err := a.keys.Refresh(a.ctx); {
+		case err == nil:
+			a.logger.Info("ready", "open", firstPage(a.Issuer, a.LaunchPage))
+		case !errors.Is(err, context.Canceled):
+			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
+		}
+		a.keys.Watch(a.ctx)
+	}()
+	return nil
+}
+
+// firstPage is where an operator looks first.
+func firstPage(issuer string, launchPage bool) string {
+	if launchPage {
+		return issuer + endpoint.LaunchPage
+	}
+	return issuer + endpoint.Account
+}
+
+func (a *App) startStores() error {
+	if err := a.stores.Start(a.ctx, a.logger, a.Issuer, time.Duration(a.RevocationMaxLag)); err != nil {
+		return err
+	}
+	a.stores.NotesLoss(func() bool { // where there are keys, tokens were given: their file was there, too
+		return len(a.StoreKeys) == 0 && a.ctx.Storage().Exists(a.ctx, keysName(a.Issuer))
+	})
+	return nil
+}
+
+// Stop closes the health port, and records the number of audit events that were left out.
+func (a *App) Stop() error {
+	a.events.Flush()
+	return a.health.close()
+}
+
+// Cleanup releases the keys, if Provision got that far.
+func (a *App) Cleanup() error {
+	if a.pooled == "" {
+		return nil
+	}
+	_, err := keysInUse.Delete(a.pooled)
+	return err
+}
+
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)
