@@ -14,12 +14,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
+// reserver reserves memory for what is read.
+type reserver interface {
+	Reading(ctx context.Context, body io.Reader) io.Reader
+}
+
 // client is the client's own request.
 type client struct {
-	r       *http.Request
-	base    string // path of the FHIR API
-	limit   int64  // of the body
-	reading func(ctx context.Context, body io.Reader) io.Reader
+	r      *http.Request
+	base   string // path of the FHIR API
+	limit  int64  // of the body
+	memory reserver
 }
 
 // call is the request without its body.
@@ -56,7 +61,7 @@ func (x client) readBody(c message.Call, i interaction.Interaction) ([]byte, err
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
 	}
-	body, err := io.ReadAll(x.reading(x.r.Context(), x.r.Body))
+	body, err := io.ReadAll(x.memory.Reading(x.r.Context(), x.r.Body))
 	refusal, refused := errors.AsType[*guard.Error](err)
 	switch {
 	case refused:

@@ -48,7 +48,7 @@ func newExchange(e *Enforcer, r *http.Request, next message.NextHandler, b Beare
 	whole.judge = judge.New(&whole.server, at, e.Policies, r, b.Token, b.Rights)
 	whole.exchange = exchange{
 		e: e, bearer: b, server: &whole.server, judge: &whole.judge,
-		client: client{r: r, base: e.Base, limit: whole.server.Limits.Body, reading: whole.server.Reading},
+		client: client{r: r, base: e.Base, limit: whole.server.Limits.Body, memory: &whole.server},
 		pages:  paging.Pages{Sealing: e.Sealing, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil},
 	}
 	return &whole.exchange

@@ -181,8 +181,10 @@ func answerOperation(ctx context.Context, x *exchange, c message.Call, i interac
 	return x.operations().Operation(ctx, c, i)
 }
 
+// passesOperation decides without what it takes to answer, since most operations pass.
 func passesOperation(x *exchange, i interaction.Interaction) bool {
-	return x.operations().Passes(x.client.r.Method, i)
+	deciding := operation.Calls{Judge: x.judge, List: x.e.Operations, ExpandScopes: x.e.ExpandScopes}
+	return deciding.Passes(x.client.r.Method, i)
 }
 
 func pageOfOperation(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Answer, error) {

@@ -3,9 +3,9 @@ package enforce
 import (
 	"bytes"
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -102,15 +102,32 @@ func (p *passingWriter) hold(b []byte) (int, error) {
 
 // record has the next handler answer. If the answer is refused on its way, nothing of it is left, not even its headers.
 func (p *passingWriter) record() (err error) {
-	before := p.Header().Clone()
+	var few [8]field // has room for what there is mostly
+	before := fieldsOf(p.Header(), few[:0])
 	defer func() {
 		if message.ForgiveAbort(recover(), p.refused); p.refused != nil {
 			clear(p.Header())
-			maps.Copy(p.Header(), before)
+			for _, f := range before {
+				p.Header()[f.name] = f.values
+			}
 			err = p.refused
 		}
 	}()
 	return p.x.server.Next.ServeHTTP(p, p.x.client.r)
+}
+
+// field is a header field with all its values.
+type field struct {
+	name   string
+	values []string
+}
+
+// fieldsOf appends the fields of a header.
+func fieldsOf(header http.Header, fields []field) []field {
+	for name, values := range header {
+		fields = append(fields, field{name, slices.Clip(values)})
+	}
+	return fields
 }
 
 // release writes what was held, in parts, and holds no more.

@@ -63,7 +63,8 @@ func New(words []string, of clientOrigins) (*Rules, error) {
 		}
 	}
 	options.AllowOriginFunc = func(origin string) bool {
-		return origin != Clients && slices.Contains(words, origin) || clients && of.AllowsOrigin(origin)
+		isOrigin := origin != "" && origin != Clients // it is asked without one, too
+		return isOrigin && (slices.Contains(words, origin) || clients && of.AllowsOrigin(origin))
 	}
 	return &Rules{cors.New(options), all}, nil
 }
