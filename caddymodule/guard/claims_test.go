@@ -43,7 +43,7 @@ func TestVerifyClaims(t *testing.T) {
 		{"scope a list", "scope", []string{"openid"}, errMalformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			wantInvalid(t, testVerifier(), mint{claims: map[string]any{test.claim: test.value}}.token(t), test.want)
+			wantRefused(t, testVerifier(), mint{claims: map[string]any{test.claim: test.value}}.token(t), test.want)
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestLeeway(t *testing.T) {
 				t.Errorf("%v after exp: %v", test.still, err)
 			}
 			now = testTime.Add(time.Hour + test.nomore)
-			wantInvalid(t, v, token, ErrExpired)
+			wantRefused(t, v, token, ErrExpired)
 		})
 	}
 }

@@ -62,17 +62,18 @@ func (g *Guard) add(p *policy) error {
 
 // Verify returns what a valid access token says. A text with the three parts of a JWT goes to the verifier of the
 // issuer that it names, and to no other whatever the result; everything else goes to the introspector. Any error is an
-// [*Error]; it is 401 invalid_token if there is no verifier for the token.
-func (g *Guard) Verify(ctx context.Context, raw string) (Token, error) {
+// [*Error]; it is 401 invalid_token if there is no verifier for the token. Other requests may share the [Token]: it must
+// not be changed.
+func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
-			return Token{}, invalidToken(fmt.Errorf("%w: no JWT", errMalformed))
+			return nil, invalidToken(fmt.Errorf("%w: no JWT", errMalformed))
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
 	p, err := g.policy(raw)
 	if err != nil {
-		return Token{}, invalidToken(err)
+		return nil, invalidToken(err)
 	}
 	return p.verify(ctx, raw)
 }

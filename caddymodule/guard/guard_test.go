@@ -150,7 +150,7 @@ func TestGuardMemoryPolicies(t *testing.T) {
 	if _, err := likewise.Verify(t.Context(), token); err != nil {
 		t.Fatal(err)
 	}
-	wantInvalid(t, own, token, errType)
+	wantRefused(t, own, token, errType)
 	wantRefused(t, asking, token, errInactive)
 	other := *likewise
 	other.Audience = "https://other.example"

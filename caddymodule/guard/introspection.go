@@ -20,6 +20,7 @@ const maxIntrospectionSize = 64 << 10
 // introspection is an introspection response (RFC 7662 §2.2).
 type introspection struct {
 	active bool
+	memo   *Memo // of the token, while the response is remembered
 	trustedClaims
 }
 
@@ -141,7 +142,7 @@ func (i *Introspector) judge(response introspection) (Token, error) {
 		return Token{}, err
 	}
 	token := response.token(clientID)
-	token.Issuer = i.issuer()
+	token.Issuer, token.Memo = i.issuer(), response.memo
 	if token.Subject == "" {
 		// Where no user is behind the token, some servers leave sub out.
 		token.Subject = clientID

@@ -96,29 +96,29 @@ func (i *Introspector) prepare() {
 
 // Verify returns what a valid access token says. Any error is an [*Error]: 401 invalid_token for a token that is not
 // active or not for us, 503 if the server gives no clear answer.
-func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
+func (i *Introspector) Verify(ctx context.Context, raw string) (*Token, error) {
 	i.setUp.Do(i.prepare)
 	if i.fault != nil {
-		return Token{}, unavailable(i.fault)
+		return nil, unavailable(i.fault)
 	}
 	if raw == "" || len(raw) > maxTokenSize {
-		return Token{}, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", errMalformed, maxTokenSize))
+		return nil, invalidToken(fmt.Errorf("%w: empty, or more than %d bytes", errMalformed, maxTokenSize))
 	}
 	id := i.remembranceID(raw)
 	response, ok := i.recall(id)
 	if !ok {
 		var err error
 		if response, err = i.ask(ctx, id, raw); err != nil {
-			return Token{}, unavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
+			return nil, unavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
 		}
 	}
 	// Remembered or not: what has been found active has not been found to be for us, nor to be so for ever
 	// (GO-2022-0406).
 	token, err := i.judge(response)
 	if err != nil {
-		return Token{}, invalidToken(err)
+		return nil, invalidToken(err)
 	}
-	return token, nil
+	return &token, nil
 }
 
 // ask asks the server, once for all requests with the same token. They share the answer, but not the context of one of
@@ -163,6 +163,7 @@ func (i *Introspector) fly(ctx context.Context, network string, id remembranceID
 		return introspection{}, err
 	}
 	response, err := i.request(ctx, raw)
+	response.memo = new(Memo)
 	i.backOff.end(i.now(), err)
 	if err != nil {
 		return introspection{}, err

@@ -52,7 +52,7 @@ func TestVerifyHeader(t *testing.T) {
 		{"typ no text", header("typ", 1), errMalformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			wantInvalid(t, testVerifier(), test.mint.token(t), test.want)
+			wantRefused(t, testVerifier(), test.mint.token(t), test.want)
 		})
 	}
 }
@@ -100,7 +100,7 @@ func TestVerifyMalformed(t *testing.T) {
 		{"too long", mint{claims: map[string]any{"scope": strings.Repeat("a", maxTokenSize)}}.token(t), errMalformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			wantInvalid(t, testVerifier(), test.token, test.want)
+			wantRefused(t, testVerifier(), test.token, test.want)
 		})
 	}
 }

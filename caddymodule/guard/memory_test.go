@@ -74,7 +74,7 @@ func TestMemoryExpires(t *testing.T) {
 			t.Errorf("within the leeway: remembered %t, %v", v.remembered(token), err)
 		}
 		time.Sleep(DefaultLeeway)
-		wantInvalid(t, v, token, ErrExpired)
+		wantRefused(t, v, token, ErrExpired)
 	})
 }
 
@@ -89,7 +89,7 @@ func TestMemoryOwnClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = now.Add(2 * time.Hour)
-	wantInvalid(t, v, token, ErrExpired)
+	wantRefused(t, v, token, ErrExpired)
 }
 
 func TestMemoryForgetsNoFailure(t *testing.T) {
@@ -110,7 +110,7 @@ func TestMemoryForgetsNoFailure(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for range 2 {
-				wantInvalid(t, v, test.token, test.want)
+				wantRefused(t, v, test.token, test.want)
 				if v.remembered(test.token) {
 					t.Error("remembered")
 				}
@@ -145,7 +145,7 @@ func TestMemoryPolicies(t *testing.T) {
 			}
 			other := *v
 			test.change(&other)
-			wantInvalid(t, &other, token, test.want)
+			wantRefused(t, &other, token, test.want)
 		})
 	}
 	v, other := remembering(8), testVerifier()
@@ -172,7 +172,7 @@ func TestMemoryAsks(t *testing.T) {
 		t.Errorf("revocations were asked %d times, keys %d times", asked, keys.calls)
 	}
 	answer = true
-	wantInvalid(t, v, token, errRevoked)
+	wantRefused(t, v, token, errRevoked)
 	answer, failure = false, errors.New("broken store")
 	_, err := v.Verify(t.Context(), token)
 	wantError(t, err, http.StatusServiceUnavailable, "", failure)

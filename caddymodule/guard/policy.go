@@ -35,9 +35,9 @@ type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
 
-// remembrance is what is remembered of a verified JWT.
+// remembrance is what is remembered of a verified JWT. Requests share it, so it does not change.
 type remembrance struct {
-	token  Token
+	token  *Token
 	header joseHeader
 	key    publicKey
 }
@@ -51,49 +51,60 @@ func (p *policy) check() error {
 }
 
 // verify returns what a valid token says. Whether it was revoked is checked each time, remembered or not.
-func (p *policy) verify(ctx context.Context, raw string) (Token, error) {
+func (p *policy) verify(ctx context.Context, raw string) (*Token, error) {
 	token, err := p.recall(ctx, raw)
 	if err != nil || p.revoked == nil {
 		return token, err
 	}
 	revoked, err := p.revoked(ctx, token.ID)
 	if err != nil {
-		return Token{}, unavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
+		return nil, unavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
 	}
 	if revoked {
-		return Token{}, invalidToken(errRevoked)
+		return nil, invalidToken(errRevoked)
 	}
 	return token, nil
 }
 
 // recall verifies raw, apart from its revocation, unless it is in memory. A remembered token counts only as long as
 // its key is still the issuer's: withdrawing a key ends its tokens.
-func (p *policy) recall(ctx context.Context, raw string) (Token, error) {
+func (p *policy) recall(ctx context.Context, raw string) (*Token, error) {
 	if err := p.check(); err != nil {
-		return Token{}, unavailable(err)
+		return nil, unavailable(err)
 	}
 	id := p.remembranceID(raw)
-	if known, ok := recalled[remembrance](p.memory, id); ok && p.now().Before(known.token.Expires) {
+	if known, ok := recalled[*remembrance](p.memory, id); ok && p.now().Before(known.token.Expires) {
 		key, err := p.key(ctx, known.header)
 		if err != nil {
-			return Token{}, err
+			return nil, err
 		}
-		if sameKey(key, known.key) {
+		if isIdentical(key, known.key) {
 			return known.token, nil
+		}
+		if key.Equal(known.key) { // read anew: the next request need not compare it
+			return p.remember(id, &remembrance{known.token, known.header, key}), nil
 		}
 	}
 	known, err := p.verifyAnew(ctx, raw)
 	if err != nil {
-		return Token{}, err
+		return nil, err
 	}
-	p.memory.put(id, known, known.token.Expires.Sub(p.now()))
-	return known.token, nil
+	if p.memory != nil {
+		known.token.Memo = new(Memo)
+	}
+	return p.remember(id, known), nil
 }
 
-// sameKey avoids comparing points of an elliptic curve if both are the same key in memory.
-func sameKey(a, b publicKey) bool {
+// remember remembers a token until it expires, and returns it.
+func (p *policy) remember(id remembranceID, known *remembrance) *Token {
+	p.memory.put(id, known, known.token.Expires.Sub(p.now()))
+	return known.token
+}
+
+// isIdentical reports whether two keys are one in memory, so that their points need not be compared.
+func isIdentical(a, b publicKey) bool {
 	_, pointer := a.(*ecdsa.PublicKey)
-	return pointer && a == b || a.Equal(b)
+	return pointer && a == b
 }
 
 func (p *policy) remembranceID(raw string) remembranceID {
@@ -111,24 +122,24 @@ func (p *policy) identified() *policy {
 
 // verifyAnew is the whole verification apart from the revocation: first the header, then the signature, and only then the
 // claims.
-func (p *policy) verifyAnew(ctx context.Context, raw string) (remembrance, error) {
+func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, error) {
 	header, err := p.header.check(raw)
 	if err != nil {
-		return remembrance{}, invalidToken(err)
+		return nil, invalidToken(err)
 	}
 	key, err := p.key(ctx, header)
 	if err != nil {
-		return remembrance{}, err
+		return nil, err
 	}
 	payload, err := checkSignature(raw, header.Algorithm, key)
 	if err != nil {
-		return remembrance{}, invalidToken(err)
+		return nil, invalidToken(err)
 	}
 	token, err := p.claims(header, payload)
 	if err != nil {
-		return remembrance{}, invalidToken(err)
+		return nil, invalidToken(err)
 	}
-	return remembrance{token: token, header: header, key: key}, nil
+	return &remembrance{token: &token, header: header, key: key}, nil
 }
 
 // key returns the issuer's key with the header's kid, if it fits the algorithm.

@@ -1,6 +1,9 @@
 package guard
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Token is what a verified access token says.
 //
@@ -40,4 +43,24 @@ type Token struct {
 	IssuedAt time.Time
 	// Expires is the exp claim. The leeway comes on top. Zero if an introspection response has none.
 	Expires time.Time
+	// Memo keeps what is made of the token, as long as the token is remembered. Nil if it is not.
+	Memo *Memo
+}
+
+// Memo keeps one value for all requests with a token. It is safe for concurrent use. A nil Memo keeps nothing.
+type Memo struct{ kept atomic.Value }
+
+// Load returns what is kept; nil if nothing is.
+func (m *Memo) Load() any {
+	if m == nil {
+		return nil
+	}
+	return m.kept.Load()
+}
+
+// Store keeps a value, which must be of the same type each time.
+func (m *Memo) Store(value any) {
+	if m != nil {
+		m.kept.Store(value)
+	}
 }

@@ -45,7 +45,7 @@ type Trusted struct {
 
 // Verify returns what a valid access token of the issuer says. Any error is an [*Error]: 401 invalid_token for a
 // defect of the token, 503 if the keys are unavailable.
-func (t *Trusted) Verify(ctx context.Context, raw string) (Token, error) {
+func (t *Trusted) Verify(ctx context.Context, raw string) (*Token, error) {
 	return t.policy().verify(ctx, raw)
 }
 

@@ -19,6 +19,9 @@ type Parameter struct {
 	Value string
 }
 
+// usualParameters is how many parameters there are at most mostly.
+const usualParameters = 16
+
 // ParseParameters reads a query, or a form of the same syntax, in its order. Names repeat, which in a search means that
 // all of them must hold. A parameter without an equals sign has an empty value, a plus is a space, and empty pairs are
 // passed over. What servers read in more than one way is refused:
@@ -31,6 +34,9 @@ type Parameter struct {
 // Errors do not repeat the query, which may hold data of patients.
 func ParseParameters(query string) ([]Parameter, error) {
 	var list []Parameter
+	if query != "" {
+		list = make([]Parameter, 0, min(strings.Count(query, "&")+1, usualParameters))
+	}
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
 			continue

@@ -50,11 +50,11 @@ type tokenKey struct{}
 
 // WithToken lets fhir_bearer take a request of this process itself for one with an access token.
 func WithToken(ctx context.Context, t guard.Token) context.Context {
-	return context.WithValue(ctx, tokenKey{}, t)
+	return context.WithValue(ctx, tokenKey{}, &t)
 }
 
-// TokenOf returns the token of a request of this process itself.
-func TokenOf(ctx context.Context) (guard.Token, bool) {
-	t, ok := ctx.Value(tokenKey{}).(guard.Token)
-	return t, ok
+// TokenOf returns the token of a request of this process itself; nil for any other request.
+func TokenOf(ctx context.Context) *guard.Token {
+	t, _ := ctx.Value(tokenKey{}).(*guard.Token)
+	return t
 }

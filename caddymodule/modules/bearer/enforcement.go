@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
@@ -78,26 +77,17 @@ type enforcement struct {
 	*enforce.Enforcer
 	events      *audit.Log
 	auditsReads bool
-	holders     boundedcache.Cache[holderKey, holder]
 }
 
-// holderKey is all that rights and links depend on.
-type holderKey struct {
-	issuer, subject, clientID, patient, fhirUser, scope string
-	related                                             bool
-}
-
-// holder is what is kept for tokens of the same kind.
+// holder is what is kept with a token.
 type holder struct {
-	rights  *access.Rights
-	binding string
+	fhirUser string // as it was then, since it is not the token's alone
+	rights   *access.Rights
+	binding  string
 }
 
 // decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
 const decisionHeader = "X-Guard-Decision"
-
-// maxHolders is for how many kinds of token the rights are kept.
-const maxHolders = 4096
 
 func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes)+len(h.SearchParameterFiles) > 0 {
@@ -115,7 +105,6 @@ func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
 		return nil, err
 	}
 	e = &enforcement{auditsReads: h.AuditReads, events: fhirapp.NewEventLog(ctx)}
-	e.holders.MaxEntries = maxHolders
 	e.Enforcer = &enforce.Enforcer{
 		Base: h.FHIRBase, Shared: access.NewShared(own), CompartmentSearch: h.CompartmentSearch,
 		Operations: operation.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
@@ -169,25 +158,24 @@ func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyht
 
 // holderOf is who holds a token. It is kept, because parsing scopes costs more than all the rest of a request that
 // passes. The rights of a RelatedPerson depend on a record, and so do those of who acts for the patient of the token.
-func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (holder, error) {
-	key := holderKey{t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope, t.Related}
-	if known, ok := e.holders.Get(key); ok {
+func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*holder, error) {
+	if known, ok := t.Memo.Load().(*holder); ok && known.fhirUser == t.FHIRUser {
 		return known, nil
 	}
 	rights, lasting, err := e.rightsOf(r, next, t)
 	if err != nil {
-		return holder{}, err
+		return nil, err
 	}
-	of := holder{rights, key.binding()}
+	of := &holder{t.FHIRUser, rights, bindingOf(t)}
 	if lasting {
-		e.holders.Put(key, of, 1)
+		t.Memo.Store(of)
 	}
 	return of, nil
 }
 
-// binding is what a sealed link is bound to: another token has other text here.
-func (k holderKey) binding() string {
-	return strings.Join([]string{"fhir", k.issuer, k.subject, k.clientID, k.patient, k.fhirUser, k.scope}, "\x00")
+// bindingOf is what a sealed link is bound to: a token of another kind has other text here.
+func bindingOf(t *guard.Token) string {
+	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
 }
 
 // rightsOf are what the token may do; lasting says that they depend on no record.

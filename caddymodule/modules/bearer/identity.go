@@ -11,32 +11,28 @@ import (
 
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
 // empties them, since an earlier handler may have set them.
-func (h *Bearer) authenticate(r *http.Request) (_ *guard.Token, err error) {
-	i := new(identity)
+func (h *Bearer) authenticate(r *http.Request) (token *guard.Token, err error) {
 	if !isPublic(r, h.FHIRBase) {
-		i.token, err = h.verify(r)
+		token, err = h.verify(r)
 	}
-	i.set(r)
-	return &i.token, err
+	(&identity{token: token}).set(r)
+	return token, err
 }
 
 // verify returns the verified token of a request, or an error and no token.
-func (h *Bearer) verify(r *http.Request) (none guard.Token, err error) {
-	if own, ok := requester.TokenOf(r.Context()); ok {
+func (h *Bearer) verify(r *http.Request) (*guard.Token, error) {
+	if own := requester.TokenOf(r.Context()); own != nil {
 		return own, nil
 	}
 	raw, err := guard.Bearer(r)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	token, err := h.guard.Verify(r.Context(), raw)
-	if err == nil && h.isOwn(&token) {
-		err = h.complete(r.Context(), &token)
+	if err != nil || !h.isOwn(token) {
+		return token, err
 	}
-	if err != nil {
-		return none, err
-	}
-	return token, nil
+	return h.complete(r.Context(), token)
 }
 
 // isOwn reports whether a token is of the fhir app's issuer.
@@ -44,16 +40,19 @@ func (h *Bearer) isOwn(t *guard.Token) bool { return h.app != nil && t.Issuer ==
 
 // complete looks up the holder of a token of ours, and refuses the token if what it depends on has ended, such as the
 // session.
-func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
+func (h *Bearer) complete(ctx context.Context, token *guard.Token) (*guard.Token, error) {
 	holder, err := h.app.Server().Holder(ctx, accessToken(token))
 	switch {
 	case err != nil:
-		return guard.Unavailable(err)
+		return nil, guard.Unavailable(err)
 	case holder == nil:
-		return guard.Withdrawn()
+		return nil, guard.Withdrawn()
+	case holder.FHIRUser == token.FHIRUser:
+		return token, nil
 	}
-	token.FHIRUser = holder.FHIRUser
-	return nil
+	changed := *token // which other requests share
+	changed.FHIRUser = holder.FHIRUser
+	return &changed, nil
 }
 
 // accessToken is what the authorization server needs to know of its token.

@@ -12,8 +12,8 @@ import (
 // identity provides the placeholders that tell who is asking. They are looked up rather than set: few requests have a use
 // for them, and six more entries double the table in which Caddy keeps what is set.
 type identity struct {
-	token   guard.Token
-	probing bool // to find out who provides a placeholder
+	token   *guard.Token // nil: nobody is known
+	probing bool         // to find out who provides a placeholder
 }
 
 // set gives a request the placeholders. Those that somebody else has provided before are set over that, so that none has a
@@ -51,19 +51,23 @@ func (i *identity) provide(name string) (any, bool) {
 
 // claim is what the token has for a placeholder; nil for the name of another one.
 func (i *identity) claim(name string) *string {
+	token := i.token
+	if token == nil {
+		token = new(guard.Token)
+	}
 	switch name {
 	case "http.auth.user.id":
-		return &i.token.Subject
+		return &token.Subject
 	case "http.auth.user.client_id":
-		return &i.token.ClientID
+		return &token.ClientID
 	case "http.auth.user.scope":
-		return &i.token.Scope
+		return &token.Scope
 	case "http.auth.user.patient":
-		return &i.token.Patient
+		return &token.Patient
 	case "http.auth.user.fhir_user":
-		return &i.token.FHIRUser
+		return &token.FHIRUser
 	case "http.auth.user.issuer":
-		return &i.token.Issuer
+		return &token.Issuer
 	}
 	return nil
 }

@@ -18,19 +18,19 @@ func TestIdentityIsOursAlone(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		before func(*caddy.Replacer)
-		token  guard.Token
+		token  *guard.Token
 		want   string // of all placeholders, joined
 	}{
 		{"nobody before", func(*caddy.Replacer) {}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
-		{"no token", func(*caddy.Replacer) {}, guard.Token{}, "     "},
+		{"no token", func(*caddy.Replacer) {}, nil, "     "},
 		{"set before", func(r *caddy.Replacer) {
 			for _, name := range requester.IdentityPlaceholders {
 				r.Set(name, "forged")
 			}
 		}, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
-		{"one set before, and no token", func(r *caddy.Replacer) { r.Set("http.auth.user.scope", "forged") }, guard.Token{}, "     "},
+		{"one set before, and no token", func(r *caddy.Replacer) { r.Set("http.auth.user.scope", "forged") }, nil, "     "},
 		{"provided before", func(r *caddy.Replacer) { r.Map(forged) }, identityToken, "1 app user/*.rs 2 Practitioner/1 https://issuer.example"},
-		{"provided before, and no token", func(r *caddy.Replacer) { r.Map(forged) }, guard.Token{}, "     "},
+		{"provided before, and no token", func(r *caddy.Replacer) { r.Map(forged) }, nil, "     "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +38,7 @@ func TestIdentityIsOursAlone(t *testing.T) {
 			tt.before(repl)
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
-			(&identity{token: guard.Token{Subject: "earlier", ClientID: "earlier", Scope: "earlier"}}).set(r)
+			(&identity{token: &guard.Token{Subject: "earlier", ClientID: "earlier", Scope: "earlier"}}).set(r)
 			(&identity{token: tt.token}).set(r)
 			all := "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.patient} {http.auth.user.fhir_user} {http.auth.user.issuer}"
 			if got := repl.ReplaceAll(all, ""); got != tt.want {
@@ -48,6 +48,6 @@ func TestIdentityIsOursAlone(t *testing.T) {
 	}
 }
 
-var identityToken = guard.Token{
+var identityToken = &guard.Token{
 	Subject: "1", ClientID: "app", Scope: "user/*.rs", Patient: "2", FHIRUser: "Practitioner/1", Issuer: "https://issuer.example",
 }

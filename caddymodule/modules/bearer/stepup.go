@@ -31,8 +31,7 @@ func (p *SignInPolicy) checkSignIn(r *http.Request, t *guard.Token, isOwn bool) 
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil
 	}
-	_, asksItself := requester.TokenOf(r.Context())
-	if asksItself || isOwn && t.Subject == t.ClientID {
+	if requester.TokenOf(r.Context()) != nil || isOwn && t.Subject == t.ClientID {
 		return nil
 	}
 	required := guard.StepUp{ACR: p.ACR, MaxAge: time.Duration(p.MaxAge)}
