@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"net/http"
@@ -179,6 +180,32 @@ func TestMemoryAsks(t *testing.T) {
 	failure, keys.err = nil, errors.New("broken keys")
 	_, err = v.Verify(t.Context(), token)
 	wantError(t, err, http.StatusServiceUnavailable, "", keys.err)
+}
+
+// What is kept with a token is found at its next request, also when its key was read anew, and by no other policy.
+func TestMemo(t *testing.T) {
+	t.Parallel()
+	v := remembering(8)
+	token := mint{}.tokenAt(t, time.Now())
+	first, err := v.Verify(t.Context(), token)
+	if err != nil || first.Memo.Load() != nil {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	first.Memo.Store("kept")
+	anew := *testKeys().keys["first"].Key.(*ecdsa.PublicKey)
+	v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"first": {Key: &anew, KeyID: "first", Algorithm: "ES256"}}}
+	if again, err := v.Verify(t.Context(), token); err != nil || again != first || again.Memo.Load() != "kept" {
+		t.Errorf("%+v, %v", again, err)
+	}
+	other := *v
+	other.Leeway = time.Minute
+	if theirs, err := other.Verify(t.Context(), token); err != nil || theirs.Memo.Load() != nil {
+		t.Errorf("another policy: %+v, %v", theirs, err)
+	}
+	other.Memory = nil
+	if theirs, err := other.Verify(t.Context(), token); err != nil || theirs.Memo != nil {
+		t.Errorf("without memory: %+v, %v", theirs, err)
+	}
 }
 
 func TestMemoryBound(t *testing.T) {

@@ -54,6 +54,9 @@ func encodedSlash(u *url.URL) bool {
 
 // hasEmptyOrDots reports whether a segment is a dot segment, or empty other than the first and the last.
 func hasEmptyOrDots(path string) bool {
+	if path != "" && path[0] == '/' && !strings.Contains(path, "/.") {
+		return strings.Contains(path, "//") // few paths have a segment that begins with a dot
+	}
 	for segment := range strings.SplitSeq(path, "/") {
 		if segment == "." || segment == ".." {
 			return true
