@@ -5,12 +5,9 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"os"
-	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -31,17 +28,7 @@ func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]parameters
 	if err := o.budget.Read(len(body)); err != nil {
 		return nil, err
 	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if kind == "application/x-www-form-urlencoded" && err == nil {
-		form, err := parameters.QueryInputs(string(body))
-		return append(inputs, form...), err
-	}
-	if strings.Contains(kind, "xml") {
-		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
-			return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
-		}
-	}
-	return parameters.BodyInputs(inputs, body, bare)
+	return parameters.AddBody(inputs, r.Header.Get("Content-Type"), body, bare)
 }
 
 // maxTrusted bounds the memory allocated for a Content-Length before its body has come.

@@ -3,12 +3,14 @@ package parameters
 import (
 	"bytes"
 	"errors"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
@@ -25,44 +27,65 @@ type Input struct {
 // maxInputs bounds the parameters of one request, and maxPartDepth their nesting.
 const maxInputs, maxPartDepth = 1000, 4
 
-// QueryInputs reads the parameters of a query string in order.
-func QueryInputs(query string) ([]Input, error) {
+// QueryInputs reads the parameters of a query string in order. Beside an error, it returns those that it understands.
+func QueryInputs(query string) (inputs []Input, err error) {
 	if query == "" {
 		return nil, nil
 	}
-	inputs := make([]Input, 0, min(maxInputs, 1+strings.Count(query, "&")))
+	inputs = make([]Input, 0, min(maxInputs, 1+strings.Count(query, "&")))
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
 			continue
 		}
 		if len(inputs) == maxInputs {
-			return nil, outcome.BadRequest("too-long", "there may be at most %d parameters", maxInputs)
+			return inputs, outcome.BadRequest("too-long", "there may be at most %d parameters", maxInputs)
 		}
-		key, value, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(key)
-		if err == nil && strings.Contains(pair, ";") {
-			err = errors.New("invalid semicolon separator in query")
+		in, wrong := pairInput(pair)
+		switch {
+		case wrong == nil:
+			inputs = append(inputs, in)
+		case err == nil:
+			err = outcome.BadRequest("invalid", "the query string is malformed: %v", wrong)
 		}
-		if err == nil {
-			value, err = url.QueryUnescape(value)
-		}
-		if err != nil {
-			return nil, outcome.BadRequest("invalid", "the query string is malformed: %v", err)
-		}
-		inputs = append(inputs, Input{Name: name, Value: value})
 	}
-	return inputs, nil
+	return inputs, err
+}
+
+func pairInput(pair string) (in Input, err error) {
+	if strings.Contains(pair, ";") {
+		return in, errors.New("invalid semicolon separator in query")
+	}
+	name, value, _ := strings.Cut(pair, "=")
+	if in.Name, err = url.QueryUnescape(name); err == nil {
+		in.Value, err = url.QueryUnescape(value)
+	}
+	return in, err
+}
+
+// AddBody adds the parameters of a body to those of a query string: a form, or what [BodyInputs] reads, in JSON or XML.
+func AddBody(inputs []Input, contentType string, body []byte, bare string) ([]Input, error) {
+	kind, _, err := mime.ParseMediaType(contentType)
+	if kind == "application/x-www-form-urlencoded" && err == nil {
+		form, err := QueryInputs(string(body))
+		return append(inputs, form...), err
+	}
+	if strings.Contains(kind, "xml") {
+		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
+			return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
+		}
+	}
+	return BodyInputs(inputs, body, bare)
 }
 
 // BodyInputs reads the parameters of a body: a Parameters resource, or another that is the value of the parameter called bare.
 func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
+		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
 	}
 	if kind != "Parameters" {
 		if bare == "" {
-			return nil, outcome.BadRequest("structure", "the body must be a Parameters resource, not %s", kind)
+			return inputs, outcome.BadRequest("structure", "the body must be a Parameters resource, not %s", kind)
 		}
 		return append(inputs, Input{Name: bare, Resource: body}), nil
 	}
@@ -77,7 +100,7 @@ func BodyInputs(inputs []Input, body []byte, bare string) ([]Input, error) {
 		err = errors.New("there is more after the resource")
 	}
 	if err != nil {
-		return nil, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the Parameters resource cannot be read: " + err.Error()}
+		return inputs, &outcome.Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the Parameters resource cannot be read: " + err.Error()}
 	}
 	return inputs, nil
 }

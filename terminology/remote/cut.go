@@ -16,9 +16,9 @@ import (
 // Cut returns the answer to a request with no more entries than it asked for: some servers ignore count, and offset too.
 // What cannot be cut is returned as it is.
 func (a *Answer) Cut(q Request) *Answer {
-	values, _ := q.parameters() // what it can read; the server refuses what is wrong
-	var page expansion.Page
-	if !readNumber(values, "count", &page.Count) || !readNumber(values, "offset", &page.Offset) || page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
+	inputs, _ := q.inputs() // what it can read; the server refuses what is wrong
+	page, ok := pageOf(inputs)
+	if !ok || page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
 		return a
 	}
 	body, isXML := a.Body, bytes.HasPrefix(bytes.TrimSpace(a.Body), []byte{'<'})

@@ -23,7 +23,7 @@ func Example() {
 		if !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrIncomplete) {
 			return nil, err
 		}
-		subject := remote.SubjectOf(remote.Request{Query: r.URL.RawQuery, ContentType: r.Header.Get("Content-Type"), Body: body}).Lacking(err)
+		subject := remote.SubjectOf(remote.Request{Method: r.Method, Query: r.URL.RawQuery, ContentType: r.Header.Get("Content-Type"), Body: body}).Lacking(err)
 		server := routes.Server(subject)
 		if server == nil {
 			recorder := remote.NewRecorder(remote.DefaultMaxAnswer)

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -112,7 +113,7 @@ func TestSubjectOf(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := SubjectOf(Request{Query: test.query, ContentType: test.contentType, Body: []byte(test.body)})
+			got := SubjectOf(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)})
 			if got.ValueSet != test.valueSet || !slices.Equal(got.Systems, test.systems) {
 				t.Errorf("got %+v", got)
 			}
@@ -123,7 +124,7 @@ func TestSubjectOf(t *testing.T) {
 func FuzzSubjectOf(f *testing.F) {
 	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
 	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
-		SubjectOf(Request{Query: query, ContentType: contentType, Body: []byte(body)}) // does not panic
+		SubjectOf(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)}) // does not panic
 	})
 }
 

@@ -1,20 +1,12 @@
 package remote
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
@@ -32,54 +24,48 @@ func searchOf(s *Server, q Request) (search, bool) {
 	if !strings.HasSuffix(q.Path, "$expand") {
 		return search{}, false
 	}
-	values, err := q.parameters()
-	format := cmp.Or(values.Get("_format"), q.accept())
-	x := search{rest: values, q: q, xml: strings.Contains(format, "xml")}
-	if err != nil || x.xml == strings.Contains(format, "json") || values.Has("_pretty") {
+	inputs, err := q.inputs()
+	page, ok := pageOf(inputs)
+	if err != nil || !ok {
 		return search{}, false
 	}
-	x.page.Filter = strings.TrimSpace(values.Get("filter"))
-	if !readNumber(values, "offset", &x.page.Offset) || !readNumber(values, "count", &x.page.Count) {
-		return search{}, false
-	}
-	if !readChoice(values, "explainFilter", &x.page.ExplainFilter) {
-		return search{}, false
-	}
-	for _, name := range []string{"filter", "offset", "count", "explainFilter", "_format"} {
-		if len(values[name]) > 1 {
+	x := search{page: page, rest: make(url.Values), q: q}
+	format := q.accept()
+	for i := range inputs {
+		in := &inputs[i]
+		isPage, isFormat := isPaging(in.Name), in.Name == "_format"
+		switch {
+		case (isPage || isFormat) && parameters.Find(inputs[:i], in.Name) != nil:
 			return search{}, false
+		case in.Name == "_pretty", in.Complex != nil, in.Resource != nil, in.Parts != nil:
+			return search{}, false
+		case isFormat && in.Value != "":
+			format = in.Value
+		case !isPage && !isFormat:
+			x.rest.Add(in.Name, in.Value)
 		}
-		delete(values, name)
 	}
-	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Path, values.Encode(), q.AcceptLanguage)
-	return x, true
+	x.xml = strings.Contains(format, "xml")
+	x.key = fmt.Sprintf("%p %s %s?%s %s", s, s.base, q.Path, x.rest.Encode(), q.AcceptLanguage)
+	return x, x.xml != strings.Contains(format, "json")
 }
 
-// readNumber reads a number, if it is there. It returns false if that is none.
-func readNumber(values url.Values, name string, n **int) bool {
-	if !values.Has(name) {
-		return true
+// pageOf reads the parameters that say which part of an expansion is wanted. It returns false if one is wrong.
+func pageOf(inputs []parameters.Input) (expansion.Page, bool) {
+	var q expansion.Query
+	for i := range inputs {
+		if isPaging(inputs[i].Name) {
+			if _, err := q.Set(&inputs[i]); err != nil {
+				return q.Page, false
+			}
+		}
 	}
-	number, err := strconv.ParseUint(values.Get(name), 10, 31)
-	if err != nil {
-		return false
-	}
-	*n = new(int)
-	**n = int(number)
-	return true
+	q.Filter = strings.TrimSpace(q.Filter)
+	return q.Page, true
 }
 
-// readChoice reads a boolean parameter, if it is there. It returns false if that is none.
-func readChoice(values url.Values, name string, c *parameters.Choice) bool {
-	switch values.Get(name) {
-	case "true":
-		*c = parameters.Yes
-	case "false":
-		*c = parameters.No
-	default:
-		return !values.Has(name)
-	}
-	return true
+func isPaging(name string) bool {
+	return name == "filter" || name == "offset" || name == "count" || name == "explainFilter"
 }
 
 // isPart reports whether a page is not all of n entries.
@@ -87,61 +73,15 @@ func isPart(p expansion.Page, n int) bool {
 	return p.Offset != nil && *p.Offset > 0 || p.Count != nil && *p.Count < n
 }
 
-var errNotSimple = errors.New("a parameter is not of a primitive type")
-
-// parameters returns the parameters of a request. Beside an error, for those that no query string can hold, it returns the
-// others.
-func (q *Request) parameters() (url.Values, error) {
-	values, err := url.ParseQuery(q.Query)
-	if err != nil || q.method() != http.MethodPost {
-		return values, err
+// inputs returns the parameters of a request. Beside an error, it returns those that it understands.
+func (q *Request) inputs() ([]parameters.Input, error) {
+	inputs, err := parameters.QueryInputs(q.Query)
+	if len(q.Body) == 0 || q.method() != http.MethodPost {
+		return inputs, err
 	}
-	body := q.Body
-	switch kind, _, _ := mime.ParseMediaType(q.ContentType); {
-	case len(values) > 0:
-		return values, errNotSimple
-	case kind == "application/x-www-form-urlencoded":
-		return url.ParseQuery(string(body))
-	case strings.HasSuffix(kind, "xml"):
-		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
-			return values, err
-		}
+	inputs, failed := parameters.AddBody(inputs, q.ContentType, q.Body, "valueSet")
+	if err == nil {
+		err = failed
 	}
-	return values, addPosted(values, body)
-}
-
-// addPosted adds the parameters of a resource Parameters.
-func addPosted(values url.Values, body []byte) error {
-	var posted struct {
-		ResourceType string                      `json:"resourceType"`
-		Parameter    []map[string]jsontext.Value `json:"parameter"`
-	}
-	if err := json.Unmarshal(body, &posted); err != nil || posted.ResourceType != "Parameters" {
-		return errors.Join(err, errNotSimple)
-	}
-	var failed error
-	for _, p := range posted.Parameter {
-		failed = cmp.Or(addParameter(values, p), failed)
-	}
-	return failed
-}
-
-func addParameter(values url.Values, p map[string]jsontext.Value) error {
-	var name string
-	if err := json.Unmarshal(p["name"], &name); err != nil || len(p) != 2 {
-		return errors.Join(err, errNotSimple)
-	}
-	delete(p, "name")
-	for member, value := range p {
-		text := string(value)
-		if kind := value.Kind(); kind == '{' || kind == '[' || !strings.HasPrefix(member, "value") {
-			return errNotSimple
-		} else if kind == '"' {
-			if err := json.Unmarshal(value, &text); err != nil {
-				return err
-			}
-		}
-		values.Add(name, text)
-	}
-	return nil
+	return inputs, err
 }
