@@ -99,9 +99,7 @@ func TestEndingsInAFullStore(t *testing.T) {
 				t.Fatalf("the store does not become full: %v", err)
 			}
 			for what, token := range map[string]string{"a refresh token": tokens[0].Refresh, "an access token": tokens[1].AccessToken} {
-				if r := servertest.AskAboutToken(browsers[0], "/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusOK {
-					t.Errorf("revoking %s: %d", what, r.StatusCode)
-				}
+				servertest.WantStatus(t, servertest.AskAboutToken(browsers[0], "/oauth2/revoke", token, "app", ""), http.StatusOK, what)
 			}
 			r := browsers[1].Get("/oauth2/logout?" + url.Values{"id_token_hint": {tokens[1].IDToken}}.Encode())
 			if r.StatusCode != http.StatusOK || browsers[1].SignedIn() {

@@ -37,9 +37,7 @@ func TestDiscovery(t *testing.T) {
 			"id_token_signing_alg_values_supported": "RS256",
 			"subject_types_supported":               "public",
 		} {
-			if got := servertest.Words(m[name]); got != want {
-				t.Errorf("%s: %s = %q, want %q", path, name, got, want)
-			}
+			servertest.Equal(t, servertest.Words(m[name]), want, path, name)
 		}
 	}
 }
@@ -64,12 +62,8 @@ func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
 	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
-	if got := servertest.Words(m["response_types_supported"]); got != "code" {
-		t.Errorf("response types %q", got)
-	}
-	if got := servertest.Words(m["grant_types_supported"]); got != "authorization_code" {
-		t.Errorf("grant types %q", got)
-	}
+	servertest.Equal(t, servertest.Words(m["response_types_supported"]), "code")
+	servertest.Equal(t, servertest.Words(m["grant_types_supported"]), "authorization_code")
 }
 
 func TestSMARTConfiguration(t *testing.T) {
@@ -83,9 +77,7 @@ func TestSMARTConfiguration(t *testing.T) {
 	if got := servertest.Words(m["grant_types_supported"]); got != "authorization_code client_credentials" {
 		t.Errorf("grant types %q", got)
 	}
-	if got := servertest.Words(m["capabilities"]); !strings.Contains(got, "sso-openid-connect") {
-		t.Errorf("capabilities %q", got)
-	}
+	servertest.WantText(t, servertest.Words(m["capabilities"]), "sso-openid-connect")
 }
 
 func TestJWKS(t *testing.T) {
@@ -112,8 +104,6 @@ func TestUnknownPath(t *testing.T) {
 		if server.Serves(path) {
 			t.Errorf("%s is served", path)
 		}
-		if r := servertest.NewBrowser(t, server).Get("http://x" + path); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d", path, r.StatusCode)
-		}
+		servertest.WantStatus(t, servertest.NewBrowser(t, server).Get("http://x"+path), http.StatusNotFound, path)
 	}
 }

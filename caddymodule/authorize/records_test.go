@@ -73,9 +73,7 @@ func TestEarlierRecords(t *testing.T) {
 			}
 		},
 		"a used code": func(t *testing.T, r *earlierRecords, b *servertest.Browser) {
-			if got := b.RequestTokens(servertest.CodeForm(r.UsedCode, nil)); got.Error != "invalid_grant" {
-				t.Errorf("%+v", got)
-			}
+			servertest.Equal(t, b.RequestTokens(servertest.CodeForm(r.UsedCode, nil)).Error, "invalid_grant")
 			servertest.CheckDead(b, r.Refresh)
 		},
 		"a refresh token": func(t *testing.T, r *earlierRecords, b *servertest.Browser) {

@@ -62,7 +62,7 @@ func g10AttestationsPlan() testPlan {
 			{id: "Test07", checks: "all information is accurate", result: operators},
 			{id: "Test08", checks: "no more than the scopes of backend services", result: operators},
 			{id: "Test09", checks: "where the documentation is", result: operators},
-			{id: "Test10", checks: "an app's keys are cached no longer than their `Cache-Control` says", result: "not run here: `TestExactFreshness`"},
+			{id: "Test10", checks: "an app's keys are cached no longer than their `Cache-Control` says", result: "not run here: `TestKeysFreshness`"},
 			{id: "Test13", checks: "refresh tokens for native apps", result: operators},
 			{id: "g10_public_url_attestation", checks: "where the base URLs are", result: operators},
 			{id: "g10_tls_version_attestation", checks: "TLS 1.2 at least", result: "not run here: `TestTLSVersions`"},

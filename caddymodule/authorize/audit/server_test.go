@@ -98,9 +98,7 @@ func TestAudit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			trail.Take()
 			tt.do(servertest.NewBrowser(t, s))
-			if got := trail.Take(); got != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
-			}
+			servertest.Equal(t, trail.Take(), tt.want)
 		})
 	}
 }

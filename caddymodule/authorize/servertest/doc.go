@@ -12,7 +12,7 @@
 //
 //	server.go         servers, with and without an identity provider; settings.go alters them
 //	browser.go        requests, cookies and redirects of a [Browser]
-//	response.go       what is read from an answer
+//	response.go       what is read from an answer; want.go what it must be
 //	signin.go         the authorization request, and a person's way through its pages
 //	federation.go     that way by an identity provider
 //	token.go          tokens: get, refresh, use and check them

@@ -81,9 +81,7 @@ func TestAuthorizeMalformedQuery(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(nil).Encode()+"&x=%zz"))
-	if u.Query().Get("error") != "invalid_request" {
-		t.Errorf("%s", u)
-	}
+	servertest.WantError(t, u, "invalid_request")
 }
 
 // "Behaviour when client_id or redirect_uri is itself invalid: not shown": a page
@@ -123,9 +121,7 @@ func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 					}
 				}
 			}
-			if csp := r.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") {
-				t.Errorf("Content-Security-Policy %q", csp)
-			}
+			servertest.WantText(t, r.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
 		})
 	}
 }
@@ -152,9 +148,7 @@ func TestAuthorizePOST(t *testing.T) {
 	if u := servertest.Location(t, b.Get(r.Header.Get("Location"))); u.Path != "/oauth2/login" {
 		t.Errorf("the request by GET ends at %s", u)
 	}
-	if r := b.Post("/oauth2/authorize?state=x", servertest.Request(nil)); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("parameters in query and body: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post("/oauth2/authorize?state=x", servertest.Request(nil)), http.StatusBadRequest, "parameters in query and body")
 }
 
 // "HTTPS is required."
@@ -166,9 +160,7 @@ func TestHTTPSRequired(t *testing.T) {
 			t.Errorf("GET %s: %d", path, r.StatusCode)
 		}
 	}
-	if r := b.Post("/oauth2/token", servertest.CodeForm("x", nil)); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("token: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post("/oauth2/token", servertest.CodeForm("x", nil)), http.StatusBadRequest, "token")
 }
 
 // Behind a proxy that is not trusted, the refusal says what is to be done.
@@ -234,9 +226,7 @@ func TestScopeGrantedInPart(t *testing.T) {
 		}
 		b := servertest.NewBrowser(t, servertest.New(t, change))
 		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {scope}})))
-		if e := u.Query().Get("error"); e != "invalid_scope" {
-			t.Errorf("%s: %q", name, e)
-		}
+		servertest.Equal(t, u.Query().Get("error"), "invalid_scope", name)
 	}
 }
 

@@ -27,9 +27,7 @@ func TestBackToTheApp(t *testing.T) {
 			shown := b.SignIn(servertest.Request(state), "alice", "right")
 			page, factor := servertest.Body(t, b.Get(shown.Header.Get("Location"))), b.OpenSecondFactor(shown)
 			back := deny(b, "/oauth2/login", "factor", factor)
-			if r := b.Get("/oauth2/login?factor=" + url.QueryEscape(factor)); r.StatusCode != http.StatusBadRequest {
-				t.Errorf("the sign-in goes on: %d", r.StatusCode)
-			}
+			servertest.WantStatus(t, b.Get("/oauth2/login?factor="+url.QueryEscape(factor)), http.StatusBadRequest, "the sign-in goes on")
 			return page, back
 		},
 		"account": func(b *servertest.Browser) (string, *http.Response) {
@@ -45,16 +43,12 @@ func TestBackToTheApp(t *testing.T) {
 		if !strings.HasPrefix(u.String(), servertest.Callback+"?") || q.Get("error") != "access_denied" || q.Get("state") != "back" || q.Has("code") {
 			t.Errorf("%s: %s", name, u)
 		}
-		if !strings.Contains(page, `&amp;decision=deny">Back to The App</a>`) {
-			t.Errorf("%s: no way back in %s", name, page)
-		}
+		servertest.WantText(t, page, `&amp;decision=deny">Back to The App</a>`)
 	}
 }
 
 func TestSignedOutLeadsSomewhere(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	if page := servertest.Body(t, b.Get("/oauth2/logout?ui_locales=de")); !strings.Contains(page, `<a class="button" href="/">Weiter zu fhir.example.org</a>`) {
-		t.Error(page)
-	}
+	servertest.WantText(t, servertest.Body(t, b.Get("/oauth2/logout?ui_locales=de")), `<a class="button" href="/">Weiter zu fhir.example.org</a>`)
 }

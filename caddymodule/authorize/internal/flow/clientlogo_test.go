@@ -60,23 +60,17 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 	id := register("/logo.png")
 	shows := func(page string) {
 		t.Helper()
-		for _, want := range []string{
-			`<img class="app" src="/oauth2/client_logo?client_id=` + id + `"`, `href="` + app.URL + `/policy?a=b&amp;c" target="_blank" rel="noopener noreferrer"`,
-			`href="` + app.URL + `/terms#new"`, "Privacy policy of Newcomer", "Terms of use of Newcomer",
-		} {
-			if !strings.Contains(page, want) {
-				t.Errorf("%s is not on the page: %s", want, page)
-			}
-		}
+		servertest.WantText(t, page,
+			`<img class="app" src="/oauth2/client_logo?client_id=`+id+`"`, `href="`+app.URL+`/policy?a=b&amp;c" target="_blank" rel="noopener noreferrer"`,
+			`href="`+app.URL+`/terms#new"`, "Privacy policy of Newcomer", "Terms of use of Newcomer",
+		)
 		if strings.Contains(page, `src="`+app.URL) {
 			t.Error("the browser would ask the app")
 		}
 	}
 	q := servertest.Request(url.Values{"client_id": {id}})
 	signIn := b.Get(servertest.Location(t, b.Authorize(q)).String())
-	if policy := signIn.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "img-src 'self';") {
-		t.Errorf("policy %s", policy)
-	}
+	servertest.WantText(t, signIn.Header.Get("Content-Security-Policy"), "img-src 'self';")
 	shows(servertest.Body(t, signIn))
 	consent, _ := b.OpenForm(b.SignIn(q, "alice", "right"))
 	shows(consent)
@@ -96,9 +90,7 @@ func TestRegisteredLinksAreShown(t *testing.T) {
 			t.Errorf("%s was fetched %d times", path, asked.Load())
 		}
 	}
-	if r := b.Get("/oauth2/client_logo?client_id=app"); r.StatusCode != http.StatusNotFound {
-		t.Errorf("of a client without one: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Get("/oauth2/client_logo?client_id=app"), http.StatusNotFound, "of a client without one")
 }
 
 // RFC 7591 §5: a logo_uri is no way into the network of the server.

@@ -30,15 +30,11 @@ func TestConsentPage(t *testing.T) {
 	r := b.SignIn(q, "alice", "right")
 	page := b.Get(servertest.Location(t, r).String())
 	text := servertest.Body(t, page)
-	for _, want := range []string{
+	servertest.WantText(t, text,
 		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
 		"<legend>Required</legend>", "<legend>Health records of everybody you have access to</legend>", "<legend>About you</legend>",
 		"Your e-mail address", "Observations, such as lab results and vital signs <small>read and search</small>", "The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
+	)
 	if got := strings.Join(servertest.Boxes(text), "; "); got != "may user/Observation.rs; may user/Observation.rs laboratory; may user/Observation.rs vital-signs; "+
 		"may user/Observation.rs social-history; may user/Observation.rs survey; may user/Observation.rs sdoh; may user/Observation.rs clinical-test; "+
 		"may email; may claim:given_name; may demo.read" {
@@ -73,15 +69,11 @@ func TestConsentIsAskedFor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].Consent = tt.consent }))
 			b.SignIn(servertest.Request(nil), "alice", "right")
-			if got := outcome(t, b, tt.change); got != tt.first {
-				t.Errorf("at first: %s, want %s", got, tt.first)
-			}
+			servertest.Equal(t, outcome(t, b, tt.change), tt.first, "at first")
 			if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}))); u.Host == "" {
 				b.Allow(b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}).Encode()), "*")
 			}
-			if got := outcome(t, b, tt.change); got != tt.then {
-				t.Errorf("then: %s, want %s", got, tt.then)
-			}
+			servertest.Equal(t, outcome(t, b, tt.change), tt.then, "then")
 		})
 	}
 }
@@ -206,9 +198,7 @@ func TestConsentIsRemembered(t *testing.T) {
 				time.Sleep(tt.wait)
 				b = servertest.NewBrowser(t, server())
 				b.SignIn(servertest.Request(nil), tt.user, map[string]string{"alice": "right", "bob": "other"}[tt.user])
-				if got := outcome(t, b, nil); got != tt.want {
-					t.Errorf("%s, want %s", got, tt.want)
-				}
+				servertest.Equal(t, outcome(t, b, nil), tt.want)
 			})
 		})
 	}
@@ -240,9 +230,7 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 			return nil
 		}}
 	}))
-	if u := b.Allow(b.SignIn(servertest.Request(nil), "alice", "right")); u.Query().Get("code") == "" {
-		t.Errorf("%s", u)
-	}
+	servertest.WantCode(t, b.Allow(b.SignIn(servertest.Request(nil), "alice", "right")))
 }
 
 // Where it cannot be told whether there is a consent, there is none, and the
@@ -296,9 +284,7 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	if err := durable.Delete(t.Context(), consents[0]); err != nil {
 		t.Fatal(err)
 	}
-	if got := refresh(second.Refresh); got.Error != "invalid_grant" {
-		t.Errorf("without: %+v", got)
-	}
+	servertest.Equal(t, refresh(second.Refresh).Error, "invalid_grant", "without")
 }
 
 // What is remembered of one person and client has a bound: beyond, it is the latest
@@ -317,9 +303,7 @@ func TestConsentIsBounded(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]string{0: "consent", 98: "consent", 99: "code", 149: "code"} {
-		if got := outcome(t, b, scope(n)); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
+		servertest.Equal(t, outcome(t, b, scope(n)), want, n)
 	}
 }
 
@@ -342,9 +326,7 @@ func TestConsentTakenBack(t *testing.T) {
 	narrow := family(b.Authorize(scope("openid offline_access")))
 	wide = b.Refresh(wide, nil).Refresh
 	b.Allow(b.Authorize(scope("openid offline_access demo.read")), "offline_access")
-	if got := b.Refresh(wide, nil); got.Error != "invalid_grant" {
-		t.Errorf("what was taken back: %+v", got)
-	}
+	servertest.Equal(t, b.Refresh(wide, nil).Error, "invalid_grant", "what was taken back")
 	if got := b.Refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
 		t.Errorf("what is still allowed: %+v", got)
 	}

@@ -128,9 +128,7 @@ func TestConsentByKind(t *testing.T) {
 		t.Errorf("refreshed for less: %+v", got)
 	}
 	next := b.Redeem(servertest.Location(t, b.Authorize(q)))
-	if got := b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}); got.Error != "invalid_scope" {
-		t.Errorf("refreshed for what was not given: %+v", got)
-	}
+	servertest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
 }
 
 // The page shows what the person gave before, and who gives less again ends what had more.
@@ -148,12 +146,8 @@ func TestConsentLessAgain(t *testing.T) {
 	if narrow.Scope != "openid user/Condition.rs"+problemList+" offline_access" {
 		t.Fatalf("scope %q", narrow.Scope)
 	}
-	if r := b.Userinfo(wide.AccessToken); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the access token of before: status %d", r.StatusCode)
-	}
-	if got := b.Refresh(wide.Refresh, nil); got.Error != "invalid_grant" {
-		t.Errorf("the refresh token of before: %+v", got)
-	}
+	servertest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
+	servertest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
 	b.Allow(b.Authorize(again), "*") // more
 	if got := b.Refresh(narrow.Refresh, nil); got.Scope != narrow.Scope {
 		t.Errorf("what is still given, after more was: %+v", got)
@@ -254,17 +248,11 @@ func TestConsentForATime(t *testing.T) {
 					if got := b.Refresh(later.Refresh, nil); later.Refresh == "" || got.Error != "invalid_grant" {
 						t.Errorf("%+v, then %+v", later, got)
 					}
-					if got := outcome(t, b, url.Values{"scope": {"openid offline_access"}}); got != "consent" {
-						t.Errorf("the next request: %s", got)
-					}
-					if got := outcome(t, b, nil); got != "code" {
-						t.Errorf("the next request without offline_access: %s", got)
-					}
+					servertest.Equal(t, outcome(t, b, url.Values{"scope": {"openid offline_access"}}), "consent", "the next request")
+					servertest.Equal(t, outcome(t, b, nil), "code", "the next request without offline_access")
 				}
 				time.Sleep(10 * time.Minute)
-				if got := b.Refresh(before.Refresh, nil); got.Error != "invalid_grant" {
-					t.Errorf("afterwards: %+v", got)
-				}
+				servertest.Equal(t, b.Refresh(before.Refresh, nil).Error, "invalid_grant", "afterwards")
 			})
 		})
 	}
@@ -313,8 +301,6 @@ func TestConsentTimesAreBounded(t *testing.T) {
 		form := servertest.Decision(sealed, "allow")
 		form.Set("may offline_access", "yes")
 		form.Set("days", "400")
-		if r := b.Post("/oauth2/consent", form); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: 400 days: status %d", tt.lifetime, r.StatusCode)
-		}
+		servertest.WantStatus(t, b.Post("/oauth2/consent", form), http.StatusBadRequest, tt.lifetime)
 	}
 }

@@ -58,9 +58,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, nil))
 			form := servertest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
-			if got := b.RequestTokens(form); got.Error != tt.want {
-				t.Errorf("%+v", got)
-			}
+			servertest.Equal(t, b.RequestTokens(form).Error, tt.want)
 		})
 	}
 }

@@ -49,9 +49,7 @@ func TestIDTokenHint(t *testing.T) {
 			if tt.change != nil {
 				hint = tt.change(hint)
 			}
-			if got := outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {tt.prompt}}); got != tt.want {
-				t.Errorf("%s, want %s", got, tt.want)
-			}
+			servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {tt.prompt}}), tt.want)
 		})
 	}
 }
@@ -62,9 +60,7 @@ func TestExpiredIDTokenHint(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, nil))
 		hint := b.Tokens(nil).IDToken
 		time.Sleep(2 * time.Hour)
-		if got := outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}); got != "code" {
-			t.Error(got)
-		}
+		servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}), "code")
 	})
 }
 
@@ -77,12 +73,8 @@ func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	hint := url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
-	if got := outcome(t, b, hint); got != "page" {
-		t.Errorf("signed in: %s", got)
-	}
-	if u := b.Answer(servertest.Request(hint)); u.Query().Get("code") == "" {
-		t.Errorf("signed in anew: %s", u)
-	}
+	servertest.Equal(t, outcome(t, b, hint), "page", "signed in")
+	servertest.WantCode(t, b.Answer(servertest.Request(hint)), "signed in anew")
 }
 
 // An access token is not a hint, and neither is an ID token of another client.
@@ -90,24 +82,18 @@ func TestIDTokenHintOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	answer := b.Tokens(nil)
-	if got := outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}); got != "invalid_request" {
-		t.Errorf("access token: %s", got)
-	}
+	servertest.Equal(t, outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}), "invalid_request", "access token")
 	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", "strict")
 	q.Set("id_token_hint", answer.IDToken)
-	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
-		t.Errorf("another client's: %s", u)
-	}
+	servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "another client's")
 }
 
 // Issuers that share their keys do not share their people.
 func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
 	t.Parallel()
 	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
-	if got := outcome(t, servertest.NewBrowser(t, servertest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}); got != "invalid_request" {
-		t.Error(got)
-	}
+	servertest.Equal(t, outcome(t, servertest.NewBrowser(t, servertest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}), "invalid_request")
 }
 
 // Whoever signs in, another person than the one asked for is not told to the client.

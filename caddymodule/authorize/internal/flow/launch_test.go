@@ -128,9 +128,7 @@ func TestPickByNoDate(t *testing.T) {
 		t.Errorf("%d %s", r.StatusCode, text)
 	}
 	h.Answer = "null"
-	if r := b.Get("/oauth2/select_patient?" + url.Values{"request": {sealed}}.Encode()); r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("status %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Get("/oauth2/select_patient?"+url.Values{"request": {sealed}}.Encode()), http.StatusServiceUnavailable)
 }
 
 func TestPickPatient(t *testing.T) {
@@ -153,9 +151,7 @@ func TestPickPatient(t *testing.T) {
 	if !strings.Contains(visits, `value="v1"`) || !strings.Contains(visits, "Ada Lovelace") {
 		t.Errorf("%s", visits)
 	}
-	if r := b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v2"}}); r.StatusCode != http.StatusForbidden {
-		t.Errorf("another patient's visit: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v2"}}), http.StatusForbidden, "another patient's visit")
 	answer := servertest.Location(t, b.Post("/oauth2/select_encounter", url.Values{"request": {sealed}, "encounter": {"v1"}}))
 	got := servertest.RedeemLaunch(b, answer)
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Scope != "openid launch/patient launch/encounter patient/*.rs offline_access" {
@@ -215,9 +211,7 @@ func TestPickCancelled(t *testing.T) {
 	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient"}}), "alice", "right"))
 	answer := servertest.Location(t, b.Post("/oauth2/select_patient", servertest.Decision(sealed, "deny")))
-	if answer.Query().Get("error") != "access_denied" {
-		t.Errorf("%s", answer)
-	}
+	servertest.WantError(t, answer, "access_denied")
 }
 
 func TestPickWithoutPrompt(t *testing.T) {
@@ -225,9 +219,7 @@ func TestPickWithoutPrompt(t *testing.T) {
 	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
 	b.SignIn(servertest.Request(nil), "alice", "right")
 	r := b.Authorize(servertest.Request(url.Values{"scope": {"launch/patient"}, "prompt": {"none"}}))
-	if got := servertest.Location(t, r).Query().Get("error"); got != "interaction_required" {
-		t.Errorf("%q", got)
-	}
+	servertest.Equal(t, servertest.Location(t, r).Query().Get("error"), "interaction_required")
 }
 
 func TestPickWhileDown(t *testing.T) {
@@ -241,9 +233,7 @@ func TestPickWhileDown(t *testing.T) {
 	}
 	h.Down = false
 	_, sealed := b.OpenForm(r) // the same page again
-	if got := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}); got.StatusCode != http.StatusFound {
-		t.Errorf("status %d", got.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}}), http.StatusFound)
 }
 
 func TestEHRLaunch(t *testing.T) {
@@ -284,9 +274,7 @@ func TestEHRLaunch(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			again := servertest.Location(t, b.Authorize(q))
-			if again.Query().Get("error") != "invalid_request" {
-				t.Errorf("used twice: %s", again)
-			}
+			servertest.WantError(t, again, "invalid_request", "used twice")
 		})
 	}
 }
@@ -326,9 +314,7 @@ func TestLaunchEndpoint(t *testing.T) {
 func TestLaunchEndpointWhileDown(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewLaunching(t, &servertest.FHIRServer{Down: true}, "Practitioner/alice", servertest.WithEHR)
-	if r := b.Post("/oauth2/launch", servertest.LaunchForm(nil)); r.StatusCode != http.StatusCreated {
-		t.Errorf("%d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post("/oauth2/launch", servertest.LaunchForm(nil)), http.StatusCreated)
 }
 
 // goWords are of this program and its language, which tell an EHR nothing.
@@ -399,9 +385,7 @@ func TestUnknownLaunch(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewLaunching(t, new(servertest.FHIRServer), "Practitioner/alice", nil)
 	answer := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"launch": {"guessed"}})))
-	if answer.Query().Get("error") != "invalid_request" {
-		t.Errorf("%s", answer)
-	}
+	servertest.WantError(t, answer, "invalid_request")
 }
 
 func TestRefreshAsAnotherPatient(t *testing.T) {
@@ -418,7 +402,5 @@ func TestRefreshAsAnotherPatient(t *testing.T) {
 	r := servertest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
 	})
-	if text := servertest.Body(t, r); !strings.Contains(text, "invalid_grant") {
-		t.Errorf("%s", text)
-	}
+	servertest.WantText(t, servertest.Body(t, r), "invalid_grant")
 }

@@ -55,13 +55,9 @@ func TestLogout(t *testing.T) {
 				sealed := servertest.Field(t, page, "request")
 				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			case "signed out":
-				if !strings.Contains(page, "You are signed out") {
-					t.Errorf("status %d: %s", r.StatusCode, page)
-				}
+				servertest.WantText(t, page, "You are signed out")
 			default:
-				if got := r.Header.Get("Location"); got != tt.want {
-					t.Errorf("sent to %q", got)
-				}
+				servertest.Equal(t, r.Header.Get("Location"), tt.want)
 			}
 			if b.SignedIn() {
 				t.Error("still signed in")
@@ -119,9 +115,7 @@ func TestLogoutIsNotForged(t *testing.T) {
 	other.Answer(servertest.Request(nil))
 	sealed := servertest.Field(t, servertest.Body(t, other.Get("/oauth2/logout")), "request")
 	for _, request := range []string{sealed, "x.y"} {
-		if r := b.Post("/oauth2/logout", url.Values{"request": {request}}); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("status %d", r.StatusCode)
-		}
+		servertest.WantStatus(t, b.Post("/oauth2/logout", url.Values{"request": {request}}), http.StatusBadRequest)
 	}
 	if !b.SignedIn() {
 		t.Error("signed out by another's page")
@@ -173,9 +167,7 @@ func TestLogoutByHintAlone(t *testing.T) {
 					tt.at(by)
 				}
 				time.Sleep(tt.wait)
-				if r := by.Get("/oauth2/logout?id_token_hint=" + hint); r.StatusCode != http.StatusOK {
-					t.Errorf("status %d", r.StatusCode)
-				}
+				servertest.WantStatus(t, by.Get("/oauth2/logout?id_token_hint="+hint), http.StatusOK)
 				if by.Cookies["hint"] = hint; tt.after != nil {
 					tt.after(by)
 				}
@@ -251,9 +243,7 @@ func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, logoutServer(t))
 	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {servertest.AfterLogout}, "state": {"s"}}.Encode())
-	if got := r.Header.Get("Location"); got != servertest.AfterLogout+"?state=s" {
-		t.Errorf("sent to %q", got)
-	}
+	servertest.Equal(t, r.Header.Get("Location"), servertest.AfterLogout+"?state=s")
 }
 
 // A session is over once its browser signed out: its cookie, should anybody have
@@ -287,9 +277,7 @@ func TestUpstreamLogout(t *testing.T) {
 			answer := servertest.FederatedTokens(b, nil)
 			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
 			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
-			if got := r.Header.Get("Location"); got != servertest.Callback+"/bye?state=z" {
-				t.Errorf("sent to %q", got)
-			}
+			servertest.Equal(t, r.Header.Get("Location"), servertest.Callback+"/bye?state=z")
 			asked := p.Requests(authorizetest.EndSession)
 			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
 				t.Errorf("asked %v", asked)

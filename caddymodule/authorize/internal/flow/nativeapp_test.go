@@ -111,9 +111,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 					t.Fatal(err)
 				}
 				form := servertest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
-				if got := b.Post("/oauth2/token", form); got.StatusCode != http.StatusOK {
-					t.Errorf("token endpoint: %s", servertest.Body(t, got))
-				}
+				servertest.WantStatus(t, b.Post("/oauth2/token", form), http.StatusOK, "token endpoint")
 			})
 		}
 	}
@@ -165,9 +163,7 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 					return
 				}
 				page, sealed := b.OpenForm(r)
-				if !strings.Contains(page, "The App") {
-					t.Errorf("the page says %s", page)
-				}
+				servertest.WantText(t, page, "The App")
 				if r := b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}, "may openid": {"yes"}}); !given(r) {
 					t.Errorf("who allowed it was sent to %s", r.Header.Get("Location"))
 				}

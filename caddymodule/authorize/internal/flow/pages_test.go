@@ -44,9 +44,7 @@ func TestLogo(t *testing.T) {
 	if r := b.Get(address); r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "image/svg+xml" || r.Header.Get("Referrer-Policy") != "no-referrer" {
 		t.Errorf("%q: %d %v", address, r.StatusCode, r.Header)
 	}
-	if r := servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/logo"); r.StatusCode != http.StatusNotFound {
-		t.Errorf("without a logo: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/logo"), http.StatusNotFound, "without a logo")
 }
 
 // The pages are in the request's language, and keep it after the redirect to them.

@@ -98,9 +98,7 @@ func TestMalformedQuery(t *testing.T) {
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.URL.RawQuery = "request=%%%"
-		if got := servertest.NewBrowser(t, servertest.New(t, nil)).Send(r); got.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %d", path, got.StatusCode)
-		}
+		servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Send(r), http.StatusBadRequest, path)
 	}
 }
 
@@ -117,9 +115,7 @@ func TestOversizedForm(t *testing.T) {
 		"over 64 KiB":        {url.Values{"request": {strings.Repeat("a", 64<<10)}}, http.StatusRequestEntityTooLarge},
 	} {
 		for _, path := range []string{"/oauth2/login", "/oauth2/par", "/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
-			if r := b.Post(path, tt.form); r.StatusCode != tt.status {
-				t.Errorf("%s, %s: %d", path, name, r.StatusCode)
-			}
+			servertest.WantStatus(t, b.Post(path, tt.form), tt.status, path, name)
 		}
 	}
 }

@@ -112,8 +112,6 @@ func TestStepUpBeforePicker(t *testing.T) {
 		factor = servertest.Field(t, servertest.Body(t, b.Get(r.Header.Get("Location"))), "factor")
 		_, sealed := b.OpenForm(b.SendOTP(factor, servertest.OTP(secret, time.Now())))
 		r = b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {"ada"}})
-		if to := servertest.Location(t, r); to.Query().Get("code") == "" {
-			t.Errorf("asked again: %s", to)
-		}
+		servertest.WantCode(t, servertest.Location(t, r), "asked again")
 	})
 }

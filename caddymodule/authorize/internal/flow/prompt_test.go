@@ -44,12 +44,8 @@ func TestPromptAndMaxAge(t *testing.T) {
 				b := servertest.NewBrowser(t, servertest.New(t, nil))
 				b.Answer(servertest.Request(nil))
 				time.Sleep(5 * time.Minute)
-				if got := outcome(t, b, tt.asked); got != tt.signedIn {
-					t.Errorf("signed in: %s, want %s", got, tt.signedIn)
-				}
-				if got := outcome(t, servertest.NewBrowser(t, b.Server), tt.asked); got != tt.signedOut {
-					t.Errorf("signed out: %s, want %s", got, tt.signedOut)
-				}
+				servertest.Equal(t, outcome(t, b, tt.asked), tt.signedIn, "signed in")
+				servertest.Equal(t, outcome(t, servertest.NewBrowser(t, b.Server), tt.asked), tt.signedOut, "signed out")
 			})
 		})
 	}
@@ -78,9 +74,7 @@ func TestPromptLoginIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
-	if u := b.Answer(servertest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})); u.Query().Get("code") == "" {
-		t.Errorf("sent to %s", u)
-	}
+	servertest.WantCode(t, b.Answer(servertest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})))
 }
 
 // A page that was left open until the sign-in is older than max_age leads to another
@@ -108,9 +102,7 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 				q := url.Values{"prompt": {tt.page}, "max_age": {tt.maxAge}}
 				_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
 				time.Sleep(tt.open)
-				if got := outcomeOf(servertest.Location(t, b.Post("/oauth2/"+tt.page, servertest.Decision(sealed, tt.decision)))); got != tt.want {
-					t.Errorf("%s, want %s", got, tt.want)
-				}
+				servertest.Equal(t, outcomeOf(servertest.Location(t, b.Post("/oauth2/"+tt.page, servertest.Decision(sealed, tt.decision)))), tt.want)
 			})
 		})
 	}
@@ -123,9 +115,7 @@ func TestShortMaxAgeIsAnswered(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 		r := b.SignIn(servertest.Request(url.Values{"max_age": {"0"}}), "alice", "right")
 		time.Sleep(4 * time.Minute) // the page is read
-		if u := b.Allow(r); u.Query().Get("code") == "" {
-			t.Errorf("sent to %s", u)
-		}
+		servertest.WantCode(t, b.Allow(r))
 	})
 }
 
@@ -134,9 +124,7 @@ func TestPromptNoneIsPassedOn(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	if got := servertest.Federate(b, url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
-		t.Errorf("sent to %s", got)
-	}
+	servertest.WantCode(t, servertest.Federate(b, url.Values{"prompt": {"none"}}))
 	if asked := p.Requests(authorizetest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {
 		t.Errorf("the provider was asked %v", asked)
 	}

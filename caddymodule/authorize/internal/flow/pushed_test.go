@@ -40,9 +40,7 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	_, answer := servertest.Push(b, q)
 	u := b.Answer(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
-	if u.Query().Get("code") == "" {
-		t.Errorf("%s", u)
-	}
+	servertest.WantCode(t, u)
 	for name, secret := range map[string]string{"a wrong secret": "wrong", "no secret": ""} {
 		q.Set("client_secret", secret)
 		if status, answer := servertest.Push(b, q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
@@ -71,9 +69,7 @@ func TestPushedRequestByBasic(t *testing.T) {
 	q := servertest.Request(url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
 	r := servertest.PostRequest("/oauth2/par", q)
 	r.SetBasicAuth("confidential", "s3cret/+ %")
-	if got := servertest.NewBrowser(t, servertest.New(t, nil)).Send(r); got.StatusCode != http.StatusCreated {
-		t.Errorf("status %d: %s", got.StatusCode, servertest.Body(t, got))
-	}
+	servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Send(r), http.StatusCreated)
 }
 
 // What is wrong with a request is told at once, as JSON.
@@ -102,9 +98,7 @@ func TestPushedRequestRefused(t *testing.T) {
 			}
 		})
 	}
-	if r := servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/par?" + servertest.Request(nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, servertest.NewBrowser(t, servertest.New(t, nil)).Get("/oauth2/par?"+servertest.Request(nil).Encode()), http.StatusMethodNotAllowed, "GET")
 }
 
 // A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
@@ -223,13 +217,9 @@ func TestPushedRequestCannotBeChanged(t *testing.T) {
 func TestPushedRequestRequired(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "invalid_request" {
-		t.Errorf("%s", u)
-	}
+	servertest.WantError(t, servertest.Location(t, b.Authorize(servertest.Request(nil))), "invalid_request")
 	_, answer := servertest.Push(b, servertest.Request(nil))
-	if u := b.Answer(servertest.Pushed(answer.RequestURI)); u.Query().Get("code") == "" {
-		t.Errorf("%s", u)
-	}
+	servertest.WantCode(t, b.Answer(servertest.Pushed(answer.RequestURI)))
 }
 
 // However many requests are pushed as a public client, they fill nothing: they are in

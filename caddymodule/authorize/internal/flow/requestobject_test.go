@@ -117,9 +117,7 @@ func TestRequestObjectRefused(t *testing.T) {
 		}
 	}
 	both := servertest.Request(url.Values{"request": {plain(nil)}, "request_uri": {"https://app.example.org/r"}})
-	if u := servertest.Location(t, b.Authorize(both)); u.Query().Get("error") != "invalid_request" {
-		t.Errorf("value and address: %s", u)
-	}
+	servertest.WantError(t, servertest.Location(t, b.Authorize(both)), "invalid_request", "value and address")
 	object := plain(map[string]any{"iss": "strict", "response_mode": "form_post"})
 	page := servertest.Body(t, b.Authorize(servertest.Request(url.Values{"request": {object}, "state": {""}})))
 	if form := servertest.ReadForm(page); form.Action != servertest.Callback || form.Fields.Get("error") != "invalid_request_object" || form.Fields.Get("state") != "inside" {
@@ -170,9 +168,7 @@ func TestRequestObjectByReference(t *testing.T) {
 	if u.Query().Get("code") == "" || u.Query().Get("state") != "inside" || asked.Load() != 1 {
 		t.Errorf("%s, asked %d times", u, asked.Load())
 	}
-	if got := servertest.TryAssertion(b, c.ID, jose.RS256); got != "invalid_client" {
-		t.Errorf("by its keys alone: %s", got)
-	}
+	servertest.Equal(t, servertest.TryAssertion(b, c.ID, jose.RS256), "invalid_client", "by its keys alone")
 	for uri, fetched := range map[string]int64{app.URL + "/other": 0, app.URL + "/elsewhere": 1, "https://other.example/object": 0} {
 		asked.Store(0)
 		q.Set("request_uri", uri)

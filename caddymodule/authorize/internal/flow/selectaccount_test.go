@@ -3,7 +3,6 @@ package flow_test
 import (
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -19,20 +18,12 @@ func TestSelectAccount(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	page, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
-	for _, want := range []string{"<strong>The App</strong>", "Continue as Alice Adams <small>alice</small>", "Use another account"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
-	if u := servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "continue"))); u.Query().Get("code") == "" {
-		t.Errorf("continued to %s", u)
-	}
+	servertest.WantText(t, page, "<strong>The App</strong>", "Continue as Alice Adams <small>alice</small>", "Use another account")
+	servertest.WantCode(t, servertest.Location(t, b.Post("/oauth2/select_account", servertest.Decision(sealed, "continue"))))
 	_, signIn := b.OpenForm(b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
 	u := servertest.Location(t, b.Post("/oauth2/login", url.Values{"request": {signIn}, "username": {"bob"}, "password": {"other"}}))
 	answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
-	if sub := b.Claims(answer.IDToken)["sub"]; sub != "bob" {
-		t.Errorf("the other account is %v", sub)
-	}
+	servertest.Equal(t, b.Claims(answer.IDToken)["sub"], "bob")
 }
 
 // "Use another account" leads to the provider, and it is told why, where there is
@@ -93,8 +84,6 @@ func TestQuestionWithoutDecision(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, nil))
 		b.Answer(servertest.Request(nil))
 		_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
-		if r := b.Post(path, servertest.Decision(sealed, "")); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %d", path, r.StatusCode)
-		}
+		servertest.WantStatus(t, b.Post(path, servertest.Decision(sealed, "")), http.StatusBadRequest, path)
 	}
 }

@@ -29,17 +29,13 @@ func TestLocalApp(t *testing.T) {
 	if opened.Host != "localhost:4711" || opened.Path != "/start" || opened.Query().Get("x") != "1" || opened.Query().Get("launch") == "" {
 		t.Fatalf("opened at %s", opened)
 	}
-	if policy := b.Get(servertest.LaunchPage).Header.Get("Content-Security-Policy"); !strings.Contains(policy, " http://localhost:*") {
-		t.Errorf("policy %s", policy)
-	}
+	servertest.WantText(t, b.Get(servertest.LaunchPage).Header.Get("Content-Security-Policy"), " http://localhost:*")
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {"sandbox-local-app"}, "redirect_uri": {"http://localhost:4711/back"}, "launch": {opened.Query().Get("launch")},
 		"scope": {"launch patient/Patient.rs"}, "state": {"s"}, "code_challenge": {servertest.S256(servertest.Verifier)}, "code_challenge_method": {"S256"},
 	}
 	form, sealed := b.OpenForm(b.Authorize(q))
-	if !strings.Contains(form, "An app on this computer") {
-		t.Errorf("not asked: %s", form)
-	}
+	servertest.WantText(t, form, "An app on this computer")
 	answer := servertest.Location(t, b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}}))
 	tokens := servertest.Decode[servertest.LaunchResponse](t, b.Post("/oauth2/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Query().Get("code")}, "redirect_uri": q["redirect_uri"], "client_id": {"sandbox-local-app"}, "code_verifier": {servertest.Verifier},
@@ -49,9 +45,7 @@ func TestLocalApp(t *testing.T) {
 	}
 	q.Del("code_challenge")
 	q.Del("code_challenge_method")
-	if answer := servertest.Location(t, b.Authorize(q)); answer.Query().Get("error") != "invalid_request" {
-		t.Errorf("without PKCE: %s", answer)
-	}
+	servertest.WantError(t, servertest.Location(t, b.Authorize(q)), "invalid_request", "without PKCE")
 	for origin, want := range map[string]bool{"http://localhost:4711": true, "http://127.0.0.1:1": true, "https://evil.example": false, "http://localhost.evil.example": false} {
 		if allowsOrigin(b, origin) != want {
 			t.Errorf("origin %s: %t", origin, !want)
@@ -73,9 +67,7 @@ func TestLocalAppIsLocal(t *testing.T) {
 		if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !strings.Contains(text, "must be on this computer") {
 			t.Errorf("launched at %q: %d", uri, r.StatusCode)
 		}
-		if r := b.Authorize(servertest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("redirected to %q: %d", uri, r.StatusCode)
-		}
+		servertest.WantStatus(t, b.Authorize(servertest.Request(url.Values{"client_id": {"sandbox-local-app"}, "redirect_uri": {uri}})), http.StatusBadRequest, uri)
 	}
 	elsewhere := sandboxServer(t, new(servertest.FHIRServer), nil)
 	shown = servertest.OpenLaunchPage(elsewhere, "alice", "right")

@@ -33,14 +33,10 @@ func TestSandboxIsOff(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, path := range []string{servertest.LaunchPage, "/oauth2/sandbox_app"} {
-		if r := b.Get(path); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d", path, r.StatusCode)
-		}
+		servertest.WantStatus(t, b.Get(path), http.StatusNotFound, path)
 	}
 	q := servertest.Request(url.Values{"client_id": {"sandbox-app"}, "redirect_uri": {sandboxApp}})
-	if r := b.Authorize(q); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("the app is known: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Authorize(q), http.StatusBadRequest, "the app is known")
 }
 
 func TestSandboxAppIsTaken(t *testing.T) {
@@ -66,11 +62,7 @@ func TestLaunchPage(t *testing.T) {
 	h := new(servertest.FHIRServer)
 	b := sandboxServer(t, h, nil)
 	page := servertest.OpenLaunchPage(b, "alice", "right")
-	for _, want := range []string{"Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %s: %s", want, page)
-		}
-	}
+	servertest.WantText(t, page, "Ada Lovelace", "Bob Brown", `value="sandbox-app" required checked`, `value="app" required>`, "app.example.org")
 	if strings.Contains(page, `value="strict"`) {
 		t.Error("an app without a launch URI is offered")
 	}
@@ -102,9 +94,7 @@ func TestLaunchByPage(t *testing.T) {
 	if got.Patient != "ada" || got.Encounter != "v1" || got.Intent != "reconcile" || got.NeedPatientBanner == nil || !*got.NeedPatientBanner {
 		t.Errorf("%+v", got)
 	}
-	if again := servertest.Location(t, b.Authorize(request)); again.Query().Get("error") != "invalid_request" {
-		t.Errorf("used twice: %s", again)
-	}
+	servertest.WantError(t, servertest.Location(t, b.Authorize(request)), "invalid_request", "used twice")
 	if len(events) != 1 || events[0].User != "alice" || events[0].ClientID != "app" || events[0].Err != nil {
 		t.Errorf("%+v", events)
 	}
@@ -163,12 +153,8 @@ func TestLaunchPageOfParent(t *testing.T) {
 	if strings.Contains(page, "Ada Lovelace") || !strings.Contains(page, "Bob Brown") || strings.Contains(page, `role="search"`) {
 		t.Errorf("%s", page)
 	}
-	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, nil)); r.StatusCode != http.StatusForbidden {
-		t.Errorf("for another child: %d", r.StatusCode)
-	}
-	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}})); r.StatusCode != http.StatusSeeOther {
-		t.Errorf("for the child: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, nil)), http.StatusForbidden, "for another child")
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}})), http.StatusSeeOther, "for the child")
 }
 
 // A launch by the page counts as the person's own choice: it ends with the relationship, in whatever step that is.
@@ -202,14 +188,10 @@ func TestLaunchPageIsSealed(t *testing.T) {
 		t.Errorf("without a session: %d to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	servertest.OpenLaunchPage(anybody, "bob", "other")
-	if r := anybody.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("by another person: %d to %q", r.StatusCode, r.Header.Get("Location"))
-	}
+	servertest.WantStatus(t, anybody.Post(servertest.LaunchPage, form), http.StatusBadRequest, "by another person")
 	b.Cookies["__Host-fhir-session"] = ""
 	servertest.OpenLaunchPage(b, "bob", "other")
-	if r := b.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("in another session: %d to %q", r.StatusCode, r.Header.Get("Location"))
-	}
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, form), http.StatusBadRequest, "in another session")
 }
 
 func TestLaunchPageWhileDown(t *testing.T) {
@@ -224,9 +206,7 @@ func TestLaunchPageWhileDown(t *testing.T) {
 		}
 	}
 	h.Down = false
-	if r := b.Post(servertest.LaunchPage, form); r.StatusCode != http.StatusSeeOther {
-		t.Errorf("afterwards: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, form), http.StatusSeeOther, "afterwards")
 }
 
 // The app is told of somebody whom it may not see, and signs in as any other.
@@ -283,12 +263,8 @@ func TestLaunchPageKeepsTheApp(t *testing.T) {
 	signIn := servertest.Body(t, b.Follow(b.Get(servertest.LaunchPage+"?app=app")))
 	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(t, signIn, "request")}, "username": {"alice"}, "password": {"right"}})
 	page := servertest.Body(t, b.Get(r.Header.Get("Location")))
-	if !strings.Contains(page, `name="app" value="app" required checked`) {
-		t.Errorf("after the sign-in, at %s: %s", r.Header.Get("Location"), page)
-	}
+	servertest.WantText(t, page, `name="app" value="app" required checked`)
 	search := page[:strings.Index(page, `<form method="post"`)]
 	page = servertest.Body(t, b.Get(servertest.LaunchPage+"?"+url.Values{"name": {"ada"}, "app": {servertest.Field(t, search, "app")}}.Encode()))
-	if !strings.Contains(page, `name="app" value="app" required checked`) {
-		t.Errorf("after a search: %s", page)
-	}
+	servertest.WantText(t, page, `name="app" value="app" required checked`)
 }

@@ -23,9 +23,7 @@ func TestSimulatedErrors(t *testing.T) {
 		})
 	}
 	b := sandboxServer(t, new(servertest.FHIRServer), nil)
-	if r := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("what is not offered: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, servertest.OpenLaunchPage(b, "alice", "right"), url.Values{"simulated": {"fire"}})), http.StatusBadRequest, "what is not offered")
 }
 
 // Access tokens that end soon are refreshed by such that end as soon; and no client launches so.

@@ -53,9 +53,7 @@ func TestTabsAtOnce(t *testing.T) {
 	t.Run("provider", func(t *testing.T) {
 		b, answers := tabs(t, server, 3, servertest.Request(servertest.ByProvider("hospital")))
 		for i, r := range answers {
-			if u := servertest.Location(t, b.Follow(r)); u.Query().Get("code") == "" {
-				t.Errorf("tab %d: sent to %s", i, u)
-			}
+			servertest.WantCode(t, servertest.Location(t, b.Follow(r)), i)
 		}
 	})
 	// Both are away before either comes back.
@@ -65,9 +63,7 @@ func TestTabsAtOnce(t *testing.T) {
 			answers[i] = servertest.FollowOnce(b, servertest.FollowOnce(b, r))
 		}
 		for i, r := range answers {
-			if u := servertest.Location(t, b.Follow(r)); u.Query().Get("code") == "" {
-				t.Errorf("tab %d: sent to %s", i, u)
-			}
+			servertest.WantCode(t, servertest.Location(t, b.Follow(r)), i)
 		}
 	})
 }

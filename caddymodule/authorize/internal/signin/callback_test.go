@@ -99,9 +99,7 @@ func TestPostedCallback(t *testing.T) {
 	if r := b.Post(back.Path, back.Query()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
-	if u := servertest.Location(t, b.Get(back.RequestURI())); u.Query().Get("code") == "" {
-		t.Errorf("spent by it: %s", u)
-	}
+	servertest.WantCode(t, servertest.Location(t, b.Get(back.RequestURI())), "spent by it")
 }
 
 // The errors of providers go to the redirect URI's query for each flow of the
@@ -172,13 +170,9 @@ func TestMadeUpAnswersAreNotKept(t *testing.T) {
 		change(q)
 		servertest.Location(t, b.Get(back.Path+"?"+q.Encode()))
 		b.Cookies = before
-		if u := servertest.Location(t, b.Get(back.RequestURI())); u.Query().Get("code") == "" {
-			t.Errorf("the right answer after answer %d: sent to %s", i, u)
-		}
+		servertest.WantCode(t, servertest.Location(t, b.Get(back.RequestURI())), i)
 		b.Cookies = before
-		if r := b.Get(back.RequestURI()); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("the right answer once more: %d", r.StatusCode)
-		}
+		servertest.WantStatus(t, b.Get(back.RequestURI()), http.StatusBadRequest, "the right answer once more")
 	}
 }
 
@@ -204,16 +198,12 @@ func TestBrowserLeaves(t *testing.T) {
 				authorizetest.Silent(w, r)
 			})
 			b.Send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
-			if events := trail.Take(); events != "" {
-				t.Errorf("events %s", events)
-			}
+			servertest.Equal(t, trail.Take(), "")
 			if endpoint != authorizetest.Token {
 				return
 			}
 			p.Fail(endpoint, nil)
-			if u := servertest.Location(t, b.Get(next.RequestURI())); u.Query().Get("code") == "" {
-				t.Errorf("sent to %s the next time", u)
-			}
+			servertest.WantCode(t, servertest.Location(t, b.Get(next.RequestURI())))
 		})
 	}
 }

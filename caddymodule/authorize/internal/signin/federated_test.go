@@ -39,9 +39,7 @@ func TestFederatedSignIn(t *testing.T) {
 		}
 	}
 	again := servertest.FederatedTokens(b, url.Values{"prompt": {"x"}})
-	if sub := b.Claims(again.IDToken)["sub"]; sub != id["sub"] {
-		t.Errorf("the same person is %v, then %v", id["sub"], sub)
-	}
+	servertest.Equal(t, b.Claims(again.IDToken)["sub"], id["sub"])
 }
 
 // What the provider is asked: with state, nonce and PKCE of its own for each
@@ -62,9 +60,7 @@ func TestFederatedRequest(t *testing.T) {
 		"ui_locales": "de-AT de", "acr_values": "urn:mace:incommon:iap:silver",
 		"code_challenge_method": "S256", "redirect_uri": servertest.Issuer + "/oauth2/callback/hospital",
 	} {
-		if got := first.Get(name); got != want {
-			t.Errorf("%s = %q, want %q", name, got, want)
-		}
+		servertest.Equal(t, first.Get(name), want, name)
 	}
 	for _, name := range []string{"state", "nonce", "code_challenge"} {
 		if v := first.Get(name); len(v) < 43 || v == "ours" || v == second.Get(name) {
@@ -216,9 +212,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 		t.Fatal("no refresh token, though the provider is allowed")
 	}
 	b.Server = allowing("local")
-	if got := b.Refresh(token, nil); got.Error != "invalid_grant" {
-		t.Errorf("%+v", got)
-	}
+	servertest.Equal(t, b.Refresh(token, nil).Error, "invalid_grant")
 }
 
 // Two people who sign in at once never become each other.
@@ -238,9 +232,7 @@ func TestParallelFederatedSignIns(t *testing.T) {
 			all.Go(func() {
 				b := servertest.NewBrowser(t, server)
 				answer := servertest.FederatedTokens(b, url.Values{"login_hint": {person.Subject}, "scope": {"openid profile"}})
-				if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))["name"]; got != person.Subject {
-					t.Errorf("%s became %v", person.Subject, got)
-				}
+				servertest.Equal(t, servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken))["name"], any(person.Subject))
 			})
 		}
 	}
@@ -263,9 +255,7 @@ func TestAbandonedSignIns(t *testing.T) {
 	if size > 13<<10 {
 		t.Errorf("%d bytes of cookies", size)
 	}
-	if u := servertest.Federate(b, nil); u.Query().Get("code") == "" {
-		t.Errorf("sent to %s", u)
-	}
+	servertest.WantCode(t, servertest.Federate(b, nil))
 }
 
 // auth_time is when the person signed in at the provider, if it says so.
@@ -277,9 +267,7 @@ func TestFederatedAuthTime(t *testing.T) {
 		s.IDToken = func(token *authorizetest.IDToken) { token.Claims["auth_time"] = at }
 	})
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
-	if got := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["auth_time"]; got != float64(at) {
-		t.Errorf("auth_time %v, want %d", got, at)
-	}
+	servertest.Equal(t, b.Claims(servertest.FederatedTokens(b, nil).IDToken)["auth_time"], any(float64(at)), at)
 	if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"max_age": {"60"}}))); u.Path != "/oauth2/login" {
 		t.Errorf("an hour ago is within a minute: %s", u)
 	}
@@ -293,9 +281,7 @@ func TestFederatedRawState(t *testing.T) {
 	q := servertest.Request(servertest.ByProvider("hospital"))
 	q.Del("state")
 	u := servertest.Location(t, b.Follow(b.Get("/oauth2/authorize?"+q.Encode()+"&state=a\xff\xfeb")))
-	if got := u.Query().Get("state"); got != "a\xff\xfeb" {
-		t.Errorf("state %q", got)
-	}
+	servertest.Equal(t, u.Query().Get("state"), "a\xff\xfeb")
 }
 
 func TestLongRequestByProvider(t *testing.T) {

@@ -64,9 +64,7 @@ func TestProviderDown(t *testing.T) {
 			}
 			sealed := servertest.Field(t, page, "request")
 			u := servertest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}}))
-			if u.Query().Get("code") == "" {
-				t.Errorf("by a password: %s", u)
-			}
+			servertest.WantCode(t, u, "by a password")
 		})
 	}
 }

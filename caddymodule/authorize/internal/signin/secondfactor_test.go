@@ -44,9 +44,7 @@ func TestSecondFactor(t *testing.T) {
 				}
 				if tt.want == http.StatusForbidden {
 					text := servertest.Body(t, r)
-					if !strings.Contains(text, "The code is wrong, too old, or was used already.") {
-						t.Error(text)
-					}
+					servertest.WantText(t, text, "The code is wrong, too old, or was used already.")
 					r = b.SendOTP(servertest.Field(t, text, "factor"), servertest.CodeNow())
 				}
 				if servertest.Location(t, r).Query().Get("code") == "" {
@@ -62,11 +60,7 @@ func TestSecondFactorPage(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.WithTOTP))
 	page := b.Get(b.SignIn(servertest.Request(nil), "alice", "right").Header.Get("Location"))
 	text := servertest.Body(t, page)
-	for _, want := range []string{`<label for="code">`, `inputmode="numeric"`, `autocomplete="one-time-code"`, "<strong>The App</strong>"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
-		}
-	}
+	servertest.WantText(t, text, `<label for="code">`, `inputmode="numeric"`, `autocomplete="one-time-code"`, "<strong>The App</strong>")
 	if !strings.Contains(page.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") || page.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("headers %v", page.Header)
 	}
@@ -89,9 +83,7 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("with the half as a cookie authorize goes on to %s", u)
 	}
-	if r := b.Get("/oauth2/login?request=" + factor); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("as a request: %d", r.StatusCode)
-	}
+	servertest.WantStatus(t, b.Get("/oauth2/login?request="+factor), http.StatusBadRequest, "as a request")
 }
 
 // The page is for the browser, the minutes and the configuration in which the
@@ -169,9 +161,7 @@ func TestCodeCountsOnce(t *testing.T) {
 		b := servertest.NewBrowser(t, start())
 		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 		time.Sleep(29 * time.Second)
-		if r := b.SendOTP(factor, code); r.StatusCode != http.StatusForbidden {
-			t.Errorf("after a restart: %d", r.StatusCode)
-		}
+		servertest.WantStatus(t, b.SendOTP(factor, code), http.StatusForbidden, "after a restart")
 	})
 }
 
@@ -199,9 +189,7 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 				s := servertest.New(t, servertest.WithTOTP)
 				for i, code := range []string{steps(tt.first), steps(tt.then)} {
 					b, want := servertest.NewBrowser(t, s), []int{http.StatusFound, tt.want}[i]
-					if r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), code); r.StatusCode != want {
-						t.Errorf("code %d: status %d, want %d", i, r.StatusCode, want)
-					}
+					servertest.WantStatus(t, b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), code), want, i)
 				}
 			})
 		})
@@ -284,9 +272,7 @@ func TestAMR(t *testing.T) {
 					for _, m := range b.Claims(answer.IDToken)["amr"].([]any) {
 						amr = append(amr, m.(string))
 					}
-					if got := strings.Join(amr, " "); got != tt.want {
-						t.Errorf("amr %s", got)
-					}
+					servertest.Equal(t, strings.Join(amr, " "), tt.want)
 					r = b.Authorize(servertest.Request(nil))
 				}
 			})

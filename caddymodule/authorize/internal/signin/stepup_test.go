@@ -67,9 +67,7 @@ func TestStepUp(t *testing.T) {
 			if tt.app {
 				servertest.EnrolApp(b)
 			}
-			if got := asks(t, b, tt.change); got != tt.want {
-				t.Errorf("leads to %q, want %q", got, tt.want)
-			}
+			servertest.Equal(t, asks(t, b, tt.change), tt.want)
 		})
 	}
 }
@@ -88,9 +86,7 @@ func TestStepUpByCode(t *testing.T) {
 		if claims["acr"] != "mfa" || claims["sid"] != sid {
 			t.Errorf("%v, session before %s", claims, sid)
 		}
-		if got := asks(t, b, nil); got != "code" {
-			t.Errorf("the next time leads to %q", got)
-		}
+		servertest.Equal(t, asks(t, b, nil), "code")
 	})
 }
 
@@ -105,9 +101,7 @@ func TestStepUpByPasskeyAlone(t *testing.T) {
 		if strings.Contains(page, `name="code"`) {
 			t.Errorf("a code is asked for: %s", page)
 		}
-		if r := b.SendOTP(servertest.Field(t, page, "factor"), "000000"); r.StatusCode != http.StatusForbidden {
-			t.Errorf("a code: %d", r.StatusCode)
-		}
+		servertest.WantStatus(t, b.SendOTP(servertest.Field(t, page, "factor"), "000000"), http.StatusForbidden, "a code")
 		if code := servertest.Location(t, servertest.UsePasskey(b, a, page)).Query().Get("code"); code == "" {
 			t.Error("no code")
 		}
@@ -132,9 +126,7 @@ func TestStepUpNeedsItsSession(t *testing.T) {
 			secret, _ := servertest.EnrolApp(b)
 			page := servertest.Body(t, b.Get(b.Authorize(servertest.Request(nil)).Header.Get("Location")))
 			end(b)
-			if r := b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())); r.StatusCode != http.StatusBadRequest {
-				t.Errorf("%s: %d to %q", name, r.StatusCode, r.Header.Get("Location"))
-			}
+			servertest.WantStatus(t, b.SendOTP(servertest.Field(t, page, "factor"), servertest.OTP(secret, time.Now())), http.StatusBadRequest, name)
 		}
 	})
 }
@@ -148,9 +140,7 @@ func TestRequiredACREndsGrants(t *testing.T) {
 		return servertest.New(t, func(changed *authorize.Config) { *changed = c; changed.Clients[0].ACR = acr })
 	}
 	tokens := servertest.NewBrowser(t, server("")).Tokens(servertest.OfflineAccess(nil))
-	if got := servertest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
-		t.Errorf("%+v", got)
-	}
+	servertest.Equal(t, servertest.NewBrowser(t, server("mfa")).Refresh(tokens.Refresh, nil).Error, "invalid_grant")
 }
 
 // What a provider says of two factors counts.
@@ -161,9 +151,7 @@ func TestACROfProvider(t *testing.T) {
 			s.IDToken = func(t *authorizetest.IDToken) { t.Claims["amr"] = []string{amr} }
 		})
 		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(*people.IdentityProvider, *authorize.Config) {}))
-		if got := b.Claims(servertest.FederatedTokens(b, nil).IDToken)["acr"]; got != want {
-			t.Errorf("amr %s: acr %v", amr, got)
-		}
+		servertest.Equal(t, b.Claims(servertest.FederatedTokens(b, nil).IDToken)["acr"], any(want), amr)
 	}
 }
 
@@ -213,9 +201,7 @@ func TestFactorIsNotOutrun(t *testing.T) {
 				if to := r.Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
 					t.Errorf("%d to %q", r.StatusCode, to)
 				}
-				if after := factorsShown(owner); after != before {
-					t.Errorf("the owner now has %s, had %s", after, before)
-				}
+				servertest.Equal(t, factorsShown(owner), before)
 			})
 		})
 	}
@@ -264,12 +250,8 @@ func TestSessionOfBeforeTheFactor(t *testing.T) {
 			if r := ask(); !leadsToFactor(r) {
 				t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			if got := asks(t, thief, url.Values{"prompt": {"none"}}); got != "login_required" {
-				t.Errorf("without a page: %q", got)
-			}
-			if got := asks(t, owner, nil); got != "code" {
-				t.Errorf("the owner's: %q", got)
-			}
+			servertest.Equal(t, asks(t, thief, url.Values{"prompt": {"none"}}), "login_required", "without a page")
+			servertest.Equal(t, asks(t, owner, nil), "code", "the owner's")
 		})
 	}
 }

@@ -101,9 +101,7 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 		t.Fatalf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	away := servertest.Location(t, b.Get(r.Header.Get("Location")))
-	if got := away.Query().Get("login_hint"); got != "Alice@Hospital.Example" {
-		t.Errorf("login_hint %q", got)
-	}
+	servertest.Equal(t, away.Query().Get("login_hint"), "Alice@Hospital.Example")
 }
 
 // A session counts for a client that allows the way it began, and for a request
@@ -141,7 +139,5 @@ func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	}))
 	sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
 	u := servertest.Location(t, b.Get("/oauth2/login/hospital?request="+url.QueryEscape(sealed)))
-	if u.Query().Get("error") != "access_denied" {
-		t.Errorf("sent to %s", u)
-	}
+	servertest.WantError(t, u, "access_denied")
 }
