@@ -23,7 +23,7 @@ const (
 var cores = map[string][]string{
 	"terminology":                           ground,
 	"caddymodule/authorize":                 append(ground, "caddymodule/internal/josetest"), // its support of tests
-	"caddymodule/guard":                     ground,
+	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),   // its support of tests
 	"caddymodule/internal/sample":           ground,
 	"caddymodule/smart":                     {"caddymodule/internal/rawjson"},
 	"caddymodule/boundedcache":              nil,

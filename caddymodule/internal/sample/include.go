@@ -33,8 +33,8 @@ func readInclude(name, modifier, value string) (include, error) {
 	return in, nil
 }
 
-// references are the resources that one refers to by a parameter.
-func references(r resource.Resource, by searchparam.Parameter) (found []interaction.Reference) {
+// References are the resources that one refers to by a parameter.
+func References(r resource.Resource, by searchparam.Parameter) (found []interaction.Reference) {
 	for _, path := range by.Paths {
 		for element := range r.Values(path) {
 			if to, _, ok := r.Refers(element); ok && to.Base == "" && to.Contained == "" {
@@ -76,7 +76,7 @@ func (s *Store) referred(q request, in include, matches []entry, add func(*versi
 		if m.Type != in.source {
 			continue
 		}
-		for _, to := range references(m.Resource, in.by) {
+		for _, to := range References(m.Resource, in.by) {
 			if v, ok := s.current(to); ok && (in.target == "" || in.target == to.Type) {
 				add(v)
 			}
@@ -92,7 +92,7 @@ func (s *Store) referring(q request, in include, matches []entry, add func(*vers
 		matched[m.of] = in.target == "" || in.target == m.Type
 	}
 	return s.each(q, []string{in.source}, func(v *version) error {
-		for _, to := range references(v.Resource, in.by) {
+		for _, to := range References(v.Resource, in.by) {
 			if matched[to] {
 				add(v)
 			}

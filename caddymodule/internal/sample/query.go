@@ -130,7 +130,7 @@ func (c criterion) holds(r resource.Resource) (bool, error) {
 	case c.modifier == "":
 		return p.Matches(r, c.value)
 	case c.modifier == "missing" && (c.value == "true" || c.value == "false"):
-		return isMissing(p, r) == (c.value == "true"), nil
+		return IsMissing(p, r) == (c.value == "true"), nil
 	case c.modifier == "not" && p.Kind == searchparam.Token:
 		found, err := p.Matches(r, c.value)
 		return !found, err
@@ -140,8 +140,8 @@ func (c criterion) holds(r resource.Resource) (bool, error) {
 	return false, failure{http.StatusBadRequest, "not-supported", "modifier " + c.modifier}
 }
 
-// isMissing reports whether a resource has no value for a parameter.
-func isMissing(p searchparam.Parameter, r resource.Resource) bool {
+// IsMissing reports whether a resource has no value for a parameter.
+func IsMissing(p searchparam.Parameter, r resource.Resource) bool {
 	for _, path := range p.Paths {
 		for range r.Values(path) {
 			return false

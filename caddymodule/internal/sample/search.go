@@ -27,7 +27,7 @@ func (s *Store) search(q request) (reply, error) {
 // matches are the resources that a search finds, in its order.
 func (s *Store) matches(q request, asked query) (found []entry, err error) {
 	err = s.each(q, asked.types, func(v *version) error {
-		if q.Kind == interaction.CompartmentSearch && !isIn(v.Resource, q.Compartment) {
+		if q.Kind == interaction.CompartmentSearch && !IsIn(v.Resource, q.Compartment) {
 			return nil
 		}
 		for _, c := range asked.criteria {
@@ -42,15 +42,15 @@ func (s *Store) matches(q request, asked query) (found []entry, err error) {
 	return found, err
 }
 
-// isIn reports whether a resource is in a compartment.
-func isIn(r resource.Resource, of interaction.Reference) bool {
+// IsIn reports whether a resource is in a compartment.
+func IsIn(r resource.Resource, of interaction.Reference) bool {
 	if of.Type == "Patient" {
 		return compartment.InPatient(r, of.ID)
 	}
 	m, _ := compartment.Members(of.Type, r.Type)
 	return m.Self && r.Type == of.Type && r.ID == of.ID || slices.ContainsFunc(m.Params, func(name string) bool {
 		p, _ := searchparam.Lookup(r.Type, name)
-		return slices.Contains(references(r, p), of)
+		return slices.Contains(References(r, p), of)
 	})
 }
 
@@ -59,7 +59,7 @@ func order(found []entry, keys []string) {
 	slices.SortStableFunc(found, func(a, b entry) int {
 		for _, key := range keys {
 			name, descending := strings.CutPrefix(key, "-")
-			if c := compare(a.Resource, b.Resource, name, descending); c != 0 {
+			if c := Compare(a.Resource, b.Resource, name, descending); c != 0 {
 				return c
 			}
 		}
@@ -67,8 +67,8 @@ func order(found []entry, keys []string) {
 	})
 }
 
-// compare orders two resources by a parameter.
-func compare(a, b resource.Resource, name string, descending bool) int {
+// Compare orders two resources by a parameter. What has no value comes last.
+func Compare(a, b resource.Resource, name string, descending bool) int {
 	pa, _ := searchparam.Lookup(a.Type, name)
 	pb, _ := searchparam.Lookup(b.Type, name)
 	x, y := pa.Rank(a, descending), pb.Rank(b, descending)
@@ -124,7 +124,7 @@ func (s *Store) around(entries []entry, types []string) (found []entry) {
 			if p.Kind != searchparam.Reference {
 				continue
 			}
-			for _, to := range references(e.Resource, p) {
+			for _, to := range References(e.Resource, p) {
 				v, ok := s.current(to)
 				if !ok || seen[to] || to.Type == "Patient" || !slices.Contains(types, to.Type) {
 					continue

@@ -1,7 +1,10 @@
 // Package fhirtest is a small FHIR R4 server in memory for tests of the guard. It decides nothing: whoever asks gets
 // what is there, so that a test sees what the guard withholds.
 //
-//	server.go       Server: resources and their versions; read, vread, history
+//	server.go       Server: resources and their versions
+//	http.go         a request, which is read
+//	serve.go        who answers which interaction
+//	read.go         read, vread, history
 //	search.go       searches by type, in a compartment and of the system; includes; pages
 //	write.go        create, update, delete and FHIRPath Patch, by id with If-Match or, but for the patch, by criteria
 //	transaction.go  batches and transactions

@@ -9,29 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/sample"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
-
-// page is what is left of a search.
-type page struct {
-	of      interaction.Interaction
-	kind    string // Bundle.type
-	entries []found
-	total   int
-	count   int
-}
-
-// found is a resource that a search found.
-type found struct {
-	res  resource.Resource
-	text []byte
-	mode string
-	more string // what else an entry of a history says
-}
 
 // next answers with the page that a link of ours leads to.
 func (s *Server) next(w http.ResponseWriter, token string) {
@@ -79,7 +61,7 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 	if i.Type != "" && i.Type != smart.AnyType && i.Type != res.Type {
 		return false
 	}
-	if i.Kind == interaction.CompartmentSearch && !isIn(res, i.Compartment) {
+	if i.Kind == interaction.CompartmentSearch && !sample.IsIn(res, i.Compartment) {
 		return false
 	}
 	return !slices.ContainsFunc(i.Parameters, func(p smart.Parameter) bool {
@@ -89,23 +71,10 @@ func (s *Server) matches(i interaction.Interaction, res resource.Resource) bool 
 			return name == "_type" && !slices.Contains(strings.Split(p.Value, ","), res.Type)
 		}
 		if modifier == "missing" {
-			return present(parameter, res) == (p.Value == "true")
+			return sample.IsMissing(parameter, res) != (p.Value == "true")
 		}
 		ok, err := parameter.Matches(res, p.Value)
 		return !ok || err != nil
-	})
-}
-
-// isIn reports whether a resource is in a compartment.
-func isIn(res resource.Resource, of interaction.Reference) bool {
-	if of.Type == "Patient" {
-		return compartment.InPatient(res, of.ID)
-	}
-	m, _ := compartment.Members(of.Type, res.Type)
-	return slices.ContainsFunc(m.Params, func(name string) bool {
-		p, _ := searchparam.Lookup(res.Type, name)
-		ok, err := p.Matches(res, of.String())
-		return ok && err == nil
 	})
 }
 
@@ -121,35 +90,12 @@ func (s *Server) arrange(p page) {
 	slices.SortStableFunc(p.entries, func(a, b found) int {
 		for key := range strings.SplitSeq(keys, ",") {
 			name, descending := strings.CutPrefix(key, "-")
-			p, ok := searchparam.Lookup(a.res.Type, name)
-			if !ok {
-				continue
+			if c := sample.Compare(a.res, b.res, name, descending); c != 0 {
+				return c
 			}
-			x, y := p.Rank(a.res, descending), p.Rank(b.res, descending)
-			switch {
-			case x.Has && !y.Has:
-				return -1
-			case y.Has && !x.Has:
-				return 1
-			case x.Compare(y) == 0:
-				continue
-			case descending:
-				return y.Compare(x)
-			}
-			return x.Compare(y)
 		}
 		return 0
 	})
-}
-
-// present reports whether a resource has a value for a parameter.
-func present(p searchparam.Parameter, res resource.Resource) bool {
-	for _, path := range p.Paths {
-		for range res.Values(path) {
-			return true
-		}
-	}
-	return false
 }
 
 // included are what _include, _revinclude and _include:iterate bring along.
@@ -187,18 +133,8 @@ func (s *Server) refers(from, to resource.Resource, by string) bool {
 	if len(parts) < 2 || parts[0] != from.Type {
 		return false
 	}
-	parameter, ok := s.Parameters.Lookup(from.Type, parts[1])
-	if !ok {
-		return false
-	}
-	for _, path := range parameter.Paths {
-		for element := range from.Values(path) {
-			if at, _, ok := from.Refers(element); ok && at.Type == to.Type && at.ID == to.ID {
-				return true
-			}
-		}
-	}
-	return false
+	parameter, _ := s.Parameters.Lookup(from.Type, parts[1])
+	return slices.Contains(sample.References(from, parameter), interaction.Reference{Type: to.Type, ID: to.ID})
 }
 
 // writePage writes the first entries of a page, with a link to the rest.
@@ -226,14 +162,4 @@ func (s *Server) writePage(w http.ResponseWriter, p page, self string) {
 		text += "]"
 	}
 	answer(w, http.StatusOK, []byte(text+"}"))
-}
-
-// value is the value of a parameter; empty if it is missing.
-func value(parameters []smart.Parameter, name string) string {
-	for _, p := range parameters {
-		if p.Name == name {
-			return p.Value
-		}
-	}
-	return ""
 }

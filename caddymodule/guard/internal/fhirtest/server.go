@@ -3,13 +3,12 @@ package fhirtest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
@@ -104,99 +103,21 @@ func (s *Server) put(of interaction.Reference, text []byte) []byte {
 	return text
 }
 
-// ServeHTTP answers a request of FHIR's REST API. It never returns an error.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
-	if s.Seen != nil {
-		s.Seen(r)
-	}
-	base := s.Base
-	if base == "" {
-		base = "/fhir/R4"
-	}
-	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, base), "/")
-	if answer := s.Answers[path]; answer != nil {
-		answer(w, r)
-		return nil
-	}
-	i, err := interaction.Parse(r.Method, path, r.URL.RawQuery, r.Header)
-	var body []byte
-	if err == nil && r.Body != nil {
-		body, err = io.ReadAll(r.Body)
-	}
-	if err == nil && strings.HasSuffix(path, "_search") {
-		i, err = i.WithForm(string(body))
-	}
-	if err != nil {
-		outcome(w, interaction.Status(err), err.Error())
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.serve(w, r, i, body)
-	return nil
+// page is what is left of a search.
+type page struct {
+	of      interaction.Interaction
+	kind    string // Bundle.type
+	entries []found
+	total   int
+	count   int
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, i interaction.Interaction, body []byte) {
-	if token := value(i.Parameters, "_getpages"); token != "" && i.Kind == interaction.SystemSearch {
-		s.next(w, token)
-		return
-	}
-	switch i.Kind {
-	case interaction.Read, interaction.VRead:
-		s.read(w, i)
-	case interaction.InstanceHistory:
-		s.history(w, i)
-	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
-		s.search(w, i)
-	case interaction.Create, interaction.Update, interaction.Delete, interaction.Patch:
-		s.write(w, r, i, body)
-	case interaction.ConditionalCreate, interaction.ConditionalUpdate, interaction.ConditionalDelete:
-		s.writeMatch(w, r, i, body)
-	case interaction.Bundle:
-		s.bundle(w, body)
-	default:
-		outcome(w, http.StatusNotImplemented, "not supported: "+i.Kind.String())
-	}
-}
-
-func (s *Server) read(w http.ResponseWriter, i interaction.Interaction) {
-	versions := s.versions[i.Type+"/"+i.ID]
-	n := len(versions)
-	if i.VersionID != "" {
-		n, _ = strconv.Atoi(i.VersionID)
-	}
-	switch {
-	case n < 1 || n > len(versions):
-		outcome(w, http.StatusNotFound, i.Type+"/"+i.ID+" is not known")
-	case versions[n-1] == nil:
-		outcome(w, http.StatusGone, i.Type+"/"+i.ID+" was deleted")
-	default:
-		w.Header().Set("Etag", fmt.Sprintf(`W/"%d"`, n))
-		w.Header().Set("Content-Location", fmt.Sprintf("%s/%s/%s/_history/%d", Address, i.Type, i.ID, n))
-		answer(w, http.StatusOK, versions[n-1])
-	}
-}
-
-func (s *Server) history(w http.ResponseWriter, i interaction.Interaction) {
-	key := i.Type + "/" + i.ID
-	p := page{of: i, kind: "history", count: 20, total: len(s.versions[key])}
-	if n, err := strconv.Atoi(value(i.Parameters, "_count")); err == nil && n > 0 {
-		p.count = n
-	}
-	for n := len(s.versions[key]); n > 0; n-- {
-		f := found{text: s.versions[key][n-1]}
-		f.res.Type, f.res.ID = i.Type, i.ID
-		f.more = `"request":{"method":"PUT","url":"` + Address + "/" + key + `"},"response":{"status":"200","location":"` + Address + "/" + key + `/_history/` + strconv.Itoa(n) + `","etag":"W/\"` + strconv.Itoa(n) + `\""}`
-		if f.text == nil {
-			f.more = strings.Replace(f.more, "PUT", "DELETE", 1)
-		}
-		p.entries = append(p.entries, f)
-	}
-	if p.total == 0 {
-		outcome(w, http.StatusNotFound, key+" is not known")
-		return
-	}
-	s.writePage(w, p, Address+"/"+key+"/_history")
+// found is a resource that a search found.
+type found struct {
+	res  resource.Resource
+	text []byte
+	mode string
+	more string // what else an entry of a history says
 }
 
 // answer writes a resource.
@@ -209,4 +130,14 @@ func answer(w http.ResponseWriter, status int, text []byte) {
 // outcome writes an OperationOutcome, which names what it is about, as careless servers do.
 func outcome(w http.ResponseWriter, status int, text string) {
 	answer(w, status, []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"processing","diagnostics":`+strconv.Quote(text)+`}]}`))
+}
+
+// value is the value of a parameter; empty if it is missing.
+func value(parameters []smart.Parameter, name string) string {
+	for _, p := range parameters {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return ""
 }
