@@ -4,12 +4,10 @@
 //
 //	bundle.go       a Bundle that keeps the rules of the profiles: Read, Make
 //	primary.go      the brand that the SMART configuration names
-//	organization.go the rules of User Access Brand
-//	portal.go       those of its extensions, about logos and portals
+//	organization.go the rules of User Access Brand, and of its extensions for logos and portals
 //	endpoint.go     the rules of User Access Endpoint
 //	reference.go    what refers to what, within the Bundle
-//	element.go      a part of the JSON, with its path for messages
-//	value.go        what a URL, an id or an instant looks like
+//	element.go      a part of the JSON, with its path for messages; what a URL, an id or an instant looks like
 //	brand.go        a Brand of a few words becomes a Bundle
 //	resource.go     the resources as they are written
 //	publication.go  serves a Bundle, and knows since when it is as it is

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -90,34 +89,13 @@ const (
 
 // since returns when the Bundle became what it is. Gateways that start at the same time
 // agree on it.
-func (p *Publication) since(ctx context.Context) (time.Time, error) {
-	for {
-		at, err := p.recorded(ctx)
-		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) && !errors.Is(err, store.ErrNotFound) {
-			return at, err
-		}
-		if err := ctx.Err(); err != nil {
-			return at, err
-		}
-	}
-}
-
-// recorded returns the recorded time, or records the present. It fails if another gateway
-// was faster.
-func (p *Publication) recorded(ctx context.Context) (time.Time, error) {
-	kept, err := p.durable.Get(ctx, changeKey)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return time.Time{}, err
-	}
-	last := p.lastChange(kept)
-	text, marshalErr := json.Marshal(last)
-	switch {
-	case marshalErr != nil:
-		return time.Time{}, marshalErr
-	case err != nil:
-		return last.At, p.durable.Add(ctx, changeKey, text, changeLifetime)
-	}
-	return last.At, p.durable.Swap(ctx, changeKey, kept, text, changeLifetime)
+func (p *Publication) since(ctx context.Context) (at time.Time, err error) {
+	err = store.Alter(ctx, p.durable, changeKey, changeLifetime, func(kept []byte) ([]byte, error) {
+		last := p.lastChange(kept)
+		at = last.At
+		return json.Marshal(last)
+	})
+	return at, err
 }
 
 // lastChange is what is kept, unless that is of another Bundle.

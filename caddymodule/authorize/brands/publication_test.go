@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -158,7 +160,7 @@ type failing struct{ store.Store }
 
 var errDown = errors.New("down")
 
-func (failing) Get(context.Context, string) ([]byte, error) { return nil, errDown }
+func (failing) Do(context.Context, ...*store.Call) error { return errDown }
 
 func TestServeWithoutStore(t *testing.T) {
 	t.Parallel()
@@ -166,5 +168,71 @@ func TestServeWithoutStore(t *testing.T) {
 	w := httptest.NewRecorder()
 	if err := p.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil)); !errors.Is(err, errDown) || w.Body.Len() > 0 {
 		t.Errorf("%v, %s", err, w.Body)
+	}
+}
+
+// branded adds brands to a configuration.
+func branded(t testing.TB) func(*authorize.Config) {
+	bundle, err := brands.Make(brands.Brand{
+		Name: "Example Hospital", Website: "https://www.hospital.example",
+		Endpoint: brands.Endpoint{Developers: "https://developers.hospital.example"},
+	}, servertest.FHIRBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *authorize.Config) { c.UserAccessBrands = bundle }
+}
+
+const brandsPath = "/fhir/R4/.well-known/user-access-brands"
+
+func TestUserAccessBrands(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, branded(t)))
+	m := servertest.Decode[authorize.SMARTConfiguration](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+	if m.UserAccessBrandBundle != servertest.Issuer+brandsPath {
+		t.Errorf("bundle %q", m.UserAccessBrandBundle)
+	}
+	if got := m.UserAccessBrandIdentifier; got == nil || *got != (brands.Identifier{System: "urn:ietf:rfc:3986", Value: "https://hospital.example"}) {
+		t.Errorf("identifier %v", got)
+	}
+	r := b.Get(brandsPath)
+	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/fhir+json" {
+		t.Errorf("status %d, header %v", r.StatusCode, r.Header)
+	}
+	if got := servertest.Decode[map[string]any](t, r); got["resourceType"] != "Bundle" || got["timestamp"] == "" {
+		t.Errorf("%v", got)
+	}
+	head := b.Send(httptest.NewRequest(http.MethodHead, brandsPath, nil))
+	if head.StatusCode != http.StatusOK || head.Header.Get("ETag") != r.Header.Get("ETag") || servertest.Body(t, head) != "" {
+		t.Errorf("HEAD: %d, %v", head.StatusCode, head.Header)
+	}
+	again := httptest.NewRequest(http.MethodGet, brandsPath, nil)
+	again.Header.Set("If-None-Match", r.Header.Get("ETag"))
+	if got := b.Send(again); got.StatusCode != http.StatusNotModified {
+		t.Errorf("again: %d", got.StatusCode)
+	}
+}
+
+// Scripts of all origins may read the Bundle, and cache it by its ETag.
+func TestUserAccessBrandsCORS(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, branded(t)))
+	r := servertest.SendFrom(b, "https://anybody.example", http.MethodGet, brandsPath, nil)
+	if r.Header.Get("Access-Control-Allow-Origin") != "*" || r.Header.Get("Access-Control-Expose-Headers") != "ETag" {
+		t.Errorf("%v", r.Header)
+	}
+	preflight := httptest.NewRequest(http.MethodOptions, brandsPath, nil)
+	preflight.Header = http.Header{"Origin": {"https://anybody.example"}, "Access-Control-Request-Method": {"GET"}, "Access-Control-Request-Headers": {"if-none-match"}}
+	if got := b.Send(preflight); got.Header.Get("Access-Control-Allow-Origin") != "*" || got.Header.Get("Access-Control-Allow-Headers") != "if-none-match" {
+		t.Errorf("preflight: %v", got.Header)
+	}
+}
+
+func TestNoUserAccessBrands(t *testing.T) {
+	t.Parallel()
+	server := servertest.New(t, nil)
+	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, server).Get("/fhir/R4/.well-known/smart-configuration"))
+	if server.Serves(brandsPath) || m["user_access_brand_bundle"] != nil || m["user_access_brand_identifier"] != nil {
+		t.Errorf("%v", m)
 	}
 }

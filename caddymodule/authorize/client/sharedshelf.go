@@ -79,11 +79,7 @@ func (s *sharedShelf) index(ctx context.Context) (ids []string, entry []byte, er
 // indexed returns the call that replaces the index.
 func (s *sharedShelf) indexed(ids []string, entry []byte) (*store.Call, error) {
 	value, err := json.Marshal(ids)
-	call := &store.Call{Op: store.Swap, Key: s.indexKey(), Old: entry, Value: value, TTL: forever}
-	if entry == nil {
-		call.Op = store.Add
-	}
-	return call, err
+	return store.Replacing(s.indexKey(), entry, value, forever), err
 }
 
 func (s *sharedShelf) add(ctx context.Context, id string, value []byte, most int) error {

@@ -164,12 +164,8 @@ func (l *Limiter) changes(counters []counter, held [][]byte, alter func(counter,
 		if err != nil {
 			return nil, err
 		}
-		call := &store.Call{Op: store.Swap, Key: c.key, Old: held[i], Value: value, TTL: t.wait(store.Now(l.Store)) + countRetention}
-		if held[i] == nil {
-			call.Op = store.Add
-		}
 		if !bytes.Equal(orNone(held[i]), value) {
-			calls = append(calls, call)
+			calls = append(calls, store.Replacing(c.key, held[i], value, t.wait(store.Now(l.Store))+countRetention))
 		}
 	}
 	return calls, nil

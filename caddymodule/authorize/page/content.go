@@ -2,7 +2,10 @@ package page
 
 import (
 	"net/http"
+	"net/url"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
 // SignIn is what templates/signin.html shows.
@@ -107,4 +110,26 @@ type Link struct {
 // ShowMessage shows a message.
 func (s *Site) ShowMessage(w http.ResponseWriter, r *http.Request, status int, message Message) {
 	s.Show(w, r, View{Template: "message", Status: status, Data: message})
+}
+
+// AppLinks are what an app that registered itself shows of itself (RFC 7591 §2). Nobody has
+// checked them. A browser loads nothing from the app: its logo comes from here.
+type AppLinks struct {
+	Client string // the client's title
+	Logo   string // the address of its logo here, or ""
+	Policy string // the address of its privacy policy, or ""
+	Terms  string // that of its terms of use, or ""
+}
+
+// LogoOf is where the logo of a client is.
+func LogoOf(clientID string) string {
+	return endpoint.ClientLogo + "?client_id=" + url.QueryEscape(clientID)
+}
+
+// Images are what a page with these links loads, for its [Policy].
+func (a AppLinks) Images() string {
+	if a.Logo == "" {
+		return ""
+	}
+	return "'self'"
 }

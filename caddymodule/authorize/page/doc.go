@@ -9,8 +9,7 @@
 //	smartstyle.go  the look, for the apps that an EHR launches
 //	text.go        texts made in Go: T, Plural, And, Problem
 //	language.go    the languages, and which of them a request is answered in
-//	translation.go a text in one of them
-//	date.go        dates in one of them
+//	translation.go a text or a date in one of them
 //	branding.go    a site's name, logo (logo.go) and color (color.go)
 //	templates.go   the parsed templates, in each language; assets.go has the files
 //

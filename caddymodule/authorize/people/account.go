@@ -127,14 +127,10 @@ func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime 
 		}
 	}
 	value, err := store.ToJSON(kept)
-	call := &store.Call{Op: store.Add, Key: keptAccountPrefix + id, Value: value, TTL: kept.Until.Sub(a.now())}
-	switch {
-	case err != nil || bytes.Equal(value, old):
+	if err != nil || bytes.Equal(value, old) {
 		return nil, err
-	case old != nil:
-		call.Op, call.Old = store.Swap, old
 	}
-	return []*store.Call{call}, nil
+	return []*store.Call{store.Replacing(keptAccountPrefix+id, old, value, kept.Until.Sub(a.now()))}, nil
 }
 
 func (a *Accounts) now() time.Time { return store.Now(a.Durable) }

@@ -1,7 +1,7 @@
 // Package people knows who may sign in: local users, and people of identity providers.
 //
 //	user.go         a person, and the claims that they can have
-//	directory.go    local users and their passwords; hashturns.go says whose turn it is
+//	directory.go    local users and their passwords, compared in turn
 //	otp.go          codes of authenticator apps, each of which can be used once
 //	provider.go     an identity provider's configuration
 //	identity.go     maps what a provider says of a person to our claims; email.go compares addresses

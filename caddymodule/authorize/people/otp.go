@@ -47,15 +47,13 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 	used.before, err = o.Durable.Get(ctx, used.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		err = o.Durable.Add(ctx, used.key, used.step, usedStepLifetime)
 	case err != nil:
 		return nil, err
 	case !used.follows():
 		return nil, ErrWrongCode
-	default:
-		err = o.Durable.Swap(ctx, used.key, used.before, used.step, usedStepLifetime)
 	}
-	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrChanged) {
+	err = o.Durable.Do(ctx, store.Replacing(used.key, used.before, used.step, usedStepLifetime))
+	if store.Lost(err) {
 		return nil, ErrWrongCode
 	}
 	return used, err

@@ -2,7 +2,7 @@
 // tokens, revocations.
 //
 //	store.go              the contract of a [Store]
-//	step.go               several calls in one step: [Call], [Do]
+//	step.go               several calls in one step: [Call], [Do]; changes of an entry: [Alter]
 //	trial.go              whether a store takes what gateways need: [Try], [Fault]
 //	singly.go             a single call as a step: [Singly]
 //	export.go             what can be copied: [Exporter]

@@ -82,6 +82,34 @@ func Values(ctx context.Context, s Store, keys ...string) (values [][]byte, err 
 	return values, err
 }
 
+// Replacing returns the call that stores a value in place of what was read, nil for nothing. It fails if something else
+// is there by now; see [Lost].
+func Replacing(key string, read, value []byte, ttl time.Duration) *Call {
+	if read == nil {
+		return &Call{Op: Add, Key: key, Value: value, TTL: ttl}
+	}
+	return &Call{Op: Swap, Key: key, Old: read, Value: value, TTL: ttl}
+}
+
+// Alter stores what do makes of the value of a key, nil for none, unless that is nil. After a concurrent change, do runs
+// again. It reads in a step, as a gateway's copy may be late.
+func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(read []byte) ([]byte, error)) error {
+	for ctx.Err() == nil {
+		read, err := Values(ctx, s, key)
+		if err != nil {
+			return err
+		}
+		value, err := do(read[0])
+		if value == nil || err != nil {
+			return err
+		}
+		if err = s.Do(ctx, Replacing(key, read[0], value, ttl)); !Lost(err) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
 // Check sets Err to why a call fails, or to nil, given what is stored under its key, and
 // returns it. Every implementation of [Store.Do] checks all calls before it changes anything.
 func (c *Call) Check(held []byte, found bool) error {

@@ -197,8 +197,5 @@ func (ix *appIndex) change(ctx context.Context, user string, do func([]indexedAp
 // saving returns the call that stores a list in place of what was stored.
 func saving(key string, apps []indexedApp, stored []byte) (*store.Call, error) {
 	value, err := json.Marshal(apps)
-	if stored == nil {
-		return &store.Call{Op: store.Add, Key: key, Value: value, TTL: appLifetime}, err
-	}
-	return &store.Call{Op: store.Swap, Key: key, Old: stored, Value: value, TTL: appLifetime}, err
+	return store.Replacing(key, stored, value, appLifetime), err
 }

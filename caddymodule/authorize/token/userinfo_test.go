@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -123,5 +124,156 @@ func TestUserinfoOfClient(t *testing.T) {
 	r.SetBasicAuth("service", "hush")
 	if r := b.Userinfo(servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken); r.StatusCode != http.StatusForbidden {
 		t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+// The claims of each scope (OpenID Connect Core §5.4), as userinfo tells them.
+func TestScopeClaims(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		scope string
+		want  map[string]any
+	}{
+		{"openid", map[string]any{}},
+		{"openid profile", map[string]any{
+			"name": "Alice Adams", "family_name": "Adams", "given_name": "Alice", "middle_name": "B", "nickname": "Al",
+			"preferred_username": "alice", "profile": "https://alice.example/", "picture": "https://alice.example/p.png",
+			"website": "https://alice.example/w", "gender": "female", "birthdate": "1980-02-29", "zoneinfo": "Europe/London",
+			"locale": "en-GB", "updated_at": 1.7e9,
+		}},
+		{"openid email", map[string]any{"email": "alice@example.org", "email_verified": true}},
+		{"openid phone", map[string]any{"phone_number": "+15550100", "phone_number_verified": true}},
+		{"openid address", map[string]any{"address": map[string]any{"formatted": "1 High St", "locality": "London"}}},
+		{"openid fhirUser", map[string]any{"fhirUser": servertest.FHIRBase + "/Practitioner/alice"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.scope, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson))
+			tt.want["sub"] = "alice"
+			token := b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken
+			if got := servertest.Decode[map[string]any](t, b.Userinfo(token)); !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got  %v\nwant %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// address is not one of the interface's reserved scopes: it must be listed.
+func TestAddressMustBeListed(t *testing.T) {
+	t.Parallel()
+	u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"scope": {"openid address"}})))
+	if u.Query().Get("error") != "invalid_scope" {
+		t.Errorf("%s", u)
+	}
+}
+
+// The parameter claims (OpenID Connect Core §5.5).
+func TestClaimsParameter(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, claims      string
+		userinfo, idToken []string // beside sub and what is always there
+	}{
+		{"for userinfo", `{"userinfo":{"email":null,"given_name":{"essential":true}}}`, []string{"email", "given_name"}, nil},
+		{"for the ID token", `{"id_token":{"email":{"essential":true},"auth_time":{"essential":true}}}`, nil, []string{"email"}},
+		{"for both", `{"userinfo":{"name":null},"id_token":{"address":null}}`, []string{"name"}, []string{"address"}},
+		{"a claim that nobody knows", `{"userinfo":{"shoe_size":{"essential":true}}}`, nil, nil},
+		{"an unknown member", `{"verified_claims":7}`, nil, nil},
+		{"the person who signs in", `{"id_token":{"sub":{"value":"alice"}},"userinfo":{"sub":{"values":["bob","alice"]}}}`, nil, nil},
+		{"an acr that is welcome", `{"id_token":{"acr":{"values":["gold"]}}}`, nil, nil},
+		{"any acr", `{"id_token":{"acr":{"essential":true}}}`, nil, nil},
+		{"nothing", `{}`, nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson))
+			answer := b.Tokens(url.Values{"claims": {tt.claims}})
+			for at, check := range map[string]struct {
+				got  map[string]any
+				want []string
+			}{
+				"userinfo": {servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)), tt.userinfo},
+				"ID token": {b.Claims(answer.IDToken), tt.idToken},
+			} {
+				for _, always := range []string{"sub", "iss", "aud", "iat", "exp", "auth_time", "at_hash", "sid", "amr", "acr"} {
+					delete(check.got, always)
+				}
+				for _, name := range check.want {
+					if check.got[name] == nil {
+						t.Errorf("%s lacks %s", at, name)
+					}
+					delete(check.got, name)
+				}
+				if len(check.got) != 0 {
+					t.Errorf("%s tells more: %v", at, check.got)
+				}
+			}
+		})
+	}
+}
+
+func TestClaimsParameterRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, claims, want string }{
+		{"no JSON", `{`, "invalid_request"},
+		{"a member twice", `{"userinfo":{},"userinfo":{"email":null}}`, "invalid_request"},
+		{"a member in two cases", `{"userinfo":{},"UserInfo":{"email":null}}`, "invalid_request"},
+		{"no object", `["email"]`, "invalid_request"},
+		{"null", `null`, "invalid_request"},
+		{"a member that is no object", `{"userinfo":"email"}`, "invalid_request"},
+		{"a member that is null", `{"userinfo":null}`, "invalid_request"},
+		{"a claim that is no object", `{"userinfo":{"email":true}}`, "invalid_request"},
+		{"essential that is no truth value", `{"userinfo":{"email":{"essential":"yes"}}}`, "invalid_request"},
+		{"over 8 KiB", `{"userinfo":{"email":{"value":"` + strings.Repeat("x", 8<<10) + `"}}}`, "invalid_request"},
+		{"nobody", `{"id_token":{"sub":{"values":[]}}}`, "login_required"},
+		{"two people at once", `{"id_token":{"sub":{"value":"alice"}},"userinfo":{"sub":{"value":"bob"}}}`, "login_required"},
+		{"an essential acr", `{"id_token":{"acr":{"essential":true,"values":["gold"]}}}`, "unmet_authentication_requirements"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"claims": {tt.claims}})))
+			if got := u.Query().Get("error"); got != tt.want {
+				t.Errorf("error %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Claims whose scope the client may not ask for cannot be had by their names.
+func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		servertest.WholePerson(c)
+		c.Clients[0].Scopes = nil
+	}))
+	answer := b.Tokens(url.Values{"claims": {`{"userinfo":{"address":null,"fhirUser":null},"id_token":{"fhirUser":null}}`}})
+	if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); len(got) != 1 {
+		t.Errorf("userinfo %v", got)
+	}
+	if got := b.Claims(answer.IDToken); got["fhirUser"] != nil {
+		t.Errorf("ID token %v", got)
+	}
+}
+
+func TestClaimsParameterDiscovered(t *testing.T) {
+	t.Parallel()
+	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, servertest.WholePerson)).Get("/.well-known/openid-configuration"))
+	if m["claims_parameter_supported"] != true || !strings.Contains(servertest.Words(m["scopes_supported"]), "address") {
+		t.Errorf("%v", m)
+	}
+	for _, claim := range []string{"birthdate", "phone_number_verified", "address", "fhirUser"} {
+		if !strings.Contains(servertest.Words(m["claims_supported"]), claim) {
+			t.Errorf("claims_supported lacks %s", claim)
+		}
+	}
+}
+
+// A user with a claim that cannot be is found when the configuration is read.
+func TestUserClaimsAreChecked(t *testing.T) {
+	t.Parallel()
+	c := servertest.Config()
+	c.Users[0].Claims = map[string]string{"sub": "bob"}
+	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") {
+		t.Errorf("error %v", err)
 	}
 }

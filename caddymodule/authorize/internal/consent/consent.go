@@ -111,15 +111,10 @@ func (cs *Consents) Decline(ctx context.Context, user, clientID string, about Ab
 
 // change changes what counts for a request.
 func (cs *Consents) change(ctx context.Context, user, clientID string, about About, do func(*Approval)) error {
-	key := consentKey(user, clientID)
-	for ctx.Err() == nil {
-		stored, err := store.Values(ctx, cs.Durable, key)
+	return store.Alter(ctx, cs.Durable, consentKey(user, clientID), lifetime, func(stored []byte) ([]byte, error) {
+		c, err := cs.decode(stored)
 		if err != nil {
-			return err
-		}
-		c, err := cs.decode(stored[0])
-		if err != nil {
-			return err
+			return nil, err
 		}
 		if c == nil {
 			c = &Consent{User: user, ClientID: clientID}
@@ -134,22 +129,8 @@ func (cs *Consents) change(ctx context.Context, user, clientID string, about Abo
 			a.At = store.Now(cs.Durable).UTC()
 		}
 		c.put(about, a)
-		if err = cs.save(ctx, key, stored[0], c); !store.Lost(err) {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-func (cs *Consents) save(ctx context.Context, key string, stored []byte, c *Consent) error {
-	value, err := store.ToJSON(c)
-	if err != nil {
-		return err
-	}
-	if stored == nil {
-		return cs.Durable.Add(ctx, key, value, lifetime)
-	}
-	return cs.Durable.Swap(ctx, key, stored, value, lifetime)
+		return store.ToJSON(c)
+	})
 }
 
 // Withdraw reports whether a person now gives less of an item than before, and if so ends the

@@ -1,8 +1,7 @@
 // Package consent is about what people allow clients, where they are asked.
 //
 //	choice.go    what a person can give of an item: all of it, or parts (kind.go)
-//	answer.go    what they gave
-//	approval.go  what is remembered of that, for each patient
+//	approval.go  what they gave, and what is remembered of it for each patient
 //	consent.go   stores it
 //
 // A client asks for items, which are scopes and claims. A person who does not want to give a

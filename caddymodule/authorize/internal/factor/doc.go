@@ -3,8 +3,8 @@
 // authenticator app of the configuration.
 //
 //	enrolment.go   what a person enrolled, sealed in the durable store
-//	factors.go     which factors a person has; code.go checks their codes
-//	app.go         enrolling an authenticator app (RFC 6238)
+//	factors.go     which factors a person has
+//	code.go        authenticator apps (RFC 6238); checks their codes and recovery codes
 //	recovery.go    recovery codes, for who has lost the rest
 //	passkeys.go    passkeys (Web Authentication Level 3): the ceremonies' options
 //	ceremony.go    one ceremony: from its challenge, which the browser keeps, to its answer

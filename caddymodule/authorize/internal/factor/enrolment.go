@@ -65,25 +65,23 @@ func (es *Enrolments) open(ctx context.Context, user string, stored []byte) (*En
 }
 
 // change changes what a person enrolled, unless do returns an error. After a concurrent
-// change, do runs again. It reads in a step, as a gateway's copy may be late.
+// change, do runs again.
 func (es *Enrolments) change(ctx context.Context, user string, do func(*Enrolment) error) error {
-	for ctx.Err() == nil {
-		stored, err := store.Values(ctx, es.Durable, enrolmentKey(user))
-		var e *Enrolment
-		if err == nil {
-			e, err = es.open(ctx, user, stored[0])
-		}
+	return store.Alter(ctx, es.Durable, enrolmentKey(user), lifetime, func(stored []byte) ([]byte, error) {
+		e, err := es.open(ctx, user, stored)
 		if err == nil {
 			err = do(e)
 		}
-		if err == nil {
-			err = es.save(ctx, user, e, stored[0])
+		if err != nil {
+			return nil, err
 		}
-		if !store.Lost(err) {
-			return err
+		text, err := store.ToJSON(e)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return ctx.Err()
+		sealed, err := es.Keys.SealStored(ctx, string(text), enrolmentKey(user))
+		return []byte(sealed), err
+	})
 }
 
 // By is the session in which a person changes what they enrolled.
@@ -107,21 +105,6 @@ func (es *Enrolments) changeBy(ctx context.Context, user *people.User, by By, do
 		}
 		return do(e)
 	})
-}
-
-func (es *Enrolments) save(ctx context.Context, user string, e *Enrolment, stored []byte) error {
-	text, err := store.ToJSON(e)
-	if err != nil {
-		return err
-	}
-	sealed, err := es.Keys.SealStored(ctx, string(text), enrolmentKey(user))
-	if err != nil {
-		return err
-	}
-	if stored == nil {
-		return es.Durable.Add(ctx, enrolmentKey(user), []byte(sealed), lifetime)
-	}
-	return es.Durable.Swap(ctx, enrolmentKey(user), stored, []byte(sealed), lifetime)
 }
 
 // Reset removes all that a person enrolled, and reports whether there was anything. It does

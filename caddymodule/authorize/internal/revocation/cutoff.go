@@ -153,11 +153,8 @@ func (r *Revocations) laterCutoffs(at time.Time, keys []string, stored [][]byte)
 	}
 	for i, key := range keys {
 		there := new(time.Time)
-		switch {
-		case stored[i] == nil:
-			calls = append(calls, &store.Call{Op: store.Add, Key: key, Value: text, TTL: left})
-		case there.UnmarshalText(stored[i]) != nil || !there.After(at):
-			calls = append(calls, &store.Call{Op: store.Swap, Key: key, Old: stored[i], Value: text, TTL: left})
+		if stored[i] == nil || there.UnmarshalText(stored[i]) != nil || !there.After(at) {
+			calls = append(calls, store.Replacing(key, stored[i], text, left))
 		}
 	}
 	return calls, nil

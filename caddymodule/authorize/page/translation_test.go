@@ -1,0 +1,111 @@
+package page
+
+import (
+	"html/template"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/text/language"
+)
+
+func TestPluralsOfALanguage(t *testing.T) {
+	t.Parallel()
+	french := &translation{tag: language.French, texts: map[string]forms{"%d apps": {"%d application", "%d applications"}}}
+	for number, want := range map[int]string{0: "0 application", 1: "1 application", 2: "2 applications"} {
+		if got := french.translate(Plural("%d app", "%d apps", number)); got != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+}
+
+func TestTranslate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		text *Text
+		want any
+	}{
+		{"plain", T("Sign in"), "Sign in"},
+		{"percent sign without arguments", T("100 % sure"), "100 % sure"},
+		{"markup", T("to <continue> to %s & %s", strong("<a>"), "<b>"), template.HTML("to &lt;continue&gt; to <strong>&lt;a&gt;</strong> &amp; &lt;b&gt;")},
+		{"one", Plural("%d app", "%d apps", 1), "1 app"},
+		{"more", Plural("%d app", "%d apps", 2), "2 apps"},
+		{"none", Plural("%d app", "%d apps", 0), "0 apps"},
+		{"wait, rounded up", T("in %s", 29100*time.Millisecond), "in 30 seconds"},
+		{"wait of minutes", T("in %s", 61*time.Second), "in 2 minutes"},
+		{"wait of a minute", T("in %s", time.Minute), "in a minute"},
+		{"wait of a second", T("in %s", time.Second), "in a second"},
+		{"list", And(T("read"), T("search"), T("create")), "read, search and create"},
+		{"list of two", And(T("read"), T("search")), "read and search"},
+		{"list of one", And(T("read")), "read"},
+	}
+	for _, tt := range tests {
+		if got := english.translate(tt.text); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if And() != nil {
+		t.Error("an empty list is a text")
+	}
+}
+
+func TestDate(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]map[string]string{
+		"1970":                          {"en": "1970", "de": "1970"},
+		"1970-05":                       {"en": "1970-05", "de": "1970-05"},
+		"1970-05-01":                    {"en": "1970-05-01", "de": "01.05.1970", "fr": "01/05/1970", "es": "01/05/1970", "nl": "01-05-1970"},
+		"2026-05-01T09:30:00.000+02:00": {"en": "2026-05-01 09:30", "de": "01.05.2026 09:30"},
+		"soon":                          {"en": "soon"},
+	} {
+		for _, l := range languages {
+			if want, ok := want[l.tag.String()]; ok && l.date(text) != want {
+				t.Errorf("%s in %s: %s, want %s", text, l.tag, l.date(text), want)
+			}
+		}
+	}
+}
+
+func TestLanguageOf(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, locales, query, header, want string }{
+		{"nothing said", "", "", "", "en"},
+		{"browser's", "", "", "de-AT,de;q=0.9,en;q=0.8", "de"},
+		{"browser's second", "", "", "ja, fr;q=0.5", "fr"},
+		{"by weight", "", "", "en;q=0.1, es;q=0.9", "es"},
+		{"any", "", "", "*", "en"},
+		{"none of ours", "", "", "ja", "en"},
+		{"the request's before the browser's", "nl", "", "de", "nl"},
+		{"the request's second", "ja fr-CA", "", "de", "fr"},
+		{"not the request's", "ja", "", "de", "de"},
+		{"malformed", "x_! nl", "", "de", "nl"},
+		{"too long", strings.Repeat("nl ", 200), "", "de", "de"},
+		{"in the query of a refused request", "", "es", "de", "es"},
+	}
+	for _, tt := range tests {
+		r := httptest.NewRequest(http.MethodGet, "/?ui_locales="+url.QueryEscape(tt.query), nil)
+		r.Header.Set("Accept-Language", tt.header)
+		if got := languageOf(r, tt.locales).tag.String(); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestShowInLanguage(t *testing.T) {
+	t.Parallel()
+	for language, want := range map[string]string{
+		"de": "um mit <strong>A&amp;B</strong> fortzufahren", "fr": "Réessayez dans 30 secondes.", "es": "Contraseña", "nl": "of meld u aan met",
+	} {
+		r := showing(t, httptest.NewRequest(http.MethodGet, "/", nil), View{Template: "signin", Locales: language, Data: SignIn{
+			Client: "A&B", Local: true, Ways: []SignInWay{{"Clinic", "/clinic"}}, Problem: SignInProblem{Wait: 30e9},
+		}})
+		body := read(t, r)
+		if !strings.Contains(body, want) || !strings.Contains(body, `<html lang="`+language+`">`) || r.Header.Get("Content-Language") != language {
+			t.Errorf("%s: %v\n%s", language, r.Header, body)
+		}
+	}
+}

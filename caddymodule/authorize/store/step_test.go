@@ -1,0 +1,37 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// A change that loses to another starts again from what is there then, and one that makes nothing or fails leaves all.
+func TestAlter(t *testing.T) {
+	t.Parallel()
+	s, failure := NewMemory(0, 0), errors.New("no")
+	alter := func(do func(read []byte) ([]byte, error)) error {
+		return Alter(t.Context(), s, "key:1", time.Hour, do)
+	}
+	read := ""
+	overtaken := func(held []byte) ([]byte, error) {
+		if read += string(held) + ";"; read == ";" {
+			if err := s.Put(t.Context(), "key:1", []byte("theirs"), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return append(held, " and ours"...), nil
+	}
+	if err := alter(overtaken); err != nil || read != ";theirs;" {
+		t.Errorf("read %q, %v", read, err)
+	}
+	if err := alter(func([]byte) ([]byte, error) { return nil, nil }); err != nil {
+		t.Error(err)
+	}
+	if err := alter(func([]byte) ([]byte, error) { return []byte("wrong"), failure }); !errors.Is(err, failure) {
+		t.Error(err)
+	}
+	if got, err := s.Get(t.Context(), "key:1"); err != nil || string(got) != "theirs and ours" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
