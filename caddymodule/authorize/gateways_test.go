@@ -2,9 +2,15 @@ package authorize_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/url"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -71,4 +77,100 @@ func (g *gateways) roundTrips(do func()) int {
 	before := sum()
 	do()
 	return sum() - before
+}
+
+func withoutGrace(c *authorize.Config) { everything(c); c.RefreshTokenGrace = -1 }
+
+// Of 50 uses at once, at three gateways, one succeeds.
+func TestGatewaysRace(t *testing.T) {
+	t.Parallel()
+	for _, tt := range requests {
+		if !tt.once {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGateways(t, 3, withoutGrace)
+				b := servertest.NewBrowser(t, g)
+				request := tt.prepare(b, nil)
+				var won atomic.Int64
+				var all sync.WaitGroup
+				for range 50 {
+					other := servertest.NewBrowser(t, g)
+					other.Cookies = maps.Clone(b.Cookies)
+					all.Go(func() {
+						if tt.good(other.Send(request())) {
+							won.Add(1)
+						}
+					})
+				}
+				if all.Wait(); won.Load() != 1 {
+					t.Errorf("%d of 50 succeeded", won.Load())
+				}
+			})
+		})
+	}
+}
+
+// Reuse of a code or a refresh token at one gateway ends the grant at all.
+func TestReuseEndsGrantAtAllGateways(t *testing.T) {
+	t.Parallel()
+	for name, reuse := range map[string]func(b *servertest.Browser, code, refresh string){
+		"of the code":          func(b *servertest.Browser, code, _ string) { b.RequestTokens(servertest.CodeForm(code, nil)) },
+		"of the refresh token": func(b *servertest.Browser, _, refresh string) { b.Refresh(refresh, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGateways(t, 3, withoutGrace)
+				b := servertest.NewBrowser(t, g)
+				code := b.Code(servertest.OfflineAccess(nil))
+				first := b.RequestTokens(servertest.CodeForm(code, nil))
+				second := b.Refresh(first.Refresh, nil)
+				if !b.TokenWorks(first.AccessToken) || !b.TokenWorks(second.AccessToken) {
+					t.Fatal("nothing was given")
+				}
+				reuse(servertest.NewBrowser(t, g), code, first.Refresh)
+				synctest.Wait()
+				for range g.servers {
+					servertest.CheckDead(b, second.Refresh, first.AccessToken, second.AccessToken)
+				}
+			})
+		})
+	}
+}
+
+// What each flow asks of a store that gateways share, as docs/evidence/replicas.md says it.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/evidence/replicas.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(t *testing.T, name string, trips int) {
+		if row := fmt.Sprintf("| %s | %d |", name, trips); !strings.Contains(string(text), row) {
+			t.Errorf("docs/evidence/replicas.md does not have the row\n%s", row)
+		}
+	}
+	for _, tt := range requests {
+		if tt.row == "" {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGateways(t, 1, everything)
+				b := servertest.NewBrowser(t, g)
+				request := tt.prepare(b, nil)
+				check(t, tt.row, g.roundTrips(func() { b.Send(request()) }))
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateways(t, 1, everything)
+		b := servertest.NewBrowser(t, g)
+		asked := accessToken(b, b.Tokens(url.Values{"scope": {"openid online_access"}}).AccessToken)
+		check(t, "what the guard asks of an access token", g.roundTrips(guarding(t, g.servers[0], asked)))
+	})
 }
