@@ -19,22 +19,17 @@ import (
 
 // wantsContent reports whether an answer is a Binary of which the client wants the content in its own type: it names no
 // format of FHIR's, or likes that type better (R4 binary.html#rest).
-func (x client) wantsContent(i interaction.Interaction, a *message.Answer) bool {
-	if !isBinary(i) || a.Status != http.StatusOK {
+func wantsContent(header http.Header, i interaction.Interaction, a *message.Answer) bool {
+	if a.Status != http.StatusOK {
 		return false
 	}
 	if format := message.FormatOf(i.Parameters); format != "" {
 		return !message.IsFHIRFormat(format)
 	}
-	accepted := message.ParseAccept(x.r.Header)
+	accepted := message.ParseAccept(header)
 	own := mediaOf(contentType(a))
 	wanted := accepted.Fhir(own)
 	return wanted == 0 || accepted[own] > wanted
-}
-
-// isBinary reports whether an interaction reads a Binary.
-func isBinary(i interaction.Interaction) bool {
-	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }
 
 // contentType is what a Binary says that its content is.
@@ -77,8 +72,8 @@ func content(a *message.Answer) (*message.Answer, error) {
 }
 
 // isContent reports whether a body is the content of a Binary: of any type but FHIR's.
-func (x client) isContent(i interaction.Interaction) bool {
-	media := mediaOf(x.r.Header.Get("Content-Type"))
+func isContent(header http.Header, i interaction.Interaction) bool {
+	media := mediaOf(header.Get("Content-Type"))
 	return i.Type == "Binary" && strings.Contains(media, "/") && !message.FhirMedia[media] && slices.Contains(contentKinds, i.Kind)
 }
 
@@ -88,15 +83,15 @@ var errContext = errors.New("several security contexts")
 
 // binary makes the Binary that a content stands for, with the header X-Security-Context as its securityContext (R4
 // binary.html#rest). It is judged as if it had been sent so.
-func (x client) binary(c message.Call, i interaction.Interaction) (message.Call, error) {
-	contexts := x.r.Header.Values("X-Security-Context")
+func binary(c message.Call, i interaction.Interaction, limit int64) (message.Call, error) {
+	contexts := c.Header.Values("X-Security-Context")
 	switch {
 	case len(contexts) > 1:
 		return c, message.Invalid(errContext, "The header X-Security-Context may be sent once.")
-	case int64(base64.StdEncoding.EncodedLen(len(c.Body))) > x.limit:
+	case int64(base64.StdEncoding.EncodedLen(len(c.Body))) > limit:
 		return c, &guard.Error{
 			Status: http.StatusRequestEntityTooLarge, Err: message.ErrBody,
-			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", x.limit),
+			Description: fmt.Sprintf("The content is longer than %d bytes in base64.", limit),
 		}
 	}
 	var b bytes.Buffer
@@ -104,7 +99,7 @@ func (x client) binary(c message.Call, i interaction.Interaction) (message.Call,
 	if i.Kind == interaction.Update {
 		b.WriteString(`,"id":` + message.Quoted(i.ID))
 	}
-	b.WriteString(`,"contentType":` + message.Quoted(x.r.Header.Get("Content-Type")))
+	b.WriteString(`,"contentType":` + message.Quoted(c.Header.Get("Content-Type")))
 	if len(contexts) == 1 {
 		b.WriteString(`,"securityContext":{"reference":` + message.Quoted(contexts[0]) + `}`)
 	}

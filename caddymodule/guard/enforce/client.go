@@ -42,11 +42,14 @@ func (x client) call() (message.Call, error) {
 // withBody is a call with the client's body: the form of a search is among its parameters, and the content of a Binary is
 // one.
 func (x client) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
-	if c.Body, err = x.readBody(c, i); c.Body == nil || err != nil {
+	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
+		return c, i, nil
+	}
+	if c.Body, err = x.readBody(c, i); err != nil {
 		return c, i, err
 	}
-	if x.isContent(i) {
-		c, err = x.binary(c, i)
+	if isContent(c.Header, i) {
+		c, err = binary(c, i, x.limit)
 		return c, i, err
 	}
 	i, err = c.Interaction()
@@ -55,9 +58,6 @@ func (x client) withBody(c message.Call, i interaction.Interaction) (_ message.C
 
 // readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
 func (x client) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
-	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
-		return nil, nil
-	}
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
 	}
@@ -72,7 +72,7 @@ func (x client) readBody(c message.Call, i interaction.Interaction) ([]byte, err
 		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limit), Err: message.ErrBody}
 	case len(body) > 0 && !x.readable(c) && strings.HasSuffix(c.Path, "_search"):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: message.ErrBody}
-	case len(body) > 0 && !x.readable(c) && !x.isContent(i):
+	case len(body) > 0 && !x.readable(c) && !isContent(c.Header, i):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: message.ErrBody}
 	}
 	return body, nil
@@ -93,10 +93,16 @@ func (x client) readable(c message.Call) bool {
 // checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
 // one of FHIR's is asked for.
 func (x client) checkAnswerFormat(i interaction.Interaction) error {
-	format := message.FormatOf(i.Parameters)
-	isContent := format == "" && message.ParseAccept(x.r.Header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format)
-	if isBinary(i) && isContent {
-		return nil
+	if isBinary(i) {
+		format := message.FormatOf(i.Parameters)
+		if format == "" && message.ParseAccept(x.r.Header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format) {
+			return nil
+		}
 	}
 	return message.CheckFormat(x.r.Header, i.Parameters)
+}
+
+// isBinary reports whether an interaction reads a Binary.
+func isBinary(i interaction.Interaction) bool {
+	return i.Type == "Binary" && (i.Kind == interaction.Read || i.Kind == interaction.VRead)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -30,20 +29,6 @@ func (d Decision) Refused() bool {
 	return ok && refusal.Status < 500
 }
 
-// decision is the decision about an interaction.
-func (x *exchange) decision(i interaction.Interaction, err error) Decision {
-	return Decision{Interaction: i, rights: x.judge.Rights(), Changes: x.changes(i), Err: err}
-}
-
-// changes reports whether an interaction may change something.
-func (x *exchange) changes(i interaction.Interaction) bool {
-	if i.Kind == interaction.Operation {
-		op, ok := x.e.Operations.Find(i)
-		return ok && op.Changes()
-	}
-	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
-}
-
 // allowing is the scope that allows an interaction.
 func allowing(rights *access.Rights, i interaction.Interaction) string {
 	permission := i.Permission()
@@ -54,16 +39,4 @@ func allowing(rights *access.Rights, i interaction.Interaction) string {
 		return g.Scope
 	}
 	return ""
-}
-
-// tell tells the next handler what was decided.
-func (x *exchange) tell(i interaction.Interaction) {
-	if x.e.DecisionHeader == "" {
-		return
-	}
-	told := "interaction=" + i.Kind.String()
-	if scope := allowing(x.judge.Rights(), i); scope != "" {
-		told += "; scope=" + scope
-	}
-	x.client.r.Header.Set(x.e.DecisionHeader, told)
 }

@@ -3,7 +3,8 @@
 //
 // A request's way through:
 //
-//	exchange.go      the client's request:
+//	serve.go         the client's request
+//	exchange.go        on its way:
 //	client.go          its body read
 //	binary.go          a content as a Binary, and a Binary as its content
 //	interactions.go  by the one list of what is done for each interaction, whose empty row refuses,

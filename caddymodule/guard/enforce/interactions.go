@@ -62,21 +62,6 @@ func init() { // not above, since entries of a bundle are answered by the list a
 	}
 }
 
-// sealedLinks are the paths below the FHIR base that lead to what was sealed for the token.
-var sealedLinks = []struct {
-	path  string
-	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error)
-}{
-	{paging.PagePath, (*exchange).servePage},
-	{export.JobPath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-		i, a, err := x.exports().ServeJob(sealed)
-		return i, x.finish(w, a, err)
-	}},
-	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-		return x.exports().ServeFile(w, sealed)
-	}},
-}
-
 func (x *exchange) reads() *read.Reads {
 	return &read.Reads{Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages}
 }

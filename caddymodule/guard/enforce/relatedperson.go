@@ -12,7 +12,7 @@ import (
 
 // RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it.
 func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference) ([]string, error) {
-	x, at := server.New(e.Base, e.Limits, e.Memory, next, r), e.addresses()
+	x, at := server.New(e.Base, e.Limits, e.Memory, next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
 	defer x.Share.Release()
 	a, err := x.Ask(r.Context(), message.Get(user.String(), ""))
 	if err != nil || a.Status != http.StatusOK || !a.IsJSON() {

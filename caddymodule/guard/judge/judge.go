@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
@@ -49,7 +50,57 @@ type known struct {
 func (x *Judge) Rights() *access.Rights { return x.rights }
 
 // MayDeny reports whether the site's rules must be asked about each resource.
-func (x *Judge) MayDeny() bool { return x.judgement.MayDeny() }
+func (x *Judge) MayDeny() bool { return x.policies.Rules != nil && x.judgement.MayDeny() }
+
+// LeavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
+// let pass. The form of a search has parameters that the rules must see, and is not read yet.
+func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
+	if x.policies.Rules == nil {
+		return true
+	}
+	j := x.policies.ask(x.r.Context(), x.r, x.token, c, i)
+	return j.Effect != policy.Deny && !j.MayDeny() && !strings.HasSuffix(c.Path, "_search")
+}
+
+// Under does what answers a call under the rules' judgement of it. It ends with the call: an entry of a batch
+// is judged by itself.
+func (x *Judge) Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error) {
+	if x.policies.Rules == nil {
+		return answer()
+	}
+	j := x.policies.ask(ctx, x.r, x.token, c, i)
+	x.report(j.Decision)
+	if j.Effect == policy.Deny {
+		return nil, message.Denied(j.Decision)
+	}
+	judgement, rights, known := x.judgement, x.rights, x.known
+	defer func() { x.judgement, x.rights, x.known = judgement, rights, known }()
+	x.judgement, x.known = j, nil
+	if j.Effect == policy.Allow || j.MayAllow() {
+		x.rights = x.rights.With(allowed(j, i))
+	}
+	if j.MayDeny() {
+		x.rights = x.rights.Judged()
+	}
+	return answer()
+}
+
+// report reports a rule that failed.
+func (x *Judge) report(d policy.Decision) {
+	if d.Err != nil && x.policies.Failed != nil {
+		x.policies.Failed(x.r, d.Err)
+	}
+}
+
+// Ruled is what the rules say of a resource, in the call that is being answered.
+func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect {
+	if x.policies.Rules == nil {
+		return ""
+	}
+	d := x.judgement.Resource(ctx, res)
+	x.report(d)
+	return d.Effect
+}
 
 // Covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
 func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {

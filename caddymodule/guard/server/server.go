@@ -2,13 +2,17 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 )
@@ -115,4 +119,95 @@ func (x *Server) header(c message.Call) http.Header {
 	header["Accept"] = values[len(values)-2 : len(values)-1 : len(values)-1]
 	header["Accept-Encoding"] = values[len(values)-1:]
 	return header
+}
+
+// Patience is how long a request waits for memory.
+const Patience = 10 * time.Second
+
+// timesHeld is how many bytes one byte counts for that is judged: it is held as it came, and as it is written anew.
+const timesHeld = 2
+
+// Reserve has the request hold bytes more that are to be judged, the first of so many at most. It waits for them if need be.
+func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
+	err := x.Share.Grow(ctx, timesHeld*int64(bytes), timesHeld*most)
+	if errors.Is(err, fairmemory.ErrTooMuch) {
+		return message.TooCostly("What has to be judged is longer than the server's memory allows: ask for less at once.")
+	}
+	if err != nil {
+		return busy(err)
+	}
+	return nil
+}
+
+// busy refuses for a while what takes more memory than the others leave.
+func busy(err error) *guard.Error {
+	return &guard.Error{
+		Status: http.StatusServiceUnavailable, Description: "Too much is being judged at once: try again later.",
+		Wait: Patience, Err: fmt.Errorf("%w: %w", message.ErrBusy, err),
+	}
+}
+
+// Held is how much memory the request holds.
+func (x *Server) Held() int64 { return x.Share.Held() }
+
+// Keep says that of all that was held since a moment, nothing is in use but an answer.
+func (x *Server) Keep(since int64, a *message.Answer) {
+	if a != nil {
+		since += timesHeld * int64(len(a.Body))
+	}
+	x.Share.ShrinkTo(since)
+}
+
+// Reading reads the client's body up to a byte more than its limit, and reserves memory for it as it comes.
+func (x *Server) Reading(ctx context.Context, body io.Reader) io.Reader {
+	left := x.Limits.Body
+	return &reservingReader{io.LimitReader(body, left+1), func(bytes int) error {
+		defer func() { left -= int64(bytes) }()
+		return x.Reserve(ctx, bytes, left)
+	}}
+}
+
+// reservingReader reads a body, for which memory is reserved as it comes.
+type reservingReader struct {
+	io.Reader
+	reserve func(bytes int) error
+}
+
+// Read implements io.Reader.
+func (r *reservingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if refused := r.reserve(n); refused != nil {
+		return 0, refused
+	}
+	return n, err
+}
+
+// Limits bound what one request may cost. The zero value means the defaults.
+type Limits struct {
+	// Answer is the size up to which an answer is judged, in bytes. A longer one is withheld. Default: 16 MiB.
+	Answer int64
+	// Body is the size up to which a body is judged, in bytes. A longer one is refused. Default: 16 MiB.
+	Body int64
+	// Requests is how many requests to the FHIR server one request may cause, each entry of a bundle apart. Default:
+	// 64.
+	Requests int
+	// Entries is how many entries a batch or transaction may have. Default: 500.
+	Entries int
+}
+
+const (
+	defaultSize     = 16 << 20
+	defaultRequests = 64
+	defaultEntries  = 500
+)
+
+// AnswerOf is how long an answer may be that is judged in memory of a size: a sixteenth of it, and at least the default.
+func AnswerOf(memory int64) int64 { return max(defaultSize, memory/16) }
+
+// orDefaults are the limits in effect.
+func (l Limits) orDefaults() Limits {
+	return Limits{
+		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
+		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
+	}
 }

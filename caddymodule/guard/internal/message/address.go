@@ -67,15 +67,6 @@ func (to Addresses) Localize(a *Answer) *Answer {
 	return a
 }
 
-// LocalizeEntries does so for a Bundle.
-func (to Addresses) LocalizeEntries(entries []Entry) {
-	for i := range entries {
-		if local, ok := to.LocalURL(entries[i].FullURL); ok {
-			entries[i].FullURL = local
-		}
-	}
-}
-
 // WithoutVersion is a reference to a resource, from one to a version of it.
 func WithoutVersion(reference string) string {
 	resource, _, _ := strings.Cut(reference, "/_history/")

@@ -2,7 +2,6 @@ package message
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -56,7 +55,7 @@ func (a *Answer) Write(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if read && a.Status == http.StatusOK && IsNotModified(r.Header, a.Header.Get("Etag")) {
+	if etag := a.Header.Get("Etag"); etag != "" && read && a.Status == http.StatusOK && IsNotModified(r.Header, etag) {
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -88,12 +87,4 @@ func IsNotModified(header http.Header, etag string) bool {
 		}
 	}
 	return false
-}
-
-// RequireJSON withholds an answer that cannot be read.
-func (a *Answer) RequireJSON() error {
-	if !a.IsJSON() {
-		return Withheld(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
-	}
-	return nil
 }

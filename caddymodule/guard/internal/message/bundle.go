@@ -1,6 +1,7 @@
 package message
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -184,4 +185,85 @@ func modeOf(c *rawjson.Cursor) (mode string, err error) {
 		return err
 	})
 	return mode, err
+}
+
+// Answer is the Bundle as an answer, in a buffer that is given back when it is written.
+func (b *Bundle) Answer() *Answer {
+	buffer := Buffers.Get().(*bytes.Buffer)
+	buffer.Grow(b.size())
+	_, _ = buffer.Write(b.append(buffer.AvailableBuffer())) // it never fails
+	a := NewAnswer(http.StatusOK, buffer.Bytes())
+	a.Buffer = buffer
+	return a
+}
+
+// Text writes the Bundle.
+func (b *Bundle) Text() []byte { return b.append(make([]byte, 0, b.size())) }
+
+func (b *Bundle) append(out []byte) []byte {
+	out = append(out, `{"resourceType":"Bundle","type":`...)
+	out = appendQuoted(out, b.Kind)
+	if b.Total >= 0 {
+		out = strconv.AppendInt(append(out, `,"total":`...), int64(b.Total), 10)
+	}
+	if len(b.Links) > 0 {
+		out = b.Links.Append(append(out, `,"link":`...))
+	}
+	for i := range b.Entries { // FHIR has no empty arrays
+		if i == 0 {
+			out = append(out, `,"entry":[`...)
+		} else {
+			out = append(out, ',')
+		}
+		out = b.Entries[i].append(out)
+	}
+	if len(b.Entries) > 0 {
+		out = append(out, ']')
+	}
+	return append(out, '}')
+}
+
+// size is about how long the text will be, and not less in all usual cases.
+func (b *Bundle) size() int {
+	n := 256
+	for _, l := range b.Links {
+		n += len(l.URL) + 64
+	}
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		n += len(e.FullURL) + len(e.Resource) + len(e.Search) + len(e.Request) + len(e.Response) + 96
+	}
+	return n
+}
+
+// append writes the entry.
+func (e *Entry) append(out []byte) []byte {
+	out = append(out, '{')
+	start := len(out)
+	if e.FullURL != "" {
+		out = appendQuoted(append(out, `"fullUrl":`...), e.FullURL)
+	}
+	for _, m := range [...]struct {
+		name  string
+		value []byte
+	}{{"resource", e.Resource}, {"search", e.Search}, {"request", e.Request}, {"response", e.Response}} {
+		if len(m.value) == 0 {
+			continue
+		}
+		if len(out) > start {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, '"'), m.name...), `":`...)
+		out = append(out, m.value...)
+	}
+	return append(out, '}')
+}
+
+// LocalizeEntries has entries name resources as clients know them.
+func (to Addresses) LocalizeEntries(entries []Entry) {
+	for i := range entries {
+		if local, ok := to.LocalURL(entries[i].FullURL); ok {
+			entries[i].FullURL = local
+		}
+	}
 }

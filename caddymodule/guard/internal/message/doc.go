@@ -4,9 +4,9 @@
 //	answer.go      an answer that is held until it is judged
 //	held.go        as the next handler writes it, as far as it is admitted
 //	address.go     and as clients know what it names
-//	bundle.go      a Bundle, of which the resources stay text
-//	bundlewriter.go  and as text again
+//	bundle.go      a Bundle, of which the resources stay text, and as text again
 //	links.go       its links
+//	quoted.go      strings as JSON
 //	references.go  what a resource refers to
 //	accept.go      the formats that a client takes
 //	refusal.go     the errors in place of an answer

@@ -73,6 +73,14 @@ func Withheld(err error) *guard.Error {
 	}
 }
 
+// RequireJSON withholds an answer that cannot be read.
+func (a *Answer) RequireJSON() error {
+	if !a.IsJSON() {
+		return Withheld(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
+	}
+	return nil
+}
+
 // Failed passes on that the FHIR server failed. Its words are left out: they may be about any resource.
 func Failed(a *Answer) *guard.Error {
 	refusal := &guard.Error{Status: a.Status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.Status)}

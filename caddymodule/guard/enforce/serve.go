@@ -1,0 +1,187 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/export"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Serve answers a request as far as the bearer's rights go. Any error is a *guard.Error or the next handler's.
+func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
+	x := newExchange(e, r, next, b)
+	defer x.server.Share.Release()
+	i, err := x.serve(w)
+	if e.Decided != nil {
+		e.Decided(r, b, x.decision(i, err))
+	}
+	return err
+}
+
+// sealedLinks are the paths below the FHIR base that lead to what was sealed for the token.
+var sealedLinks = []struct {
+	path  string
+	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error)
+}{
+	{paging.PagePath, (*exchange).servePage},
+	{export.JobPath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+		i, a, err := x.exports().ServeJob(sealed)
+		return i, x.finish(w, a, err)
+	}},
+	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
+		return x.exports().ServeFile(w, sealed)
+	}},
+}
+
+// serve answers the client's request, and tells which interaction it is.
+func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err error) {
+	c, err := x.client.call()
+	if err != nil {
+		return i, err
+	}
+	for _, l := range sealedLinks {
+		if sealed, ok := strings.CutPrefix(c.Path, l.path); ok {
+			return l.serve(x, w, sealed)
+		}
+	}
+	if i, err = c.Interaction(); err != nil {
+		return i, err
+	}
+	if x.e.DecisionHeader != "" {
+		x.tell(i)
+	}
+	if x.passes(i) && x.judge.LeavesPassing(c, i) {
+		return i, x.pass(w, c, i)
+	}
+	if x.isHopeless(i) {
+		return i, message.Refused(x.judge.Rights(), i)
+	}
+	if c, i, err = x.client.withBody(c, i); err != nil {
+		return i, err
+	}
+	if err := x.client.checkAnswerFormat(i); err != nil {
+		return i, err
+	}
+	a, err := x.Answer(x.client.r.Context(), c, i)
+	if err == nil && isBinary(i) && wantsContent(x.client.r.Header, i, a) {
+		a, err = content(a)
+	}
+	return i, x.finish(w, a, err)
+}
+
+// isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.
+func (x *exchange) isHopeless(i interaction.Interaction) bool {
+	if i.Type == "" || i.Type == smart.AnyType || x.e.Policies.Rules != nil {
+		return false
+	}
+	for p := smart.Create; p <= smart.Search; p <<= 1 {
+		if i.Permission()&p != 0 && !x.judge.Rights().Allow(i.Type, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Answer answers a call, the client's or an entry of its batch, as far as the scopes go, and what the site's rules make
+// of them.
+func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	return x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
+		if row := interactions[i.Kind]; row.answer != nil {
+			return row.answer(ctx, x, c, i)
+		}
+		return nil, message.NotFound()
+	})
+}
+
+// passes reports whether a request goes to the next handler as it is, and its answer to the client.
+func (x *exchange) passes(i interaction.Interaction) bool {
+	row := interactions[i.Kind]
+	return row.passes != nil && row.passes(x, i) && paging.RefusePaging(i.Parameters) == nil
+}
+
+// servePage answers a page link.
+func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, err error) {
+	if err := message.CheckFormat(x.client.r.Header, nil); err != nil {
+		return i, err
+	}
+	c, i, at, err := x.pages.Opened(x.client.r, sealed)
+	if err != nil {
+		return i, err
+	}
+	if len(at.Places) == 1 && !at.IsStart() && x.passes(i) && x.judge.LeavesPassing(c, i) {
+		return i, x.passPage(w, c, i, at.Places[0])
+	}
+	a, err := x.judge.Under(x.client.r.Context(), c, i, func() (*message.Answer, error) {
+		if row := interactions[i.Kind]; row.page != nil {
+			return row.page(x.client.r.Context(), x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
+		}
+		return nil, message.NotFound()
+	})
+	return i, x.finish(w, a, err)
+}
+
+// The exchange answers the entries of a bundle, too: see [entries].
+
+// Collect is Answer for a write that is not sent yet.
+func (x *exchange) Collect(ctx context.Context, c message.Call, i interaction.Interaction, to write.Collector) (*message.Answer, error) {
+	x.collect = to
+	defer func() { x.collect = nil }()
+	return x.Answer(ctx, c, i)
+}
+
+// CheckSearch refuses a search that would be refused, and asks for nothing that it finds.
+func (x *exchange) CheckSearch(ctx context.Context, c message.Call, i interaction.Interaction) error {
+	_, err := x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
+		err := x.searches().Check(ctx, c, i)
+		return nil, err
+	})
+	return err
+}
+
+// PassesSingle reports whether an entry about one resource needs no judging.
+func (x *exchange) PassesSingle(c message.Call, i interaction.Interaction) bool {
+	return interactions[i.Kind].single && x.passes(i) && x.judge.LeavesPassing(c, i)
+}
+
+// Begins tells the next handler what is decided about an entry.
+func (x *exchange) Begins(i interaction.Interaction) {
+	if x.e.DecisionHeader != "" {
+		x.tell(i)
+	}
+}
+
+// Decided tells of the decision about an entry.
+func (x *exchange) Decided(i interaction.Interaction, err error) {
+	if x.e.Decided != nil {
+		x.e.Decided(x.client.r, x.bearer, x.decision(i, err))
+	}
+}
+
+// decision is the decision about an interaction.
+func (x *exchange) decision(i interaction.Interaction, err error) Decision {
+	return Decision{Interaction: i, rights: x.judge.Rights(), Changes: x.changes(i), Err: err}
+}
+
+// changes reports whether an interaction may change something.
+func (x *exchange) changes(i interaction.Interaction) bool {
+	if i.Kind == interaction.Operation {
+		op, ok := x.e.Operations.Find(i)
+		return ok && op.Changes()
+	}
+	return i.Kind == interaction.Bundle || i.Permission()&(smart.Create|smart.Update|smart.Delete) != 0
+}
+
+// tell tells the next handler what was decided.
+func (x *exchange) tell(i interaction.Interaction) {
+	told := "interaction=" + i.Kind.String()
+	if scope := allowing(x.judge.Rights(), i); scope != "" {
+		told += "; scope=" + scope
+	}
+	x.client.r.Header.Set(x.e.DecisionHeader, told)
+}
