@@ -69,8 +69,8 @@ func unfetched(m outcome.Missing, err error) error {
 func (f *Fetched) holds(m outcome.Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	item, ok := f.answers.items[m]
-	return ok && time.Now().Before(item.expires)
+	item := f.answers.get(m)
+	return item != nil && time.Now().Before(item.expires)
 }
 
 // fetch keeps what Source returns, unless something was forgotten meanwhile: then it may be from before a write, and Source
@@ -80,7 +80,7 @@ func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 		return nil
 	}
 	for range MaxFetches {
-		forgets := f.answers.forgets.Load()
+		forgets := f.forgotten()
 		resource, err := f.ask(ctx, m)
 		if err != nil {
 			return err
@@ -92,10 +92,17 @@ func (f *Fetched) fetch(ctx context.Context, m outcome.Missing) error {
 	return errors.New("definitions change all the time")
 }
 
-func (f *Fetched) keepUnless(forgets int64, m outcome.Missing, resource jsontext.Value) (kept bool, err error) {
+// forgotten returns how often Forget was called.
+func (f *Fetched) forgotten() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.answers.forgets.Load() != forgets {
+	return f.answers.forgets
+}
+
+func (f *Fetched) keepUnless(forgets int, m outcome.Missing, resource jsontext.Value) (kept bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.answers.forgets != forgets {
 		return false, nil
 	}
 	return true, f.keep(m, resource)
@@ -119,14 +126,11 @@ func (f *Fetched) Forget(reference string) {
 	url, _ := outcome.Split(reference)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answers.forgets.Add(1)
-	dropped := false
-	for m, item := range f.answers.items {
+	f.answers.forgets++
+	dropped := f.answers.drop(func(m outcome.Missing, item *fetched) bool {
 		own, _ := outcome.Split(m.Canonical)
-		if url == "" || own == url || item.url == url || item.reference == url {
-			dropped = f.answers.drop(m) || dropped
-		}
-	}
+		return url == "" || own == url || item.url == url || item.reference == url
+	})
 	if dropped {
 		f.rebuild()
 	}

@@ -1,26 +1,26 @@
 package terminology
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// fetchedItems are the definitions that were fetched, and those found not to exist.
+// fetchedItems are the definitions that were fetched, and those found not to exist. Each have their own bound, as anyone may
+// ask for anything.
 type fetchedItems struct {
-	items   map[outcome.Missing]*fetched
-	order   []outcome.Missing // as they were fetched
-	held    int64             // bytes of JSON
-	due     time.Time         // when the next item expires
-	forgets atomic.Int64      // calls of Forget
+	found, absent boundedcache.Cache[outcome.Missing, *fetched]
+	count         int       // of the answers so far
+	due           time.Time // when the next item expires
+	forgets       int       // calls of Forget
 }
 
 // fetched is an answer of Source.
@@ -28,71 +28,52 @@ type fetched struct {
 	resource  jsontext.Value // nil: there is none
 	url       string
 	reference string // type and id
+	number    int    // of answers before it
 	expires   time.Time
 	fetched   time.Time
 }
 
 // Held returns how many definitions are held, and how many bytes of JSON they have.
-func (f *Fetched) Held() (definitions int, bytes int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, item := range f.answers.items {
-		if item.resource != nil {
-			definitions++
-		}
-	}
-	return definitions, f.answers.held
-}
+func (f *Fetched) Held() (definitions int, bytes int64) { return f.answers.found.Held() }
 
-// put adds or replaces an item, and reports whether the library has the old one.
-func (t *fetchedItems) put(m outcome.Missing, item *fetched) (replaced bool) {
-	if t.items == nil {
-		t.items = make(map[outcome.Missing]*fetched)
-	}
-	replaced = t.drop(m)
-	t.items[m] = item
-	t.order = append(t.order, m)
-	t.held += int64(len(item.resource))
-	return replaced
-}
-
-// drop removes an item, and reports whether the library has it.
-func (t *fetchedItems) drop(m outcome.Missing) bool {
-	item, ok := t.items[m]
+// get returns an item, or nil.
+func (t *fetchedItems) get(m outcome.Missing) *fetched {
+	item, ok := t.found.Get(m)
 	if !ok {
-		return false
+		item, _ = t.absent.Get(m)
 	}
-	delete(t.items, m)
-	t.order = slices.DeleteFunc(t.order, func(other outcome.Missing) bool { return other == m })
-	t.held -= int64(len(item.resource))
-	return item.resource != nil
+	return item
 }
 
-// makeRoom drops the oldest items until the rest is within the bounds, and reports whether the library has any of them.
-// Definitions and absences have separate bounds, as anyone may ask for anything.
-func (t *fetchedItems) makeRoom(most int64) (dropped bool) {
-	for t.held > most {
-		dropped = t.drop(t.first(func(item *fetched) bool { return item.resource != nil })) || dropped
+// put adds or replaces an item within a bound of bytes, and reports whether the library has what is not held any more: the
+// old one, or what made room.
+func (t *fetchedItems) put(m outcome.Missing, item *fetched, most int64) (outdated bool) {
+	before, _ := t.found.Held()
+	t.found.MaxCost, t.absent.MaxEntries = most, maxAbsent
+	t.found.Delete(m)
+	t.absent.Delete(m)
+	if item.resource == nil {
+		t.absent.Put(m, item, 1)
+		after, _ := t.found.Held()
+		return after < before
 	}
-	for len(t.order) > maxHeld {
-		dropped = t.drop(t.first(func(item *fetched) bool { return item.resource == nil })) || dropped
-	}
-	return dropped
+	t.found.Put(m, item, int64(len(item.resource)))
+	after, _ := t.found.Held()
+	return after <= before
 }
 
-// first returns the oldest item that counts, or else the oldest of all.
-func (t *fetchedItems) first(counts func(*fetched) bool) outcome.Missing {
-	return t.order[max(0, slices.IndexFunc(t.order, func(m outcome.Missing) bool { return counts(t.items[m]) }))]
+// drop removes the items for which is holds, and reports whether the library has any of them.
+func (t *fetchedItems) drop(is func(m outcome.Missing, item *fetched) bool) bool {
+	before, _ := t.found.Held()
+	t.found.DeleteFunc(is)
+	t.absent.DeleteFunc(is)
+	after, _ := t.found.Held()
+	return after < before
 }
 
-// plan sets when the next item expires.
-func (t *fetchedItems) plan() {
-	t.due = time.Time{}
-	for _, item := range t.items {
-		if t.due.IsZero() || item.expires.Before(t.due) {
-			t.due = item.expires
-		}
-	}
+// each calls visit for all items.
+func (t *fetchedItems) each(visit func(m outcome.Missing, item *fetched)) {
+	t.drop(func(m outcome.Missing, item *fetched) bool { visit(m, item); return false })
 }
 
 // Source has definitions that are not loaded.
@@ -147,8 +128,10 @@ type fetchedLayers struct {
 // MaxFetches is how many definitions are fetched for one request.
 const MaxFetches = 100
 
+// most is how many bytes are held.
+func (f *Fetched) most() int64 { return cmp.Or(f.MaxBytes, 64<<20) }
+
 const (
-	defaultMaxFetched = 64 << 20 // bytes held
-	maxHeld           = 10_000   // definitions, with those that do not exist
-	maxStacked        = 16       // overlays before they are made into one
+	maxAbsent  = 10_000 // definitions that do not exist
+	maxStacked = 16     // overlays before they are made into one
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,7 +19,8 @@ import (
 // keep stores an answer of Source, and adds it to the library.
 func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 	now := time.Now()
-	item := &fetched{resource: resource, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
+	f.answers.count++
+	item := &fetched{resource: resource, number: f.answers.count, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
 	if h, err := definitions.HeadOf(resource); err == nil {
 		item.url, item.reference = h.URL, h.Kind+"/"+h.ID
 	}
@@ -32,7 +34,7 @@ func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 		}
 		f.layers.current, f.layers.stacked = more, f.layers.stacked+1
 	}
-	if f.answers.put(m, item) || f.answers.makeRoom(cmp.Or(f.MaxBytes, defaultMaxFetched)) || f.layers.stacked > maxStacked {
+	if f.answers.put(m, item, f.most()) || f.layers.stacked > maxStacked {
 		f.rebuild()
 	}
 	if f.answers.due.IsZero() || item.expires.Before(f.answers.due) {
@@ -44,14 +46,19 @@ func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 // rebuild makes the library again from all that is held, which has been read before without an error.
 func (f *Fetched) rebuild() {
 	f.layers.current, f.layers.stacked = f.layers.base, 0
-	var resources []jsontext.Value
-	for _, m := range f.answers.order {
-		if resource := f.answers.items[m].resource; resource != nil {
-			resources = append(resources, resource)
+	var items []*fetched
+	f.answers.each(func(_ outcome.Missing, item *fetched) {
+		if item.resource != nil {
+			items = append(items, item)
 		}
-	}
-	if len(resources) == 0 {
+	})
+	if len(items) == 0 {
 		return
+	}
+	slices.SortFunc(items, func(a, b *fetched) int { return cmp.Compare(a.number, b.number) })
+	var resources []jsontext.Value
+	for _, item := range items {
+		resources = append(resources, item.resource)
 	}
 	if l, err := f.layers.base.Beside(resources...); err == nil {
 		f.layers.current, f.layers.stacked = l, 1
@@ -69,7 +76,7 @@ func (f *Fetched) ask(ctx context.Context, m outcome.Missing) (jsontext.Value, e
 	if err != nil || resource == nil {
 		return nil, err
 	}
-	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
+	if limit := f.most(); int64(len(resource)) > limit {
 		return nil, &outcome.Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
 	}

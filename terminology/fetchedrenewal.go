@@ -23,7 +23,7 @@ func (f *Fetched) Renew() {
 
 // beginRenewal is Renew, with the lock held.
 func (f *Fetched) beginRenewal() {
-	if !f.renewing && len(f.answers.items) > 0 && !time.Now().Before(f.answers.due) {
+	if !f.renewing && !f.answers.due.IsZero() && !time.Now().Before(f.answers.due) {
 		f.renewing = true
 		go f.renew()
 	}
@@ -34,11 +34,15 @@ func (f *Fetched) renew() {
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.renewing = false
-		f.answers.plan()
+		f.renewing, f.answers.due = false, time.Time{}
+		f.answers.each(func(_ outcome.Missing, item *fetched) {
+			if f.answers.due.IsZero() || item.expires.Before(f.answers.due) {
+				f.answers.due = item.expires
+			}
+		})
 	}()
 	for _, m := range f.overdue() {
-		forgets := f.answers.forgets.Load()
+		forgets := f.forgotten()
 		resource, err := f.ask(context.Background(), m)
 		if err != nil {
 			cmp.Or(f.Logger, definitions.NoLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
@@ -54,24 +58,24 @@ func (f *Fetched) overdue() (list []outcome.Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	for m, item := range f.answers.items {
-		switch {
-		case now.Before(item.expires):
-		case item.resource == nil:
-			f.answers.drop(m)
-		default:
+	f.answers.drop(func(m outcome.Missing, item *fetched) bool {
+		if now.Before(item.expires) {
+			return false
+		}
+		if item.resource != nil {
 			list = append(list, m)
 		}
-	}
+		return item.resource == nil
+	})
 	return list
 }
 
 // replace updates a definition by a new answer of Source, and returns the old one if it has changed.
-func (f *Fetched) replace(forgets int64, m outcome.Missing, resource jsontext.Value, err error) (old *fetched) {
+func (f *Fetched) replace(forgets int, m outcome.Missing, resource jsontext.Value, err error) (old *fetched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	item, ok := f.answers.items[m]
-	if !ok || f.answers.forgets.Load() != forgets {
+	item := f.answers.get(m)
+	if item == nil || f.answers.forgets != forgets {
 		return nil // forgotten meanwhile, or the answer may be from before a write
 	}
 	now := time.Now()
@@ -80,7 +84,7 @@ func (f *Fetched) replace(forgets int64, m outcome.Missing, resource jsontext.Va
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	case err != nil || resource == nil:
-		f.answers.drop(m)
+		f.answers.found.Delete(m)
 		f.rebuild()
 		return item
 	case bytes.Equal(resource, item.resource):
