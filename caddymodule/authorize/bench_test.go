@@ -84,9 +84,7 @@ func signedInCode(b *servertest.Browser, query string) string {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
 	answer, err := url.Parse(serve(b, r, http.StatusFound).Header().Get("Location"))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	servertest.NoError(b.T, err)
 	return answer.Query().Get("code")
 }
 

@@ -74,9 +74,7 @@ func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
 		Issuer: "https://fhir.example", Logger: slog.New(slog.NewTextHandler(&log, nil)), Store: store.NewMemory(0, 0),
 		Registration: &client.Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	told := log.String()
 	if strings.Count(told, "\n") != 1 || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
 		t.Errorf("log %s", told)

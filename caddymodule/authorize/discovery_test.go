@@ -74,9 +74,7 @@ func TestSMARTConfiguration(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	// SMART App Launch 2.2, Conformance: "grant types supported at the token endpoint"
-	if got := servertest.Words(m["grant_types_supported"]); got != "authorization_code client_credentials" {
-		t.Errorf("grant types %q", got)
-	}
+	servertest.Equal(t, servertest.Words(m["grant_types_supported"]), "authorization_code client_credentials")
 	servertest.WantText(t, servertest.Words(m["capabilities"]), "sso-openid-connect")
 }
 
@@ -92,9 +90,7 @@ func TestJWKS(t *testing.T) {
 		algorithms = append(algorithms, k.Algorithm)
 	}
 	slices.Sort(algorithms)
-	if got := strings.Join(algorithms, " "); got != "ES256 RS256" {
-		t.Errorf("algorithms %q", got)
-	}
+	servertest.Equal(t, strings.Join(algorithms, " "), "ES256 RS256")
 }
 
 func TestUnknownPath(t *testing.T) {

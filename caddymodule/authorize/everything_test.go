@@ -106,9 +106,7 @@ func atProvider(b *servertest.Browser, p *authorizetest.Provider, change url.Val
 
 func registrationRequest(t testing.TB, method, uri, token string, m any) func() *http.Request {
 	text, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	return func() *http.Request {
 		r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), bytes.NewReader(text))
 		r.Header.Set("Content-Type", "application/json")

@@ -203,9 +203,7 @@ func (s *stores) state(t *testing.T) map[string]string {
 	state := map[string]string{}
 	for _, store := range []*faultyStore{s.store, s.durable} {
 		keys, err := store.Memory.List(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		servertest.NoError(t, err)
 		for _, key := range keys {
 			if value, err := store.Memory.Get(t.Context(), key); err == nil && !strings.HasPrefix(key, "lockout:") && !strings.HasPrefix(key, "code:") && string(value) != "0" {
 				state[store.name+" "+key] = string(value)

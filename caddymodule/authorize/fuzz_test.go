@@ -103,9 +103,7 @@ func FuzzRefreshToken(f *testing.F) {
 			t.Skip("the token itself")
 		}
 		r := servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.RefreshForm(text, nil))
-		if r.StatusCode != http.StatusBadRequest {
-			t.Errorf("%q: %d", text, r.StatusCode)
-		}
+		servertest.WantStatus(t, r, http.StatusBadRequest, text)
 		if r := servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.RefreshForm(token, url.Values{"scope": {"none"}})); servertest.Decode[servertest.TokenResponse](t, r).Error != "invalid_scope" {
 			t.Errorf("%q ended the family", text)
 		}

@@ -145,9 +145,7 @@ func TestReuseEndsGrantAtAllGateways(t *testing.T) {
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/evidence/replicas.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	check := func(t *testing.T, name string, trips int) {
 		if row := fmt.Sprintf("| %s | %d |", name, trips); !strings.Contains(string(text), row) {
 			t.Errorf("docs/evidence/replicas.md does not have the row\n%s", row)

@@ -39,14 +39,10 @@ func readRecords(t *testing.T, name string) *earlierRecords {
 	if err == nil {
 		err = json.Unmarshal(text, r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	for in, entries := range map[*store.Memory]map[string]string{r.inFlight: r.Store, r.durable: r.Durable} {
 		for key, value := range entries {
-			if err := in.Put(t.Context(), key, []byte(value), time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			servertest.NoError(t, in.Put(t.Context(), key, []byte(value), time.Hour))
 		}
 	}
 	return r
@@ -165,9 +161,7 @@ func TestLaterRecord(t *testing.T) {
 				if err == nil {
 					err = in.Put(t.Context(), key, append([]byte(`{"v":2,`), value[1:]...), time.Hour)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				servertest.NoError(t, err)
 			}
 		}
 		b := r.browser(t)

@@ -44,9 +44,7 @@ func TestAuditOfWaits(t *testing.T) {
 				if last.Kind != audit.Lockout || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("delayed: %+v", last)
 				}
-				if reason := last.Err.Error(); reason != "access_denied: too many wrong tries: wait a second" {
-					t.Errorf("reason %q", reason)
-				}
+				servertest.Equal(t, last.Err.Error(), "access_denied: too many wrong tries: wait a second")
 			})
 		})
 	}

@@ -137,9 +137,7 @@ func TestAnonymousEvents(t *testing.T) {
 		}, false},
 		{"a wrong second factor", func(b *servertest.Browser) {
 			page, err := b.SignIn(servertest.Request(nil), "bob", "other").Location()
-			if err != nil {
-				t.Fatal(err)
-			}
+			servertest.NoError(t, err)
 			b.Post("/oauth2/login", url.Values{"factor": {page.Query().Get("factor")}, "code": {"000000"}})
 		}, false},
 		{"consent that is needed", func(b *servertest.Browser) {

@@ -56,3 +56,11 @@ func noted(notes []any) string {
 	}
 	return strings.TrimSpace(fmt.Sprintln(notes...)) + ": "
 }
+
+// NoError ends the test if there is an error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

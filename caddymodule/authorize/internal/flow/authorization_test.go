@@ -145,9 +145,7 @@ func TestAuthorizePOST(t *testing.T) {
 	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("status %d", r.StatusCode)
 	}
-	if u := servertest.Location(t, b.Get(r.Header.Get("Location"))); u.Path != "/oauth2/login" {
-		t.Errorf("the request by GET ends at %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Get(r.Header.Get("Location"))).Path, "/oauth2/login")
 	servertest.WantStatus(t, b.Post("/oauth2/authorize?state=x", servertest.Request(nil)), http.StatusBadRequest, "parameters in query and body")
 }
 
@@ -214,9 +212,7 @@ func TestScopeGrantedInPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := servertest.NewBrowser(t, servertest.New(t, tt.change))
-			if got := b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {tt.asked}}))); got.Scope != tt.want {
-				t.Errorf("%q is granted as %q, want %q", tt.asked, got.Scope, tt.want)
-			}
+			servertest.Equal(t, b.Redeem(b.Answer(servertest.Request(url.Values{"scope": {tt.asked}}))).Scope, tt.want, tt.asked)
 		})
 	}
 	for name, scope := range map[string]string{"nothing is left": "nonsense", "malformed": "openid user/Patient.sr", "a type that R4 has not": "openid user/Foo.rs"} {

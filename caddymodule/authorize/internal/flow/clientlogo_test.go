@@ -18,9 +18,7 @@ import (
 // linkServer is an app's, with its logo and links; asked counts requests.
 func linkServer(t *testing.T) (app *httptest.Server, asked *atomic.Int64) {
 	var logo bytes.Buffer
-	if err := png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))); err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, png.Encode(&logo, image.NewGray(image.Rect(0, 0, 2, 2))))
 	asked = new(atomic.Int64)
 	app = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

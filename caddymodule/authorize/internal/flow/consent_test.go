@@ -113,9 +113,7 @@ func TestConsentByDefaultIsAskedForOnce(t *testing.T) {
 		if prompt == "consent" {
 			u = b.Allow(r)
 		}
-		if answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)); answer.Scope != want {
-			t.Errorf("prompt %q: scope %q", prompt, answer.Scope)
-		}
+		servertest.Equal(t, b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)).Scope, want, prompt)
 		delete(b.Cookies, "__Host-fhir-session")
 	}
 }
@@ -129,9 +127,7 @@ func TestConsentFormCannotWiden(t *testing.T) {
 	form.Set("may user/*.rs", "yes")
 	form.Set("may phone", "yes")
 	u := servertest.Location(t, b.Post("/oauth2/consent", form))
-	if answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)); answer.Scope != "openid" {
-		t.Errorf("scope %q", answer.Scope)
-	}
+	servertest.Equal(t, b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)).Scope, "openid")
 }
 
 func TestConsentDenied(t *testing.T) {
@@ -153,9 +149,7 @@ func TestConsentDenied(t *testing.T) {
 			if u.Query().Get("error") != "access_denied" || u.Query().Get("state") != "s" || u.Query().Has("code") {
 				t.Errorf("%s", u)
 			}
-			if u := servertest.Location(t, b.Authorize(q)); u.Path != "/oauth2/consent" {
-				t.Errorf("the next time: %s", u)
-			}
+			servertest.Equal(t, servertest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "the next time")
 		})
 	}
 }
@@ -213,9 +207,7 @@ func TestConsentIsTheClients(t *testing.T) {
 	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
 	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", "strict")
-	if u := servertest.Location(t, b.Authorize(q)); u.Path != "/oauth2/consent" {
-		t.Errorf("another client: %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Authorize(q)).Path, "/oauth2/consent", "another client")
 }
 
 // That a consent cannot be remembered keeps nobody from giving it.
@@ -281,9 +273,7 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	if err != nil || len(consents) != 1 {
 		t.Fatalf("%q, %v", consents, err)
 	}
-	if err := durable.Delete(t.Context(), consents[0]); err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, durable.Delete(t.Context(), consents[0]))
 	servertest.Equal(t, refresh(second.Refresh).Error, "invalid_grant", "without")
 }
 

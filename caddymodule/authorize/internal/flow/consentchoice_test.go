@@ -61,9 +61,7 @@ func TestConsentToAll(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"openid user/*.rs", "user/*.cruds user/Condition.read offline_access", "user/Observation.rs?category=laboratory%7C demo.read"} {
 		b := choosing(t, nil)
-		if answer := b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick())); answer.Scope != scope {
-			t.Errorf("scope %q, wanted %q", answer.Scope, scope)
-		}
+		servertest.Equal(t, b.Redeem(giving(b, b.SignIn(asking(scope, nil), "alice", "right"), untick())).Scope, scope)
 	}
 }
 
@@ -124,9 +122,7 @@ func TestConsentByKind(t *testing.T) {
 	if want := "openid user/AllergyIntolerance.rs user/Coverage.rs user/Claim.rs user/ExplanationOfBenefit.rs offline_access"; first.Scope != want {
 		t.Fatalf("scope %q", first.Scope)
 	}
-	if got := b.Refresh(first.Refresh, url.Values{"scope": {"user/Coverage.rs"}}); got.Scope != "user/Coverage.rs" {
-		t.Errorf("refreshed for less: %+v", got)
-	}
+	servertest.Equal(t, b.Refresh(first.Refresh, url.Values{"scope": {"user/Coverage.rs"}}).Scope, "user/Coverage.rs", "refreshed for less")
 	next := b.Redeem(servertest.Location(t, b.Authorize(q)))
 	servertest.Equal(t, b.Refresh(next.Refresh, url.Values{"scope": {"user/Condition.rs"}}).Error, "invalid_scope", "refreshed for what was not given")
 }
@@ -149,9 +145,7 @@ func TestConsentLessAgain(t *testing.T) {
 	servertest.WantStatus(t, b.Userinfo(wide.AccessToken), http.StatusUnauthorized, "the access token of before")
 	servertest.Equal(t, b.Refresh(wide.Refresh, nil).Error, "invalid_grant", "the refresh token of before")
 	b.Allow(b.Authorize(again), "*") // more
-	if got := b.Refresh(narrow.Refresh, nil); got.Scope != narrow.Scope {
-		t.Errorf("what is still given, after more was: %+v", got)
-	}
+	servertest.Equal(t, b.Refresh(narrow.Refresh, nil).Scope, narrow.Scope, "what is still given, after more was")
 }
 
 // A consent is stored in the form that other gateways and later versions read.

@@ -56,16 +56,10 @@ func TestConsentIsForOnePatient(t *testing.T) {
 		if asksConsent(r) {
 			t.Fatalf("%s: asked again", patient)
 		}
-		if got := b.Redeem(servertest.Location(t, r)); got.Scope != want {
-			t.Errorf("%s: scope %q, want %q", patient, got.Scope, want)
-		}
+		servertest.Equal(t, b.Redeem(servertest.Location(t, r)).Scope, want, patient)
 	}
-	if got := b.Refresh(ada.Refresh, nil); got.Scope != ada.Scope {
-		t.Errorf("the refresh token for the first: %+v", got)
-	}
-	if got := b.Refresh(bob.Refresh, nil); got.Scope != bob.Scope {
-		t.Errorf("the refresh token for the second: %+v", got)
-	}
+	servertest.Equal(t, b.Refresh(ada.Refresh, nil).Scope, ada.Scope, "the refresh token for the first")
+	servertest.Equal(t, b.Refresh(bob.Refresh, nil).Scope, bob.Scope, "the refresh token for the second")
 	// Taking back what was given for one ends the refresh tokens for that one.
 	giving(b, opening(b, "bob", asking(ofPatient, url.Values{"prompt": {"consent"}})), untick("offline_access"))
 	servertest.Equal(t, b.Refresh(bob.Refresh, nil).Error, "invalid_grant", "taken back")
@@ -138,9 +132,7 @@ func TestConsentOfBeforePatients(t *testing.T) {
 			at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 			earlier := `{"v":1,"user":"alice","client_id":"app","seen":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],` +
 				`"granted":["openid","launch/patient","patient/*.rs","user/*.rs","offline_access"],"at":"` + at + `"}`
-			if err := durable.Put(t.Context(), store.Key("consent", "alice\x00app"), []byte(earlier), time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			servertest.NoError(t, durable.Put(t.Context(), store.Key("consent", "alice\x00app"), []byte(earlier), time.Hour))
 			if r := opening(b, "bob", asking(tt.scope, nil)); asksConsent(r) != tt.asks {
 				t.Errorf("to %q", r.Header.Get("Location"))
 			}
@@ -205,9 +197,7 @@ func TestRefusalLasts(t *testing.T) {
 			before := b.Redeem(answer)
 			asked := asking(scope, url.Values{"prompt": {"consent"}})
 			giving(b, b.Authorize(asked), untick("user/*.rs"))
-			if got := b.Redeem(servertest.Location(t, b.Authorize(asking(scope, nil)))); got.Scope != "openid offline_access" {
-				t.Errorf("unticked, and then granted %q", got.Scope)
-			}
+			servertest.Equal(t, b.Redeem(servertest.Location(t, b.Authorize(asking(scope, nil)))).Scope, "openid offline_access")
 			if r := b.Authorize(asking("openid user/Patient.rs", nil)); !asksConsent(r) {
 				t.Errorf("a part of what was unticked: %s", r.Header.Get("Location"))
 			}

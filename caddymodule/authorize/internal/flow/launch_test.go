@@ -199,9 +199,7 @@ func TestPickRefuses(t *testing.T) {
 			b := servertest.NewLaunching(t, new(servertest.FHIRServer), c.fhirUser, nil)
 			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"launch/patient patient/*.rs"}}), "alice", "right"))
 			r := b.Post("/oauth2/select_patient", url.Values{"request": {sealed}, "patient": {c.patient}})
-			if r.StatusCode != c.status {
-				t.Errorf("status %d", r.StatusCode)
-			}
+			servertest.WantStatus(t, r, c.status)
 		})
 	}
 }
@@ -299,9 +297,7 @@ func TestLaunchEndpoint(t *testing.T) {
 	q := servertest.Request(url.Values{"scope": {"launch launch/imagingstudy?role=https://ehr.example/r openid patient/*.rs offline_access"}, "launch": {response.Launch}, "aud": {servertest.FHIRBase}})
 	got := servertest.RedeemLaunch(b, servertest.Location(t, b.SignIn(q, "alice", "right")))
 	text, err := json.Marshal(got.Context)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	want := `{"patient":"ada","encounter":"v1","fhirContext":[{"reference":"ImagingStudy/7"},` +
 		`{"canonical":"https://ehr.example/Questionnaire/q|1","type":"Questionnaire","role":"https://ehr.example/role"}],` +
 		`"need_patient_banner":false,"intent":"reconcile","smart_style_url":"https://ehr.example/style.json","tenant":"north"}`
@@ -396,9 +392,7 @@ func TestRefreshAsAnotherPatient(t *testing.T) {
 	config.Users = slices.Clone(config.Users)
 	config.Users[0].FHIRUser = "Patient/bob"
 	s, err := authorize.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	r := servertest.NewBrowser(t, s).Post("/oauth2/token", url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {got.Refresh}, "client_id": {"app"},
 	})

@@ -282,9 +282,7 @@ func TestUpstreamLogout(t *testing.T) {
 			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
 				t.Errorf("asked %v", asked)
 			}
-			if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
-				t.Error("still signed in")
-			}
+			servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login", "still signed in")
 		})
 	}
 }

@@ -91,9 +91,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 				if !native && err != nil {
 					return // see TestRedirectURIsOfNativeAppsAlone
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				servertest.NoError(t, err)
 				b := servertest.NewBrowser(t, server)
 				answer := b.Authorize(servertest.Request(url.Values{"redirect_uri": {tt.asked}}))
 				if answer.StatusCode == http.StatusFound != (tt.ok && (native || tt.asked == tt.registered)) {
@@ -107,9 +105,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 					t.Fatalf("sent to %q", to)
 				}
 				u, err := url.Parse(to)
-				if err != nil {
-					t.Fatal(err)
-				}
+				servertest.NoError(t, err)
 				form := servertest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
 				servertest.WantStatus(t, b.Post("/oauth2/token", form), http.StatusOK, "token endpoint")
 			})

@@ -34,9 +34,7 @@ func allPages(t *testing.T, server http.Handler) map[string]*http.Response {
 func TestLogo(t *testing.T) {
 	t.Parallel()
 	logo, err := page.NewLogo([]byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Branding.Logo = logo }))
 	shown := servertest.Body(t, b.Authorize(servertest.Request(url.Values{"client_id": {"nobody"}})))
 	_, address, _ := strings.Cut(shown, `<img src="`)

@@ -143,9 +143,7 @@ func TestRefreshWithoutThePatient(t *testing.T) {
 			config.Users = slices.Clone(config.Users)
 			config.Users[0].FHIRUser, config.Users[0].Patients = c.after.FHIRUser, c.after.Patients
 			s, err := authorize.New(*config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			servertest.NoError(t, err)
 			r := servertest.NewBrowser(t, s).Post("/oauth2/token", servertest.RefreshForm(got.Refresh, nil))
 			if text := servertest.Body(t, r); strings.Contains(text, "invalid_grant") != c.ends {
 				t.Errorf("%s", text)

@@ -32,9 +32,7 @@ func objectClaims(change map[string]any) map[string]any {
 func unsigned(t *testing.T, claims map[string]any, signature string) string {
 	t.Helper()
 	text, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + "." + signature
 }

@@ -25,9 +25,7 @@ func fragment(t *testing.T, u *url.URL) url.Values {
 	t.Helper()
 	_, raw, _ := strings.Cut(u.String(), "#")
 	f, err := url.ParseQuery(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	return f
 }
 

@@ -164,9 +164,7 @@ func TestLaunchPageOfFormerParent(t *testing.T) {
 	b := sandboxServer(t, h, func(c *authorize.Config) { c.Users[0].FHIRUser = "RelatedPerson/mum" })
 	page := servertest.OpenLaunchPage(b, "alice", "right")
 	opened, err := b.Post(servertest.LaunchPage, servertest.LaunchChoice(t, page, url.Values{"patient": {"bob"}, "app": {"app"}})).Location()
-	if err != nil {
-		t.Fatal(err)
-	}
+	servertest.NoError(t, err)
 	request := servertest.Request(url.Values{"scope": {"launch patient/*.rs"}, "launch": {opened.Query().Get("launch")}})
 	answer := servertest.Location(t, b.Authorize(request))
 	h.Answer = `{"resourceType":"RelatedPerson","id":"mum","active":false,"patient":{"reference":"Patient/bob"}}`

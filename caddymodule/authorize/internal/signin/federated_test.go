@@ -119,9 +119,7 @@ func TestCallbackIsBound(t *testing.T) {
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
 			r := tt.do(t, b, servertest.ProviderAnswer(b))
-			if r.StatusCode != tt.want {
-				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.want, servertest.Body(t, r))
-			}
+			servertest.WantStatus(t, r, tt.want)
 		})
 	}
 }
@@ -268,9 +266,7 @@ func TestFederatedAuthTime(t *testing.T) {
 	})
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	servertest.Equal(t, b.Claims(servertest.FederatedTokens(b, nil).IDToken)["auth_time"], any(float64(at)), at)
-	if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"max_age": {"60"}}))); u.Path != "/oauth2/login" {
-		t.Errorf("an hour ago is within a minute: %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(url.Values{"max_age": {"60"}}))).Path, "/oauth2/login", "an hour ago is within a minute")
 }
 
 // Raw bytes in a query come back as what they were.

@@ -95,9 +95,7 @@ func TestGoogleError(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Name, idp.Google = "Google", true
 	}))
-	if got := servertest.Federate(b, nil).Query().Get("error_description"); got != "Google Error - 400 invalid_grant" {
-		t.Errorf("error_description %q", got)
-	}
+	servertest.Equal(t, servertest.Federate(b, nil).Query().Get("error_description"), "Google Error - 400 invalid_grant")
 }
 
 // "The <provider name> is the idp's name, or its key where it has none."
@@ -106,9 +104,7 @@ func TestProviderWithoutName(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(502))
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
-	if got := servertest.Federate(b, nil).Query().Get("error_description"); got != "hospital Error - 502 error getting token" {
-		t.Errorf("error_description %q", got)
-	}
+	servertest.Equal(t, servertest.Federate(b, nil).Query().Get("error_description"), "hospital Error - 502 error getting token")
 }
 
 // A provider that cannot be reached costs nobody the other ways to sign in. Where there

@@ -74,15 +74,11 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 	if b.Cookies["__Host-fhir-session"] != "" || b.Cookies["__Host-fhir-device"] != "" {
 		t.Errorf("cookies %v", b.Cookies)
 	}
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
-		t.Errorf("authorize goes on to %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login")
 	for _, name := range []string{"__Host-fhir-session", "__Host-fhir-device"} {
 		b.Cookies[name] = factor
 	}
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
-		t.Errorf("with the half as a cookie authorize goes on to %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login")
 	servertest.WantStatus(t, b.Get("/oauth2/login?request="+factor), http.StatusBadRequest, "as a request")
 }
 
@@ -287,9 +283,7 @@ func TestSecondFactorEndsSessionsWithout(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	b.Answer(servertest.Request(nil))
 	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; servertest.WithTOTP(c) })
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
-		t.Errorf("sent to %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login")
 }
 
 func TestSecondFactorOfConfiguration(t *testing.T) {

@@ -99,9 +99,7 @@ func TestSessionRotatesAtSignIn(t *testing.T) {
 	if fresh.Cookies["__Host-fhir-session"] == old {
 		t.Error("the session id stayed")
 	}
-	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
-		t.Errorf("the old session still leads to %s", u)
-	}
+	servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(nil))).Path, "/oauth2/login")
 }
 
 func TestSessionEnds(t *testing.T) {
@@ -160,9 +158,7 @@ func TestPendingRequest(t *testing.T) {
 				sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
 				tt.do(t, b, &sealed)
 				r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
-				if r.StatusCode != tt.want {
-					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
-				}
+				servertest.WantStatus(t, r, tt.want)
 			})
 		})
 	}
@@ -208,9 +204,7 @@ func TestTabsAtOnce(t *testing.T) {
 		for i, r := range answers {
 			sealed := servertest.Location(t, r).Query().Get("request")
 			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
-			if r.StatusCode != http.StatusFound {
-				t.Errorf("tab %d: status %d", i, r.StatusCode)
-			}
+			servertest.WantStatus(t, r, http.StatusFound, i)
 		}
 	})
 	t.Run("second factor", func(t *testing.T) {

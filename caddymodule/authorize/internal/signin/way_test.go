@@ -124,9 +124,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 		"a request that names it":       {servertest.ByProvider("hospital"), "/callback"},
 		"a request that names the page": {servertest.ByProvider("local"), "/oauth2/login"},
 	} {
-		if u := servertest.Location(t, b.Authorize(servertest.Request(tt.asked))); u.Path != tt.path {
-			t.Errorf("%s: sent to %s", name, u)
-		}
+		servertest.Equal(t, servertest.Location(t, b.Authorize(servertest.Request(tt.asked))).Path, tt.path, name)
 	}
 }
 
