@@ -51,13 +51,7 @@ func readAtMost(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, limit+1))
 }
 
-// parse reads a branding block. Syntax:
-//
-//	branding {
-//		name <name>
-//		logo <file>
-//		color <color>
-//	}
+// parse reads a branding block.
 func (b *Branding) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()

@@ -100,15 +100,7 @@ func (l *BrandLogo) parse(d *caddyfile.Dispenser) (err error) {
 	return option.WithLine(d, brands.CheckLogo(l.Logo, l.LogoLicense))
 }
 
-// parseAddress reads an address. Syntax:
-//
-//	address {
-//		line <words...>
-//		city <words>
-//		state <words>
-//		postal_code <words>
-//		country <code>
-//	}
+// parseAddress reads an address.
 func (b *UserAccessBrands) parseAddress(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
@@ -125,13 +117,7 @@ func (b *UserAccessBrands) parseAddress(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// parsePortal reads a portal. Syntax:
-//
-//	portal [<name>] {
-//		url <url>|asked-declined|asked-unknown
-//		description <words>
-//		logo <url> [<license url>]
-//	}
+// parsePortal reads a portal.
 func (b *UserAccessBrands) parsePortal(d *caddyfile.Dispenser) error {
 	var p BrandPortal
 	if d.CountRemainingArgs() > 0 {

@@ -159,38 +159,7 @@ func checkAddress(option string) func(uri string) error {
 	}
 }
 
-// parse reads a client. Syntax:
-//
-//	client <id> {
-//		name <words>
-//		secret <secret>
-//		redirect_uri <uri...>
-//		native
-//		scope <scope...>
-//		ignore_unknown_scopes
-//		error_description
-//		json_state
-//		response_type code|token|id_token|"id_token token"...
-//		grant_type client_credentials
-//		pkce required|optional
-//		par required
-//		consent required|skip
-//		acr sfa|mfa|phr
-//		idp <name|local...>
-//		post_logout_redirect_uri <uri...>
-//		backchannel_logout_uri <uri>
-//		introspect all
-//		launch_uri <uri>
-//		launch_context
-//		jwks <file|JSON>
-//		jwks_uri <url>
-//		tls_ca <file>
-//		tls_client <certificate file> <key file>
-//		id_token_alg RS256|ES256
-//		id_token_claims
-//		request_objects
-//		assertion_audience issuer
-//	}
+// parse reads a client.
 func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error {
 	if err := option.Word(&c.ID, checkID)(d); err != nil {
 		return err

@@ -118,24 +118,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 	return c
 }
 
-// parse reads an identity provider. Syntax:
-//
-//	idp <name> [oidc|google] {
-//		name <words>
-//		issuer <url>
-//		client_id <id>
-//		client_secret <secret>
-//		scopes <scope...>
-//		timeout <duration>
-//		tls_ca <file>
-//		tls_client <certificate file> <key file>
-//		domains <domain...>
-//		claim <ours> <theirs>
-//		fhir_user <subject> <Type/id>
-//		allow email|group <value>
-//		link email
-//		keep_upstream_token
-//	}
+// parse reads an identity provider.
 func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) error) error {
 	err := option.UpToTwo(p.setKey, p.setKind)(d)
 	if err == nil {

@@ -37,14 +37,7 @@ func (l Lockout) settings() lockout.Policy {
 	}
 }
 
-// parse reads a lockout. Syntax:
-//
-//	lockout off
-//	lockout {
-//		failures <number>
-//		address_failures <number>
-//		max_wait <duration>
-//	}
+// parse reads a lockout.
 func (l *Lockout) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		d.Prev()

@@ -59,15 +59,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 	return resolved, nil
 }
 
-// parseRegistration reads the registration. Syntax:
-//
-//	registration {
-//		initial_access_token <secret>
-//		scope <scope...>
-//		pkce required|optional
-//		request_objects
-//		private_jwks_uri
-//	}
+// parseRegistration reads the registration.
 func parseRegistration(to **Registration) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		if d.NextArg() {

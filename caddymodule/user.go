@@ -79,19 +79,7 @@ func (u *User) withSecrets(hash, totpSecret string) people.User {
 	}
 }
 
-// parse reads a user. Syntax:
-//
-//	user <name> {
-//		password_hash <hash>
-//		totp_secret <base32>
-//		name <words>
-//		email <address> [verified]
-//		phone <number>
-//		fhir_user <Type/id>
-//		patient <ids...>
-//		claim <name> <value>
-//		disabled
-//	}
+// parse reads a user.
 func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
 	if err := option.Word(&u.Name, checkName)(d); err != nil {
 		return err

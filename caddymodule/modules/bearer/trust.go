@@ -157,16 +157,7 @@ func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// parseIntrospect reads the introspection endpoint. Syntax:
-//
-//	introspect <url> {
-//		client_id <id>
-//		client_secret <secret>
-//		issuer <issuer>
-//		audience <audience>|any
-//		tls_ca <file>
-//		tls_client <certificate file> <key file>
-//	}
+// parseIntrospect reads the introspection endpoint.
 func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
 	i := new(Introspection)
 	if err := option.Word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {

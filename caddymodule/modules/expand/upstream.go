@@ -82,17 +82,7 @@ func (u *Upstream) timeout() time.Duration {
 	return cmp.Or(time.Duration(u.Timeout), remote.DefaultTimeout)
 }
 
-// parse reads what follows an upstream's URL. Syntax:
-//
-//	<url> [{
-//		timeout <duration>
-//		ttl <duration>
-//		bearer <token>
-//		basic <user> <password>
-//		tls_ca <file>
-//		tls_client <certificate file> <key file>
-//		allow_http
-//	}]
+// parse reads what follows an upstream's URL.
 func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
