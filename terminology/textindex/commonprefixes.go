@@ -63,31 +63,23 @@ func (c *commonPrefixes) firstOf(i int) (heads, tails []uint32) {
 	return first[:c.ends[i]], first[c.ends[i]:]
 }
 
-// covering returns the position of the range that has all the words which fit.
-func (c *commonPrefixes) covering(r *resolved) (i int, ok bool) {
-	if len(r.begun) != 1 || !r.covered() {
-		return 0, false
-	}
-	return c.find(r.begun[0].from, r.begun[0].to)
-}
-
 func (c *commonPrefixes) bytes() int {
 	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.ends)+len(c.dense)) + 8*(len(c.sets)+len(c.heads))
 }
 
 // findCommon computes commonPrefixes. It bounds the cost of a filter: a beginning has its set here, or few postings.
-func findCommon(x *Index) commonPrefixes {
-	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/16))}
+func findCommon(words *wordList, p *postings, n int) commonPrefixes {
+	b := commonBuilder{words: words, postings: p, n: n, most: uint32(max(4096, n/16))}
 	ranges, dense := 0, 0
-	b.group(0, x.words.len(), 0, func(from, to int) {
+	b.group(0, words.len(), 0, func(from, to int) {
 		ranges++
 		if b.isDense(from, to) {
 			dense++
 		}
 	})
-	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(bitset.New(len(x.order))))
+	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(bitset.New(n)))
 	b.heads = make([]uint64, 0, cap(b.sets))
-	b.group(0, x.words.len(), 0, b.add)
+	b.group(0, words.len(), 0, b.add)
 	return b.commonPrefixes
 }
 
@@ -96,8 +88,10 @@ const noRank = ^uint32(0)
 
 type commonBuilder struct {
 	commonPrefixes
-	index *Index
-	most  uint32 // up to how many bytes postings are united when searched
+	words    *wordList
+	postings *postings
+	n        int    // documents
+	most     uint32 // up to how many bytes postings are united when searched
 
 	set, part rankSet
 }
@@ -106,20 +100,20 @@ type commonBuilder struct {
 // commonPrefixes. It descends only into ranges with many postings, which are few; it recurses at most as deep as the
 // longest common word.
 func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
-	x := b.index
-	if x.size(from, to) <= manyPostings {
+	words := b.words
+	if b.postings.size(from, to) <= manyPostings {
 		return
 	}
 	// A range within it that is as long is the same one.
-	if whole := depth < len(x.words.at(from)) && x.words.after(from, x.words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
+	if whole := depth < len(words.at(from)) && words.after(from, words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
 		visit(from, to)
 	}
 	for at := from; at < to; {
-		word := x.words.at(at)
+		word := words.at(at)
 		next := at + 1
 		switch {
 		case depth < len(word):
-			next = min(x.words.after(at, word[:depth+1]), to)
+			next = min(words.after(at, word[:depth+1]), to)
 			b.group(at, next, depth+1, visit)
 		case to-from > 1 && b.isDense(at, next): // the word itself, which others continue
 			visit(at, next)
@@ -130,17 +124,16 @@ func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 
 // isDense reports whether a range of words has so many postings that its set is kept.
 func (b *commonBuilder) isDense(from, to int) bool {
-	return b.index.size(from, to) > b.most
+	return b.postings.size(from, to) > b.most
 }
 
 // add adds a range of words.
 func (b *commonBuilder) add(from, to int) {
-	x := b.index
-	b.part.empty(len(x.order))
-	x.unite(&b.part, from, to)
-	b.set.empty(len(x.order))
+	b.part.empty(b.n)
+	b.postings.unite(&b.part, from, to)
+	b.set.empty(b.n)
 	b.set.union(&b.part)
-	x.addTails(&b.set, from, to)
+	b.postings.uniteTails(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
 	b.addFirst()

@@ -108,7 +108,7 @@ func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps i
 			if x.resolve(&r, &w); len(r.whole)+len(r.begun) > 0 {
 				t.found, t.best = nil, -1
 			}
-			words, count = &x.words, x.documents
+			words, count = &x.words, x.postings.documents
 		} else {
 			list, err := l.of(i, p, spend)
 			if err != nil {
@@ -132,61 +132,36 @@ func (l *lexicons) scan(parts []Part, t *typist, word []byte, spend func(steps i
 	return nil
 }
 
-// documents returns how many documents have a word.
-func (x *Index) documents(word int) (n int) {
-	for _, list := range []int{word, x.words.len() + word} {
-		for _, b := range x.postings[x.from[list]:x.from[list+1]] {
-			if b < 0x80 {
-				n++
-			}
-		}
-	}
-	return n
-}
-
 // of returns the words of a part without an index.
 func (l *lexicons) of(i int, p *Part, spend func(steps int) error) (*lexicon, error) {
 	if list := (*l)[i]; list != nil {
 		return list, nil
 	}
-	c := p.Corpus
-	j := judge{corpus: c, parts: p.parts(), spend: spend}
-	j.spotter.language = languageOf(c.Language())
-	counts, last := map[string]int{}, map[string]uint32{}
-	for doc := range uint32(c.Len()) {
+	j, s := judge{reader: newReader(p.Corpus), divided: p.Compounds, spend: spend}, newWordStream()
+	for doc := range uint32(p.Corpus.Len()) {
 		j.read(doc)
 		if j.pay(1); j.err != nil {
 			return nil, j.err
 		}
-		for _, s := range j.spotter.spots {
-			if last[string(s.word)] != doc+1 {
-				last[string(s.word)] = doc + 1
-				counts[string(s.word)]++
-			}
+		for _, spot := range j.reader.spots() {
+			s.add(doc, spot.word, true)
 		}
+		s.end()
 	}
-	list := newLexicon(counts)
 	if *l == nil {
 		*l = lexicons{}
 	}
-	(*l)[i] = list
-	return list, nil
+	(*l)[i] = newLexicon(s)
+	return (*l)[i], nil
 }
 
-func newLexicon(counts map[string]int) *lexicon {
-	list := &lexicon{words: wordList{from: make([]uint32, 1)}}
-	var words []string
-	for word := range counts {
-		words = append(words, word)
-	}
-	slices.Sort(words)
-	for i, word := range words {
-		list.words.text = append(list.words.text, word...)
-		list.words.from = append(list.words.from, uint32(len(list.words.text)))
-		if i%stride == 0 {
-			list.words.every = append(list.words.every, prefixKey([]byte(word)))
-		}
-		list.counts = append(list.counts, counts[word])
+func newLexicon(s *wordStream) *lexicon {
+	counts := make([]int, len(s.words.words))
+	s.each(func(_, word uint32) { counts[word/2]++ })
+	list := new(lexicon)
+	for _, id := range s.words.sorted() {
+		list.words.add([]byte(s.words.words[id]))
+		list.counts = append(list.counts, counts[id])
 	}
 	return list
 }

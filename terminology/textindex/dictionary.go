@@ -17,26 +17,25 @@ const (
 // as a word of its own somewhere is a part elsewhere.
 type dictionary struct {
 	elements   []string
-	forms      vocabulary // the words, with and without an ending
-	beginnings vocabulary // what stands before such words
-	in         []uint8    // by beginning: in how many words, up to 2
-	starts     bitset.Set // the first letters of forms, which most places in a word are not
-	ends       []uint64   // by word of the corpus: where a last part may begin
+	forms      map[string]bool  // the words, with and without an ending
+	beginnings map[string]uint8 // what stands before such words: in how many, up to 2
+	starts     bitset.Set       // the first letters of forms, which most places in a word are not
+	ends       []uint64         // by word of the corpus: where a last part may begin
 }
 
 // newDictionary returns the dictionary of the words of a corpus.
 func newDictionary(l *language, words *vocabulary) *dictionary {
-	d := &dictionary{elements: l.elements, forms: newVocabulary(), beginnings: newVocabulary()}
-	d.starts, d.ends = bitset.New(26*26*26*26), make([]uint64, words.len())
-	for id := range words.len() {
-		if word := words.at(uint32(id)); hasLetters(word) {
+	d := &dictionary{elements: l.elements, forms: map[string]bool{}, beginnings: map[string]uint8{}}
+	d.starts, d.ends = bitset.New(26*26*26*26), make([]uint64, len(words.words))
+	for _, word := range words.words {
+		if word := []byte(word); hasLetters(word) {
 			d.starts.Add(start(word))
-			d.forms.id(word)
-			d.eachForm(word, func(form []byte) bool { d.forms.id(form); return false })
+			d.forms[string(word)] = true
+			d.eachForm(word, func(form []byte) bool { d.forms[string(form)] = true; return false })
 		}
 	}
-	for id := range words.len() {
-		if word := words.at(uint32(id)); hasLetters(word) {
+	for id, word := range words.words {
+		if word := []byte(word); hasLetters(word) {
 			d.ends[id] = d.endsOf(word)
 			d.addBeginnings(word, d.ends[id])
 		}
@@ -88,18 +87,14 @@ func (d *dictionary) eachForm(word []byte, visit func(form []byte) bool) bool {
 // addBeginnings notes what of a word stands before another word.
 func (d *dictionary) addBeginnings(word []byte, ends uint64) {
 	for ; ends != 0; ends &= ends - 1 {
-		id := int(d.beginnings.id(word[:bits.TrailingZeros64(ends)]))
-		if id == len(d.in) {
-			d.in = append(d.in, 0)
+		beginning := word[:bits.TrailingZeros64(ends)]
+		if in := d.beginnings[string(beginning)]; in < 2 {
+			d.beginnings[string(beginning)] = in + 1
 		}
-		d.in[id] = min(d.in[id]+1, 2)
 	}
 }
 
-func (d *dictionary) isWord(word []byte) bool {
-	_, ok := d.forms.find(word)
-	return ok
-}
+func (d *dictionary) isWord(word []byte) bool { return d.forms[string(word)] }
 
 // isLast reports whether a word may be the last part: it may have an ending.
 func (d *dictionary) isLast(word []byte) bool {
@@ -108,11 +103,7 @@ func (d *dictionary) isLast(word []byte) bool {
 
 // isPart reports whether a word may be a part before others.
 func (d *dictionary) isPart(word []byte) bool {
-	if d.isWord(word) {
-		return true
-	}
-	id, ok := d.beginnings.find(word)
-	return ok && d.in[id] > 1
+	return d.isWord(word) || d.beginnings[string(word)] > 1
 }
 
 // part is where a part of a compound word is.

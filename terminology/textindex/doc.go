@@ -2,13 +2,13 @@
 // [Rule]. It knows documents by number, with their codes and texts; the [Corpus] knows what they are.
 //
 //	texts ─► Corpus    corpus.go; Ranks: ranks.go
-//	            │ New  builder.go, with spots.go, folding.go, vocabulary.go, compounds.go, dictionary.go, runesets.go, pieces.go,
-//	            │      commonprefixes.go
-//	          Index    index.go, wordlist.go, textorder.go
+//	            │ New  builder.go: reader.go reads documents (spots.go, folding.go), vocabulary.go numbers their words, and
+//	            │      runes.go their letters; compounds.go divides words (dictionary.go)
+//	          Index    index.go: wordlist.go, aliases.go (stems, spellings), pieces.go; postings.go, commonprefixes.go; exact.go
 //	            │
 //	typed ─► Filter    filter.go, with synonyms.go and what is known of the language: language.go
-//	            │ Search: search.go
-//	            ├─ in an index       wordfinder.go finds a set of ranks (rankset.go) by the words of the index that fit
+//	            │ Search: search.go, in each part (part.go)
+//	            ├─ in an index       searchindex.go: wordfinder.go finds a set of ranks (rankset.go) by the words of the index that fit
 //	            │                    (resolve.go); query.go and queryorder.go put it in order, as far as a page needs
 //	            │                    it (page.go); queryword.go does both for a single word
 //	            ├─ one by one        scan.go finds documents, and sorts them

@@ -70,12 +70,12 @@ func Explain(parts []Part, f *Filter, hits []Hit, spend func(steps int) error) (
 	for i, h := range hits {
 		e := newExplainer(&parts[h.Part], f, spend)
 		all[i] = e.explain(h.Doc)
-		if e.err != nil {
-			return nil, e.err
+		if e.judge.err != nil {
+			return nil, e.judge.err
 		}
 		if i > 0 && all[i-1].Tier == all[i].Tier {
 			before := parts[hits[i-1].Part].corpus().Rank(hits[i-1].Doc)
-			all[i].After = afterRule(before, e.corpus.Rank(h.Doc))
+			all[i].After = afterRule(before, e.some.Rank(h.Doc))
 		}
 	}
 	runtime.KeepAlive(parts) // the arrays of their indexes are unmapped with these
@@ -97,9 +97,9 @@ func afterRule(before, rank uint32) string {
 
 // explainer judges a document by some of its texts, and by some of what a filter asks for.
 type explainer struct {
-	judge
-	some someTexts
-	all  *asked
+	judge judge
+	some  someTexts
+	all   *asked
 }
 
 // someTexts is a corpus of which a document has only some of its other texts.
@@ -141,10 +141,9 @@ func allOthers(c Corpus, doc uint32) []otherText {
 }
 
 func newExplainer(p *Part, f *Filter, spend func(steps int) error) *explainer {
-	l := languageOf(p.corpus().Language())
-	e := &explainer{some: someTexts{Corpus: p.corpus()}, all: f.in(l)}
-	e.judge = judge{corpus: &e.some, parts: p.parts(), filter: f, spend: spend}
-	e.spotter.language = l
+	e := &explainer{some: someTexts{Corpus: p.corpus()}}
+	e.judge = judge{reader: newReader(&e.some), divided: p.divided(), filter: f, spend: spend}
+	e.all = f.in(e.judge.reader.spotter.language)
 	return e
 }
 
@@ -155,25 +154,25 @@ func (e *explainer) explain(doc uint32) (x Explanation) {
 		return x
 	}
 	x.Tier, x.Rule = int(t)+1, tierRules[t]
-	if rule := symbolRules[t]; rule != "" && e.filter.symbols != nil {
+	if rule := symbolRules[t]; rule != "" && e.judge.filter.symbols != nil {
 		x.Rule = rule
 	}
-	texts := needed(others, func(some []otherText) bool { return e.err != nil || e.judged(doc, some, e.all) == t })
+	texts := needed(others, func(some []otherText) bool { return e.judge.err != nil || e.judged(doc, some, e.all) == t })
 	for _, text := range texts {
 		x.Texts = append(x.Texts, string(text.value))
 	}
-	x.Synonyms = e.synonyms(func(a *asked) bool { return e.err != nil || e.judged(doc, texts, a) == t })
+	x.Synonyms = e.synonyms(func(a *asked) bool { return e.judge.err != nil || e.judged(doc, texts, a) == t })
 	return x
 }
 
 // judged returns the tier of a document by some of its other texts, also if it matches only in the middle of words.
 func (e *explainer) judged(doc uint32, others []otherText, a *asked) tier {
-	e.some.others, e.asked = others, a
-	t := e.tier(doc)
-	if t == tierNone && e.filter.terms != nil && e.contains(doc) {
+	e.some.others, e.judge.asked = others, a
+	t := e.judge.tier(doc)
+	if t == tierNone && e.judge.filter.terms != nil && e.judge.contains(doc) {
 		t = tierLenient
 	}
-	e.pay(len(e.filter.terms))
+	e.judge.pay(len(e.judge.filter.terms))
 	return t
 }
 

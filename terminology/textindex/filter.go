@@ -69,9 +69,6 @@ const (
 	withinWords                 // or is in the middle of one
 )
 
-// fewestWithin is from how many letters on a word may be in the middle of another.
-const fewestWithin = 5
-
 // NewFilter prepares a filter. It is nil, and matches everything, if there is nothing to look for. An invalid byte is a
 // sign that no text has, and joins no others.
 func NewFilter(filter string) *Filter { return NewFilterWith(filter, nil) }
@@ -113,16 +110,6 @@ func (t *Filter) cut(f *folder, filter string) {
 		}
 		t.terms = append(t.terms, found)
 	}
-}
-
-// appendWords appends the words of a line.
-func appendWords(words [][]byte, line []byte) [][]byte {
-	for len(line) > 0 {
-		var word []byte
-		word, line = nextWord(line)
-		words = append(words, word)
-	}
-	return words
 }
 
 func (t *Filter) theLetter() rune {
@@ -178,7 +165,11 @@ func (t *Filter) in(l *language) *asked {
 		}
 	}
 	if t.read == nil && len(terms) > 0 {
-		t.asked.meant = t.synonyms.begun(l, terms)
+		var words [][]byte
+		for _, term := range terms {
+			words = append(words, term.words...)
+		}
+		t.asked.meant = t.synonyms.begun(l, words)
 	}
 	return &t.asked
 }

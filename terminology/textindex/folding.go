@@ -1,7 +1,6 @@
 package textindex
 
 import (
-	"math"
 	"unicode"
 	"unicode/utf8"
 
@@ -11,7 +10,7 @@ import (
 // folder turns text into comparable words: compatibility decomposition (NFKD) without marks, in lower case, cut at
 // everything but letters and digits. It keeps buffers between calls.
 type folder struct {
-	decomposed, folded, all []byte
+	decomposed, folded []byte
 
 	inner []int  // positions in folded where a word begins inside another
 	marks []mark // the punctuation that says something about the words
@@ -26,46 +25,17 @@ type mark struct {
 
 // words returns the words of s, each after a space: " acute appendicitis". So it contains " "+p exactly if a word
 // begins with p. The result is valid until the next call.
-func (f *folder) words(s []byte) []byte { return f.beginning(s, math.MaxInt) }
-
-// Fold returns the words of s in comparable form, each after a space.
-func Fold(s string) string { return string(new(folder).words([]byte(s))) }
-
-// beginning returns the first bytes of what words returns, up to length.
-func (f *folder) beginning(s []byte, length int) []byte {
+func (f *folder) words(s []byte) []byte {
 	f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
-	if !f.ascii(s, length) {
+	if !f.ascii(s) {
 		f.folded, f.inner, f.marks = f.folded[:0], f.inner[:0], f.marks[:0]
 		f.decompose(s)
 	}
-	return f.folded[:min(len(f.folded), length)]
+	return f.folded
 }
 
-// withInner returns line, which is what words has just returned, with the words added that begin inside others: "
-// activitydefinition definition". One begins at each upper-case letter after a lower-case letter or a digit, and ends
-// where the next begins, so that a line at most triples in length. The result is valid until the next call of any
-// method.
-func (f *folder) withInner(line []byte) []byte {
-	if len(f.inner) == 0 {
-		return line
-	}
-	f.all = f.all[:0]
-	inner := f.inner
-	for start := 0; start < len(line); {
-		word, rest := nextWord(line[start:])
-		end := len(line) - len(rest)
-		f.all = append(append(f.all, ' '), word...)
-		for ; len(inner) > 0 && inner[0] < end; inner = inner[1:] {
-			next := end
-			if len(inner) > 1 {
-				next = min(end, inner[1])
-			}
-			f.all = append(append(f.all, ' '), line[inner[0]:next]...)
-		}
-		start = end
-	}
-	return f.all
-}
+// Fold returns the words of s in comparable form, each after a space.
+func Fold(s string) string { return string(new(folder).words([]byte(s))) }
 
 func (f *folder) decompose(s []byte) {
 	f.decomposed = withoutMarks(norm.NFKD.Append(f.decomposed[:0], s...))
@@ -158,8 +128,8 @@ var plainLetters = map[rune]string{
 // lastPlainLetter is the last of them in Unicode, so that most scripts skip the table.
 const lastPlainLetter = 'ς'
 
-// ascii is words for ASCII, which nearly all text is. It stops after length bytes, and fails on anything else before.
-func (f *folder) ascii(s []byte, length int) bool {
+// ascii is words for ASCII, which nearly all text is. It fails on anything else.
+func (f *folder) ascii(s []byte) bool {
 	dst, within, small := f.folded, false, false
 	for i, c := range s {
 		if c >= utf8.RuneSelf {
@@ -182,9 +152,7 @@ func (f *folder) ascii(s []byte, length int) bool {
 			f.inner = append(f.inner, len(dst))
 		}
 		small = folded == c
-		if dst = append(dst, folded); len(dst) >= length {
-			break
-		}
+		dst = append(dst, folded)
 	}
 	f.folded = dst
 	return true
@@ -228,6 +196,16 @@ func nextWord(words []byte) (word, rest []byte) {
 		end++
 	}
 	return words[1:end], words[end:]
+}
+
+// appendWords appends the words of a line.
+func appendWords(words [][]byte, line []byte) [][]byte {
+	for len(line) > 0 {
+		var word []byte
+		word, line = nextWord(line)
+		words = append(words, word)
+	}
+	return words
 }
 
 func isWordRune(r rune) bool {

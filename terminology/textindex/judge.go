@@ -1,6 +1,9 @@
 package textindex
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // tier is how well a document matches a filter, lower being better. [Rule] describes the tiers.
 type tier uint8
@@ -19,19 +22,13 @@ const (
 
 // judge determines tiers. It keeps buffers between calls.
 type judge struct {
-	corpus Corpus
+	reader reader
 	filter *Filter
 	asked  *asked
 	spend  func(steps int) error
 	err    error // of spend
 
-	parts   func(word []byte) []part // of compounds; nil if there are none
-	spotter spotter
-	folder  folder
-	line    []byte // words of the display
-	text    []byte // of the spots
-	joined  []byte // words of the code, without spaces
-	others  [][]byte
+	divided *Compounds // nil if there are none
 }
 
 func (j *judge) tier(doc uint32) tier {
@@ -49,7 +46,7 @@ func (j *judge) tier(doc uint32) tier {
 		}
 	}
 	switch {
-	case bytes.Equal(j.joined, j.filter.joined):
+	case bytes.Equal(j.reader.joined, j.filter.joined):
 		return tierCode
 	case j.isTerm(doc, j.asked.lines):
 		return tierTerm
@@ -62,8 +59,8 @@ func (j *judge) tier(doc uint32) tier {
 // isTerm reports whether the display is one of some lines, and can be chosen.
 func (j *judge) isTerm(doc uint32, lines [][]byte) bool {
 	for _, line := range lines {
-		if bytes.Equal(j.line, line) {
-			return j.corpus.Rank(doc)&rankAbstract == 0
+		if bytes.Equal(j.reader.line, line) {
+			return j.reader.corpus.Rank(doc)&rankAbstract == 0
 		}
 	}
 	return false
@@ -97,7 +94,7 @@ func (j *judge) words(words []wanted) tier {
 	worst := tierWholeHead
 	for i := range words {
 		best := tierNone
-		for _, s := range j.spotter.spots {
+		for _, s := range j.reader.spots() {
 			best = min(best, tierOf(words[i].fit(s.word), s.head))
 		}
 		worst = max(worst, best)
@@ -122,7 +119,7 @@ func tierOf(f fit, head bool) tier {
 
 // bySymbols is tier for a filter without letter or digit.
 func (j *judge) bySymbols(doc uint32) tier {
-	display, code, symbols := j.corpus.Display(doc), j.corpus.Code(doc), j.filter.symbols
+	display, code, symbols := j.reader.corpus.Display(doc), j.reader.corpus.Code(doc), j.filter.symbols
 	switch {
 	case bytes.Equal(code, symbols):
 		return tierCode
@@ -139,14 +136,15 @@ func (j *judge) bySymbols(doc uint32) tier {
 
 // byLetter is tier for a filter of one letter or digit.
 func (j *judge) byLetter(doc uint32) tier {
-	j.line = append(j.line[:0], j.folder.words(j.corpus.Display(doc))...)
-	if !bytes.Contains(j.line, j.filter.letter) {
+	r := &j.reader
+	r.readDisplay(doc)
+	if !bytes.Contains(r.line, j.filter.letter) {
 		return tierNone
 	}
-	begun := bytes.Contains(j.folder.withInner(j.folder.words(j.corpus.Display(doc))), j.filter.line)
-	j.joined = appendJoined(j.joined[:0], j.folder.words(j.corpus.Code(doc)))
+	begun := slices.ContainsFunc(r.spots(), func(s spot) bool { return bytes.HasPrefix(s.word, j.filter.letter) })
+	r.readCode(doc)
 	switch {
-	case bytes.Equal(j.joined, j.filter.joined):
+	case bytes.Equal(j.reader.joined, j.filter.joined):
 		return tierCode
 	case j.isTerm(doc, j.asked.lines):
 		return tierTerm
@@ -157,26 +155,23 @@ func (j *judge) byLetter(doc uint32) tier {
 	}
 }
 
-// read reads the words of all texts of a document.
+// read reads the words of all texts of a document, and the parts of its compounds.
 func (j *judge) read(doc uint32) {
-	j.spotter.spots = j.spotter.spots[:0]
-	display := j.corpus.Display(doc)
-	j.line = append(j.line[:0], j.folder.words(display)...)
-	j.text = j.spotter.add(j.text[:0], display)
-	line := j.folder.words(j.corpus.Code(doc))
-	j.joined = appendJoined(j.joined[:0], line)
-	if len(j.joined) > 0 {
-		j.spotter.spots = append(j.spotter.spots, spot{word: j.joined, head: true})
+	j.reader.read(doc)
+	if j.divided != nil {
+		j.reader.spotter.spots = appendParts(j.reader.spots(), j.divided)
 	}
-	start := len(j.text)
-	j.text = append(j.text, line...)
-	for line := j.text[start:]; len(line) > 0; {
-		var word []byte
-		word, line = nextWord(line)
-		j.spotter.spots = append(j.spotter.spots, spot{word: word, head: true})
-	}
-	others, foreign := j.corpus.AppendOthers(j.others[:0], doc)
-	j.others = others
-	j.text = j.spotter.addAll(j.text, others, foreign, j.line)
-	j.spotter.spots = appendParts(j.spotter.spots, j.parts)
 }
+
+// appendParts appends the parts of compounds among spots. What begins a word is in a head if that is.
+func appendParts(spots []spot, c *Compounds) []spot {
+	for _, s := range spots {
+		for _, p := range c.of(s.word) {
+			spots = append(spots, spot{word: s.word[p.from:p.to], head: s.head && p.from == 0})
+		}
+	}
+	return spots
+}
+
+// pay pays for looking at the words of a document that many times.
+func (j *judge) pay(times int) { j.err = j.spend(j.reader.steps(times)) }

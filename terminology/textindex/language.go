@@ -105,6 +105,14 @@ func (l *language) spelled(word []byte) []byte {
 	return word
 }
 
+// otherSpelling returns a word in the one spelling, or nil if it is that.
+func (l *language) otherSpelling(word []byte) []byte {
+	if spelled := l.spelled(word); !bytes.Equal(spelled, word) {
+		return spelled
+	}
+	return nil
+}
+
 // numerals are ways to write the same number.
 var numerals = func() map[string][][]byte {
 	same := map[string][][]byte{}
@@ -195,6 +203,12 @@ func (w *wanted) alike(candidate []byte) bool {
 // inflects reports whether of two words with the same stem one is the other with an ending. So fractures are a fracture
 // as a whole, but what is hypertensive is not quite hypertension.
 func inflects(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
+
+// isLong reports whether a word may be in the middle of others.
+func (w *wanted) isLong() bool { return w.begins && !w.joined && letters(w.word) >= fewestWithin }
+
+// fewestWithin is from how many letters on a word may be in the middle of another.
+const fewestWithin = 5
 
 // letters returns how many letters and digits a word has.
 func letters(word []byte) int { return utf8.RuneCount(word) }

@@ -50,7 +50,7 @@ func (q *query) rank(match *rankSet) {
 // emitCodes emits what matches and whose code is the filter. Nil stands for all, as the code of a document is one of
 // its words.
 func (q *query) emitCodes(match *rankSet) {
-	for _, rank := range q.index.coded(&q.judge.folder, q.judge.filter.joined) {
+	for _, rank := range q.index.whole.codes.find(q.judge.filter.joined) {
 		if match == nil || match.has(rank) {
 			q.page.rank(rank, tierCode)
 		}
@@ -64,7 +64,7 @@ func (q *query) emitCodes(match *rankSet) {
 func (q *query) emitTerms(match *rankSet) {
 	lines := q.judge.asked.lines
 	if len(lines) == 1 {
-		for _, rank := range q.displayed(lines[0]) {
+		for _, rank := range q.index.whole.displays.find(lines[0]) {
 			if q.page.done() || int(rank) >= q.index.chosen {
 				return
 			}
@@ -94,7 +94,7 @@ func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t 
 	}
 	found := q.sets.set()
 	for _, line := range lines {
-		for _, rank := range q.displayed(line) {
+		for _, rank := range q.index.whole.displays.find(line) {
 			if int(rank) < q.index.chosen && matches(rank) {
 				found.add(rank)
 			}
@@ -102,12 +102,6 @@ func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t 
 	}
 	q.page.set(&found, t)
 	q.sets.release(found)
-}
-
-// displayed returns the ranks of the documents whose display is a line.
-func (q *query) displayed(line []byte) []uint32 {
-	from, to := q.index.displayed(&q.judge.folder, line)
-	return q.index.displays.ranks[from:to]
 }
 
 // emitTiers emits what matches, tier by tier.
@@ -132,7 +126,7 @@ func (q *query) emitTiers(match *rankSet) {
 
 // emitInitials emits what has the filter's letter at the beginning of a word, then the rest.
 func (q *query) emitInitials(match *rankSet) {
-	initials := q.withRune(&q.index.initials, q.judge.filter.theLetter())
+	initials := q.withRune(letterFirst, q.judge.filter.theLetter())
 	if q.within != nil {
 		initials = q.sets.both(initials, rankSet{bits: q.within})
 	}

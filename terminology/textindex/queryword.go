@@ -6,7 +6,10 @@ package textindex
 // earlier tier is on the page too.
 func (q *query) rankWord(w *wanted) (total int) {
 	f := q.words.resolved(w)
-	i, common := q.index.common.covering(&f.resolved)
+	i, common := 0, false
+	if len(f.begun) == 1 && f.covered() {
+		i, common = q.index.common.find(f.begun[0].from, f.begun[0].to)
+	}
 	if common {
 		q.page.total = int(q.index.common.count[i])
 	}
@@ -37,11 +40,11 @@ func (q *query) emitWhole(r *resolved, lists int, t tier) {
 	set := q.sets.set()
 	for _, s := range r.whole {
 		if q.page.to > firsts {
-			q.index.unite(&set, lists+s.from, lists+s.to)
+			q.index.postings.unite(&set, lists+s.from, lists+s.to)
 			continue
 		}
 		for word := s.from; word < s.to; word++ {
-			q.index.uniteFirst(&set, lists+word, q.page.to)
+			q.index.postings.uniteFirst(&set, lists+word, q.page.to)
 		}
 	}
 	q.page.set(&set, t)
@@ -59,12 +62,12 @@ func (q *query) emitBegun(r *resolved) (total int) {
 		q.page.set(&set, tierBegunHead)
 	}
 	for _, s := range r.begun {
-		x.addTails(&set, s.from, s.to)
+		x.postings.uniteTails(&set, s.from, s.to)
 	}
 	for _, s := range r.whole {
 		if !r.begins(s) {
 			x.addHeads(&set, s.from, s.to)
-			x.addTails(&set, s.from, s.to)
+			x.postings.uniteTails(&set, s.from, s.to)
 		}
 	}
 	q.page.last(&set, tierBegun)

@@ -6,9 +6,6 @@ import (
 	"sort"
 )
 
-// span is a range of words of an index.
-type span struct{ from, to int }
-
 // resolved are the words of an index that fit a word of the filter.
 type resolved struct {
 	whole, begun []span
@@ -58,11 +55,12 @@ func (r *resolved) spellings(x *Index, w *wanted) {
 	if len(w.word) < fewestStemmed {
 		return
 	}
-	from, to := x.spelled.words.prefixed(w.spelled)
+	forms := &x.spelled.forms
+	from, to := forms.prefixed(w.spelled)
 	for i := from; i < to; i++ {
 		id := int(x.spelled.ids[i])
 		word := x.words.at(id)
-		if len(x.spelled.words.at(i)) == len(w.spelled) {
+		if len(forms.at(i)) == len(w.spelled) {
 			if !bytes.Equal(word, w.word) {
 				r.whole = append(r.whole, span{id, id + 1})
 			}
@@ -72,22 +70,14 @@ func (r *resolved) spellings(x *Index, w *wanted) {
 	}
 }
 
-// inflections adds the words that have the same stem. They begin as the stem does, but perhaps for its last letter.
+// inflections adds the words that have the same stem.
 func (r *resolved) inflections(x *Index, w *wanted) {
 	if w.stem == nil {
 		return
 	}
-	from, to := x.words.prefixed(w.stem[:len(w.stem)-1])
-	for id := from; id < to; id++ {
-		length, changed := stemLength(x.stems[id])
-		if length != len(w.stem) {
-			continue
-		}
-		word := x.words.at(id)
-		if changed && !bytes.Equal(x.language.stem(word), w.stem) || !changed && !bytes.HasPrefix(word, w.stem) {
-			continue
-		}
-		switch {
+	for i, _ := x.stems.forms.find(w.stem); i < len(x.stems.ids) && bytes.Equal(x.stems.forms.at(i), w.stem); i++ {
+		id := int(x.stems.ids[i])
+		switch word := x.words.at(id); {
 		case bytes.Equal(word, w.word):
 		case inflects(word, w.word):
 			r.whole = append(r.whole, span{id, id + 1})
@@ -105,51 +95,6 @@ func (r *resolved) begins(s span) bool {
 // covered reports whether the words that fit as a whole are among those that begin so.
 func (r *resolved) covered() bool {
 	return !slices.ContainsFunc(r.whole, func(s span) bool { return !r.begins(s) })
-}
-
-// stemChanged says that the last letter of a stem is not the word's.
-const stemChanged = 0x80
-
-func stemLength(b byte) (length int, changed bool) { return int(b &^ stemChanged), b&stemChanged != 0 }
-
-// spellings are words in the one spelling, sorted, where that is another.
-type spellings struct {
-	words wordList
-	ids   []uint32 // of the words as they are written
-}
-
-// spell notes the stems and the spellings of all words.
-func (b *builder) spell() {
-	b.stems = make([]byte, b.words.len())
-	var other [][]byte
-	var ids []uint32
-	for id := range b.words.len() {
-		word := b.words.at(id)
-		if stem := b.language.stem(word); stem != nil {
-			b.stems[id] = byte(len(stem))
-			if !bytes.HasPrefix(word, stem) {
-				b.stems[id] |= stemChanged
-			}
-		}
-		if spelled := b.language.spelled(word); !bytes.Equal(spelled, word) {
-			other, ids = append(other, spelled), append(ids, uint32(id))
-		}
-	}
-	order := make([]int, len(ids))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return bytes.Compare(other[i], other[j]) })
-	list := wordList{from: make([]uint32, 1)}
-	for i, at := range order {
-		list.text = append(list.text, other[at]...)
-		list.from = append(list.from, uint32(len(list.text)))
-		if i%stride == 0 {
-			list.every = append(list.every, prefixKey(other[at]))
-		}
-		b.spelled.ids = append(b.spelled.ids, ids[at])
-	}
-	b.spelled.words = list
 }
 
 // containing returns the words that contain part. It goes through all words if one may, so it is used only if nothing

@@ -6,10 +6,9 @@ import (
 )
 
 // searchScan looks for a filter in all documents, one by one. An index is a shortcut for it.
-func searchScan(c Corpus, parts func(word []byte) []part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
-	l := languageOf(c.Language())
-	j := judge{corpus: c, parts: parts, filter: f, asked: f.in(l), spend: spend}
-	j.spotter.language = l
+func searchScan(c Corpus, divided *Compounds, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+	j := judge{reader: newReader(c), divided: divided, filter: f, spend: spend}
+	j.asked = f.in(j.reader.spotter.language)
 	var hits []Hit
 	for doc := range uint32(c.Len()) {
 		t := tierNone
@@ -29,19 +28,6 @@ func searchScan(c Corpus, parts func(word []byte) []part, f *Filter, how lenienc
 	slices.SortStableFunc(hits, func(a, b Hit) int { return compareHits(c, a, c, b) })
 	total := len(hits)
 	return hits[min(from, total):min(to, total)], total, nil
-}
-
-// pay pays for looking at the words of a document that many times.
-func (j *judge) pay(times int) {
-	j.err = j.spend(1 + len(j.text)*(1+times)/bytesPerStep)
-}
-
-// compareHits compares all that decides the order, except the place in the expansion.
-func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
-	if a.tier != b.tier {
-		return int(a.tier) - int(b.tier)
-	}
-	return int(c.Rank(a.Doc)) - int(d.Rank(b.Doc))
 }
 
 // contains reports whether a document matches if long words may be in the middle of others.
@@ -66,7 +52,7 @@ func (j *judge) containsOne(s segment) bool {
 func (j *judge) within(words []wanted) bool {
 	for i := range words {
 		w := &words[i]
-		if !slices.ContainsFunc(j.spotter.spots, func(s spot) bool {
+		if !slices.ContainsFunc(j.reader.spots(), func(s spot) bool {
 			return w.fit(s.word) != fitNot || w.isLong() && bytes.Contains(s.word, w.word)
 		}) {
 			return false
@@ -74,6 +60,3 @@ func (j *judge) within(words []wanted) bool {
 	}
 	return true
 }
-
-// isLong reports whether a word may be in the middle of others.
-func (w *wanted) isLong() bool { return w.begins && !w.joined && letters(w.word) >= fewestWithin }

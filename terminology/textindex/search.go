@@ -3,42 +3,7 @@ package textindex
 import (
 	"runtime"
 	"slices"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 )
-
-// Part is some of the documents of a search. Index or Corpus must be set.
-type Part struct {
-	// Corpus is the documents, which are scanned.
-	Corpus Corpus
-
-	// Compounds are those of Corpus, whose parts are found as well; see [NewCompounds]. Default: none.
-	Compounds *Compounds
-
-	// Index finds documents of its own corpus instead. Default: none.
-	Index *Index
-
-	// Within are the documents of the index to search; see [Index.RanksOf]. Default: all.
-	Within bitset.Set
-
-	// Place returns a document's position among those of all parts, which decides between documents that match equally
-	// well; documents of one part may share one. Default: 0 for all.
-	Place func(doc uint32) uint32
-}
-
-// Hit is a document that matches, and how well.
-type Hit struct {
-	// Part is the document's part.
-	Part uint32
-
-	// Doc is the document.
-	Doc uint32
-
-	tier tier
-}
-
-// bytesPerStep is how many bytes of text one step looks at.
-const bytesPerStep = 32
 
 // Search returns the documents from position from up to to that match a filter by [Rule], and how many match in all. It
 // pays for its steps, of some fifty nanoseconds each, with spend, unless that is nil, and fails if spend does.
@@ -111,7 +76,7 @@ func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func
 
 func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if p.Index == nil {
-		return searchScan(p.Corpus, p.parts(), f, how, from, to, spend)
+		return searchScan(p.Corpus, p.divided(), f, how, from, to, spend)
 	}
 	if how != strictly { // it goes through all words
 		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
@@ -121,37 +86,4 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 	hits, total := searchIndex(p.Index, p.Within, f, how, from, to)
 	runtime.KeepAlive(p.Index) // its arrays are unmapped with it
 	return hits, total, nil
-}
-
-func (p *Part) corpus() Corpus {
-	if p.Index != nil {
-		return p.Index.corpus
-	}
-	return p.Corpus
-}
-
-// parts returns what returns the parts of compounds; nil if there are none.
-func (p *Part) parts() func(word []byte) []part {
-	switch {
-	case p.Index != nil:
-		return p.Index.dividing()
-	case p.Compounds != nil:
-		return p.Compounds.of
-	}
-	return nil
-}
-
-// dividing is parts for the compounds of an index.
-func (x *Index) dividing() func(word []byte) []part {
-	if len(x.parts.list) == 0 {
-		return nil
-	}
-	return func(word []byte) []part { return x.parts.of(&x.words, word) }
-}
-
-func (p *Part) place(doc uint32) uint32 {
-	if p.Place == nil {
-		return 0
-	}
-	return p.Place(doc)
 }

@@ -13,7 +13,7 @@ type spot struct {
 
 // spotter cuts texts into spots. It keeps buffers between calls.
 type spotter struct {
-	folder
+	folder   folder
 	language *language
 	spots    []spot
 }
@@ -81,11 +81,11 @@ func amongWords(words, word []byte) (in, begins bool) {
 // add appends the words of a text to spots: also those that begin inside others, and those that hyphens join, written
 // together. They are valid as long as room, to which their letters are appended.
 func (s *spotter) add(room, text []byte) []byte {
-	line := s.words(text)
+	line := s.folder.words(text)
 	start := len(room)
 	room = append(room, line...)
 	line = room[start:]
-	head, depth, chain, inner, marks := true, 0, 0, s.inner, s.marks
+	head, depth, chain, inner, marks := true, 0, 0, s.folder.inner, s.folder.marks
 	for at := 0; at < len(line); {
 		word, rest := nextWord(line[at:])
 		joined := false

@@ -151,15 +151,8 @@ func (s *Synonyms) add(l *language, typed string, p phrase) error {
 }
 
 // begun returns the lines of the rules of which the typed words are so many, and begin so.
-func (s *Synonyms) begun(l *language, terms []term) (lines [][]byte) {
-	if s == nil {
-		return nil
-	}
-	var words [][]byte
-	for _, term := range terms {
-		words = append(words, term.words...)
-	}
-	if letters(words[len(words)-1]) < fewestBegun {
+func (s *Synonyms) begun(l *language, words [][]byte) (lines [][]byte) {
+	if s == nil || letters(words[len(words)-1]) < fewestBegun {
 		return nil
 	}
 	seen := map[string]bool{}

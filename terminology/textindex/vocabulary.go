@@ -1,151 +1,117 @@
 package textindex
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
-	"hash/maphash"
 	"slices"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
+	"strings"
 )
 
 // vocabulary numbers words in the order they are first seen.
 type vocabulary struct {
-	text []byte
-	from []uint32 // word i is text[from[i]:from[i+1]]
-	hash []uint32 // by word, so that the table can grow without reading the words again
-	slot []uint32 // open hash table of numbers plus one
-	seed maphash.Seed
+	ids   map[string]uint32
+	words []string
 }
 
-func newVocabulary() vocabulary {
-	return vocabulary{from: make([]uint32, 1), slot: make([]uint32, 1<<10), seed: maphash.MakeSeed()}
-}
-
-func (v *vocabulary) at(id uint32) []byte { return v.text[v.from[id]:v.from[id+1]] }
-
-func (v *vocabulary) len() int { return len(v.hash) }
-
-// look returns the number of a word, if it is there, or else the slot for it.
-func (v *vocabulary) look(word []byte, hash uint32) (id, slot uint32, ok bool) {
-	mask := uint32(len(v.slot) - 1)
-	at := hash & mask
-	for ; v.slot[at] != 0; at = (at + 1) & mask {
-		if id := v.slot[at] - 1; v.hash[id] == hash && bytes.Equal(v.at(id), word) {
-			return id, at, true
-		}
-	}
-	return 0, at, false
-}
-
-// find returns the number of a word, if it is there.
-func (v *vocabulary) find(word []byte) (id uint32, ok bool) {
-	id, _, ok = v.look(word, uint32(maphash.Bytes(v.seed, word)))
-	return id, ok
-}
+func newVocabulary() vocabulary { return vocabulary{ids: map[string]uint32{}} }
 
 // id returns the number of a word, which it adds if need be.
 func (v *vocabulary) id(word []byte) uint32 {
-	hash := uint32(maphash.Bytes(v.seed, word))
-	id, slot, ok := v.look(word, hash)
-	if ok {
+	if id, ok := v.ids[string(word)]; ok {
 		return id
 	}
-	id = uint32(len(v.hash))
-	v.slot[slot] = id + 1
-	v.text = append(v.text, word...)
-	v.from = append(v.from, uint32(len(v.text)))
-	v.hash = append(v.hash, hash)
-	if len(v.hash)*2 > len(v.slot) {
-		v.grow()
+	id, added := uint32(len(v.words)), string(word)
+	v.ids[added], v.words = id, append(v.words, added)
+	return id
+}
+
+// sorted returns the numbers of the words in the order of the alphabet.
+func (v *vocabulary) sorted() []uint32 {
+	ids := make([]uint32, len(v.words))
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	slices.SortFunc(ids, func(a, b uint32) int { return strings.Compare(v.words[a], v.words[b]) })
+	return ids
+}
+
+// wordStream is the words of one document after the other, each once. A word is known by twice its number, plus one if the
+// document does not have it in a head.
+type wordStream struct {
+	words    vocabulary
+	lastSeen []uint32 // by word: the last document it was seen in, plus one
+	position []uint32 // by word: where in lists that document has it
+	lists    []uint32 // of the document that is noted
+	written  []byte   // of those before, as varints: each plus one, and 0 at the end of a document
+}
+
+func newWordStream() *wordStream { return &wordStream{words: newVocabulary()} }
+
+// number returns the number of a word.
+func (s *wordStream) number(word []byte) uint32 {
+	id := s.words.id(word)
+	if int(id) == len(s.lastSeen) {
+		s.lastSeen, s.position = append(s.lastSeen, 0), append(s.position, 0)
 	}
 	return id
 }
 
-func (v *vocabulary) grow() {
-	v.slot = make([]uint32, 2*len(v.slot))
-	mask := uint32(len(v.slot) - 1)
-	for id, hash := range v.hash {
-		at := hash & mask
-		for v.slot[at] != 0 {
-			at = (at + 1) & mask
-		}
-		v.slot[at] = uint32(id) + 1
+// add notes that a document has a word, in a head or not.
+func (s *wordStream) add(rank uint32, word []byte, head bool) {
+	list := 2 * s.number(word)
+	if !head {
+		list++
+	}
+	s.note(rank, list)
+}
+
+// note is add for the word as the stream has it; in a head counts.
+func (s *wordStream) note(rank, list uint32) {
+	id := list / 2
+	switch {
+	case s.lastSeen[id] != rank+1:
+		s.lastSeen[id], s.position[id] = rank+1, uint32(len(s.lists))
+		s.lists = append(s.lists, list)
+	case list%2 == 0:
+		s.lists[s.position[id]] = list
 	}
 }
 
-// sortByText sorts the numbers below n by their texts, text[from[i]:from[i+1]], and then by themselves. It keeps the
-// first bytes of each beside it, since most comparisons need no more.
-func sortByText(n int, text []byte, from []uint32) []uint32 {
-	type keyed struct {
-		start uint64
-		id    uint32
+// end ends a document.
+func (s *wordStream) end() {
+	for _, list := range s.lists {
+		s.written = binary.AppendUvarint(s.written, uint64(list+1))
 	}
-	all := make([]keyed, n)
-	for i := range all {
-		all[i] = keyed{start: prefixKey(text[from[i]:from[i+1]]), id: uint32(i)}
-	}
-	slices.SortFunc(all, func(a, b keyed) int {
-		if a.start != b.start {
-			return cmp.Compare(a.start, b.start)
-		}
-		c := bytes.Compare(text[from[a.id]:from[a.id+1]], text[from[b.id]:from[b.id+1]])
-		return cmp.Or(c, cmp.Compare(a.id, b.id))
-	})
-	ids := make([]uint32, n)
-	for i, k := range all {
-		ids[i] = k.id
-	}
-	return ids
-}
-
-// wordStream is the words of one document after the other, as varints: their numbers plus one, and 0 at the end of each
-// document. It grows without copying, in memory that is freed when no longer needed.
-type wordStream struct {
-	memory offheap.Memory
-	chunks [][]byte
-}
-
-func (s *wordStream) append(n uint32) {
-	last := len(s.chunks) - 1
-	if last < 0 || cap(s.chunks[last])-len(s.chunks[last]) < binary.MaxVarintLen32 {
-		s.chunks, last = append(s.chunks, s.chunk()), last+1
-	}
-	s.chunks[last] = binary.AppendUvarint(s.chunks[last], uint64(n))
-}
-
-// chunk returns another chunk, larger than those before.
-func (s *wordStream) chunk() []byte {
-	size := 1 << 10
-	if last := len(s.chunks) - 1; last >= 0 {
-		size = min(1<<19, 4*cap(s.chunks[last]))
-	}
-	if size >= offheap.Smallest {
-		if region := s.memory.Take(size); region != nil {
-			return region[:0]
-		}
-	}
-	return make([]byte, 0, size)
-}
-
-func (s *wordStream) release() {
-	s.chunks = nil
-	s.memory.Release()
+	s.written, s.lists = append(s.written, 0), s.lists[:0]
 }
 
 // each calls visit with each word and the rank of its document.
-func (s *wordStream) each(visit func(rank, word uint32)) {
+func (s *wordStream) each(visit func(rank, list uint32)) {
 	rank := uint32(0)
-	for _, chunk := range s.chunks {
-		for len(chunk) > 0 {
-			n, width := binary.Uvarint(chunk)
-			chunk = chunk[width:]
-			if n == 0 {
-				rank++
-				continue
-			}
-			visit(rank, uint32(n-1))
+	for written := s.written; len(written) > 0; {
+		n, width := binary.Uvarint(written)
+		if written = written[width:]; n == 0 {
+			rank++
+			continue
 		}
+		visit(rank, uint32(n-1))
 	}
+}
+
+// withParts returns a stream with the parts of compounds as well: lists has them by word. What begins a compound is in a
+// head if that is.
+func (s *wordStream) withParts(lists [][]uint32) *wordStream {
+	all := &wordStream{words: s.words, lastSeen: s.lastSeen, position: s.position}
+	clear(all.lastSeen)
+	at := uint32(0)
+	s.each(func(rank, list uint32) {
+		for ; at < rank; at++ {
+			all.end()
+		}
+		all.note(rank, list)
+		for _, part := range lists[list/2] {
+			all.note(rank, part|list&1)
+		}
+	})
+	all.end()
+	return all
 }

@@ -95,11 +95,11 @@ func (wf *wordFinder) size(s segment) (size uint32) {
 func (r *resolved) size(x *Index) (size uint32) {
 	for _, s := range r.whole {
 		if !r.begins(s) {
-			size += x.size(s.from, s.to)
+			size += x.postings.size(s.from, s.to)
 		}
 	}
 	for _, s := range r.begun {
-		size += x.size(s.from, s.to)
+		size += x.postings.size(s.from, s.to)
 	}
 	return size
 }
@@ -144,7 +144,7 @@ func (wf *wordFinder) onlyBegunInHeads() bool {
 		return false
 	}
 	for _, f := range wf.found {
-		if wf.index.hasTails(f.whole) || wf.index.hasTails(f.begun) {
+		if wf.index.postings.hasTails(f.whole) || wf.index.postings.hasTails(f.begun) {
 			return false
 		}
 	}
@@ -245,7 +245,7 @@ func (x *Index) add(dst *rankSet, r *resolved, t tier) {
 		}
 	case tierWhole:
 		for _, s := range r.whole {
-			x.addTails(dst, s.from, s.to)
+			x.postings.uniteTails(dst, s.from, s.to)
 		}
 	case tierBegunHead:
 		for _, s := range r.begun {
