@@ -20,16 +20,16 @@ const snapshotMagic = "caddy-fhir cache snapshot 3\n"
 
 // savedEntry is an entry in a snapshot.
 type savedEntry struct {
-	Key                                             [sha256.Size]byte
-	Personal                                        bool
-	Status                                          int
-	Made                                            time.Time
-	Fresh, StaleWhileRevalidate, StaleIfError, Kept time.Duration
-	Origin                                          http.Header
-	Tagged                                          bool // its tags are known
-	Tags                                            []string
-	EntityTag                                       string
-	Body                                            []byte
+	Key       [sha256.Size]byte
+	Personal  bool
+	Status    int
+	Made      time.Time
+	Lifetimes [4]time.Duration // fresh, staleWhileRevalidate, staleIfError, kept
+	Origin    http.Header
+	Tagged    bool // its tags are known
+	Tags      []string
+	EntityTag string
+	Body      []byte
 }
 
 // errSnapshot is returned for a file that is damaged or no snapshot of this version. Nothing of it is used.
@@ -89,8 +89,8 @@ func (e *entry) saved() *savedEntry {
 	plain := e.forms[identity].Load()
 	return &savedEntry{
 		Key: e.key.sum, Personal: e.key.personal, Status: e.status, Made: e.made,
-		Fresh: e.fresh, StaleWhileRevalidate: e.staleWhileRevalidate, StaleIfError: e.staleIfError, Kept: e.kept,
-		Origin: e.origin, Tagged: e.tags != nil, Tags: e.tags, EntityTag: plain.tag, Body: plain.body,
+		Lifetimes: [...]time.Duration{e.fresh, e.staleWhileRevalidate, e.staleIfError, e.kept},
+		Origin:    e.origin, Tagged: e.tags != nil, Tags: e.tags, EntityTag: plain.tag, Body: plain.body,
 	}
 }
 
@@ -105,7 +105,7 @@ func (s *savedEntry) entry() *entry {
 		}
 	}
 	e := &entry{key: Key{sum: s.Key, personal: s.Personal}, status: s.Status, made: s.Made, origin: s.Origin, tags: s.Tags}
-	e.fresh, e.staleWhileRevalidate, e.staleIfError, e.kept = s.Fresh, s.StaleWhileRevalidate, s.StaleIfError, s.Kept
+	e.fresh, e.staleWhileRevalidate, e.staleIfError, e.kept = s.Lifetimes[0], s.Lifetimes[1], s.Lifetimes[2], s.Lifetimes[3]
 	if s.Tagged && e.tags == nil {
 		e.tags = []string{}
 	}

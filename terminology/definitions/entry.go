@@ -27,14 +27,15 @@ type LocatedEntry struct {
 }
 
 // Locate returns an entry with its concept.
-func (d *Set) Locate(e Entry) LocatedEntry { return LocatedEntry{Entry: e, At: d.conceptOf(e)} }
-
-// conceptOf returns the concept of an entry whose code system has it.
-func (d *Set) conceptOf(e Entry) codesystem.Concept {
-	if !e.IsNumbered() {
-		return d.written(e)
+func (d *Set) Locate(e Entry) LocatedEntry {
+	at := codesystem.At(e.Concept)
+	switch e.Concept {
+	case Parsed: // by the code that the value set lists
+		at, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
+	case None:
+		at = codesystem.Concept{}
 	}
-	return codesystem.At(e.Concept)
+	return LocatedEntry{Entry: e, At: at}
 }
 
 // Supplement says that a code system supplements another.
@@ -64,7 +65,7 @@ func (d *Set) Display(e Entry) []byte {
 	if own := d.ownDisplay(e); len(own) > 0 || !e.IsKnown() {
 		return own
 	}
-	_, display, _ := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(d.conceptOf(e))
+	_, display, _ := d.Systems.CodeSystems[e.CodeSystem].Concepts.Concept(d.Locate(e).At)
 	return display
 }
 
@@ -96,14 +97,6 @@ func (d *Set) SystemOf(e Entry) uint32 {
 	}
 	table, row := d.Row(e.Listed)
 	return table.system[row]
-}
-
-// written returns the concept of an entry by the code that the value set lists.
-func (d *Set) written(e Entry) (c codesystem.Concept) {
-	if e.Concept == Parsed {
-		c, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
-	}
-	return c
 }
 
 // DeprecatedIn reports whether the value set that lists a concept marks it as deprecated.

@@ -13,10 +13,10 @@ import (
 // Overlay returns a library with everything in l, to which definitions can be added without changing l. They take
 // precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
 // caches no expansions.
-func (d *Set) Overlay() *Set { return d.over(false) }
+func (d *Set) Overlay() *Set { return over(d, false) }
 
-// over returns a library over l. What is added to it goes before what l has, or beside it.
-func (d *Set) over(beside bool) *Set {
+// over returns a library over another. What is added to it goes before what the other has, or beside it.
+func over(d *Set, beside bool) *Set {
 	return &Set{
 		Systems: d.Systems.over(beside), ValueSets: d.ValueSets.over(beside), Maps: MapTable{Lists: append(make([][]*ConceptMap, 1), d.Maps.Lists...)},
 		Base: d, Loaded: d.Loaded, Bounds: d.Bounds, Usage: d.Usage, rows: newListed(d.rows.end()), synonyms: d.synonyms, brought: d.brought,
@@ -47,7 +47,7 @@ func (d *Set) With(resources ...jsontext.Value) (*Set, error) {
 // Combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
 func (d *Set) Combine(resources []jsontext.Value) (*Set, error) {
-	o := d.over(true)
+	o := over(d, true)
 	loader := newResourceLoader(o)
 	for _, resource := range resources {
 		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
-	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // reply ends a request: it writes an answer that is not written yet, the provisional one of an error if there is one,
@@ -38,11 +37,6 @@ func (f *Front) reply(w http.ResponseWriter, r *http.Request, res result) error 
 }
 
 var privateNoCache = []string{"private, no-cache"}
-
-// provisionalAnswer is stored as briefly as a 404.
-func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
-	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
-}
 
 // write writes an answer that is not stored. To an authorised request it is private, whatever the server says, which knows
 // nothing of the guard (RFC 9111 §3.5).

@@ -73,6 +73,11 @@ func (m *missing) answer() result {
 	return result{answer: &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
+// provisionalAnswer is stored as briefly as a 404.
+func provisionalAnswer(p *outcome.Provisional) *cache.Answer {
+	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
+}
+
 // afterNext returns the error after the next handler failed: for a known value set, what is missing here is more helpful.
 func (m *missing) afterNext(failed error) error {
 	if m.unknown {
@@ -104,4 +109,32 @@ func accepted(asked remote.Request, valueSet string, a *remote.Answer) (_ *cache
 // answerOf converts an answer for the cache, without tags: any change of a definition invalidates it.
 func answerOf(a *remote.Answer) *cache.Answer {
 	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
+}
+
+// detour is the error of a producer whose answer is not to be stored. It says where to find the answer.
+type detour struct {
+	to      destination
+	missing *missing
+}
+
+type destination uint8
+
+const (
+	nextStored destination = iota // the stored responses of the next handler
+	nextStraight
+	hereStraight
+)
+
+var toNext = detour{to: nextStored}
+
+func (d *detour) Error() string {
+	if d.to == nextStored {
+		return "the next handler is to be asked: " + d.missing.err.Error()
+	}
+	return "the answer is too large to be stored"
+}
+
+func detourOf(err error) *detour {
+	d, _ := errors.AsType[*detour](err)
+	return d
 }

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
@@ -68,32 +67,4 @@ func (q *request) make(r *http.Request) result {
 		return here
 	}
 	return q.askUpstream(r, here.missing)
-}
-
-// detour is the error of a producer whose answer is not to be stored. It says where to find the answer.
-type detour struct {
-	to      destination
-	missing *missing
-}
-
-type destination uint8
-
-const (
-	nextStored destination = iota // the stored responses of the next handler
-	nextStraight
-	hereStraight
-)
-
-var toNext = detour{to: nextStored}
-
-func (d *detour) Error() string {
-	if d.to == nextStored {
-		return "the next handler is to be asked: " + d.missing.err.Error()
-	}
-	return "the answer is too large to be stored"
-}
-
-func detourOf(err error) *detour {
-	d, _ := errors.AsType[*detour](err)
-	return d
 }
