@@ -123,11 +123,11 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 // And with sessions, which another browser makes.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
-	server := servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(4000, 0) })
+	server := servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(2600, 0) })
 	first := servertest.NewBrowser(t, server)
 	first.Answer(servertest.Request(nil))
 	var last *servertest.Browser
-	for range 2000 {
+	for range 1200 {
 		last = servertest.NewBrowser(t, server)
 		if got := last.Answer(servertest.Request(nil)).Query(); got.Get("code") == "" {
 			t.Fatal(got)

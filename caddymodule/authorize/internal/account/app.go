@@ -92,23 +92,23 @@ func (a *authenticatorApp) enrol(w http.ResponseWriter, r *http.Request, signedI
 	}
 	codes, err := a.try(r, signedIn, secret, p.Get("code"))
 	event := audit.Event{Kind: audit.Factor, User: signedIn.User.ID, Reason: "an authenticator app was enrolled", Err: err}
-	var wait *lockout.WaitError
-	switch {
-	case errors.As(err, &wait):
+	wait, waits := errors.AsType[*lockout.WaitError](err)
+	if waits {
 		a.frame.trail.RecordLockout(r.Context(), event)
+	} else {
+		a.frame.trail.Record(r.Context(), event)
+	}
+	switch {
+	case waits:
 		lockout.SetRetryAfter(w, wait.Wait)
 		a.showKey(w, r, signedIn, http.StatusTooManyRequests, secret, page.AppSetup{Wait: wait.Wait})
 	case errors.Is(err, people.ErrWrongCode):
-		a.frame.trail.Record(r.Context(), event)
 		a.showKey(w, r, signedIn, http.StatusForbidden, secret, page.AppSetup{Wrong: true})
 	case errors.Is(err, factor.ErrUnproved):
-		a.frame.trail.Record(r.Context(), event)
 		a.factors.proveFirst(w, r)
 	case err != nil:
-		a.frame.trail.Record(r.Context(), event)
 		a.frame.showError(w, r, err)
 	default:
-		a.frame.trail.Record(r.Context(), event)
 		a.factors.showEnrolled(w, r, "enrol_app", codes)
 	}
 }

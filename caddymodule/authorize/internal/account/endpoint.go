@@ -73,20 +73,29 @@ func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session
 	}
 }
 
-// action is what a button of the page does, to what the form names as target.
-type action func(ctx context.Context, signedIn *session.SignedIn, p oauth2.Parameters) error
-
-// actions end access and sessions, for which being signed in is enough.
-func (a *account) actions() map[string]action {
-	return map[string]action{
-		"end_app": a.apps.end, "end_apps": a.apps.endAll,
-		"end_session": a.sessions.end, "end_sessions": a.sessions.endOthers,
-	}
+// A button of the page. To use it, a person must be allowed to change their factors now, unless it
+// says otherwise.
+type button struct {
+	do     func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters)
+	anyAge bool // being signed in is enough; or what it needs was sealed soon after a sign-in
 }
 
-// changes change factors, for which the sign-in must be recent.
-func (a *account) changes() map[string]action {
-	return map[string]action{"remove_app": a.app.remove, "remove_passkey": a.passkeys.remove, "rename_passkey": a.passkeys.rename}
+// action is what most buttons do, to what the form names as target.
+type action func(ctx context.Context, signedIn *session.SignedIn, p oauth2.Parameters) error
+
+func (a *account) buttons() map[string]button {
+	return map[string]button{
+		"end_app":        {a.perform(a.apps.end), true},
+		"end_apps":       {a.perform(a.apps.endAll), true},
+		"end_session":    {a.perform(a.sessions.end), true},
+		"end_sessions":   {a.perform(a.sessions.endOthers), true},
+		"remove_app":     {do: a.perform(a.app.remove)},
+		"remove_passkey": {do: a.perform(a.passkeys.remove)},
+		"rename_passkey": {do: a.perform(a.passkeys.rename)},
+		"renew_recovery": {do: a.factors.renewRecovery},
+		"enrol_app":      {a.app.enrol, true},
+		"enrol_passkey":  {a.passkeys.enrol, true},
+	}
 }
 
 // submit handles the page's forms.
@@ -98,44 +107,25 @@ func (a *account) submit(w http.ResponseWriter, r *http.Request, signedIn *sessi
 	if err == nil {
 		err = a.frame.unseal(r, signedIn, p.Get("request"))
 	}
-	if err != nil {
-		a.frame.showError(w, r, err)
-		return
+	button := a.buttons()[p.Get("action")]
+	if err == nil && button.do == nil {
+		err = errNoAction
 	}
-	name := p.Get("action")
-	switch do, change := a.actions()[name], a.changes()[name]; {
-	case do != nil:
-		a.perform(w, r, signedIn, p, do)
-	case change != nil:
-		if a.factors.mayChange(w, r, signedIn) {
-			a.perform(w, r, signedIn, p, change)
-		}
-	default:
-		a.enrol(w, r, signedIn, p)
+	switch {
+	case err != nil:
+		a.frame.showError(w, r, err)
+	case button.anyAge || a.factors.mayChange(w, r, signedIn):
+		button.do(w, r, signedIn, p)
 	}
 }
 
-// enrol handles the forms that set a factor up. They are sealed soon after a sign-in.
-func (a *account) enrol(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
-	switch p.Get("action") {
-	case "enrol_app":
-		a.app.enrol(w, r, signedIn, p)
-	case "enrol_passkey":
-		a.passkeys.enrol(w, r, signedIn, p)
-	case "renew_recovery":
-		if a.factors.mayChange(w, r, signedIn) {
-			a.factors.renewRecovery(w, r, signedIn)
+// perform returns what performs an action, and shows the page again.
+func (a *account) perform(do action) func(http.ResponseWriter, *http.Request, *session.SignedIn, oauth2.Parameters) {
+	return func(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters) {
+		if err := do(r.Context(), signedIn, p); err != nil {
+			a.frame.showError(w, r, err)
+			return
 		}
-	default:
-		a.frame.showError(w, r, errNoAction)
+		showDone(w, p.Get("action"))
 	}
-}
-
-// perform performs an action, and shows the page again.
-func (a *account) perform(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, p oauth2.Parameters, do action) {
-	if err := do(r.Context(), signedIn, p); err != nil {
-		a.frame.showError(w, r, err)
-		return
-	}
-	showDone(w, p.Get("action"))
 }

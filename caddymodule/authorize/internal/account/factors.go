@@ -75,7 +75,7 @@ func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what s
 	f.frame.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: signedIn.User.ID, Reason: what, Err: err})
 }
 
-func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+func (f *factors) renewRecovery(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn, _ oauth2.Parameters) {
 	codes, err := f.kept.RenewRecovery(r.Context(), signedIn.User, by(signedIn))
 	f.record(r.Context(), signedIn, "new recovery codes", err)
 	if err != nil {

@@ -61,25 +61,10 @@ func (k *passkeys) enrol(w http.ResponseWriter, r *http.Request, signedIn *sessi
 	}
 }
 
-// target is the passkey that a form names.
-func target(p oauth2.Parameters) ([]byte, error) {
-	id, err := base64.RawURLEncoding.DecodeString(p.Get("target"))
-	if err != nil {
-		return nil, errNoAction
-	}
-	return id, nil
-}
-
 func (k *passkeys) remove(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
-	id, err := target(p)
-	if err == nil && k.factors.kept.Passkeys == nil {
-		err = errNoPasskeys
-	}
-	if err != nil {
-		return err
-	}
-	err = k.factors.kept.Passkeys.Remove(ctx, s.User, by(s), id)
-	k.factors.record(ctx, s, "a passkey was removed", err)
+	err := k.change(ctx, s, p, "a passkey was removed", func(id []byte) error {
+		return k.factors.kept.Passkeys.Remove(ctx, s.User, by(s), id)
+	})
 	if err != nil {
 		return err
 	}
@@ -87,14 +72,21 @@ func (k *passkeys) remove(ctx context.Context, s *session.SignedIn, p oauth2.Par
 }
 
 func (k *passkeys) rename(ctx context.Context, s *session.SignedIn, p oauth2.Parameters) error {
-	id, err := target(p)
-	if err == nil && k.factors.kept.Passkeys == nil {
-		err = errNoPasskeys
+	return k.change(ctx, s, p, "a passkey was renamed", func(id []byte) error {
+		return k.factors.kept.Passkeys.Rename(ctx, s.User, by(s), id, p.Get("name"))
+	})
+}
+
+// change changes the passkey that a form names, and records what was done.
+func (k *passkeys) change(ctx context.Context, s *session.SignedIn, p oauth2.Parameters, what string, do func(id []byte) error) error {
+	id, err := base64.RawURLEncoding.DecodeString(p.Get("target"))
+	switch {
+	case err != nil:
+		return errNoAction
+	case k.factors.kept.Passkeys == nil:
+		return errNoPasskeys
 	}
-	if err != nil {
-		return err
-	}
-	err = k.factors.kept.Passkeys.Rename(ctx, s.User, by(s), id, p.Get("name"))
-	k.factors.record(ctx, s, "a passkey was renamed", err)
+	err = do(id)
+	k.factors.record(ctx, s, what, err)
 	return err
 }

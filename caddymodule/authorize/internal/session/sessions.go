@@ -19,11 +19,6 @@ import (
 // maxSessions is how many sessions a person can have. A ward may share an account.
 const maxSessions = 1000
 
-// listOf is the list of a person's sessions.
-func (s *Sessions) listOf(user string) store.RecentList {
-	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
-}
-
 // Sessions starts, finds and ends sessions.
 type Sessions struct {
 	Durable      store.Store             // holds the sessions
@@ -36,6 +31,11 @@ type Sessions struct {
 	Notifier     *Notifier               // tells them of the end
 	Trail        *audit.Recorder         // records ended sessions
 	Logger       *slog.Logger            // gets failures to limit sessions
+}
+
+// listOf is the list of a person's sessions.
+func (s *Sessions) listOf(user string) store.RecentList {
+	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
 }
 
 // Current returns who is signed in at this browser, or nil. A client may not accept the way
