@@ -28,7 +28,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
-// guess tries a password in a browser that nobody knows, and returns the status.
 // challenge is what differs from page to page.
 var challenge = regexp.MustCompile(`data-options="[^"]*"|name="passkey" value="[^"]*"`)
 

@@ -138,9 +138,24 @@ func edited(t *testing.T, text, member string, edit func(string) string) string 
 	return string(changed)
 }
 
+// signIn tries to sign in with a passkey.
+func (w *world) signIn(t *testing.T, a *authorizetest.Authenticator) error {
+	t.Helper()
+	c := w.beginSignIn(t)
+	_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
+	return err
+}
+
 func TestPasskeyRefused(t *testing.T) {
 	t.Parallel()
-	for name, attack := range map[string]func(*testing.T, *world, *authorizetest.Authenticator) error{
+	type attack = func(*testing.T, *world, *authorizetest.Authenticator) error
+	with := func(change func(*world, *authorizetest.Authenticator)) attack {
+		return func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
+			change(w, a)
+			return w.signIn(t, a)
+		}
+	}
+	for name, attack := range map[string]attack{
 		"the answer a second time": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
 			c := w.beginSignIn(t)
 			text := answer(t, a, c)
@@ -169,32 +184,18 @@ func TestPasskeyRefused(t *testing.T) {
 			_, err = w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
 			return err
 		},
-		"a page of another origin": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			a.Origin = "https://fhir.example.org.evil.example"
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
-		},
-		"a passkey of another site": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			a.RPID = "evil.example"
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
-		},
-		"nobody's finger, alone": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			a.Unverified = true
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
-		},
+		"a page of another origin":  with(func(_ *world, a *authorizetest.Authenticator) { a.Origin = "https://fhir.example.org.evil.example" }),
+		"a passkey of another site": with(func(_ *world, a *authorizetest.Authenticator) { a.RPID = "evil.example" }),
+		"nobody's finger, alone":    with(func(_ *world, a *authorizetest.Authenticator) { a.Unverified = true }),
+		"an unknown one":            with(func(_ *world, a *authorizetest.Authenticator) { a.Handle = []byte("nobody's") }),
+		"no handle":                 with(func(_ *world, a *authorizetest.Authenticator) { a.Handle = nil }),
+		"a disabled user":           with(func(w *world, _ *authorizetest.Authenticator) { w.alice.Disabled = true }),
 		"a copy of it": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
 			thief := *a
-			c := w.beginSignIn(t)
-			if _, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c)); err != nil {
+			if err := w.signIn(t, a); err != nil {
 				t.Fatal(err)
 			}
-			c = w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, &thief, c))
+			err := w.signIn(t, &thief)
 			if !errors.Is(err, factor.ErrCloned) {
 				t.Errorf("the error is %v", err)
 			}
@@ -204,27 +205,7 @@ func TestPasskeyRefused(t *testing.T) {
 			if err := w.Passkeys.Remove(t.Context(), w.alice, proved, w.held(t, w.alice).Passkeys[0].Credential.ID); err != nil {
 				t.Fatal(err)
 			}
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
-		},
-		"an unknown one": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			a.Handle = []byte("nobody's")
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
-		},
-		"no handle": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			a.Handle = nil
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
-		},
-		"a disabled user": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
-			w.alice.Disabled = true
-			c := w.beginSignIn(t)
-			_, err := w.Passkeys.SignIn(w.request(t), c.Sealed, answer(t, a, c))
-			return err
+			return w.signIn(t, a)
 		},
 		"another signature": func(t *testing.T, w *world, a *authorizetest.Authenticator) error {
 			c := w.beginSignIn(t)
@@ -262,35 +243,37 @@ func TestPasskeyEnrolmentRefused(t *testing.T) {
 		}
 		return c, text
 	}
-	for name, attack := range map[string]func(*testing.T, *world) error{
-		"in another session": func(t *testing.T, w *world) error {
-			c, text := begin(t, w, "another")
-			_, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
-			return err
-		},
-		"for another person": func(t *testing.T, w *world) error {
-			c, text := begin(t, w, sid)
-			_, err := w.Passkeys.Enrol(w.request(t), w.carol, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
-			return err
-		},
-		"a second time": func(t *testing.T, w *world) error {
-			c, text := begin(t, w, sid)
-			if _, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, ""); err != nil {
-				t.Fatal(err)
-			}
-			_, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
-			return err
-		},
-		"to another challenge": func(t *testing.T, w *world) error {
-			_, text := begin(t, w, sid)
-			c, _ := begin(t, w, sid)
-			_, err := w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
-			return err
-		},
+	for name, tt := range map[string]struct {
+		begun       string // in which session
+		other       bool   // person
+		again, late bool   // the same once more, or to an earlier challenge
+	}{
+		"in another session":   {begun: "another"},
+		"for another person":   {begun: sid, other: true},
+		"a second time":        {begun: sid, again: true},
+		"to another challenge": {begun: sid, late: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := attack(t, newWorld(t)); !errors.Is(err, factor.ErrPasskey) {
+			w := newWorld(t)
+			c, text := begin(t, w, tt.begun)
+			if tt.late {
+				c, _ = begin(t, w, tt.begun)
+			}
+			person := w.alice
+			if tt.other {
+				person = w.carol
+			}
+			enrol := func() error {
+				_, err := w.Passkeys.Enrol(w.request(t), person, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
+				return err
+			}
+			if tt.again {
+				if err := enrol(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := enrol(); !errors.Is(err, factor.ErrPasskey) {
 				t.Errorf("accepted, or refused as %v", err)
 			}
 		})
