@@ -23,7 +23,7 @@ func (a *App) loadKeys(place string) error {
 	}
 	a.keys = keyring.New(storage, keysName(a.Issuer), failure.Limit(a.logger))
 	keys, _, err := keysInUse.LoadOrNew(place, func() (caddy.Destructor, error) {
-		return pooledKeys{a.keys.KeysInUse}, nil
+		return pooledKeys{a.keys.InUse()}, nil
 	})
 	if err != nil {
 		return err

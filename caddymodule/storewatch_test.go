@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -64,7 +65,7 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 			if err := app.stores.Durable.Put(t.Context(), "k:1", nil, time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			app.stores.Durable.(*file.Store).SetMaxEntries(1)
+			app.stores.Durable.(*file.Store).Store.(*boltstore.Store).SetMaxEntries(1)
 		}},
 		"file gone": {"durable_store", "file gone", func(t *testing.T, _ *App, folder string) {
 			if err := os.Remove(filepath.Join(folder, "fhir", "localhost-8443.db")); err != nil {

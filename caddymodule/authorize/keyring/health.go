@@ -18,8 +18,8 @@ type problem struct {
 
 // Problem says why the stored keys are not those in use, or could not be read; nil if all is
 // well. It does not read the storage.
-func (h *health) Problem() error {
-	if p := h.problem.Load(); p != nil {
+func (k *Keyring) Problem() error {
+	if p := k.inUse.health.problem.Load(); p != nil {
 		return p.err
 	}
 	return nil

@@ -36,11 +36,12 @@ const (
 // Keyring holds the keys of one issuer. It reads them from storage on first use, replaces
 // them every 90 days, and shares them with all gateways on the same storage.
 type Keyring struct {
-	storage Storage
-	name    string
-	logger  *slog.Logger
-	*KeysInUse
-	*storageKeyring // its Storing
+	storage     Storage
+	name        string
+	logger      *slog.Logger
+	inUse       *KeysInUse
+	Storing     // by the storage keys
+	storageKeys *storageKeyring
 }
 
 // KeysInUse are the keys of a [Keyring] in memory.
@@ -49,7 +50,7 @@ type KeysInUse struct {
 	set atomic.Pointer[keySet]
 
 	forStorage storageKeysInUse
-	health     // of the stored keys
+	health     health // of the stored keys
 }
 
 // New returns the keyring stored under name. It does not touch the storage.
@@ -59,10 +60,14 @@ func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	return k
 }
 
+// InUse returns the keys in memory, for the keyring that comes next.
+func (k *Keyring) InUse() *KeysInUse { return k.inUse }
+
 // TakeOver continues with the keys of another keyring. Call it before any other method.
 func (k *Keyring) TakeOver(keys *KeysInUse) {
-	k.KeysInUse = keys
-	k.storageKeyring = &storageKeyring{storage: k.storage, name: storageKeyName(k.name), inUse: &keys.forStorage}
+	k.inUse = keys
+	k.storageKeys = &storageKeyring{storage: k.storage, name: storageKeyName(k.name), inUse: &keys.forStorage}
+	k.Storing = k.storageKeys
 }
 
 // Key implements [Keys].
@@ -112,17 +117,17 @@ func (k *Keyring) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ s
 
 // current returns the keys, from memory if that copy is fresh enough.
 func (k *Keyring) current(ctx context.Context) (*keySet, error) {
-	if set := k.set.Load(); set.fresh() {
+	if set := k.inUse.set.Load(); set.fresh() {
 		return set, nil
 	}
-	if !k.mu.TryLock() {
-		if set := k.set.Load(); set != nil && time.Since(set.read) < 2*refresh {
+	if !k.inUse.mu.TryLock() {
+		if set := k.inUse.set.Load(); set != nil && time.Since(set.read) < 2*refresh {
 			return set, nil // others are reading the storage, which may take long
 		}
-		k.mu.Lock()
+		k.inUse.mu.Lock()
 	}
-	defer k.mu.Unlock()
-	if set := k.set.Load(); set.fresh() { // read while waiting
+	defer k.inUse.mu.Unlock()
+	if set := k.inUse.set.Load(); set.fresh() { // read while waiting
 		return set, nil
 	}
 	return k.refresh(ctx)
@@ -130,8 +135,8 @@ func (k *Keyring) current(ctx context.Context) (*keySet, error) {
 
 // Refresh reads the keys again. It fails only if there are none in memory either.
 func (k *Keyring) Refresh(ctx context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
 	_, err := k.refresh(ctx)
 	return err
 }
@@ -143,7 +148,7 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	defer cancel()
 	set, err := k.read(ctx)
 	k.noteProblem(err)
-	if old := k.set.Load(); err != nil && old != nil {
+	if old := k.inUse.set.Load(); err != nil && old != nil {
 		stale := *old
 		stale.read = time.Now() // try again later
 		set, err = &stale, nil
@@ -151,13 +156,13 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.set.Store(set)
+	k.inUse.set.Store(set)
 	return set, nil
 }
 
 // noteProblem keeps why the keys could not be read. It requires mu.
 func (k *Keyring) noteProblem(err error) {
-	if k.note(err) && k.set.Load() != nil {
+	if k.inUse.health.note(err) && k.inUse.set.Load() != nil {
 		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
 	}
 }
@@ -202,7 +207,7 @@ func (k *Keyring) parse(document []byte) (*keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	lost := set.lacking(k.set.Load())
+	lost := set.lacking(k.inUse.set.Load())
 	switch {
 	case len(lost) > 0 && !k.storage.IsAuthentic():
 		return nil, errKeysGone
@@ -253,7 +258,7 @@ type Info struct {
 
 // Info returns the keys in memory: none before the first use. It does not read the storage.
 func (k *Keyring) Info() []Info {
-	set := k.set.Load()
+	set := k.inUse.set.Load()
 	if set == nil {
 		return nil
 	}

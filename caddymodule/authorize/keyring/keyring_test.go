@@ -106,7 +106,7 @@ func TestKeyRotation(t *testing.T) {
 		if got := signedBy(t, k, AccessTokenAlgorithm); got != first {
 			t.Error("a key signs before it was published for an hour")
 		}
-		if set := k.set.Load(); len(set.keys) != 6 {
+		if set := k.inUse.set.Load(); len(set.keys) != 6 {
 			t.Errorf("%d keys, want the old and the new one of three algorithms", len(set.keys))
 		}
 		time.Sleep(publishLead)
@@ -165,12 +165,12 @@ func TestKeysWhileTheyAreRead(t *testing.T) {
 		k := testKeyring(storage)
 		kid := signedBy(t, k, AccessTokenAlgorithm)
 		time.Sleep(refresh + time.Second)
-		k.mu.Lock() // as while the storage does not answer
+		k.inUse.mu.Lock() // as while the storage does not answer
 		before := time.Now()
 		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid || time.Since(before) > 0 {
 			t.Errorf("signed by %q after %v", got, time.Since(before))
 		}
-		k.mu.Unlock()
+		k.inUse.mu.Unlock()
 	})
 }
 
@@ -218,7 +218,7 @@ func TestKeysInUseGoOn(t *testing.T) {
 			kid := signedBy(t, before, AccessTokenAlgorithm)
 			storage.file, storage.fail, storage.writes = test.file, test.fail, 0
 			after := New(Locked{storage}, "keys", logger)
-			after.TakeOver(before.KeysInUse)
+			after.TakeOver(before.inUse)
 			if err := after.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -256,8 +256,8 @@ func TestKeysPartlyGone(t *testing.T) {
 		kid := signedBy(t, k, AccessTokenAlgorithm)
 		signedBy(t, late, AccessTokenAlgorithm)
 		whole := storage.file
-		for i := range k.set.Load().keys {
-			kept, err := json.Marshal(slices.Delete(slices.Clone(k.set.Load().keys), i, i+1))
+		for i := range k.inUse.set.Load().keys {
+			kept, err := json.Marshal(slices.Delete(slices.Clone(k.inUse.set.Load().keys), i, i+1))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ var ErrManyKeys = fmt.Errorf("there are %d keys of one kind, which stay publishe
 // Rotate adds a key for each algorithm of tokens. They are published at once, and sign an hour later; those
 // that they replace stay published until nothing that they signed is valid. No token ends.
 func (k *Keyring) Rotate(ctx context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
@@ -42,7 +42,7 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 	}
 	set, err := k.parse(document)
 	if err == nil {
-		k.set.Store(set)
+		k.inUse.set.Store(set)
 		k.logger.Info("made signing keys, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))
 	}
 	return err

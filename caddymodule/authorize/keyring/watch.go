@@ -10,7 +10,7 @@ import (
 const watching = time.Second
 
 // watch looks at the keys of a keyring where they are stored.
-type watch struct{ *Keyring }
+type watch struct{ keyring *Keyring }
 
 // Watch looks at the keys of an authentic storage until ctx ends: those that other gateways
 // made are used as soon as they are stored, and those that the storage lost are put back before
@@ -37,26 +37,26 @@ func (w watch) run(ctx context.Context) {
 // look reads the keys again if they are not stored as they were read. What fails is noted, and
 // tried again with the next look.
 func (w watch) look(ctx context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.keyring.inUse.mu.Lock()
+	defer w.keyring.inUse.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := w.lookAtSet(ctx)
 	if err == nil {
-		err = w.storageKeyring.look(ctx)
+		err = w.keyring.storageKeys.look(ctx)
 	}
-	w.noteProblem(err)
+	w.keyring.noteProblem(err)
 }
 
 // lookAtSet requires mu.
 func (w watch) lookAtSet(ctx context.Context) error {
-	document, err := w.storage.Load(ctx, w.name)
-	if old := w.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
+	document, err := w.keyring.storage.Load(ctx, w.keyring.name)
+	if old := w.keyring.inUse.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
 		return nil
 	}
-	set, err := w.read(ctx)
+	set, err := w.keyring.read(ctx)
 	if err == nil {
-		w.set.Store(set)
+		w.keyring.inUse.set.Store(set)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ func (s *Store) Backup(write func(size int64, to func(io.Writer) error) error) e
 	if err != nil {
 		return err
 	}
-	return s.explain(f.view(func(tx *bbolt.Tx) error {
+	return explain(s.path, f.view(func(tx *bbolt.Tx) error {
 		return write(tx.Size(), func(w io.Writer) error {
 			_, err := tx.WriteTo(w)
 			return err

@@ -86,7 +86,7 @@ func (s *Store) Open() error {
 	s.dropBroken()
 	f, err := s.open()
 	if err == nil {
-		err = s.explain(f.checkPlace())
+		err = explain(s.path, f.checkPlace())
 	}
 	return err
 }
@@ -183,16 +183,16 @@ func (s *Store) read(apply func(transaction) error) error {
 	if err != nil {
 		return err
 	}
-	return s.explain(f.view(func(tx *bbolt.Tx) error { return apply(s.transaction(tx)) }))
+	return explain(s.path, f.view(func(tx *bbolt.Tx) error { return apply(s.transaction(tx)) }))
 }
 
 // explain says which file is damaged and what to do.
-func (s *Store) explain(err error) error {
+func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, errReplaced):
-		return gone("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", s.path, err)
+		return gone("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", path, err)
 	case errors.Is(err, errDamaged):
-		return gone("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
+		return gone("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", path, err)
 	}
 	return err
 }

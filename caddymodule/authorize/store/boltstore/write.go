@@ -34,7 +34,7 @@ func (s *Store) write(apply func(transaction) error) error {
 	if !w.done {
 		s.writeQueue(f)
 	}
-	return s.explain(w.err)
+	return explain(s.path, w.err)
 }
 
 // writeQueue writes all that is waiting in one transaction. It requires s.commit.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -41,14 +42,15 @@ type Store struct {
 	// ended, at the latest after Caddy's `grace_period`. Default: `30s`.
 	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
 
-	*boltstore.Store `json:"-"`
+	store.Store `json:"-"` // file, once it is located
 
+	file    *boltstore.Store
 	key     string // in the pool
 	watched *stores.Watch
 }
 
 type pooledFile struct {
-	*boltstore.Store
+	file  *boltstore.Store
 	watch *stores.Watch
 }
 
@@ -59,7 +61,7 @@ func newPooledFile(path string, maxEntries int) pooledFile {
 
 func (f pooledFile) Destruct() error {
 	f.watch.Stop()
-	return f.Close()
+	return f.file.Close()
 }
 
 // Watch implements [Watched].
@@ -86,7 +88,8 @@ func (f *Store) Locate(defaultPath string) error {
 	if err != nil {
 		return err
 	}
-	f.key, f.Store, f.watched = path, pooled.(pooledFile).Store, pooled.(pooledFile).watch
+	f.key, f.file, f.watched = path, pooled.(pooledFile).file, pooled.(pooledFile).watch
+	f.Store = f.file
 	return nil
 }
 
@@ -95,20 +98,20 @@ const lockNotice = time.Second
 
 // Start opens the file, so that a failure is an error of the configuration and not of the first sign-in.
 func (f *Store) Start(logger *slog.Logger) error {
-	f.SetLogger(logger)
-	f.SetMaxEntries(f.MaxEntries)
-	f.SetLockTimeout(time.Duration(f.LockTimeout))
+	f.file.SetLogger(logger)
+	f.file.SetMaxEntries(f.MaxEntries)
+	f.file.SetLockTimeout(time.Duration(f.LockTimeout))
 	notice := time.AfterFunc(lockNotice, func() {
 		logger.Info("waiting for the durable store, which another process may still hold", "path", f.key)
 	})
 	defer notice.Stop()
-	return f.Open()
+	return f.file.Open()
 }
 
 // Claim refuses the file of another issuer. One of an earlier version is anybody's.
 func (f *Store) Claim(ctx context.Context, issuer string) (isNew bool, err error) {
-	entries, _ := f.Size()
-	mark, err := store.Claim(ctx, f.Store, issuer)
+	entries, _ := f.file.Size()
+	mark, err := store.Claim(ctx, f.file, issuer)
 	if err == nil {
 		f.watched.Claimed(mark)
 	}
@@ -130,12 +133,20 @@ func (f *Store) OpenCopy(mayMake bool, wait time.Duration) (*stores.Copy, error)
 	if err := f.Start(slog.New(slog.DiscardHandler)); err != nil {
 		return nil, fmt.Errorf("a gateway may still run with it: %w", err)
 	}
-	return &stores.Copy{Store: f.Store, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
+	return &stores.Copy{Store: f.file, Name: "the file " + f.key, Identity: f.key, Batch: batch}, nil
+}
+
+// Size returns the number of entries, including expired ones, and its bound.
+func (f *Store) Size() (entries, bound int) { return f.file.Size() }
+
+// Backup writes a copy of the file, as it is at one moment: see [boltstore.Store.Backup].
+func (f *Store) Backup(write func(size int64, to func(io.Writer) error) error) error {
+	return f.file.Backup(write)
 }
 
 // Cleanup releases the file, if Locate got that far.
 func (f *Store) Cleanup() error {
-	if f.Store == nil {
+	if f.file == nil {
 		return nil
 	}
 	_, err := fileStores.Delete(f.key)
