@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -93,7 +92,7 @@ func TestLogsTellNoSecret(t *testing.T) {
 	}
 	g.Send(r)
 
-	text := fileText(t, all) + fileText(t, audit)
+	text := gatewaytest.ReadFile(t, all) + gatewaytest.ReadFile(t, audit)
 	if strings.Count(text, "handled request") < 12 || !strings.Contains(text, "code=REDACTED") || !strings.Contains(text, "#id_token=REDACTED") && !strings.Contains(text, "#access_token=REDACTED") {
 		t.Fatalf("the log is not what is to be searched: %s", text)
 	}
@@ -127,7 +126,7 @@ func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 // logLines are the entries of a log in JSON.
 func logLines(t *testing.T, file string) (entries []map[string]any) {
 	t.Helper()
-	for line := range strings.Lines(fileText(t, file)) {
+	for line := range strings.Lines(gatewaytest.ReadFile(t, file)) {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -135,13 +134,4 @@ func logLines(t *testing.T, file string) (entries []map[string]any) {
 		entries = append(entries, entry)
 	}
 	return entries
-}
-
-func fileText(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -1,10 +1,11 @@
 package caddymodule
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 func TestBrandingResolved(t *testing.T) {
@@ -17,9 +18,7 @@ func TestBrandingResolved(t *testing.T) {
 	}
 	for _, tt := range tests {
 		file := filepath.Join(t.TempDir(), "logo")
-		if err := os.WriteFile(file, []byte(tt.image), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		gatewaytest.Put(t, file, tt.image)
 		resolved, err := (&Branding{Name: "Clinic", Logo: file, Color: "0b5c8a"}).resolved()
 		switch {
 		case tt.err == "" && (err != nil || resolved.Logo == nil || resolved.Name != "Clinic" || resolved.Color != "0b5c8a"):

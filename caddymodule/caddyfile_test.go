@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
@@ -30,16 +30,11 @@ func TestAdapt(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".caddyfiletest"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			input, want, _ := strings.Cut(string(content), separator)
+			content := gatewaytest.ReadFile(t, file)
+			input, want, _ := strings.Cut(content, separator)
 			got := adaptGolden(input)
 			if *update {
-				if err := os.WriteFile(file, []byte(input+separator+got+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				gatewaytest.Put(t, file, input+separator+got+"\n")
 				return
 			}
 			if got != strings.TrimSpace(want) {
@@ -267,11 +262,8 @@ func lineName(line int) string { return "Caddyfile:" + strconv.Itoa(line) }
 
 // FuzzCaddyfile reads any text as the inside of each of our blocks.
 func FuzzCaddyfile(f *testing.F) {
-	example, err := os.ReadFile("../Caddyfile.example")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(string(example))
+	example := gatewaytest.ReadFile(f, "../Caddyfile.example")
+	f.Add(example)
 	for _, block := range []string{"fhir {\nuser a {\nemail x verified\n", "client c {\nredirect_uri\n}", "store memory {\nmax_entries -1", "}{\"`<<X", "{$X:}"} {
 		f.Add("{\n\tfhir {\n" + block + "\n}\n}\n")
 	}

@@ -2,21 +2,18 @@ package caddymodule
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
 // documented is a block of a document, by what it begins with.
 func documented(t *testing.T, document, begin string) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/" + document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(text), "\n"+begin)
+	text := gatewaytest.ReadFile(t, "../docs/"+document)
+	_, rest, ok := strings.Cut(text, "\n"+begin)
 	block, _, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
 		t.Fatalf("%s has no %q", document, begin)

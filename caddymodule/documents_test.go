@@ -40,11 +40,8 @@ func documents(t *testing.T) map[string]string {
 	read := map[string]string{}
 	files = append(append(files, evidence...), "../README.md", "../CHANGELOG.md", "../.github/CONTRIBUTING.md", "../.github/SECURITY.md")
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		read[strings.TrimPrefix(file, "../")] = string(text)
+		text := gatewaytest.ReadFile(t, file)
+		read[strings.TrimPrefix(file, "../")] = text
 	}
 	return read
 }
@@ -124,11 +121,9 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, resource := range map[string]string{
-		"valuesets/a.json": `{"resourceType":"ValueSet","url":"http://a.example/vs","status":"active"}`, "uscore.json": fileText(t, "testdata/searchparameters.json"),
+		"valuesets/a.json": `{"resourceType":"ValueSet","url":"http://a.example/vs","status":"active"}`, "uscore.json": gatewaytest.ReadFile(t, "testdata/searchparameters.json"),
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(resource), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		gatewaytest.Put(t, filepath.Join(folder, name), resource)
 	}
 	certificates := newAuthority(t, "hospital")
 	certificates.write(filepath.Join(folder, "hospital-ca.pem"), "CERTIFICATE", certificates.certificate.Raw)
@@ -173,11 +168,8 @@ func TestQuotedCode(t *testing.T) {
 	for name, text := range documents(t) {
 		for _, found := range quote.FindAllStringSubmatch(text, -1) {
 			count++
-			source, err := os.ReadFile(filepath.Join("..", filepath.Dir(name), found[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(string(source), found[2]) {
+			source := gatewaytest.ReadFile(t, filepath.Join("..", filepath.Dir(name), found[1]))
+			if !strings.Contains(source, found[2]) {
 				t.Errorf("%s quotes what is not in %s:\n%s", name, found[1], found[2])
 			}
 		}

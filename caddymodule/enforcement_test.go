@@ -59,10 +59,7 @@ func TestDecisionHeader(t *testing.T) {
 		"on":  {"debug", "interaction=read; scope=user/*.rs"},
 	} {
 		g := exampleGateway(t, echo, guarding(tt.options)...)
-		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient/1", nil)
-		r.Header.Set("Authorization", "Bearer "+g.token())
-		r.Header.Set("X-Guard-Decision", "scope=system/*.cruds")
-		if got := forwarded(t, g.Send(r)).Get("X-Guard-Decision"); got != tt.want {
+		if got := forwarded(t, g.Get("/fhir/R4/Patient/1", g.token(), "X-Guard-Decision", "scope=system/*.cruds")).Get("X-Guard-Decision"); got != tt.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

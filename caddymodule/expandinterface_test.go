@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -18,10 +17,7 @@ const (
 // answered expands a value set and returns the answer as plain JSON.
 func answered(t *testing.T, g *gateway, token string, parameters url.Values) map[string]any {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+parameters.Encode(), nil)
-	r.Header.Set("Content-Type", "application/fhir+json")
-	r.Header.Set("Authorization", "Bearer "+token)
-	response := g.Send(r)
+	response := g.Get("/fhir/R4/ValueSet/$expand?"+parameters.Encode(), token, "Content-Type", "application/fhir+json")
 	var answer map[string]any
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("status %d: %v %v", response.StatusCode, answer, err)

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +19,7 @@ import (
 func TestReloadKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	server := newScripted("good")
-	backend := httptest.NewServer(server)
-	t.Cleanup(backend.Close)
-	address := strings.TrimPrefix(backend.URL, "http://")
+	address := gatewaytest.Backend(t, server)
 	first := newGateway(t, frontCaddyfile("ttl 1h", address))
 	gatewaytest.Read(t, first.askFor(foreign, ""))
 	for name, tt := range map[string]struct {
@@ -51,10 +48,8 @@ type persisted struct {
 
 func newPersisted(t *testing.T, settings string, backend http.Handler) *persisted {
 	t.Helper()
-	server := httptest.NewServer(backend)
-	t.Cleanup(server.Close)
 	folder := t.TempDir()
-	return &persisted{t, folder, frontCaddyfile("persist "+folder+"\n"+settings, strings.TrimPrefix(server.URL, "http://"))}
+	return &persisted{t, folder, frontCaddyfile("persist "+folder+"\n"+settings, gatewaytest.Backend(t, backend))}
 }
 
 // run starts it, and stops it as Cleanup does. One that is killed saves nothing.
@@ -119,9 +114,7 @@ func TestPersist(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode(), err)
 	}
-	if err := os.WriteFile(name, []byte("broken"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, name, "broken")
 	if n := run(); n != 1 {
 		t.Errorf("asked %d times with a broken file", n)
 	}
@@ -175,9 +168,7 @@ func TestChangedFileIsNoticed(t *testing.T) {
 // until waits for what comes of a changed file. It looks at the files more often than the watch does by itself.
 func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, file, content)
 	expand.RefreshDefinitions(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -25,10 +24,8 @@ func (s *testStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // sharedGateway is a gateway with fhir_expand that shares the test's store.
 func sharedGateway(t *testing.T, settings string, backend http.Handler) *gateway {
 	t.Helper()
-	server := httptest.NewServer(backend)
-	t.Cleanup(server.Close)
 	app := fmt.Sprintf("{\n\tfhir {\n\t\tissuer https://x.example\n\t\tstore test_shared {\n\t\t\tserver %s\n\t\t\tgateway here\n\t\t}\n\t}\n", t.Name())
-	return newGateway(t, strings.Replace(frontCaddyfile(settings, strings.TrimPrefix(server.URL, "http://")), "{\n", app, 1))
+	return newGateway(t, strings.Replace(frontCaddyfile(settings, gatewaytest.Backend(t, backend)), "{\n", app, 1))
 }
 
 // elsewhere is another gateway with the same store.

@@ -85,10 +85,7 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.issuer} {http.auth.user.fhir_user} {http.request.header.X-User} {http.request.header.Authorization}"
 		request_header X-User {http.auth.user.id}
 `))
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
-	r.Header.Set("Authorization", "Bearer "+g.token())
-	r.Header.Set("X-User", "mallory")
-	got := gatewaytest.Read(t, g.Send(r))
+	got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.token(), "X-User", "mallory"))
 	const issuer = "https://localhost:8443"
 	if want := "alice demo-app openid user/*.rs " + issuer + " " + issuer + "/fhir/R4/Practitioner/alice alice "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -98,11 +95,8 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	token := g.token()
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("X-Ward", "3")
-	if sent := forwarded(t, g.Send(r)); !slices.Equal(sent["Authorization"], []string{"Bearer " + token}) || sent["X-Ward"] != nil {
+	if sent := forwarded(t, g.Get("/fhir/R4/Patient", token, "X-Ward", "3")); !slices.Equal(sent["Authorization"], []string{"Bearer " + token}) || sent["X-Ward"] != nil {
 		t.Errorf("the backend was sent %v", sent)
 	}
 }
@@ -116,9 +110,7 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 		}
 		respond "{http.request.header.Prefer} {http.request.header.X-Progress} {http.request.header.X-Ward} {http.request.header.Authorization}"
 `))
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
-	r.Header = http.Header{"Authorization": {"Bearer " + g.token()}, "Prefer": {"a"}, "X-Progress": {"b"}, "X-Ward": {"c"}}
-	if got := gatewaytest.Read(t, g.Send(r)); got != "a b  " {
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.token(), "Prefer", "a", "X-Progress", "b", "X-Ward", "c")); got != "a b  " {
 		t.Errorf("the next handler got %q", got)
 	}
 }
@@ -140,12 +132,7 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 		{"WebSocket, with a token", "/fhir/R4/Patient", "websocket", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest(http.MethodGet, tt.target, nil)
-			r.Header.Set("Authorization", "Bearer "+token)
-			r.Header.Set("Connection", "Upgrade")
-			r.Header.Set("Upgrade", tt.upgrade)
-			r.Header.Set("HTTP2-Settings", "AAMAAABkAAQAAP__")
-			sent := forwarded(t, g.Send(r))
+			sent := forwarded(t, g.Get(tt.target, token, "Connection", "Upgrade", "Upgrade", tt.upgrade, "HTTP2-Settings", "AAMAAABkAAQAAP__"))
 			upgrade := ""
 			if tt.passes {
 				upgrade = tt.upgrade
@@ -167,9 +154,7 @@ func TestNoTrailerPastTheGuard(t *testing.T) {
 		sent <- r.Trailer
 	}))
 	token := g.token()
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Server.ServeHTTP(w, r) }))
-	t.Cleanup(front.Close)
-	conn, err := net.Dial("tcp", front.Listener.Addr().String())
+	conn, err := net.Dial("tcp", gatewaytest.Backend(t, g.Server))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"regexp"
@@ -33,9 +32,7 @@ func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gatew
 	t.Helper()
 	address := gatewaytest.NoBackend
 	if backend != nil {
-		server := httptest.NewServer(backend)
-		t.Cleanup(server.Close)
-		address = strings.TrimPrefix(server.URL, "http://")
+		address = gatewaytest.Backend(t, backend)
 	}
 	return newGateway(t, exampleWith(t, append(oldnew, "@backend {env.FHIR_BACKEND}", "@backend "+address)...))
 }
@@ -52,11 +49,8 @@ func exampleWith(t testing.TB, oldnew ...string) string {
 // exampleAsIs is Caddyfile.example with pieces of its text replaced, each once.
 func exampleAsIs(t testing.TB, oldnew ...string) string {
 	t.Helper()
-	file, err := os.ReadFile("../Caddyfile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(file)
+	file := gatewaytest.ReadFile(t, "../Caddyfile.example")
+	text := file
 	for pair := range slices.Chunk(oldnew, 2) {
 		if !strings.Contains(text, pair[0]) {
 			t.Fatalf("Caddyfile.example has no %q", pair[0])
@@ -89,11 +83,8 @@ var cheapHashes = sync.OnceValue(func() *strings.Replacer {
 // The example's people have the passwords that documents tell.
 func TestPasswordsOfExample(t *testing.T) {
 	t.Parallel()
-	file, err := os.ReadFile("../Caddyfile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	users := userInExample.FindAllStringSubmatch(string(file), -1)
+	file := gatewaytest.ReadFile(t, "../Caddyfile.example")
+	users := userInExample.FindAllStringSubmatch(file, -1)
 	if len(users) < 3 {
 		t.Errorf("%d users", len(users))
 	}

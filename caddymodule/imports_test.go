@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 const (
@@ -138,11 +139,8 @@ func ourImports(p goPackage) (imports []string) {
 // readRooms reads testdata/rooms.txt.
 func readRooms(t *testing.T) (rooms []room) {
 	t.Helper()
-	text, err := os.ReadFile(roomsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	text := gatewaytest.ReadFile(t, roomsFile)
+	for line := range strings.Lines(text) {
 		switch name := strings.TrimSpace(line); {
 		case name == "" || strings.HasPrefix(name, "#"):
 		case strings.HasPrefix(line, "\t"):

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,16 +9,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/bearer"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // docs/operation.md lists every value of the labels that have a list, and no other.
 func TestMetricsDocumentLabels(t *testing.T) {
-	text, err := os.ReadFile("../docs/operation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := gatewaytest.ReadFile(t, "../docs/operation.md")
 	for metric, want := range map[string][]string{
 		"caddy_fhir_endpoint_duration_seconds": endpoint.Names,
 		"caddy_fhir_bearer_decisions_total":    wordsOf(bearer.Decisions),
@@ -29,12 +26,12 @@ func TestMetricsDocumentLabels(t *testing.T) {
 		"caddy_fhir_store_connections":         {"idle", "used"},
 		"caddy_fhir_definitions":               {"concepts", "code_systems", "value_sets"},
 	} {
-		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindSubmatch(text)
+		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindStringSubmatch(text)
 		if row == nil {
 			t.Errorf("no row for %s", metric)
 			continue
 		}
-		values := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(string(row[1]), "") // what they mean
+		values := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(row[1], "") // what they mean
 		var listed []string
 		for _, span := range codeSpan.FindAllString(values, -1) {
 			listed = append(listed, strings.Trim(span, "`"))

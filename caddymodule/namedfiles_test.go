@@ -2,11 +2,12 @@ package caddymodule
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 var (
@@ -23,11 +24,8 @@ func TestDocumentsNameFiles(t *testing.T) {
 	t.Parallel()
 	count := 0
 	for _, document := range append(docFiles(t), "../docs/architecture.md") {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range fileName.FindAllString(linkText.ReplaceAllString(string(text), "("), -1) {
+		text := gatewaytest.ReadFile(t, document)
+		for _, name := range fileName.FindAllString(linkText.ReplaceAllString(text, "("), -1) {
 			count++
 			if !isThere(filepath.Dir(document), name) {
 				t.Errorf("%s names %s, which is not there", document, name)

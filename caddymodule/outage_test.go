@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,11 +52,8 @@ func (s *peer) replica() *replica.Replica { return s.app.stores.Store.(*replica.
 
 // logged are the lines of the log that have any of the texts.
 func (s *peer) logged(texts ...string) (lines []string) {
-	all, err := os.ReadFile(s.log)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(all)) {
+	all := gatewaytest.ReadFile(s.t, s.log)
+	for line := range strings.Lines(all) {
 		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) }) {
 			lines = append(lines, line)
 		}

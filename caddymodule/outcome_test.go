@@ -58,12 +58,7 @@ func TestRefusalInJSON(t *testing.T) {
 		{"/fhir/R4/Patient/$secret", g.token(), xmlOnly + ", */*;q=0.1", http.StatusForbidden},
 		{"/fhir/R4/metadata", "", xmlOnly, http.StatusNotAcceptable},
 	} {
-		r := httptest.NewRequest(http.MethodGet, tt.path, nil)
-		r.Header.Set("Accept", tt.accept)
-		if tt.token != "" {
-			r.Header.Set("Authorization", "Bearer "+tt.token)
-		}
-		response := g.Send(r)
+		response := g.Get(tt.path, tt.token, "Accept", tt.accept)
 		if issue := g.outcome(response); response.StatusCode != tt.status || issue.Severity != "error" {
 			t.Errorf("%s: status %d, %+v", tt.path, response.StatusCode, issue)
 		}
@@ -85,10 +80,7 @@ func TestOutcomeInXML(t *testing.T) {
 		{"&_format=turtle", "application/fhir+xml", false},
 		{"", "text/html,application/xml;q=0.9", false},
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?count=-1"+tt.query, nil)
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Accept", tt.accept)
-		response := g.Send(r)
+		response := g.Get("/fhir/R4/ValueSet/$expand?count=-1"+tt.query, token, "Accept", tt.accept)
 		if response.StatusCode != http.StatusBadRequest {
 			t.Errorf("%+v: status %d", tt, response.StatusCode)
 		}

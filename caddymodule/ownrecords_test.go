@@ -52,9 +52,7 @@ func (s *wardServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newWard(t *testing.T, fhirUser, bearer string) (*gatewaytest.Gateway, *wardServer) {
 	t.Helper()
 	ward := new(wardServer)
-	backend := httptest.NewServer(ward)
-	t.Cleanup(backend.Close)
-	return gatewaytest.New(t, strings.NewReplacer("FHIRUSER", fhirUser, "BACKEND", strings.TrimPrefix(backend.URL, "http://"), "BEARER", bearer).Replace(`{
+	return gatewaytest.New(t, strings.NewReplacer("FHIRUSER", fhirUser, "BACKEND", gatewaytest.Backend(t, ward), "BEARER", bearer).Replace(`{
 	skip_install_trust
 	servers {
 		trusted_proxies static 192.0.2.1/32

@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -63,10 +61,7 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	if name := servertest.ReadForm(page).Fields.Get("username"); name != placeholder {
 		t.Errorf("sign-in page with %q: %s", name, page)
 	}
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
-	r.Header.Set("Authorization", "Bearer "+g.token())
-	r.Header.Set("X-Request-Id", placeholder)
-	if got, want := gatewaytest.Read(t, g.Send(r)), "alice demo-app "+openID+" "+placeholder; got != want {
+	if got, want := gatewaytest.Read(t, g.Get("/fhir/R4/Patient", g.token(), "X-Request-Id", placeholder)), "alice demo-app "+openID+" "+placeholder; got != want {
 		t.Errorf("for the next handler: %q, want %q", got, want)
 	}
 	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {

@@ -1,12 +1,13 @@
 package caddymodule
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 var (
@@ -19,11 +20,8 @@ var (
 // ours, and its tables begin their rows with no other.
 func TestREADMENamesOptions(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/caddyfile.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reference := string(text)
+	text := gatewaytest.ReadFile(t, "../docs/caddyfile.md")
+	reference := text
 	spans := strings.Join(codeSpan.FindAllString(strings.ReplaceAll(reference, "```", ""), -1), " ")
 	options := optionsOfSource(t)
 	if len(options) < 60 {
@@ -56,14 +54,11 @@ func optionsOfSource(t *testing.T) (options []string) {
 		files = append(files, found...)
 	}
 	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(file, "_test.go") || !strings.Contains(string(source), "Block{") {
+		source := gatewaytest.ReadFile(t, file)
+		if strings.HasSuffix(file, "_test.go") || !strings.Contains(source, "Block{") {
 			continue
 		}
-		for _, found := range optionInSource.FindAllStringSubmatch(string(source), -1) {
+		for _, found := range optionInSource.FindAllStringSubmatch(source, -1) {
 			options = append(options, found[1])
 		}
 	}

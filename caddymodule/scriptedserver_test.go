@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // scripted is a FHIR server that answers $expand as it is told to, and counts.
@@ -95,9 +97,7 @@ var gzipBomb = sync.OnceValue(func() []byte {
 // frontGateway is fhir_expand with some settings before a backend, without a guard.
 func frontGateway(t testing.TB, settings string, backend http.Handler) *gateway {
 	t.Helper()
-	server := httptest.NewServer(backend)
-	t.Cleanup(server.Close)
-	return newGateway(t, frontCaddyfile(settings, strings.TrimPrefix(server.URL, "http://")))
+	return newGateway(t, frontCaddyfile(settings, gatewaytest.Backend(t, backend)))
 }
 
 func frontCaddyfile(settings, backend string) string {
@@ -134,7 +134,5 @@ const foreign = "http://x.example/vs"
 // terminologyServer is one that upstream settings can name.
 func terminologyServer(t testing.TB, handler http.Handler) string {
 	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL + "/r4"
+	return "http://" + gatewaytest.Backend(t, handler) + "/r4"
 }

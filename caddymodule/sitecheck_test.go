@@ -174,8 +174,8 @@ func TestValidateShowsWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := sites.Cleanup(); err != nil || strings.Count(fileText(t, file), "fhir_bearer stands at /fhir/*") != 1 {
-			t.Errorf("%v, logged %s", err, fileText(t, file))
+		if err := sites.Cleanup(); err != nil || strings.Count(gatewaytest.ReadFile(t, file), "fhir_bearer stands at /fhir/*") != 1 {
+			t.Errorf("%v, logged %s", err, gatewaytest.ReadFile(t, file))
 		}
 	}
 }

@@ -1,11 +1,12 @@
 package caddymodule
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 var (
@@ -17,23 +18,17 @@ var (
 // that exist, with a sentence why it is not applicable, or as open.
 func TestSMARTRequirements(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../docs/evidence/smart-requirements.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	numbers, err := os.ReadFile("testdata/smart-requirements.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := gatewaytest.ReadFile(t, "../docs/evidence/smart-requirements.md")
+	numbers := gatewaytest.ReadFile(t, "testdata/smart-requirements.txt")
 	seen := map[string]int{}
 	sources := testSources(t)
-	for _, row := range requirementRow.FindAllStringSubmatch(string(document), -1) {
+	for _, row := range requirementRow.FindAllStringSubmatch(document, -1) {
 		for number := range strings.SplitSeq(row[1], ", ") {
 			seen[number]++
 		}
 		checkRequirement(t, sources, row[2], row[3])
 	}
-	for number := range strings.FieldsSeq(string(numbers)) {
+	for number := range strings.FieldsSeq(numbers) {
 		if seen[number] != 1 {
 			t.Errorf("requirement %s is there %d times", number, seen[number])
 		}

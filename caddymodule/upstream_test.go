@@ -139,9 +139,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	file := func(name string) string { return filepath.Join(folder, name) }
 	first.write(file("ca.pem"), "CERTIFICATE", first.certificate.Raw)
 	first.issue("one", file("client.pem"), file("client.key"))
-	if err := os.WriteFile(file("password"), []byte("p1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, file("password"), "p1\n")
 	t.Setenv("TX_USER", "gateway")
 	server := newGuardedServer(t, first, first)
 	caddyfile := func(port string) string {
@@ -182,9 +180,7 @@ func TestUpstreamCredentials(t *testing.T) {
 
 	server.password.Store("p2")
 	ask(g, http.StatusBadGateway, "two")
-	if err := os.WriteFile(file("password"), []byte("p2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, file("password"), "p2\n")
 	ask(newGateway(t, caddyfile(portOf(server))), http.StatusOK, "two") // as a reload does
 
 	stranger.issue("three", file("client.pem"), file("client.key"))

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,9 +68,7 @@ func TestPullThrough(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	synonyms := filepath.Join(t.TempDir(), "words.txt")
-	if err := os.WriteFile(synonyms, []byte("teutonic => german"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, synonyms, "teutonic => german")
 	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream "+server.URL+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
 	search := func(filter string) (codes []string) {
 		return expandedCodes(t, gatewaytest.Read(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, "")))

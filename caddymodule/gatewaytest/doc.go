@@ -4,6 +4,7 @@
 //
 //	gateway.go   New: a gateway, and the browser before it
 //	provision.go Adapt and Provision: a configuration, one at a time
+//	file.go      files that tests write and read
 //	log.go       what Caddy logs, shown where the test fails
 //	main.go      Main: a process that nothing set on the machine reaches
 //

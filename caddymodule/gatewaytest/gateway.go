@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +88,14 @@ func Serve(t testing.TB, config *caddy.Config) (*Gateway, error) {
 	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}}, nil
 }
 
+// Backend serves a handler as long as the test lasts, and returns its host and port.
+func Backend(t testing.TB, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
 // NewBrowser is the same gateway before a browser without cookies.
 func (g *Gateway) NewBrowser() *Gateway {
 	return &Gateway{Server: g.Server, Context: g.Context, Cookies: map[string]string{}}
@@ -108,11 +117,14 @@ func (g *Gateway) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Get sends a GET request, with an access token unless that is empty.
-func (g *Gateway) Get(target, token string) *http.Response {
+// Get sends a GET request, with an access token unless that is empty, and with headers, each a name and a value.
+func (g *Gateway) Get(target, token string, headers ...string) *http.Response {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for header := range slices.Chunk(headers, 2) {
+		r.Header.Set(header[0], header[1])
 	}
 	return g.Send(r)
 }
@@ -132,14 +144,4 @@ func Read(t testing.TB, r *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// WriteFile makes a file that lasts as long as the test, and returns its path.
-func WriteFile(t testing.TB, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -5,10 +5,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // One that cannot be judged is an error, in a package a warning.
@@ -16,13 +17,9 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 	t.Parallel()
 	const odd = `{"resourceType":"SearchParameter","url":"http://x/odd","code":"odd","base":["Patient"],"type":"string","expression":"Patient.generalPractitioner.resolve().name"}`
 	file := filepath.Join(t.TempDir(), "odd.json")
-	if err := os.WriteFile(file, []byte(odd), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, file, odd)
 	damaged := filepath.Join(t.TempDir(), "damaged.tgz")
-	if err := os.WriteFile(damaged, []byte("no package"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, damaged, "no package")
 	var log bytes.Buffer
 	for name, tt := range map[string]struct {
 		enforcement Enforcement
@@ -60,26 +57,29 @@ func packageWith(t *testing.T, folder, resource string) string {
 	}
 	_, _ = archive.Close(), zipped.Close()
 	name := filepath.Join(t.TempDir(), "x.tgz")
-	if err := os.WriteFile(name, packed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, name, string(packed.Bytes()))
 	return name
 }
 
-// What US Core and CARIN define is known.
+// What US Core and CARIN define is known, in the forms in which a site may give it.
 func TestSearchParametersOfFile(t *testing.T) {
 	t.Parallel()
-	e := Enforcement{SearchParameterFiles: []string{"../../testdata/searchparameters.json"}}
-	set, err := e.newSearchParameters(slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for resourceType, name := range map[string]string{
-		"CareTeam": "role", "ExplanationOfBenefit": "service-date", "Condition": "asserted-date", "Patient": "race",
-		"Encounter": "discharge-disposition", "Goal": "description",
+	const bundle = "../../testdata/searchparameters.json"
+	for form, file := range map[string]string{
+		"file": bundle, "pattern": "../../testdata/search*.json", "package": packageWith(t, "package", gatewaytest.ReadFile(t, bundle)),
 	} {
-		if p, ok := set.Lookup(resourceType, name); !ok || !p.Own || len(p.Paths) == 0 {
-			t.Errorf("%s?%s is not known", resourceType, name)
+		e := Enforcement{SearchParameterFiles: []string{file}}
+		set, err := e.newSearchParameters(slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for resourceType, name := range map[string]string{
+			"CareTeam": "role", "ExplanationOfBenefit": "service-date", "Condition": "asserted-date", "Patient": "race",
+			"Encounter": "discharge-disposition", "Goal": "description",
+		} {
+			if p, ok := set.Lookup(resourceType, name); !ok || !p.Own || len(p.Paths) == 0 {
+				t.Errorf("%s: %s?%s is not known", form, resourceType, name)
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package expand
 
 import (
-	"os"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -41,9 +40,7 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
 	o := definitions.Options{Core: true, Definitions: []string{file}}
 	before, key := fingerprint(&o), definitionsKey(&o)
-	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	gatewaytest.Put(t, file, `{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`)
 	if fingerprint(&o) == before {
 		t.Error("a changed file has the same fingerprint")
 	}
