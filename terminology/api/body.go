@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -36,14 +35,13 @@ const maxTrusted = 256 << 10
 
 // readBody reads the body of a POST, and puts it back for another server that may be asked.
 func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := cmp.Or(o.handler.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
-	if n := r.ContentLength; n > 0 && n <= limit {
+	if n := r.ContentLength; n > 0 && n <= maxBody {
 		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)
 	}
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.SizeText(limit)}
+		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.SizeText(maxBody)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &outcome.Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the body came too slowly"}

@@ -233,7 +233,7 @@ func TestXMLBody(t *testing.T) {
 }
 
 func TestXMLBodyRefused(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t), MaxBody: 1000}
+	h := &Handler{Library: colourLibrary(t)}
 	for name, test := range map[string]struct {
 		body   string
 		status int
@@ -242,7 +242,7 @@ func TestXMLBodyRefused(t *testing.T) {
 		"JSON":            {`{"resourceType":"Parameters"}`, 400, "XML"},
 		"a document type": {`<!DOCTYPE a [<!ENTITY b "c">]><Parameters xmlns="http://hl7.org/fhir"/>`, 400, "document type"},
 		"another type":    {`<Patient xmlns="http://hl7.org/fhir"/>`, 400, "must be a ValueSet"},
-		"too large":       {asXML(t, `{"resourceType":"ValueSet","name":"`+strings.Repeat("a", 1000)+`"}`), 413, "larger"},
+		"too large":       {asXML(t, `{"resourceType":"ValueSet","name":"`+strings.Repeat("a", maxBody)+`"}`), 413, "larger"},
 	} {
 		w, _ := call(t, h, "POST", "/ValueSet/$expand", test.body, "Content-Type", "application/fhir+xml")
 		if w.Code != test.status {

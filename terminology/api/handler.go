@@ -29,16 +29,6 @@ type Handler struct {
 	// Limits bounds what one request may ask for.
 	Limits expansion.Limits
 
-	// MaxBody bounds the body of a request, in bytes. A larger one is refused with 413. Default: 16 MiB.
-	MaxBody int64
-
-	// MaxResources bounds the definitions in one request, as tx-resource. More are refused with 413. Default: 200.
-	MaxResources int
-
-	// MaxRemembered bounds the resources remembered by cache-id, in bytes of JSON; their libraries take several times as
-	// much. When full, the least recently used are forgotten. Default: 16 MiB; negative: nothing is remembered.
-	MaxRemembered int64
-
 	// Statement completes the CapabilityStatement.
 	Statement Statement
 
@@ -54,11 +44,10 @@ type Handler struct {
 	remembered resourceCache
 }
 
-// Defaults of the limits.
+// Bounds of a request: its body, in bytes, and its parameters tx-resource.
 const (
-	defaultMaxBody       = 16 << 20
-	defaultMaxResources  = 200
-	defaultMaxRemembered = 16 << 20
+	maxBody      = 16 << 20
+	maxResources = 200
 )
 
 // Statement is what a CapabilityStatement says of the software and its security.

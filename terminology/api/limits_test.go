@@ -31,6 +31,8 @@ func TestLimits(t *testing.T) {
 		chain = append(chain, valueSetOf(fmt.Sprintf("http://x/%d", i+1), fmt.Sprintf(`{"include":[{"valueSet":["http://x/%d"]}]}`, i)))
 	}
 	inline := func(name string) string { return `{"resourceType":"ValueSet","name":"` + name + `","compose":{}}` }
+	largest := inline("a")
+	largest += strings.Repeat(" ", maxBody-len(largest))
 	resources := func(n int) string {
 		return `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/0"}` +
 			strings.Repeat(`,{"name":"tx-resource","resource":{"resourceType":"ValueSet"}}`, n) + `]}`
@@ -48,10 +50,10 @@ func TestLimits(t *testing.T) {
 	}{
 		{name: "entries", handler: &Handler{Limits: expansion.Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
 		{name: "entries without a page", handler: &Handler{Limits: expansion.Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
-		{name: "filter length", handler: &Handler{Limits: expansion.Limits{FilterLength: 5}}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "abcde", tooMuch: "abcdef", status: 400, code: "too-long", text: "5 bytes"},
-		{name: "filter words", handler: &Handler{Limits: expansion.Limits{FilterWords: 2}}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "a+b", tooMuch: "a+b+c", status: 400, code: "too-long", text: "2 words"},
-		{name: "body", handler: &Handler{MaxBody: int64(len(inline("a")))}, method: "POST", path: "/ValueSet/$expand", allowed: inline("a"), tooMuch: inline("aa"), status: 413, code: "too-long", text: "bytes"},
-		{name: "resources", handler: &Handler{MaxResources: 2}, method: "POST", path: "/ValueSet/$expand", allowed: resources(2), tooMuch: resources(3), status: 413, code: "too-costly", text: "2 tx-resource"},
+		{name: "filter length", path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: strings.Repeat("a", 1000), tooMuch: strings.Repeat("a", 1001), status: 400, code: "too-long", text: "1000 bytes"},
+		{name: "filter words", path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: strings.Repeat("a+", 20), tooMuch: strings.Repeat("a+", 21), status: 400, code: "too-long", text: "20 words"},
+		{name: "body", method: "POST", path: "/ValueSet/$expand", allowed: largest, tooMuch: largest + " ", status: 413, code: "too-long", text: "16 MiB"},
+		{name: "resources", method: "POST", path: "/ValueSet/$expand", allowed: resources(200), tooMuch: resources(201), status: 413, code: "too-costly", text: "200 tx-resource"},
 		{name: "import depth", options: definitions.Options{MaxImportDepth: 3}, path: "/ValueSet/$expand?url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
 		{name: "import depth of a validation", options: definitions.Options{MaxImportDepth: 3}, path: "/ValueSet/$validate-code?system=http://x/colours&code=red&url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
 		{name: "gathered", options: definitions.Options{MaxGathered: 30}, path: "/ValueSet/$expand?url=http://x/", allowed: "1", tooMuch: "2", status: 422, code: "too-costly", text: "more than 30 codes"},

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -71,14 +70,13 @@ func (o *operation) libraryWith(l *terminology.Library, p *common) (*terminology
 	if err := o.budget.Read(sizeOf(p.resources)); err != nil {
 		return nil, err
 	}
-	if limit := cmp.Or(o.handler.MaxResources, defaultMaxResources); len(p.resources) > limit {
-		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
+	if len(p.resources) > maxResources {
+		return nil, &outcome.Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", maxResources)}
 	}
-	limit := cmp.Or(o.handler.MaxRemembered, defaultMaxRemembered)
-	if !p.cached || limit < 0 {
+	if !p.cached {
 		return l.With(p.resources...)
 	}
-	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, &o.budget)
+	return o.handler.remembered.library(l, p.cacheKey, p.resources, &o.budget)
 }
 
 func (o *operation) expand(l *terminology.Library, p *common) (*expansion.Expansion, error) {

@@ -313,7 +313,7 @@ func TestStreamedAnswer(t *testing.T) {
 }
 
 func TestCacheID(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t), MaxRemembered: 1000}
+	h := &Handler{Library: coreLibrary(t), remembered: resourceCache{most: 1000}}
 	parameters := func(more string) string {
 		return `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/cs-all"},{"name":"cache-id","valueId":"1"}` + more + `]}`
 	}
@@ -413,12 +413,13 @@ func TestRememberedIsBounded(t *testing.T) {
 	var c resourceCache
 	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
 	resource := jsontext.Value(codeSystemWith("http://x/cs", "1", "a"))
+	c.most = int64(100 * len(resource))
 	for i := range maxCacheIDs + 50 {
-		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource)), nil); err != nil {
+		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n, held := c.items.Held(); n != 100 || held != int64(100*len(resource)) {
+	if n, held := c.items.Held(); n != 100 || held != c.most {
 		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
 	}
 	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {

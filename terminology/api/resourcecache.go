@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 // resourceCache keeps libraries with the resources that requests sent under a cache-id.
 type resourceCache struct {
+	most  int64 // bytes of JSON; their libraries take several times as much. Default: 16 MiB
 	mu    sync.Mutex
 	items boundedcache.Cache[[sha256.Size]byte, *remembered]
 }
@@ -32,7 +34,7 @@ type laid struct{ base, library *terminology.Library }
 const maxCacheIDs = 200
 
 // library returns a library with everything sent under a key so far.
-func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget.Budget) (*terminology.Library, error) {
+func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte, sent []jsontext.Value, b *budget.Budget) (*terminology.Library, error) {
 	for {
 		item, known, fresh := c.look(key, sent)
 		if len(fresh) == 0 && known.library != nil && known.base == base {
@@ -43,7 +45,7 @@ func (c *resourceCache) library(base *terminology.Library, key [sha256.Size]byte
 			return nil, err
 		}
 		library, err := base.With(resources...) // without the lock
-		if err != nil || c.add(key, item, known, laid{base, library}, fresh, limit) {
+		if err != nil || c.add(key, item, known, laid{base, library}, fresh) {
 			return library, err
 		}
 	}
@@ -63,13 +65,13 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 
 // add adds resources to an item, with the library that holds them. It reports false if another request added some
 // meanwhile. What exceeds the limit is not remembered.
-func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, now laid, fresh []jsontext.Value, limit int64) bool {
+func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, now laid, fresh []jsontext.Value) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held, found := c.items.Get(key); item.laid != known || found && held != item {
 		return false
 	}
-	size := int64(sizeOf(fresh))
+	size, limit := int64(sizeOf(fresh)), cmp.Or(c.most, 16<<20)
 	if item.size+size > limit {
 		return true
 	}

@@ -147,14 +147,14 @@ func TestBodyIsPutBack(t *testing.T) {
 }
 
 func TestBodyLimits(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t), MaxBody: 1000, MaxResources: 1}
+	h := &Handler{Library: coreLibrary(t)}
 	resource := `{"name":"tx-resource","resource":` + codeSystemWith("http://x/a", "1", "a") + `}`
 	tests := []struct {
 		name, body string
 		status     int
 	}{
-		{"too large", `{"resourceType":"Parameters","x":"` + strings.Repeat("x", 1000) + `"}`, http.StatusRequestEntityTooLarge},
-		{"too many resources", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/a-all"},` + resource + "," + resource + `]}`, http.StatusRequestEntityTooLarge},
+		{"too large", `{"resourceType":"Parameters","x":"` + strings.Repeat("x", maxBody) + `"}`, http.StatusRequestEntityTooLarge},
+		{"too many resources", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/a-all"},` + resource + strings.Repeat(","+resource, maxResources) + `]}`, http.StatusRequestEntityTooLarge},
 		{"not JSON", `nothing`, 400},
 		{"cut off", `{"resourceType":"Parameters","parameter":[`, 400},
 		{"two resources", `{"resourceType":"Parameters"}{}`, 400},

@@ -65,7 +65,7 @@ func (q *Query) Check() error {
 			return outcome.BadRequest("invalid", "the parameters offset and count must be whole numbers from 0 up to %d", maxInt32)
 		}
 	}
-	return q.Limits.check(q.Filter)
+	return checkFilter(q.Filter)
 }
 
 // paged reports whether only part of the expansion is wanted.
@@ -88,24 +88,17 @@ type Limits struct {
 	// Entries is how many codes or matches an answer may hold. A query that would return more, without a page or with
 	// too large a one, is too costly. Default: 10,000.
 	Entries int
-
-	// FilterLength is how long the parameter filter may be, in bytes. Default: 1000.
-	FilterLength int
-
-	// FilterWords is how many words the parameter filter may have. Default: 20.
-	FilterWords int
 }
 
 // Most returns Entries, or its default.
 func (l *Limits) Most() int { return cmp.Or(l.Entries, defaultMaxEntries) }
 
-func (l *Limits) check(filter string) error {
-	if limit := cmp.Or(l.FilterLength, defaultMaxFilterLength); len(filter) > limit {
-		return outcome.BadRequest("too-long", "the filter may be at most %d bytes long", limit)
+func checkFilter(filter string) error {
+	if len(filter) > maxFilterLength {
+		return outcome.BadRequest("too-long", "the filter may be at most %d bytes long", maxFilterLength)
 	}
-	limit := cmp.Or(l.FilterWords, defaultMaxFilterWords)
-	if len(filter) >= 2*limit && len(strings.Fields(filter)) > limit {
-		return outcome.BadRequest("too-long", "the filter may have at most %d words", limit)
+	if len(filter) >= 2*maxFilterWords && len(strings.Fields(filter)) > maxFilterWords {
+		return outcome.BadRequest("too-long", "the filter may have at most %d words", maxFilterWords)
 	}
 	return nil
 }
@@ -150,11 +143,10 @@ func (q *Query) wantsDesignations() bool {
 	return q.IncludeDesignations == parameters.Yes || q.IncludeDesignations == parameters.Unset && len(q.Designations) > 0
 }
 
-// Defaults of [Limits].
 const (
-	defaultMaxEntries      = 10_000
-	defaultMaxFilterLength = 1000
-	defaultMaxFilterWords  = 20
+	defaultMaxEntries = 10_000
+	maxFilterLength   = 1000 // bytes
+	maxFilterWords    = 20
 )
 
 // tooCostly is the error for too large an answer.
