@@ -81,12 +81,16 @@ func byCompartment(q Search) []Confinement {
 // isOf reports whether all that a parameter of the client's finds is in the compartment of the patient, such as
 // patient=Patient/a, so that nothing more need confine the search.
 func (q Search) isOf(p smart.Parameter) bool {
+	isID := p.Value == q.Patient
+	if !isID && p.Value != "Patient/"+q.Patient {
+		return false
+	}
 	name, modifier, _ := strings.Cut(p.Name, ":")
 	by, ok := searchparam.Lookup(q.Type, name)
 	if !ok || modifier != "" && modifier != "Patient" || !compartment.IsMembership(q.Type, by) {
 		return false
 	}
-	return p.Value == "Patient/"+q.Patient || p.Value == q.Patient && (modifier != "" || isToPatients(by))
+	return !isID || modifier != "" || isToPatients(by)
 }
 
 // isToPatients reports whether a parameter is about patients alone, so that an id is that of one. R4's elements with the

@@ -1,7 +1,6 @@
 package interaction
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"unicode"
@@ -9,22 +8,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// condition reads the criteria of a conditional interaction, and makes a create conditional that has some. If-None-Exist
-// means nothing elsewhere.
-func (i *Interaction) condition(header http.Header) error {
-	switch i.Kind {
-	case Create:
-		return i.conditionCreate(header.Values("If-None-Exist"))
-	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
-		if !hasCriteria(i.Parameters) {
-			return errCriteria
-		}
-	}
-	return nil
-}
-
-// conditionCreate adds the criteria of If-None-Exist, which is a query without the question mark (R4 http.html#ccreate).
-// Criteria in the URL of a create are refused: some servers heed them, the others would create.
+// conditionCreate makes a create conditional that has criteria: it adds those of If-None-Exist, which is a query without
+// the question mark (R4 http.html#ccreate). Criteria in the URL of a create are refused: some servers heed them, the
+// others would create.
 func (i *Interaction) conditionCreate(criteria []string) error {
 	if slices.ContainsFunc(i.Parameters, isSpecial) {
 		return errQuery

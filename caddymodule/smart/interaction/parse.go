@@ -59,7 +59,15 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	if i.Parameters, err = parse(query); err != nil {
 		return Interaction{}, err
 	}
-	if err := i.condition(header); err != nil {
+	switch kind { // If-None-Exist means nothing but for a create
+	case Create:
+		err = i.conditionCreate(header.Values("If-None-Exist"))
+	case ConditionalUpdate, ConditionalPatch, ConditionalDelete:
+		if !hasCriteria(i.Parameters) {
+			err = errCriteria
+		}
+	}
+	if err != nil {
 		return Interaction{}, err
 	}
 	return i, nil

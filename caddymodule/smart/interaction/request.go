@@ -42,6 +42,8 @@ func (i Interaction) Path() string {
 	switch i.Kind {
 	case Capabilities:
 		return "metadata"
+	case TypeSearch:
+		return i.Type
 	case CompartmentSearch:
 		return i.Compartment.String() + "/" + i.Type
 	case SystemHistory, TypeHistory, InstanceHistory:

@@ -39,11 +39,9 @@ const maxBuffer = 1 << 20
 
 // Release gives the buffer back, unless the next handler goes on with it: a panic may have left it writing.
 func (h *Held) Release() {
-	if h == nil {
-		return
-	}
-	if b := h.Kept(); b != nil {
-		GiveBack(b)
+	if h != nil && h.done {
+		h.done = false
+		GiveBack(h.body)
 	}
 }
 

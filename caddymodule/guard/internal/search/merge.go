@@ -26,7 +26,8 @@ func (s *plan) start() paging.Position {
 type merge struct {
 	s       *plan
 	sources []source
-	most    int // pages of the FHIR server that may be read
+	resumes bool // the page before has read matches that it has not shown
+	most    int  // pages of the FHIR server that may be read
 	fetched int
 	dropped int // matches that may not be seen, or that an earlier branch has found
 	told    int // the FHIR server's total, of one branch; -1 if it tells none
@@ -54,6 +55,7 @@ func newMerge(s *plan, at paging.Position) (*merge, error) {
 		m.most = max(min(m.most, s.x.Requests*3/4), 1)
 	}
 	for i, p := range at.Places {
+		m.resumes = m.resumes || len(p.Left) > 0
 		m.sources[i].next = paging.Place{Path: p.Path, Query: p.Query, Done: p.Done, Cut: p.Cut}
 	}
 	return m, nil

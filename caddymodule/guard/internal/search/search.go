@@ -67,7 +67,7 @@ func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*
 		return nil, err
 	}
 	defer m.release()
-	if !from.IsStart() {
+	if m.resumes {
 		err = m.resume(ctx, from)
 	}
 	if err == nil {
@@ -76,12 +76,16 @@ func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*
 	if err != nil {
 		return nil, err
 	}
-	others, err := m.included(ctx)
-	if err != nil {
-		return nil, err
+	entries := m.matches
+	if len(m.others) > 0 || len(s.referring) > 0 {
+		others, err := m.included(ctx)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, others...)
 	}
 	to := m.position(from)
-	out := &message.Bundle{Kind: "searchset", Entries: s.localized(append(m.matches, others...))}
+	out := &message.Bundle{Kind: "searchset", Entries: s.localized(entries)}
 	out.Links = []message.Link{{Relation: "self", URL: self}}
 	if out.Total, err = s.total(ctx, m, from, to); err != nil {
 		return nil, err
@@ -95,6 +99,26 @@ func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
 	return out.Answer(), nil
+}
+
+// total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
+// tell, too, or what all pages have had if there are no more. -1 if none is known to be right.
+func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (int, error) {
+	switch {
+	case !s.judged:
+		return m.told, nil
+	case to.IsWhole():
+		return to.Shown, nil
+	case from.Total > 0:
+		return from.Total, nil
+	case s.ruled || !from.IsStart():
+		return -1, nil
+	case len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
+		return m.told, nil
+	case s.accurate:
+		return s.counted(ctx)
+	}
+	return -1, nil
 }
 
 // position is the one behind the page: what was read and is not on it is named, since no page is read twice.

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -16,26 +15,6 @@ import (
 const maxCounted = 4
 
 var errNoTotal = errors.New("the answer tells no total")
-
-// total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
-// tell, too, or what all pages have had if there are no more. -1 if none is known to be right.
-func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (int, error) {
-	switch {
-	case !s.judged:
-		return m.told, nil
-	case to.IsWhole():
-		return to.Shown, nil
-	case from.Total > 0:
-		return from.Total, nil
-	case s.ruled || !from.IsStart():
-		return -1, nil
-	case len(s.branches) == 1 && m.dropped == 0 && s.isCountable():
-		return m.told, nil
-	case s.accurate:
-		return s.counted(ctx)
-	}
-	return -1, nil
-}
 
 // countAlone answers a search for the number of matches.
 func (s *plan) countAlone(ctx context.Context, self string) (*message.Answer, error) {
