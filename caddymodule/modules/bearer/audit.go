@@ -5,28 +5,46 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
-// recordAccess writes what was decided about a request to the audit trail. Reads and searches that were allowed are
-// written if the site asks for them: they are as many as the requests.
-func (e *enforcement) recordAccess(r *http.Request, b enforce.Bearer, d enforce.Decision) {
-	if !d.Refused() && !d.Changes && !e.auditsReads {
+// accessLog writes what was decided about requests to the audit trail.
+type accessLog struct {
+	events *audit.Log
+	reads  bool // also those that were allowed
+}
+
+// newAccessLog writes to the trail of the app, which may be nil.
+func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
+	if app != nil {
+		return accessLog{app.Events(), reads}
+	}
+	return accessLog{fhirapp.NewEventLog(ctx), reads}
+}
+
+// record records a decision. Reads and searches that were allowed are recorded if the site asks for them: they are as many
+// as the requests.
+func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision) {
+	if !d.Refused() && !d.Changes && !l.reads {
 		return
 	}
-	e.events.Record(r.Context(), audit.Event{
+	l.events.Record(r.Context(), audit.Event{
 		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
 		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
 	})
 }
 
-// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached.
+// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The app
+// may be nil.
 func recordOutage(r *http.Request, app App, err error) {
 	if app != nil && errors.Is(err, store.ErrUnavailable) {
 		app.Audit(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})

@@ -1,9 +1,7 @@
 package bearer
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 
@@ -12,17 +10,13 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 )
 
@@ -74,25 +68,11 @@ type Bearer struct {
 
 	option.Source
 
-	app      App    // nil without the fhir app
-	issuer   string // the app's
-	apiURL   string // the FHIR base URL, by the app
-	origin   string // of the API; empty if the fhir app or the site tells it
+	gate     *gate
+	failures *failure.Log
 	sites    *site.Sites
-	located  sync.Once           // the site was asked
-	smart    *smartConfiguration // nil with the app, and without trusted issuers
-	cors     *crossorigin.Rules
-	headers  *guard.IdentityHeaders
-	guard    *guard.Guard
-	realm    string
-	resource string               // the address of the API's metadata (RFC 9728); empty without the app
-	enforced *enforcement         // nil with scopes off
-	metadata *capability.Metadata // nil with scopes off
-	pooled   []string             // the entries of issuerKeys that are held
-
-	logger    *slog.Logger
-	failures  *failure.Log
-	elsewhere sync.Once // a request outside the FHIR base was refused
+	located  sync.Once // the site was asked
+	keys     heldKeys
 }
 
 // CaddyModule returns the Caddy module information.
@@ -103,132 +83,109 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 // Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.Wrap(err) }()
-	if h.app, err = fhirapp.FindAny[App](ctx); err != nil {
+	app, err := fhirapp.FindAny[App](ctx)
+	if err != nil {
 		return err
 	}
-	if h.app == nil && len(h.Trust) == 0 && h.Introspection == nil {
+	if app == nil && len(h.Trust) == 0 && h.Introspection == nil {
 		return fhirapp.ErrNone
 	}
-	if h.origin, h.FHIRBase, err = apiAddress(ctx, h.FHIRBase, h.app != nil); err != nil {
+	at, err := newAddress(ctx, h.FHIRBase, app)
+	if err != nil {
 		return err
 	}
-	if h.realm = h.FHIRBase; h.app != nil {
-		issuer, base := h.app.Address()
-		h.issuer, h.apiURL = issuer, issuer+base
-		h.realm, h.resource = h.apiURL, issuer+endpoint.ProtectedResource+base
-	}
-	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
-		return err
-	}
-	h.logger = ctx.Slogger()
-	h.failures = failure.NewLog(h.logger)
-	for _, name := range h.ForwardHeaders {
-		if err := guard.CheckHeaderPattern(name); err != nil {
-			return err
-		}
-	}
-	h.headers = guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders)
-	if h.cors, err = newCORS(h.CORS, h.app); err != nil {
+	h.FHIRBase, h.failures = at.path, failure.NewLog(ctx.Slogger())
+	if err := h.checkWords(); err != nil {
 		return err
 	}
 	if err := metrics.Register(ctx); err != nil {
 		return err
 	}
-	if h.guard, err = h.newGuard(ctx); err != nil {
+	if h.gate, err = h.newGate(ctx, at, app); err != nil {
 		return err
-	}
-	if h.enforced, err = h.newEnforcement(ctx); err != nil {
-		return err
-	}
-	if h.metadata = h.newMetadata(); h.enforced != nil {
-		h.enforced.Metadata = h.metadata
 	}
 	h.sites, err = site.Checks(ctx)
 	return err
 }
 
+// checkWords checks what a Caddyfile has checked before.
+func (h *Bearer) checkWords() error {
+	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
+		return err
+	}
+	for _, name := range h.ForwardHeaders {
+		if err := guard.CheckHeaderPattern(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newGate is what requests pass as configured. The app may be nil.
+func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
+	g := &gate{
+		at: at, app: app, forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
+		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
+	}
+	g.misplaced.logger = ctx.Slogger()
+	var err error
+	if g.cors, err = newCORS(h.CORS, app); err != nil {
+		return nil, err
+	}
+	trusted, err := keysOf(ctx, h.Trust, &h.keys)
+	if err != nil {
+		return nil, err
+	}
+	g.smart = newSMARTConfiguration(at, trusted)
+	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection)
+	if err != nil {
+		return nil, err
+	}
+	g.asks = authenticator{at: at, guard: verifiers}
+	if app != nil {
+		g.asks.holders = app.Server()
+	}
+	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, at, app); err != nil {
+		return nil, err
+	}
+	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {
+		g.enforced.enforcer.Metadata = g.metadata
+	}
+	return g, nil
+}
+
+// Cleanup releases the issuers' keys that Provision took.
+func (h *Bearer) Cleanup() error { return h.keys.release() }
+
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.located.Do(h.locate)
 	defer pace.FHIR.Limit(w, r)()
-	return failure.Answer(w, r, h.FHIRBase, h.failures, h.serve(w, r, failure.OrNotFound{Next: next}))
+	return failure.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, failure.OrNotFound{Next: next}))
 }
 
-func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if h.smart.serves(r) {
-		decided(decisionPublic)
-		return h.smart.serve(w, r)
+// asksSite reports whether the site must tell the URL of the API: answers are judged, and have links.
+func (h *Bearer) asksSite() bool { return h.gate.at.url == "" && h.gate.enforced != nil }
+
+// locate learns the URL of the API from the site, before the first request is served.
+func (h *Bearer) locate() {
+	if h.asksSite() {
+		h.gate.enforced.enforcer.BaseURL = h.sites.BaseURL(h)
+		h.gate.metadata.Changes.BaseURL = h.gate.enforced.enforcer.BaseURL
 	}
-	w, answered := h.cors.Answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
-	if answered {
-		decided(decisionPreflight)
+}
+
+// Placed implements [site.Handler].
+func (h *Bearer) Placed() site.Placed {
+	return site.Placed{Directive: "fhir_bearer", Source: h.Source.Source, FHIRBase: h.FHIRBase}
+}
+
+// WithoutURL implements [site.Guard].
+func (h *Bearer) WithoutURL() error {
+	if !h.asksSite() {
 		return nil
 	}
-	if err := errors.Join(guard.CheckPath(r, h.FHIRBase), h.headers.Check(r)); err != nil {
-		new(identity).set(r)
-		return h.refuse(w, err)
-	}
-	h.headers.Strip(r.Header, requester.ByTrustedProxy(r))
-	guard.StripCookies(r.Header, browser.CookiePrefix)
-	guard.StripTrailers(r)
-	token, err := h.authenticate(r)
-	if err != nil {
-		h.warnElsewhere(r, err)
-		recordOutage(r, h.app, err)
-		return h.refuse(w, err)
-	}
-	public := isPublic(r, h.FHIRBase)
-	guard.StripUpgrade(r.Header, !public)
-	if !h.ForwardToken {
-		r.Header.Del("Authorization")
-	}
-	if public {
-		return h.servePublic(w, r, next)
-	}
-	return h.serveAllowed(w, r, next, token)
-}
-
-// servePublic answers what needs no token.
-func (h *Bearer) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	decided(decisionPublic)
-	guard.StripBody(r)
-	guard.StripCredentials(r.Header)
-	if h.metadata == nil {
-		return next.ServeHTTP(w, r)
-	}
-	return h.refuse(w, h.metadata.ServeHTTP(w, r, next))
-}
-
-// serveAllowed answers a valid token's request, as far as its scopes allow.
-func (h *Bearer) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
-	if err := h.checkSignIn(r, token, h.isOwn(token)); err != nil {
-		return h.refuse(w, err)
-	}
-	if h.enforced == nil {
-		decided(decisionAllowed)
-		return next.ServeHTTP(w, r)
-	}
-	err := h.enforced.serve(w, r, next, token)
-	if _, refused := errors.AsType[*guard.Error](err); refused {
-		return h.refuse(w, err)
-	}
-	decided(decisionAllowed)
-	return err
-}
-
-// warnElsewhere logs once that a request without a token was for a path outside the FHIR base. If the base is wrong,
-// every request is refused, and nothing else would say why.
-func (h *Bearer) warnElsewhere(r *http.Request, err error) {
-	if !errors.Is(err, guard.ErrNoToken) || fhirapp.Below(r.URL.Path, h.FHIRBase) {
-		return
-	}
-	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
-	if fhirapp.Below(fhirapp.OriginalPath(r), h.FHIRBase) {
-		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
-	}
-	h.elsewhere.Do(func() {
-		h.logger.Warn(message, "path", r.URL.Path, "fhir_base", h.FHIRBase)
-	})
+	return h.Wrap(errNoBaseURL)
 }
 
 // CheckApp implements [option.AppUser].
@@ -253,4 +210,5 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
 	_ option.AppUser              = (*Bearer)(nil)
+	_ site.Guard                  = (*Bearer)(nil)
 )

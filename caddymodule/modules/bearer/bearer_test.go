@@ -43,9 +43,9 @@ func TestGuardTellsAllOfToken(t *testing.T) {
 func TestGuardElsewhereIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
+	m := misplacement{logger: slog.New(slog.NewTextHandler(&text, nil))}
 	for _, path := range []string{"/fhir/R4/Patient", "/fhir/R4", "/fhir/metadata", "/fhir/Patient"} {
-		h.warnElsewhere(httptest.NewRequest(http.MethodGet, path, nil), fmt.Errorf("refused: %w", guard.ErrNoToken))
+		m.warn(httptest.NewRequest(http.MethodGet, path, nil), "/fhir/R4", fmt.Errorf("refused: %w", guard.ErrNoToken))
 	}
 	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "path=/fhir/metadata fhir_base=/fhir/R4") {
 		t.Errorf("logged %q", logged)
@@ -56,11 +56,11 @@ func TestGuardElsewhereIsLogged(t *testing.T) {
 func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
+	m := misplacement{logger: slog.New(slog.NewTextHandler(&text, nil))}
 	asked := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r := httptest.NewRequest(http.MethodGet, "/Patient", nil)
 	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *asked))
-	h.warnElsewhere(r, guard.ErrNoToken)
+	m.warn(r, "/fhir/R4", guard.ErrNoToken)
 	if logged := text.String(); !strings.Contains(logged, "put what rewrites it after fhir_bearer") {
 		t.Errorf("logged %q", logged)
 	}
@@ -69,7 +69,7 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 // fhirUser may be of this server, of another, or of a kind that scopes cannot be about.
 func TestUserOf(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{Enforcer: &enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
+	e := &enforcement{&enforce.Enforcer{BaseURL: "https://fhir.example.org/fhir/R4"}}
 	for fhirUser, want := range map[string]string{
 		"Patient/1": "Patient/1",
 		"https://fhir.example.org/fhir/R4/Patient/1": "Patient/1",
@@ -120,7 +120,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
 	configured := Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}
-	i, err := configured.introspector("", nil)
+	i, err := configured.introspector(address{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,15 +38,15 @@ import (
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := option.Block{
 		"fhir_base":      option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
-		"trust":          h.parseTrust,
-		"introspect":     h.parseIntrospect,
+		"trust":          parseTrust(&h.Trust),
+		"introspect":     parseIntrospect(&h.Introspection),
 		"forward_header": option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"forward_token":  option.Bareword(&h.ForwardToken),
 		"cors":           option.Words(&h.CORS, crossorigin.Check),
 		"acr":            option.Words(&h.ACR, checkACR),
 		"max_age":        option.Duration(&h.MaxAge),
 	}
-	maps.Copy(options, h.parseEnforcement())
+	maps.Copy(options, h.Enforcement.subdirectives())
 	maps.Copy(options, goneFromBearer)
 	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny")
 }

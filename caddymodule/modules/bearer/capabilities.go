@@ -11,17 +11,16 @@ import (
 )
 
 // newMetadata is what changes the CapabilityStatement of the FHIR server to that of a guarded one; nil with scopes off.
-func (h *Bearer) newMetadata() *capability.Metadata {
-	if h.enforced == nil {
+func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.Metadata {
+	if e == nil {
 		return nil
 	}
-	changes := capability.Changes{
-		BaseURL: h.enforced.BaseURL, CORS: h.cors != nil, Operations: h.enforced.Operations,
+	x := e.enforcer
+	changes := capability.Changes{BaseURL: x.BaseURL, CORS: hasCORS, Operations: x.Operations}
+	if app != nil {
+		changes.OAuth = oauthURIs(at.issuer, app.Registers())
 	}
-	if h.app != nil {
-		changes.OAuth = oauthURIs(h.issuer, h.app.Registers())
-	}
-	return &capability.Metadata{Base: h.FHIRBase, Changes: changes, Limit: h.enforced.Limits.Answer, Memory: h.enforced.Memory, Answered: operationsBefore}
+	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Answered: operationsBefore}
 }
 
 // oauthURIs are the endpoints that the CapabilityStatement names.

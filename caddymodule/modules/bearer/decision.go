@@ -81,16 +81,22 @@ func isPublic(r *http.Request, fhirBase string) bool {
 // capabilityParameters are the parameters of the capabilities interaction (FHIR R4 §3.1.0.13, §3.1.0.1.10).
 var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
-// refuse sets the challenge, which survives into handle_errors.
-func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
+// challenge is what tells clients how to get a token.
+type challenge struct {
+	realm    string
+	resource string // the address of the API's metadata (RFC 9728); empty if there is none
+}
+
+// refuse counts a refusal and sets the challenge, which survives into handle_errors.
+func (c challenge) refuse(w http.ResponseWriter, err error) error {
 	refused, ok := errors.AsType[*guard.Error](err)
 	if !ok {
 		return err
 	}
 	decided(refusal(refused))
-	if challenge := refused.Challenge(h.realm); challenge != "" {
-		if h.resource != "" {
-			challenge += fmt.Sprintf(", resource_metadata=%q", h.resource) // RFC 9728 §5.1
+	if challenge := refused.Challenge(c.realm); challenge != "" {
+		if c.resource != "" {
+			challenge += fmt.Sprintf(", resource_metadata=%q", c.resource) // RFC 9728 §5.1
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
 	}

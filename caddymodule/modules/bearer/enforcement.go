@@ -3,22 +3,15 @@ package bearer
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -72,66 +65,46 @@ type Enforcement struct {
 	Debug bool `json:"debug,omitempty"`
 }
 
-// enforcement is the [Enforcement] in use.
-type enforcement struct {
-	*enforce.Enforcer
-	events      *audit.Log
-	auditsReads bool
-}
-
-// holder is what is kept with a token.
-type holder struct {
-	fhirUser string // as it was then, since it is not the token's alone
-	rights   *access.Rights
-	binding  string
-}
-
 // decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
 const decisionHeader = "X-Guard-Decision"
 
-func (h *Bearer) newEnforcement(ctx caddy.Context) (e *enforcement, err error) {
-	if h.ScopesOff && len(h.Policies)+len(h.Operations)+len(h.Shared)+len(h.ExpandScopes)+len(h.SearchParameterFiles) > 0 {
+// newEnforcement is what enforces scopes as configured; nil with scopes off.
+func newEnforcement(ctx caddy.Context, o *Enforcement, at address, app App) (*enforcement, error) {
+	if o.ScopesOff && len(o.Policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
-	if h.ScopesOff {
+	if o.ScopesOff {
 		return nil, nil
 	}
-	own, err := ownShared(h.Shared)
+	own, err := ownShared(o.Shared)
 	if err != nil {
 		return nil, err
 	}
-	operations, err := ownOperations(h.Operations)
+	operations, err := ownOperations(o.Operations)
 	if err != nil {
 		return nil, err
 	}
-	e = &enforcement{auditsReads: h.AuditReads, events: fhirapp.NewEventLog(ctx)}
-	e.Enforcer = &enforce.Enforcer{
-		Base: h.FHIRBase, Shared: access.NewShared(own), CompartmentSearch: h.CompartmentSearch,
-		Operations: operation.NewOperations(operations...), ExpandScopes: h.ExpandScopes, Upsert: h.Upsert,
-		Limits: server.Limits{Answer: server.AnswerOf(h.MaxMemory)}, Decided: e.recordAccess,
+	e := &enforce.Enforcer{
+		Base: at.path, BaseURL: at.url, Shared: access.NewShared(own), CompartmentSearch: o.CompartmentSearch,
+		Operations: operation.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
+		Limits: server.Limits{Answer: server.AnswerOf(o.MaxMemory)}, Decided: newAccessLog(ctx, app, o.AuditReads).record,
 	}
-	if h.origin != "" {
-		e.BaseURL = h.origin + h.FHIRBase
-	}
-	if h.app != nil {
-		e.BaseURL, e.events = h.apiURL, h.app.Events()
-	}
-	if e.Parameters, err = h.newSearchParameters(h.logger); err != nil {
+	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err
 	}
-	if e.Sealing, err = h.sealing(); err != nil {
+	if e.Sealing, err = newSealing(app, o.SealKeys); err != nil {
 		return nil, err
 	}
-	if e.Policies, err = h.newPolicies(h.logger); err != nil {
+	if e.Policies, err = newPolicies(o.Policies, ctx.Slogger()); err != nil {
 		return nil, err
 	}
-	if e.Memory, err = server.NewMemory(h.MaxMemory, e.Limits); err != nil {
+	if e.Memory, err = server.NewMemory(o.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
-	if h.Debug {
+	if o.Debug {
 		e.DecisionHeader = decisionHeader
 	}
-	return e, nil
+	return &enforcement{e}, nil
 }
 
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
@@ -147,101 +120,18 @@ func ownOperations(configured [][]string) (operations []operation.Operation, err
 	return operations, nil
 }
 
-// serve has the token's requests answered as far as its scopes allow.
-func (e *enforcement) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, t *guard.Token) error {
-	of, err := e.holderOf(r, next, t)
-	if err != nil {
-		return err
-	}
-	return e.Serve(w, r, next, enforce.Bearer{Rights: of.rights, Binding: of.binding, Token: t})
-}
-
-// holderOf is who holds a token. It is kept, because parsing scopes costs more than all the rest of a request that
-// passes. The rights of a RelatedPerson depend on a record, and so do those of who acts for the patient of the token.
-func (e *enforcement) holderOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (*holder, error) {
-	if known, ok := t.Memo.Load().(*holder); ok && known.fhirUser == t.FHIRUser {
-		return known, nil
-	}
-	rights, lasting, err := e.rightsOf(r, next, t)
-	if err != nil {
-		return nil, err
-	}
-	of := &holder{t.FHIRUser, rights, bindingOf(t)}
-	if lasting {
-		t.Memo.Store(of)
-	}
-	return of, nil
-}
-
-// bindingOf is what a sealed link is bound to: a token of another kind has other text here.
-func bindingOf(t *guard.Token) string {
-	return strings.Join([]string{"fhir", t.Issuer, t.Subject, t.ClientID, t.Patient, t.FHIRUser, t.Scope}, "\x00")
-}
-
-// rightsOf are what the token may do; lasting says that they depend on no record.
-func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *access.Rights, lasting bool, err error) {
-	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.Parameters}
-	lasting = !t.Related && holder.User.Type != "RelatedPerson"
-	if holder.User.Type == "Patient" {
-		holder.UserPatient = holder.User.ID
-	}
-	if !lasting {
-		if err = e.relate(r, next, t, &holder); err != nil {
-			return nil, false, err
-		}
-	}
-	rights = access.New(holder, e.Shared)
-	if len(e.ExpandScopes) == 0 || rights.HasOne(e.ExpandScopes) {
-		rights.Add(access.Terminology()...)
-	}
-	return rights, lasting, nil
-}
-
-// relate finds for whom the holder acts now, and takes the patient of the token from who acts for them no longer.
-func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *access.Holder) error {
-	var patients []string
-	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
-		var err error
-		if patients, err = e.RelatedPatients(r, next, holder.User); err != nil {
-			return err
-		}
-	}
-	if holder.User.Type == "RelatedPerson" && len(patients) > 0 {
-		holder.UserPatient = patients[0]
-	}
-	if t.Related && !slices.Contains(patients, t.Patient) {
-		holder.Patient, holder.Ended = "", true
-	}
-	return nil
-}
-
-// userOf is the resource that fhirUser names on this server. One of another server's is a person without records
-// here, but a practitioner in any case.
-func (e *enforcement) userOf(fhirUser string) interaction.Reference {
-	local := strings.TrimPrefix(fhirUser, e.BaseURL+"/")
-	resourceType, id, ok := strings.Cut(local, "/")
-	if ok && interaction.IsType(resourceType) && !strings.Contains(id, "/") {
-		return interaction.Reference{Type: resourceType, ID: id}
-	}
-	parts := strings.Split(fhirUser, "/")
-	if n := len(parts); n >= 2 && strings.HasPrefix(parts[n-2], "Practitioner") {
-		return interaction.Reference{Type: parts[n-2]}
-	}
-	return interaction.Reference{}
-}
-
-// parseEnforcement are the words of a Caddyfile for it.
-func (e *Enforcement) parseEnforcement() option.Block {
+// subdirectives are the words of a Caddyfile for it.
+func (e *Enforcement) subdirectives() option.Block {
 	return option.Block{
 		"scopes":             option.Only("off", &e.ScopesOff),
 		"compartment_search": option.Bareword(&e.CompartmentSearch),
-		"shared":             e.parseShared,
-		"operation":          e.parseOperation,
+		"shared":             parseShared(&e.Shared),
+		"operation":          parseOperation(&e.Operations),
 		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
 		"expand_scope":       option.Scopes(&e.ExpandScopes, client.CheckScope),
 		"upsert":             option.Bareword(&e.Upsert),
-		"allow":              e.parsePolicy,
-		"deny":               e.parsePolicy,
+		"allow":              parsePolicy(&e.Policies),
+		"deny":               parsePolicy(&e.Policies),
 		"max_memory":         option.Size(&e.MaxMemory),
 		"seal_key":           option.Words(&e.SealKeys, option.Literal(option.CheckSharedKey("seal_key"))),
 		"audit_reads":        option.Bareword(&e.AuditReads),
@@ -249,32 +139,64 @@ func (e *Enforcement) parseEnforcement() option.Block {
 	}
 }
 
-func (e *Enforcement) parseShared(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) < 2 {
-		return d.ArgErr()
+// parseShared reads a rule for types.
+func parseShared(to *map[string]string) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		args := d.RemainingArgs()
+		if len(args) < 2 {
+			return d.ArgErr()
+		}
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		rule := args[len(args)-1]
+		for _, resourceType := range args[:len(args)-1] {
+			if err := checkShared(resourceType, rule); err != nil {
+				return d.WrapErr(err)
+			}
+			if (*to)[resourceType] != "" {
+				return d.Errf("duplicate rule for %s", resourceType)
+			}
+			(*to)[resourceType] = rule
+		}
+		return nil
 	}
-	rule := args[len(args)-1]
-	for _, resourceType := range args[:len(args)-1] {
+}
+
+// ownShared are the rules for types that are set here.
+func ownShared(configured map[string]string) (access.Shared, error) {
+	own := access.Shared{}
+	for resourceType, rule := range configured {
 		if err := checkShared(resourceType, rule); err != nil {
-			return d.WrapErr(err)
+			return nil, err
 		}
-		if e.Shared[resourceType] != "" {
-			return d.Errf("duplicate rule for %s", resourceType)
-		}
-		if e.Shared == nil {
-			e.Shared = map[string]string{}
-		}
-		e.Shared[resourceType] = rule
+		own[resourceType] = access.RuleNamed(rule)
+	}
+	return own, nil
+}
+
+// checkShared checks a rule for a type.
+func checkShared(resourceType, rule string) error {
+	if !interaction.IsType(resourceType) {
+		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
+	}
+	switch r := access.RuleNamed(rule); {
+	case r == nil:
+		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.RuleNames())
+	case !r.Fits(resourceType):
+		return fmt.Errorf("%s has no search parameter patient in FHIR R4, by which the rule %s goes", resourceType, rule)
 	}
 	return nil
 }
 
-func (e *Enforcement) parseOperation(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if _, err := operation.ParseOperation(args...); err != nil {
-		return d.WrapErr(fmt.Errorf("operation: %w", err))
+// parseOperation reads an operation, whose words [operation.ParseOperation] knows.
+func parseOperation(to *[][]string) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		args := d.RemainingArgs()
+		if _, err := operation.ParseOperation(args...); err != nil {
+			return d.WrapErr(fmt.Errorf("operation: %w", err))
+		}
+		*to = append(*to, args)
+		return nil
 	}
-	e.Operations = append(e.Operations, args)
-	return nil
 }

@@ -9,18 +9,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
 
+// holders knows whom the fhir app's tokens stand for.
+type holders interface {
+	Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error)
+}
+
+// authenticator tells who sends a request.
+type authenticator struct {
+	at      address
+	guard   *guard.Guard
+	holders holders // nil without the fhir app
+}
+
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
 // empties them, since an earlier handler may have set them.
-func (h *Bearer) authenticate(r *http.Request) (token *guard.Token, err error) {
-	if !isPublic(r, h.FHIRBase) {
-		token, err = h.verify(r)
+func (a *authenticator) authenticate(r *http.Request) (token *guard.Token, err error) {
+	if !isPublic(r, a.at.path) {
+		token, err = a.verify(r)
 	}
 	(&identity{token: token}).set(r)
 	return token, err
 }
 
 // verify returns the verified token of a request, or an error and no token.
-func (h *Bearer) verify(r *http.Request) (*guard.Token, error) {
+func (a *authenticator) verify(r *http.Request) (*guard.Token, error) {
 	if own := requester.TokenOf(r.Context()); own != nil {
 		return own, nil
 	}
@@ -28,20 +40,17 @@ func (h *Bearer) verify(r *http.Request) (*guard.Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := h.guard.Verify(r.Context(), raw)
-	if err != nil || !h.isOwn(token) {
+	token, err := a.guard.Verify(r.Context(), raw)
+	if err != nil || !a.at.isOwn(token) {
 		return token, err
 	}
-	return h.complete(r.Context(), token)
+	return a.complete(r.Context(), token)
 }
-
-// isOwn reports whether a token is of the fhir app's issuer.
-func (h *Bearer) isOwn(t *guard.Token) bool { return h.app != nil && t.Issuer == h.issuer }
 
 // complete looks up the holder of a token of ours, and refuses the token if what it depends on has ended, such as the
 // session.
-func (h *Bearer) complete(ctx context.Context, token *guard.Token) (*guard.Token, error) {
-	holder, err := h.app.Server().Holder(ctx, accessToken(token))
+func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guard.Token, error) {
+	holder, err := a.holders.Holder(ctx, accessToken(token))
 	switch {
 	case err != nil:
 		return nil, guard.Unavailable(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
 // issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that tokens stay valid if an
@@ -47,31 +48,34 @@ func newTrustedKeys(c upstream.KeySetConfig) (trustedKeys, error) {
 
 func (trustedKeys) Destruct() error { return nil }
 
-// keysOf takes the keys of an issuer from the pool, until Cleanup.
-func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, err error) {
-	authorities, err := t.Authorities()
+// heldKeys are the entries of issuerKeys that a fhir_bearer holds.
+type heldKeys []string
+
+// take takes the keys of an issuer from the pool, until release.
+func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none trustedKeys, err error) {
+	authorities, err := tls.Authorities()
 	if err != nil {
 		return none, err
 	}
-	transport, err := t.TLS.Transport()
+	transport, err := tls.Transport()
 	if err != nil {
 		return none, err
 	}
-	key := fmt.Sprintf("%q %q %q", t.Issuer, t.TLS, authorities)
+	key := fmt.Sprintf("%q %q %q", issuer, *tls, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
-		return newTrustedKeys(upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()})
+		return newTrustedKeys(upstream.KeySetConfig{Issuer: issuer, Transport: transport, Logger: ctx.Slogger()})
 	})
 	if err != nil {
 		return none, err
 	}
-	h.pooled = append(h.pooled, key)
+	*h = append(*h, key)
 	return keys.(trustedKeys), nil
 }
 
-// Cleanup releases the issuers' keys that Provision took.
-func (h *Bearer) Cleanup() error {
+// release gives all keys back.
+func (h heldKeys) release() error {
 	var errs []error
-	for _, key := range h.pooled {
+	for _, key := range h {
 		_, err := issuerKeys.Delete(key)
 		errs = append(errs, err)
 	}

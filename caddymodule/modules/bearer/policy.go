@@ -32,9 +32,9 @@ type AccessPolicy struct {
 }
 
 // newPolicies compiles the site's rules.
-func (e *Enforcement) newPolicies(logger *slog.Logger) (judge.Policies, error) {
-	rules := make([]policy.Rule, len(e.Policies))
-	for i, p := range e.Policies {
+func newPolicies(policies []AccessPolicy, logger *slog.Logger) (judge.Policies, error) {
+	rules := make([]policy.Rule, len(policies))
+	for i, p := range policies {
 		rules[i] = policy.Rule{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
 	}
 	set, err := policy.Compile(rules)
@@ -63,22 +63,22 @@ func policyFailed(logger *slog.Logger) func(*http.Request, error) {
 	}
 }
 
-// parsePolicy reads a rule. Syntax:
-//
-//	allow|deny [<name>] <expression>
-func (e *Enforcement) parsePolicy(d *caddyfile.Dispenser) error {
-	p := AccessPolicy{Effect: d.Val()}
-	p.SetSource(option.PositionOf(d))
-	first, second, err := option.OneOrTwo(d)
-	if err != nil {
-		return err
+// parsePolicy reads a rule.
+func parsePolicy(to *[]AccessPolicy) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		p := AccessPolicy{Effect: d.Val()}
+		p.SetSource(option.PositionOf(d))
+		first, second, err := option.OneOrTwo(d)
+		if err != nil {
+			return err
+		}
+		if p.Expression = first; second != "" {
+			p.Name, p.Expression = first, second
+		}
+		if _, err := policy.Compile([]policy.Rule{{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
+			return d.WrapErr(fmt.Errorf("%s: %w", p.Effect, err))
+		}
+		*to = append(*to, p)
+		return nil
 	}
-	if p.Expression = first; second != "" {
-		p.Name, p.Expression = first, second
-	}
-	if _, err := policy.Compile([]policy.Rule{{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
-		return d.WrapErr(fmt.Errorf("%s: %w", p.Effect, err))
-	}
-	e.Policies = append(e.Policies, p)
-	return nil
 }

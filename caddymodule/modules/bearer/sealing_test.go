@@ -28,17 +28,21 @@ func TestProcessSealing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			sealing, err := processSealing()
+			if err != nil {
+				t.Fatal(err)
+			}
 			var sealed string
 			synctest.Test(t, func(t *testing.T) { // each bubble's clock begins at the same time
 				time.Sleep(tt.ahead)
 				var err error
-				if sealed, err = (processSealing{}).Seal(t.Context(), "text", "alice"); err != nil {
+				if sealed, err = sealing.Seal(t.Context(), "text", "alice"); err != nil {
 					t.Fatal(err)
 				}
 			})
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(tt.wait)
-				text, err := processSealing{}.Unseal(t.Context(), sealed, tt.binding, time.Hour)
+				text, err := sealing.Unseal(t.Context(), sealed, tt.binding, time.Hour)
 				if opens := err == nil && text == "text"; opens != tt.opens {
 					t.Errorf("%q, %v", text, err)
 				}
@@ -88,9 +92,7 @@ func TestSealKey(t *testing.T) {
 	}
 }
 
-func sealingWith(app App, keys ...string) (paging.Sealing, error) {
-	return (&Bearer{app: app, Enforcement: Enforcement{SealKeys: keys}}).sealing()
-}
+func sealingWith(app App, keys ...string) (paging.Sealing, error) { return newSealing(app, keys) }
 
 // appOfTest stands for the fhir app where only its presence matters.
 type appOfTest struct{ App }

@@ -32,9 +32,9 @@ type searchParameters struct {
 
 // newSearchParameters reads the site's own search parameters. One that cannot be judged is an error; among those of a
 // package, which are there for many servers, it is left out with a warning.
-func (e *Enforcement) newSearchParameters(logger *slog.Logger) (searchparam.Set, error) {
+func newSearchParameters(patterns []string, logger *slog.Logger) (searchparam.Set, error) {
 	p := searchParameters{logger: logger}
-	for _, pattern := range e.SearchParameterFiles {
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
 		if err == nil && len(files) == 0 {
 			err = fs.ErrNotExist

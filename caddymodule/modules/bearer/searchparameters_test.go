@@ -32,7 +32,7 @@ func TestSearchParametersThatCannotBeJudged(t *testing.T) {
 		"package":        {Enforcement{SearchParameterFiles: []string{packageWith(t, "package", odd)}}, ""},
 		"an example":     {Enforcement{SearchParameterFiles: []string{packageWith(t, "package/example", odd)}}, ""},
 	} {
-		set, err := tt.enforcement.newSearchParameters(slog.New(slog.NewTextHandler(&log, nil)))
+		set, err := newSearchParameters(tt.enforcement.SearchParameterFiles, slog.New(slog.NewTextHandler(&log, nil)))
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -68,8 +68,7 @@ func TestSearchParametersOfFile(t *testing.T) {
 	for form, file := range map[string]string{
 		"file": bundle, "pattern": "../../testdata/search*.json", "package": packageWith(t, "package", gatewaytest.ReadFile(t, bundle)),
 	} {
-		e := Enforcement{SearchParameterFiles: []string{file}}
-		set, err := e.newSearchParameters(slog.New(slog.DiscardHandler))
+		set, err := newSearchParameters([]string{file}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

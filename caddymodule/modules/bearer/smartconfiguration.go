@@ -22,6 +22,14 @@ type smartConfiguration struct {
 	discovery *upstream.Discovery
 }
 
+// newSMARTConfiguration serves the endpoints of the first trusted issuer; nil with the app, or without such an issuer.
+func newSMARTConfiguration(at address, trusted []trustedKeys) *smartConfiguration {
+	if at.issuer != "" || len(trusted) == 0 {
+		return nil
+	}
+	return &smartConfiguration{path: at.path + "/.well-known/smart-configuration", discovery: trusted[0].discovery}
+}
+
 // smartCORS allows every origin: the document is public.
 var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: httporigin.PreflightMaxAge})
 

@@ -26,8 +26,8 @@ type SignInPolicy struct {
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 }
 
-// checkSignIn refuses a token of a person who did not sign in as the site asks. Tokens of the fhir app are our own.
-func (p *SignInPolicy) checkSignIn(r *http.Request, t *guard.Token, isOwn bool) error {
+// check refuses a token of a person who did not sign in as the site asks. Tokens of the fhir app are our own.
+func (p *SignInPolicy) check(r *http.Request, t *guard.Token, isOwn bool) error {
 	if len(p.ACR) == 0 && p.MaxAge == 0 {
 		return nil
 	}

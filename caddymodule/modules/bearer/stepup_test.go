@@ -15,29 +15,28 @@ import (
 // TestSignInPolicyOfApps: a client that acts for itself has signed nobody in, and the picker has asked for all that it needs.
 func TestSignInPolicyOfApps(t *testing.T) {
 	t.Parallel()
-	h := &Bearer{SignInPolicy: SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, app: appOfTest{}}
-	h.issuer = "https://localhost:8443"
+	p, at := SignInPolicy{ACR: []string{"mfa"}, MaxAge: caddy.Duration(time.Hour)}, address{issuer: "https://localhost:8443"}
 	now, long := time.Now(), time.Now().Add(-2*time.Hour)
 	for _, tt := range []struct {
 		name    string
 		token   guard.Token
 		refused bool
 	}{
-		{"a client", guard.Token{Issuer: h.issuer, Subject: "c", ClientID: "c"}, false},
+		{"a client", guard.Token{Issuer: at.issuer, Subject: "c", ClientID: "c"}, false},
 		{"a client of another issuer", guard.Token{Issuer: "https://as.example", Subject: "c", ClientID: "c"}, true},
-		{"a person", guard.Token{Issuer: h.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, false},
-		{"a person of long ago", guard.Token{Issuer: h.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: long}, true},
-		{"a person of one factor", guard.Token{Issuer: h.issuer, Subject: "alice", ClientID: "c", ACR: "sfa", AuthTime: now}, true},
-		{"a token of before the claim", guard.Token{Issuer: h.issuer, Subject: "alice", ClientID: "c", AuthTime: now}, true},
+		{"a person", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, false},
+		{"a person of long ago", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: long}, true},
+		{"a person of one factor", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", ACR: "sfa", AuthTime: now}, true},
+		{"a token of before the claim", guard.Token{Issuer: at.issuer, Subject: "alice", ClientID: "c", AuthTime: now}, true},
 		{"a person of another issuer, in our words", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "phr", AuthTime: now}, true},
 		{"a person of another issuer", guard.Token{Issuer: "https://as.example", Subject: "alice", ClientID: "c", ACR: "mfa", AuthTime: now}, false},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		if err := h.checkSignIn(r, &tt.token, h.isOwn(&tt.token)); (err != nil) != tt.refused {
+		if err := p.check(r, &tt.token, at.isOwn(&tt.token)); (err != nil) != tt.refused {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		own := r.WithContext(requester.WithToken(r.Context(), tt.token))
-		if err := h.checkSignIn(own, &tt.token, h.isOwn(&tt.token)); err != nil {
+		if err := p.check(own, &tt.token, at.isOwn(&tt.token)); err != nil {
 			t.Errorf("%s, asked by the picker: %v", tt.name, err)
 		}
 	}

@@ -1,9 +1,11 @@
 package bearer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -54,48 +56,46 @@ const anyAudience = "any"
 
 var errNoAudience = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
 
-// newGuard combines the verifiers of all configured issuers.
-func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
+// newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted ones with their
+// keys, and introspection, if there is some.
+func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection) (*guard.Guard, error) {
 	memory := guard.NewMemory(guard.DefaultMemorySize)
 	var own *guard.Verifier
-	if h.app != nil {
+	if app != nil {
 		own = &guard.Verifier{
-			Issuer: h.issuer, Audience: h.apiURL,
-			Keys: guardKeys{h.app.Keys(), keyring.ErrUnknownKey}, Revoked: h.app.Server().Revoked, Memory: memory,
+			Issuer: at.issuer, Audience: at.url,
+			Keys: guardKeys{app.Keys(), keyring.ErrUnknownKey}, Revoked: app.Server().Revoked, Memory: memory,
 		}
 	}
 	var trusted []*guard.Trusted
-	for _, t := range h.Trust {
-		verifier, err := h.newTrusted(ctx, t, memory)
+	for i, t := range trust {
+		expected, err := audience(at, t.Audience)
 		if err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
-		trusted = append(trusted, verifier)
+		trusted = append(trusted, &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Memory: memory})
 	}
-	introspector, err := h.Introspection.introspector(h.apiURL, memory)
+	introspector, err := asked.introspector(at, memory)
 	if err != nil {
-		return nil, fmt.Errorf("introspect %s: %w", h.Introspection.Endpoint, err)
+		return nil, fmt.Errorf("introspect %s: %w", asked.Endpoint, err)
 	}
 	return guard.New(own, trusted, introspector)
 }
 
-func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Memory) (*guard.Trusted, error) {
-	expected, err := audience(h.apiURL, t.Audience)
-	if err != nil {
-		return nil, err
+// keysOf takes the keys of trusted issuers.
+func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []trustedKeys, err error) {
+	for _, t := range trust {
+		keys, err := held.take(ctx, t.Issuer, &t.TLS)
+		if err != nil {
+			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
+		}
+		all = append(all, keys)
 	}
-	keys, err := h.keysOf(ctx, &t)
-	if err != nil {
-		return nil, err
-	}
-	if h.app == nil && h.smart == nil { // the first issuer is the one that apps are told of
-		h.smart = &smartConfiguration{path: h.FHIRBase + "/.well-known/smart-configuration", discovery: keys.discovery}
-	}
-	return &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys, Memory: memory}, nil
+	return all, nil
 }
 
 // introspector asks as configured, or is nil if nothing is.
-func (i *Introspection) introspector(apiURL string, memory *guard.Memory) (*guard.Introspector, error) {
+func (i *Introspection) introspector(at address, memory *guard.Memory) (*guard.Introspector, error) {
 	if i == nil {
 		return nil, nil
 	}
@@ -116,64 +116,58 @@ func (i *Introspection) introspector(apiURL string, memory *guard.Memory) (*guar
 		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: transport,
 	}
 	if !asker.AnyAudience {
-		asker.Audience, err = audience(apiURL, i.Audience)
+		asker.Audience, err = audience(at, i.Audience)
 	}
 	return asker, err
 }
 
 // audience is what aud must contain: as told, or else the app's FHIR base URL.
-func audience(apiURL, told string) (string, error) {
-	switch {
-	case told != "":
-		return told, nil
-	case apiURL == "":
+func audience(at address, told string) (string, error) {
+	if told == "" && at.audience() == "" {
 		return "", errNoAudience
 	}
-	return apiURL, nil
+	return cmp.Or(told, at.audience()), nil
 }
 
-// parseTrust reads an issuer. Syntax:
-//
-//	trust <issuer> [<audience>] [{
-//		tls_ca <file>
-//		tls_client <certificate file> <key file>
-//	}]
-func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
-	issuer, audience, err := option.OneOrTwo(d)
-	if err != nil {
-		return err
-	}
-	t := TrustedIssuer{Issuer: issuer, Audience: audience}
-	if err := upstream.CheckIssuer(t.Issuer); err != nil {
-		return d.WrapErr(err)
-	}
-	for _, other := range h.Trust {
-		if other.Issuer == t.Issuer {
+// parseTrust reads an issuer.
+func parseTrust(to *[]TrustedIssuer) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		issuer, audience, err := option.OneOrTwo(d)
+		if err != nil {
+			return err
+		}
+		t := TrustedIssuer{Issuer: issuer, Audience: audience}
+		if err := upstream.CheckIssuer(t.Issuer); err != nil {
+			return d.WrapErr(err)
+		}
+		if slices.ContainsFunc(*to, func(other TrustedIssuer) bool { return other.Issuer == t.Issuer }) {
 			return d.Errf("duplicate trust %s", t.Issuer)
 		}
+		err = t.TLS.Subdirectives().Parse(d)
+		*to = append(*to, t)
+		return err
 	}
-	err = t.TLS.Subdirectives().Parse(d)
-	h.Trust = append(h.Trust, t)
-	return err
 }
 
 // parseIntrospect reads the introspection endpoint.
-func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
-	i := new(Introspection)
-	if err := option.Word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
+func parseIntrospect(to **Introspection) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		i := new(Introspection)
+		if err := option.Word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
+			return err
+		}
+		fields := option.Block{
+			"client_id":     option.Word(&i.ClientID, option.CheckPlaceholders),
+			"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
+			"issuer":        option.Word(&i.Issuer, nil),
+			"audience":      option.Word(&i.Audience, nil),
+		}
+		maps.Copy(fields, i.TLS.Subdirectives())
+		err := fields.Parse(d)
+		if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
+			return d.Err("introspect needs a client_id and a client_secret")
+		}
+		*to = i
 		return err
 	}
-	fields := option.Block{
-		"client_id":     option.Word(&i.ClientID, option.CheckPlaceholders),
-		"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
-		"issuer":        option.Word(&i.Issuer, nil),
-		"audience":      option.Word(&i.Audience, nil),
-	}
-	maps.Copy(fields, i.TLS.Subdirectives())
-	err := fields.Parse(d)
-	if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
-		return d.Err("introspect needs a client_id and a client_secret")
-	}
-	h.Introspection = i
-	return err
 }

@@ -16,7 +16,7 @@ import (
 // What a token may do is kept with it, but for what another record decides, and for what it was under another user.
 func TestHolderIsKept(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{Enforcer: &enforce.Enforcer{Base: "/fhir", Shared: access.NewShared(nil)}}
+	e := &enforcement{&enforce.Enforcer{Base: "/fhir", Shared: access.NewShared(nil)}}
 	empty := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusNotFound)
 		return nil

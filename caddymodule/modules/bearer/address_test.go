@@ -44,8 +44,8 @@ func TestURLOfAPIWithoutApp(t *testing.T) {
 				t.Error(err)
 			case tt.want != "":
 				bearer.locate()
-				if bearer.enforced.BaseURL != tt.want || bearer.metadata.Changes.BaseURL != tt.want {
-					t.Errorf("%q, %q, want %q", bearer.enforced.BaseURL, bearer.metadata.Changes.BaseURL, tt.want)
+				if bearer.gate.enforced.enforcer.BaseURL != tt.want || bearer.gate.metadata.Changes.BaseURL != tt.want {
+					t.Errorf("%q, %q, want %q", bearer.gate.enforced.enforcer.BaseURL, bearer.gate.metadata.Changes.BaseURL, tt.want)
 				}
 			}
 		})

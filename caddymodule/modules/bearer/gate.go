@@ -1,0 +1,113 @@
+package bearer
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+)
+
+// gate is what a request passes.
+type gate struct {
+	at           address
+	app          App                 // nil without the fhir app
+	smart        *smartConfiguration // may be nil
+	cors         *crossorigin.Rules
+	headers      *guard.IdentityHeaders
+	forwardToken bool
+	asks         authenticator
+	signIn       *SignInPolicy
+	enforced     *enforcement         // nil with scopes off
+	metadata     *capability.Metadata // nil with scopes off
+	misplaced    misplacement
+}
+
+func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if g.smart.serves(r) {
+		decided(decisionPublic)
+		return g.smart.serve(w, r)
+	}
+	w, answered := g.cors.Answer(w, r, r.URL.Path == g.at.path+"/metadata")
+	if answered {
+		decided(decisionPreflight)
+		return nil
+	}
+	if err := errors.Join(guard.CheckPath(r, g.at.path), g.headers.Check(r)); err != nil {
+		new(identity).set(r)
+		return g.at.challenge().refuse(w, err)
+	}
+	g.headers.Strip(r.Header, requester.ByTrustedProxy(r))
+	guard.StripCookies(r.Header, browser.CookiePrefix)
+	guard.StripTrailers(r)
+	token, err := g.asks.authenticate(r)
+	if err != nil {
+		g.misplaced.warn(r, g.at.path, err)
+		recordOutage(r, g.app, err)
+		return g.at.challenge().refuse(w, err)
+	}
+	public := isPublic(r, g.at.path)
+	guard.StripUpgrade(r.Header, !public)
+	if !g.forwardToken {
+		r.Header.Del("Authorization")
+	}
+	if public {
+		return g.servePublic(w, r, next)
+	}
+	return g.serveAllowed(w, r, next, token)
+}
+
+// servePublic answers what needs no token.
+func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	decided(decisionPublic)
+	guard.StripBody(r)
+	guard.StripCredentials(r.Header)
+	if g.metadata == nil {
+		return next.ServeHTTP(w, r)
+	}
+	return g.at.challenge().refuse(w, g.metadata.ServeHTTP(w, r, next))
+}
+
+// serveAllowed answers a valid token's request, as far as its scopes allow.
+func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
+	if err := g.signIn.check(r, token, g.at.isOwn(token)); err != nil {
+		return g.at.challenge().refuse(w, err)
+	}
+	if g.enforced == nil {
+		decided(decisionAllowed)
+		return next.ServeHTTP(w, r)
+	}
+	err := g.enforced.serve(w, r, next, token)
+	if _, refused := errors.AsType[*guard.Error](err); refused {
+		return g.at.challenge().refuse(w, err)
+	}
+	decided(decisionAllowed)
+	return err
+}
+
+// misplacement warns of a fhir_bearer in the wrong place.
+type misplacement struct {
+	logger *slog.Logger
+	once   sync.Once // a request outside the FHIR base was refused
+}
+
+// warn logs once that a request without a token was for a path outside the FHIR base. If the base is wrong, every request
+// is refused, and nothing else would say why.
+func (m *misplacement) warn(r *http.Request, base string, err error) {
+	if !errors.Is(err, guard.ErrNoToken) || fhirapp.Below(r.URL.Path, base) {
+		return
+	}
+	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
+	if fhirapp.Below(fhirapp.OriginalPath(r), base) {
+		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
+	}
+	m.once.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
+}
