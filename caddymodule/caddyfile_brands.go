@@ -56,12 +56,12 @@ func (b *UserAccessBrands) parseFile(d *caddyfile.Dispenser) error {
 }
 
 // parseIdentifier reads an identifier, which is a URL unless a system is named.
-func parseIdentifier(d *caddyfile.Dispenser) (BrandIdentifier, error) {
+func parseIdentifier(d *caddyfile.Dispenser) (brands.Identifier, error) {
 	first, second, err := option.OneOrTwo(d)
 	if second == "" {
-		return BrandIdentifier{System: brands.URISystem, Value: first}, err
+		return brands.Identifier{System: brands.URISystem, Value: first}, err
 	}
-	return BrandIdentifier{System: first, Value: second}, err
+	return brands.Identifier{System: first, Value: second}, err
 }
 
 func (b *UserAccessBrands) parseBlock(d *caddyfile.Dispenser) error {

@@ -18,7 +18,7 @@ type UserAccessBrands struct {
 
 	// The identifier of this server's brand in the Bundle. Default: that of the brand to which the Endpoint with the
 	// address of this FHIR API belongs.
-	Primary *BrandIdentifier `json:"primary,omitempty"`
+	Primary *brands.Identifier `json:"primary,omitempty"`
 
 	// The name by which people recognize the organization. Required without a Bundle.
 	Name string `json:"name,omitempty"`
@@ -38,15 +38,6 @@ type UserAccessBrands struct {
 	Developers string `json:"developers,omitempty"`
 
 	at option.Position // in the Caddyfile
-}
-
-// BrandIdentifier is a FHIR Identifier.
-type BrandIdentifier struct {
-	// What the value is unique in. Default: none.
-	System string `json:"system,omitempty"`
-
-	// The identifier. Required.
-	Value string `json:"value,omitempty"`
 }
 
 // BrandLogo is a logo, best a square SVG.
@@ -104,16 +95,9 @@ func (b *UserAccessBrands) bundle(fhirBase string) (*brands.Bundle, error) {
 
 func (b *UserAccessBrands) make(fhirBase string) (*brands.Bundle, error) {
 	if len(b.Bundle) > 0 {
-		return brands.Read(b.Bundle, fhirBase, b.Primary.core())
+		return brands.Read(b.Bundle, fhirBase, b.Primary)
 	}
 	return brands.Make(b.brand(), fhirBase)
-}
-
-func (i *BrandIdentifier) core() *brands.Identifier {
-	if i == nil {
-		return nil
-	}
-	return &brands.Identifier{System: i.System, Value: i.Value}
 }
 
 func (l BrandLogo) core() brands.Logo { return brands.Logo{Image: l.Logo, License: l.LogoLicense} }
