@@ -1,6 +1,7 @@
 package textindex
 
 import (
+	"bytes"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -95,11 +96,10 @@ func afterRule(before, rank uint32) string {
 	return "is later in the value set"
 }
 
-// explainer judges a document by some of its texts, and by some of what a filter asks for.
+// explainer judges a document by some of its texts.
 type explainer struct {
 	judge judge
 	some  someTexts
-	all   *asked
 }
 
 // someTexts is a corpus of which a document has only some of its other texts.
@@ -143,13 +143,13 @@ func allOthers(c Corpus, doc uint32) []otherText {
 func newExplainer(p *Part, f *Filter, spend func(steps int) error) *explainer {
 	e := &explainer{some: someTexts{Corpus: p.corpus()}}
 	e.judge = judge{reader: newReader(&e.some), divided: p.divided(), filter: f, spend: spend}
-	e.all = f.in(e.judge.reader.spotter.language)
+	e.judge.asked = f.in(e.judge.reader.spotter.language)
 	return e
 }
 
 func (e *explainer) explain(doc uint32) (x Explanation) {
 	others := allOthers(e.some.Corpus, doc)
-	t := e.judged(doc, others, e.all)
+	t := e.judged(doc, others)
 	if t == tierNone {
 		return x
 	}
@@ -157,17 +157,20 @@ func (e *explainer) explain(doc uint32) (x Explanation) {
 	if rule := symbolRules[t]; rule != "" && e.judge.filter.symbols != nil {
 		x.Rule = rule
 	}
-	texts := needed(others, func(some []otherText) bool { return e.judge.err != nil || e.judged(doc, some, e.all) == t })
+	texts := needed(others, func(some []otherText) bool { return e.judge.err != nil || e.judged(doc, some) == t })
 	for _, text := range texts {
 		x.Texts = append(x.Texts, string(text.value))
 	}
-	x.Synonyms = e.synonyms(func(a *asked) bool { return e.judge.err != nil || e.judged(doc, texts, a) == t })
+	e.judged(doc, texts)
+	for _, s := range e.judge.asked.segments {
+		x.Synonyms = append(x.Synonyms, e.synonyms(s, t, e.judge.asked.lines)...)
+	}
 	return x
 }
 
 // judged returns the tier of a document by some of its other texts, also if it matches only in the middle of words.
-func (e *explainer) judged(doc uint32, others []otherText, a *asked) tier {
-	e.some.others, e.judge.asked = others, a
+func (e *explainer) judged(doc uint32, others []otherText) tier {
+	e.some.others = others
 	t := e.judge.tier(doc)
 	if t == tierNone && e.judge.filter.terms != nil && e.judge.contains(doc) {
 		t = tierLenient
@@ -194,61 +197,35 @@ func needed(texts []otherText, enough func(some []otherText) bool) (some []other
 	return some
 }
 
-// synonyms returns what segments also stand for, where their own words are not enough.
-func (e *explainer) synonyms(enough func(a *asked) bool) (names []string) {
-	for i, s := range e.all.segments {
-		if len(s) == 1 {
+// synonyms returns the synonym without which a segment is not good enough for a tier, or those of runs within it. Each way
+// to say the only segment of a filter may be the display as a whole, which is one of lines.
+func (e *explainer) synonyms(s segment, t tier, lines [][]byte) (names []string) {
+	for i, way := range s {
+		isOther := t == tierTerm && len(lines) == len(s) && !bytes.Equal(e.judge.reader.line, lines[i])
+		if isOther || !e.judge.isEnough(way, t) {
 			continue
 		}
-		one := *e.all
-		one.segments = slices.Clone(e.all.segments)
-		one.segments[i] = s.clone()
-		whole := len(one.lines) == len(s) // each way to say the only segment may be the display as a whole
-		names = append(names, synonymOf(&one.segments[i], func(way int) bool {
-			if whole {
-				one.lines = e.all.lines[way : way+1]
-			}
-			return enough(&one)
-		})...)
-	}
-	return names
-}
-
-// synonymOf returns the synonym, or those of runs within it, without which a segment is not enough. While it asks enough, the
-// segment has the way only of which it tells the position; the runs within it belong to the first way.
-func synonymOf(s *segment, enough func(way int) bool) (names []string) {
-	ways := *s
-	defer func() { *s = ways }()
-	for k, way := range ways {
-		*s = segment{way}
-		if !enough(k) {
-			continue
-		}
-		if k > 0 {
+		if i > 0 {
 			return []string{joinWords(way)}
 		}
-		for i := range way {
-			if way[i].run != nil {
-				names = append(names, synonymOf(&way[i].run, func(int) bool { return enough(0) })...)
-			}
+		for _, n := range way {
+			names = append(names, e.synonyms(n.run, t, nil)...)
 		}
 		return names
 	}
 	return nil
 }
 
-// clone returns a segment of which the ways can be changed, and those of the runs within it.
-func (s segment) clone() segment {
-	s = slices.Clone(s)
-	for i := range s {
-		s[i] = slices.Clone(s[i])
-		for k := range s[i] {
-			if s[i][k].run != nil {
-				s[i][k].run = s[i][k].run.clone()
-			}
-		}
+// isEnough reports whether a way to say a segment is good enough for the tier of a document.
+func (j *judge) isEnough(way []need, t tier) bool {
+	switch s := (segment{way}); t {
+	case tierLenient:
+		return j.containsOne(s)
+	case tierCode, tierTerm, tierMeant:
+		return j.segment(s) != tierNone
+	default:
+		return j.segment(s) <= t
 	}
-	return s
 }
 
 // joinWords returns the words of a synonym.
