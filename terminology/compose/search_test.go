@@ -44,7 +44,7 @@ func TestSearchInCodeSystem(t *testing.T) {
 		}
 		d = append(d, doc)
 	}
-	r := rand.New(rand.NewPCG(3, 3))
+	r, rule := rand.New(rand.NewPCG(3, 3)), textindextest.NewRule(d)
 	for range samples(100) {
 		source := d[r.IntN(len(d))]
 		words := textindextest.Words(source.Display + " " + source.Code)
@@ -54,7 +54,7 @@ func TestSearchInCodeSystem(t *testing.T) {
 			typed = append(typed, word[:1+r.IntN(len(word))])
 		}
 		filter := strings.Join(typed, " ")
-		want := textindextest.Search(d, filter)
+		want := rule.Search(filter)
 		got, total, _ := Search(l.set, x, textindex.NewFilter(filter), "", 0, math.MaxInt, nil)
 		if total != len(want) || len(got) != len(want) {
 			t.Fatalf("filter %q: got %d of %d, want %d", filter, len(got), total, len(want))

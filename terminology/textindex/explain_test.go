@@ -29,14 +29,14 @@ func explained(t *testing.T, p Part, f *Filter) ([]Hit, []Explanation) {
 
 // checkExplained checks that explanations have the tiers of the rule by the letter, and so never a better one after a worse
 // one, and that they name no more texts than are needed. It returns how many they name.
-func checkExplained(t *testing.T, d textindextest.Documents, x *Index, typed string) (named int) {
+func checkExplained(t *testing.T, w ways, typed string) (named int) {
 	t.Helper()
 	f := NewFilter(typed)
 	if f == nil {
 		return 0
 	}
-	want := textindextest.Search(d, typed)
-	for name, p := range map[string]Part{"index": {Index: x}, "scan": scanned(d)} {
+	d, want := w.documents, w.rule.Search(typed)
+	for name, p := range w.parts {
 		hits, all := explained(t, p, f)
 		if len(all) != len(want) {
 			t.Fatalf("%s: filter %q: %d explanations, want %d", name, typed, len(all), len(want))
@@ -50,7 +50,7 @@ func checkExplained(t *testing.T, d textindextest.Documents, x *Index, typed str
 			}
 			if f.Corrected() == "" {
 				named += len(e.Texts)
-				checkTexts(t, d[hits[i].Doc], typed, e)
+				checkTexts(t, w.rule, d[hits[i].Doc], typed, e)
 			}
 		}
 	}
@@ -61,10 +61,9 @@ func TestExplainAgainstRule(t *testing.T) {
 	named := 0
 	for seed := range uint64(samples(150)) {
 		r := rand.New(rand.NewPCG(seed, 14))
-		d := textindextest.RandomDocuments(r, 1+r.IntN(60))
-		x := New(d)
+		w := waysToSearch(textindextest.RandomDocuments(r, 1+r.IntN(60)))
 		for range 20 {
-			named += checkExplained(t, d, x, textindextest.RandomFilter(r))
+			named += checkExplained(t, w, textindextest.RandomFilter(r))
 		}
 	}
 	if named < 100 {
@@ -87,14 +86,14 @@ func withTexts(d textindextest.Document, texts []string) textindextest.Document 
 }
 
 // checkTexts checks that a document has its tier by the texts that are named, and by no fewer.
-func checkTexts(t *testing.T, d textindextest.Document, typed string, e Explanation) {
+func checkTexts(t *testing.T, rule *textindextest.Rule, d textindextest.Document, typed string, e Explanation) {
 	t.Helper()
-	if got := textindextest.TierOf(withTexts(d, e.Texts), typed); int(got)+1 != e.Tier {
+	if got := rule.TierOf(withTexts(d, e.Texts), typed); int(got)+1 != e.Tier {
 		t.Fatalf("filter %q: %q alone are in tier %d, want %d: %+v", typed, e.Texts, got+1, e.Tier, d)
 	}
 	for i := range e.Texts {
 		fewer := withTexts(d, slices.Delete(slices.Clone(e.Texts), i, i+1))
-		if got := textindextest.TierOf(fewer, typed); int(got)+1 <= e.Tier {
+		if got := rule.TierOf(fewer, typed); int(got)+1 <= e.Tier {
 			t.Fatalf("filter %q: %q is not needed for tier %d: %+v", typed, e.Texts[i], e.Tier, d)
 		}
 	}
@@ -103,16 +102,13 @@ func checkTexts(t *testing.T, d textindextest.Document, typed string, e Explanat
 // Synonyms are named where the words themselves are not enough by the rule by the letter, and nowhere else.
 func TestExplainSynonymsAgainstRule(t *testing.T) {
 	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi abc", Other: "a b c d e"}}
-	defer func() { textindextest.Synonyms = nil }()
 	synonyms, named := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi abc => a b c d e"), 0
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 18)), 60)
-		x := New(d)
+		x, rule, plain := New(d), textindextest.NewRule(d, rules...), textindextest.NewRule(d)
 		for _, filter := range []string{"mi", "MI a", "a myocardial infarction", "diabetes mellitus", "diabetes the mellitus 2", "mi mi", "abc mi"} {
 			f := NewFilterWith(filter, synonyms)
-			textindextest.Synonyms = rules
-			want := textindextest.Search(d, filter)
-			textindextest.Synonyms = nil
+			want := rule.Search(filter)
 			hits, all := explained(t, Part{Index: x}, f)
 			for i, e := range all {
 				if e.Tier != int(want[i].Tier)+1 {
@@ -122,7 +118,7 @@ func TestExplainSynonymsAgainstRule(t *testing.T) {
 					continue
 				}
 				doc := withTexts(d[hits[i].Doc], e.Texts)
-				if alone := textindextest.TierOf(doc, filter); (int(alone)+1 > e.Tier) != (len(e.Synonyms) > 0) {
+				if alone := plain.TierOf(doc, filter); (int(alone)+1 > e.Tier) != (len(e.Synonyms) > 0) {
 					t.Fatalf("filter %q: synonyms %q for tier %d, without any %d: %+v", filter, e.Synonyms, e.Tier, alone+1, doc)
 				}
 				named += len(e.Synonyms)

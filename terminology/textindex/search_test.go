@@ -25,9 +25,9 @@ func samples(all int) int {
 }
 
 // expected returns what the rule by the letter finds.
-func expected(d textindextest.Documents, filter string) []Hit {
+func expected(rule *textindextest.Rule, filter string) []Hit {
 	var hits []Hit
-	for _, h := range textindextest.Search(d, filter) {
+	for _, h := range rule.Search(filter) {
 		hits = append(hits, Hit{Doc: h.Doc, tier: tier(h.Tier)})
 	}
 	return hits
@@ -42,14 +42,25 @@ func search(p Part, filter string, from, to int) ([]Hit, int) {
 // scanned is a corpus that is scanned.
 func scanned(d textindextest.Documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
+// ways are a corpus, the ways to search it, and the rule by the letter for it.
+type ways struct {
+	documents textindextest.Documents
+	rule      *textindextest.Rule
+	parts     map[string]Part
+}
+
+func waysToSearch(d textindextest.Documents, synonyms ...textindextest.Synonym) ways {
+	return ways{d, textindextest.NewRule(d, synonyms...), map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)}}
+}
+
 // checkSearch compares index, scan and the rule by the letter, whole and in pages.
-func checkSearch(t *testing.T, d textindextest.Documents, x *Index, filter string) {
+func checkSearch(t *testing.T, w ways, filter string) {
 	t.Helper()
 	if NewFilter(filter) == nil {
 		return
 	}
-	want := expected(d, filter)
-	for name, p := range map[string]Part{"index": {Index: x}, "scan": scanned(d)} {
+	d, want := w.documents, expected(w.rule, filter)
+	for name, p := range w.parts {
 		got, total := search(p, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
 			t.Fatalf("%s: filter %q: got %v, total %d, want %v\n%v", name, filter, got, total, want, d)
@@ -72,10 +83,9 @@ func checkSearch(t *testing.T, d textindextest.Documents, x *Index, filter strin
 func TestSearchAgainstRule(t *testing.T) {
 	for seed := range uint64(samples(150)) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		d := textindextest.RandomDocuments(r, 1+r.IntN(60))
-		x := New(d)
+		w := waysToSearch(textindextest.RandomDocuments(r, 1+r.IntN(60)))
 		for range 30 {
-			checkSearch(t, d, x, textindextest.RandomFilter(r))
+			checkSearch(t, w, textindextest.RandomFilter(r))
 		}
 	}
 }
@@ -99,8 +109,9 @@ func TestSearchLarge(t *testing.T) {
 	if *slow {
 		filters = append(filters, "ab", "abc", "d", "mel diab", "日", "%", "(", "e11.9", "b", "é", "diabx", "2 type", "di", "diabetes", "m", "me", "e11", "x", "xr", "日本", "ab a")
 	}
+	rule := textindextest.NewRule(d)
 	for _, filter := range filters {
-		want := expected(d, filter)
+		want := expected(rule, filter)
 		got, total := search(Part{Index: x}, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
 			t.Errorf("filter %q: got %d hits, total %d, want %d", filter, len(got), total, len(want))
@@ -120,14 +131,12 @@ func FuzzFilter(f *testing.F) {
 	for _, word := range append(textindextest.RandomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "gelenk schmerz", "lungenembolie", "infrakt", "ǆ", "가", strings.Repeat("a", 300)) {
 		f.Add(word)
 	}
-	d := textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 11)), 60)
-	x := New(d)
-	german := textindextest.GermanDocuments(rand.New(rand.NewPCG(1, 19)), 60)
-	y := New(german)
+	english := waysToSearch(textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 11)), 60))
+	german := waysToSearch(textindextest.GermanDocuments(rand.New(rand.NewPCG(1, 19)), 60))
 	f.Fuzz(func(t *testing.T, filter string) {
 		if len(filter) <= 1000 {
-			checkSearch(t, d, x, filter)
-			checkSearch(t, german, y, filter)
+			checkSearch(t, english, filter)
+			checkSearch(t, german, filter)
 		}
 	})
 }
@@ -138,10 +147,10 @@ type finding struct{ name, filter, want string }
 // wantFound has the index and the scan find the same.
 func wantFound(t *testing.T, d textindextest.Documents, tests []finding) {
 	t.Helper()
-	x := New(d)
+	parts := waysToSearch(d).parts
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			for name, p := range map[string]Part{"index": {Index: x}, "scan": scanned(d)} {
+			for name, p := range parts {
 				hits, _ := search(p, test.filter, 0, math.MaxInt)
 				var got []string
 				for _, h := range hits {

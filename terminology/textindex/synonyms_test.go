@@ -96,18 +96,17 @@ func TestSynonymsThatAreWrong(t *testing.T) {
 // TestSynonymsAgainstRule compares index, scan and the rule by the letter.
 func TestSynonymsAgainstRule(t *testing.T) {
 	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi fracture", Other: "a b c"}, {Typed: "hypertensive", Other: "hypertension"}, {Typed: "ab hypertensive", Other: "hypertension"}}
-	textindextest.Synonyms = rules
-	defer func() { textindextest.Synonyms = nil }()
 	s := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c\nhypertensive, ab hypertensive => hypertension")
 	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi", "mellitus diabetes", "infarction a myocardial", "infarction myocardial a", "fracture mi", "fracture mi diab", "the mi fracture ii", "hyper", "hyp", "hyperten", "a hyper", "ab hyper"}
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
-		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
+		w := waysToSearch(d, rules...)
+		for name, p := range w.parts {
 			for i, filter := range filters {
 				if i%2 != int(seed)%2 { // half of them, as each takes long
 					continue
 				}
-				want := expected(d, filter)
+				want := expected(w.rule, filter)
 				got, total, _ := Search([]Part{p}, NewFilterWith(filter, s), 0, math.MaxInt, nil)
 				if !slices.Equal(got, want) || total != len(want) {
 					t.Fatalf("%s: filter %q: got %v, want %v\n%v", name, filter, got, want, d)

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// plainFit says how a word of a text fits one of the filter: 0 not, 1 begun, 2 whole.
-func plainFit(word, wanted string, begins bool) int {
-	spelled := spelled
+// fit says how a word of a text fits one of the filter: 0 not, 1 begun, 2 whole.
+func (f forms) fit(word, wanted string, begins bool) int {
+	spelled := f.spelled
 	if len(wanted) < 4 {
 		spelled = func(word string) string { return word }
 	}
-	alike := stem(wanted) != "" && stem(word) == stem(wanted)
+	alike := f.stem(wanted) != "" && f.stem(word) == f.stem(wanted)
 	switch {
 	case word == wanted, word == spelled(wanted), spelled(word) == spelled(wanted), sameNumber(word, wanted):
 		return 2
@@ -23,11 +23,11 @@ func plainFit(word, wanted string, begins bool) int {
 	return 0
 }
 
-// plainWordTier is the tier of a word: the best of its places.
-func plainWordTier(spots []plainWord, wanted string, begins bool) Tier {
+// wordTier is the tier of a word: the best of its places.
+func (f forms) wordTier(spots []plainWord, wanted string, begins bool) Tier {
 	best := None
 	for _, s := range spots {
-		tier := []Tier{None, ByBegun, ByWhole}[plainFit(s.word, wanted, begins)]
+		tier := []Tier{None, ByBegun, ByWhole}[f.fit(s.word, wanted, begins)]
 		if tier != None && s.head {
 			tier--
 		}
@@ -36,16 +36,16 @@ func plainWordTier(spots []plainWord, wanted string, begins bool) Tier {
 	return best
 }
 
-func plainAllTier(spots []plainWord, words []string, begins bool) Tier {
+func (f forms) allTier(spots []plainWord, words []string, begins bool) Tier {
 	worst := ByWholeHead
 	for _, word := range words {
-		worst = max(worst, plainWordTier(spots, word, begins))
+		worst = max(worst, f.wordTier(spots, word, begins))
 	}
 	return worst
 }
 
-func plainlyWithin(spots []plainWord, part string) bool {
+func (f forms) within(spots []plainWord, part string) bool {
 	return slices.ContainsFunc(spots, func(s plainWord) bool {
-		return plainFit(s.word, part, true) > 0 || len([]rune(part)) >= 5 && strings.Contains(s.word, part)
+		return f.fit(s.word, part, true) > 0 || len([]rune(part)) >= 5 && strings.Contains(s.word, part)
 	})
 }

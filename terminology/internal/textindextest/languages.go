@@ -3,38 +3,29 @@ package textindextest
 import (
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/blevesearch/snowballstem"
 	"github.com/blevesearch/snowballstem/english"
 	"github.com/blevesearch/snowballstem/german"
 )
 
-// spoken is the language of the corpus that is searched.
-var spoken = &inEnglish
-
-// speaking is held while a corpus is searched.
-var speaking sync.Mutex
-
 // plainLanguage is what the rule knows of a language.
 type plainLanguage struct {
-	stops                 map[string]bool
-	stem                  func(*snowballstem.Env) bool
-	spellings, endings    [][2]string
-	compounds             bool
-	dictionary, beginning map[string]int // of the corpus
-	divided               map[string][]plainWord
+	stops              map[string]bool
+	stemmer            func(*snowballstem.Env) bool
+	spellings, endings [][2]string
+	compounds          bool
 }
 
 var inEnglish = plainLanguage{
-	stops: wordSet("an the of in on at by for from to with and or as"), stem: english.Stem,
+	stops: wordSet("an the of in on at by for from to with and or as"), stemmer: english.Stem,
 	spellings: [][2]string{{"ae", "e"}, {"oe", "e"}, {"sulph", "sulf"}, {"isation", "ization"}},
 	endings:   [][2]string{{"our", "or"}, {"ours", "ors"}, {"ise", "ize"}, {"ised", "ized"}, {"yse", "yze"}, {"bre", "ber"}, {"tre", "ter"}},
 }
 
 var inGerman = plainLanguage{
-	stops: wordSet("der die das des dem den ein eine einer eines einem einen und oder im in am an auf bei mit von vom zu zum zur durch fur als"),
-	stem:  german.Stem, spellings: [][2]string{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}}, compounds: true,
+	stops:   wordSet("der die das des dem den ein eine einer eines einem einen und oder im in am an auf bei mit von vom zu zum zur durch fur als"),
+	stemmer: german.Stem, spellings: [][2]string{{"ae", "a"}, {"oe", "o"}, {"ue", "u"}}, compounds: true,
 }
 
 func wordSet(words string) map[string]bool {
@@ -45,25 +36,35 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// speak makes a corpus the one that is searched, until the function that it returns is called.
-func speak(d Documents) (end func()) {
-	speaking.Lock()
-	l := inEnglish
-	if d.Language() == "de" {
-		l = inGerman
-	}
-	spoken = &l
-	spoken.read(d)
-	return speaking.Unlock
+// forms are the forms of words that were asked for.
+type forms struct {
+	language       *plainLanguage
+	stems, written map[string]string
 }
 
+func newForms(l *plainLanguage) forms { return forms{l, map[string]string{}, map[string]string{}} }
+
 // stem returns a word's stem; "" if it has none.
-func stem(word string) string {
+func (f forms) stem(word string) string { return remembered(f.stems, word, f.language.stem) }
+
+// spelled returns a word in the one spelling.
+func (f forms) spelled(word string) string { return remembered(f.written, word, f.language.spelled) }
+
+func remembered(known map[string]string, word string, of func(string) string) string {
+	form, ok := known[word]
+	if !ok {
+		form = of(word)
+		known[word] = form
+	}
+	return form
+}
+
+func (l *plainLanguage) stem(word string) string {
 	if len(word) < 4 || len(word) > 64 || strings.ContainsAny(word, "0123456789") {
 		return ""
 	}
 	env := snowballstem.NewEnv(word)
-	spoken.stem(env)
+	l.stemmer(env)
 	stem := env.Current()
 	if len(stem) < 3 || !strings.HasPrefix(word, stem[:len(stem)-1]) {
 		return ""
@@ -71,15 +72,14 @@ func stem(word string) string {
 	return stem
 }
 
-// spelled returns a word in the one spelling.
-func spelled(word string) string {
+func (l *plainLanguage) spelled(word string) string {
 	if len(word) < 4 {
 		return word
 	}
-	for _, s := range spoken.spellings {
+	for _, s := range l.spellings {
 		word = strings.ReplaceAll(word, s[0], s[1])
 	}
-	for _, s := range spoken.endings {
+	for _, s := range l.endings {
 		if rest, ok := strings.CutSuffix(word, s[0]); ok {
 			return rest + s[1]
 		}

@@ -14,8 +14,14 @@ type Synonym struct {
 	Other string
 }
 
-// Synonyms are the rules that count.
-var Synonyms []Synonym
+// plainQuery is a filter, and what words with typos are read as.
+type plainQuery struct {
+	filter   string
+	synonyms []Synonym
+	forms    forms
+	read     map[string][]string
+	divided  bool // whether runs that have synonyms are also read as shorter ones
+}
 
 // plainSegment is a run of terms, and what else it stands for.
 type plainSegment struct {
@@ -34,7 +40,7 @@ func (q plainQuery) segments() []plainSegment {
 func (q plainQuery) terms() (terms []string) {
 	fields := slices.DeleteFunc(strings.Fields(q.filter), func(f string) bool { return len(Words(f)) == 0 })
 	for i, field := range fields {
-		if words := Words(field); i == len(fields)-1 || len(words) > 1 || !spoken.stops[words[0]] {
+		if words := Words(field); i == len(fields)-1 || len(words) > 1 || !q.forms.language.stops[words[0]] {
 			terms = append(terms, field)
 		}
 	}
@@ -43,14 +49,14 @@ func (q plainQuery) terms() (terms []string) {
 
 // meant returns what synonyms name for words that begin so. There are few synonyms, so that there are not too many of these.
 func (q plainQuery) meant() (lines []string) {
-	if len(Synonyms) == 0 {
+	if len(q.synonyms) == 0 {
 		return nil
 	}
 	words := Words(strings.Join(q.terms(), " "))
 	if q.read != nil || len([]rune(words[len(words)-1])) < 4 {
 		return nil
 	}
-	for _, s := range Synonyms {
+	for _, s := range q.synonyms {
 		if strings.HasPrefix(s.Typed, strings.Join(words, " ")) && len(strings.Fields(s.Typed)) == len(words) {
 			lines = append(lines, s.Other)
 		}
@@ -63,7 +69,7 @@ func (q plainQuery) runs(terms []string, most int) (segments []plainSegment) {
 	for len(terms) > 0 {
 		run, others := 1, []string(nil)
 		for n := min(most, len(terms)); n > 0 && others == nil; n-- {
-			for _, s := range Synonyms {
+			for _, s := range q.synonyms {
 				if sameWords(strings.Fields(s.Typed), q.asRead(Words(strings.Join(terms[:n], " ")))) {
 					run, others = n, append(others, s.Other)
 				}
@@ -97,51 +103,12 @@ func (q plainQuery) lines() []string {
 	return lines
 }
 
-func (q plainQuery) runTier(s plainSegment, spots []plainWord) Tier {
-	worst := ByWholeHead
-	for _, inner := range s.inner {
-		worst = max(worst, q.runTier(inner, spots))
+// asRead returns words as they are read.
+func (q plainQuery) asRead(words []string) []string {
+	for i, word := range words {
+		if read := q.read[word]; read != nil {
+			words[i] = read[0]
+		}
 	}
-	if s.inner == nil {
-		worst = q.termTier(s.terms[0], spots)
-	}
-	return min(worst, s.othersTier(spots))
-}
-
-func (q plainQuery) termTier(term string, spots []plainWord) Tier {
-	best := ByWholeHead
-	for _, word := range Words(term) {
-		best = max(best, q.wordTier(spots, word))
-	}
-	if words := Words(term); len(words) > 1 {
-		best = min(best, q.wordTier(spots, strings.Join(words, "")))
-	}
-	return best
-}
-
-// within reports whether the long words of a filter are in the middle of words of a document.
-func (q plainQuery) within(d Document) bool {
-	spots := plainDocument(d)
-	return !slices.ContainsFunc(q.segments(), func(s plainSegment) bool { return !s.within(spots) })
-}
-
-func (s plainSegment) within(spots []plainWord) bool {
-	if s.othersTier(spots) != None {
-		return true
-	}
-	if s.inner != nil {
-		return !slices.ContainsFunc(s.inner, func(inner plainSegment) bool { return !inner.within(spots) })
-	}
-	words := Words(s.terms[0])
-	return !slices.ContainsFunc(words, func(part string) bool { return !plainlyWithin(spots, part) }) ||
-		len(words) > 1 && plainWordTier(spots, strings.Join(words, ""), true) != None
-}
-
-func (s plainSegment) othersTier(spots []plainWord) Tier {
-	best := None
-	for _, other := range s.others {
-		words := slices.DeleteFunc(Words(other), func(word string) bool { return spoken.stops[word] })
-		best = min(best, plainAllTier(spots, words, false))
-	}
-	return best
+	return words
 }

@@ -30,58 +30,11 @@ func Distance(a, b []rune) int {
 	return table[len(a)][len(b)]
 }
 
-// asRead returns words as they are read.
-func (q plainQuery) asRead(words []string) []string {
-	for i, word := range words {
-		if read := q.read[word]; read != nil {
-			words[i] = read[0]
-		}
-	}
-	return words
-}
-
-// wordTier is the tier of a word, or of the best of those it is read as.
-func (q plainQuery) wordTier(spots []plainWord, word string) Tier {
-	read := q.read[word]
-	if read == nil {
-		return plainWordTier(spots, word, true)
-	}
-	best := None
-	for _, s := range spots {
-		if slices.Contains(read, s.word) || spelled(s.word) == read[0] {
-			best = min(best, map[bool]Tier{true: ByWholeHead, false: ByWhole}[s.head])
-		}
-	}
-	return best
-}
-
-// correct reads the words that no document has as the most similar ones.
-func (q *plainQuery) correct(d Documents) {
-	counts := map[string]int{}
-	for i := range d {
-		seen := map[string]bool{}
-		for _, s := range plainDocument(d[i]) {
-			if !seen[s.word] {
-				seen[s.word] = true
-				counts[s.word]++
-			}
-		}
-	}
-	for _, typed := range Words(q.filter) {
-		if read := plainGuesses(counts, typed); read != nil {
-			if q.read == nil {
-				q.read = map[string][]string{}
-			}
-			q.read[typed] = read
-		}
-	}
-}
-
-// plainGuesses returns up to five of the words that are most similar to one.
-func plainGuesses(counts map[string]int, typed string) (read []string) {
+// guesses returns up to five of the words that are most similar to one.
+func (f forms) guesses(counts map[string]int, typed string) (read []string) {
 	best := math.MaxInt
 	for word := range counts {
-		if plainFit(word, typed, true) > 0 {
+		if f.fit(word, typed, true) > 0 {
 			return nil
 		}
 		score := plainScore([]rune(word), []rune(typed))

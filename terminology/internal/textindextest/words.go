@@ -51,7 +51,7 @@ type plainWord struct {
 }
 
 // plainSpots returns the words of a text, and those inside them, and those that hyphens join.
-func plainSpots(text string) (spots []plainWord) {
+func plainSpots(text string, stops map[string]bool) (spots []plainWord) {
 	rest := plain(text)
 	head, depth, chain, first := true, 0, "", true
 	for rest != "" {
@@ -73,7 +73,7 @@ func plainSpots(text string) (spots []plainWord) {
 		end := strings.IndexFunc(rest[at:]+" ", isSign)
 		word := rest[at : at+end]
 		rest = rest[at+end:]
-		if !first && spoken.stops[plainFold(word)] {
+		if !first && stops[plainFold(word)] {
 			head = false
 		}
 		isHead := head && depth == 0
@@ -94,20 +94,17 @@ func plainSpots(text string) (spots []plainWord) {
 	return spots
 }
 
-// plainDocument returns all words of a document, and their parts.
-func plainDocument(d Document) []plainWord { return spoken.withParts(plainSpotsOf(d)) }
-
 // plainSpotsOf returns all words of a document.
-func plainSpotsOf(d Document) []plainWord {
-	spots := append(plainSpots(d.shown()), plainWord{strings.Join(Words(d.Code), ""), true})
+func plainSpotsOf(d Document, stops map[string]bool) []plainWord {
+	spots := append(plainSpots(d.shown(), stops), plainWord{strings.Join(Words(d.Code), ""), true})
 	for _, word := range Words(d.Code) {
 		spots = append(spots, plainWord{word, true})
 	}
 	for _, other := range d.Others {
-		spots = append(spots, d.inFull(plainSpots(other))...)
+		spots = append(spots, d.inFull(plainSpots(other, stops))...)
 	}
 	for _, other := range d.Foreign {
-		for _, s := range d.inFull(plainSpots(other)) {
+		for _, s := range d.inFull(plainSpots(other, stops)) {
 			spots = append(spots, plainWord{s.word, false})
 		}
 	}
