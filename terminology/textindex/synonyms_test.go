@@ -101,12 +101,12 @@ func TestSynonymsAgainstRule(t *testing.T) {
 	for seed := range uint64(samples(150)) {
 		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
 		w := waysToSearch(d, rules...)
-		for name, p := range w.parts {
-			for i, filter := range filters {
-				if i%2 != int(seed)%2 { // half of them, as each takes long
-					continue
-				}
-				want := expected(w.rule, filter)
+		for i, filter := range filters {
+			if i%2 != int(seed)%2 { // half of them, as each takes long
+				continue
+			}
+			want := expected(w.rule, filter)
+			for name, p := range w.parts {
 				got, total, _ := Search([]Part{p}, NewFilterWith(filter, s), 0, math.MaxInt, nil)
 				if !slices.Equal(got, want) || total != len(want) {
 					t.Fatalf("%s: filter %q: got %v, want %v\n%v", name, filter, got, want, d)

@@ -1,7 +1,6 @@
 package textindextest
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/blevesearch/snowballstem"
@@ -87,15 +86,19 @@ func (l *plainLanguage) spelled(word string) string {
 	return word
 }
 
-// sameNumber reports whether two words are the same number.
-func sameNumber(a, b string) bool {
-	for _, line := range []string{
+// numbers are ways to write numbers, by which.
+var numbers = func() map[string]int {
+	all := map[string]int{}
+	for i, line := range []string{
 		"1 i one", "2 ii two", "3 iii three", "4 iv four", "5 v five", "6 vi six", "7 vii seven", "8 viii eight", "9 ix nine",
 		"10 x ten", "11 xi eleven", "12 xii twelve", "1st first", "2nd second", "3rd third", "4th fourth", "5th fifth", "6th sixth",
 	} {
-		if words := strings.Fields(line); slices.Contains(words, a) && slices.Contains(words, b) {
-			return true
+		for word := range strings.FieldsSeq(line) {
+			all[word] = i + 1
 		}
 	}
-	return false
-}
+	return all
+}()
+
+// sameNumber reports whether two words are the same number.
+func sameNumber(a, b string) bool { return numbers[a] > 0 && numbers[a] == numbers[b] }

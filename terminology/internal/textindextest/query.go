@@ -6,7 +6,7 @@ import (
 )
 
 // tier is the rule by the letter, without what is lenient.
-func (q plainQuery) tier(d Document, spots []plainWord) Tier {
+func (q plainQuery) tier(d Document, spots []plainWord, segments []plainSegment) Tier {
 	filter := q.filter
 	display, wanted := d.shown(), Words(filter)
 	joined := strings.Join(Words(d.Code), "")
@@ -17,7 +17,7 @@ func (q plainQuery) tier(d Document, spots []plainWord) Tier {
 	if len(wanted) == 1 && len([]rune(wanted[0])) == 1 {
 		tier = plainLetter(display, wanted[0], q.forms.language.stops)
 	} else {
-		for _, s := range q.segments() {
+		for _, s := range segments {
 			tier = max(tier, q.runTier(s, spots))
 		}
 	}

@@ -55,7 +55,7 @@ func (r *Rule) TierOf(d Document, filter string) Tier {
 	if r.parts != nil {
 		words = r.parts.withParts(words)
 	}
-	t := q.tier(d, words)
+	t := q.tier(d, words, q.segments())
 	if t == None && isLenient(filter) && q.within(words) {
 		return Lenient
 	}
@@ -98,8 +98,9 @@ func (r *Rule) byRuns(q plainQuery) []Hit {
 
 // strictly returns what matches without being lenient.
 func (r *Rule) strictly(q plainQuery) (hits []Hit) {
+	segments := q.segments()
 	for doc := range r.documents {
-		if t := q.tier(r.documents[doc], r.words[doc]); t != None {
+		if t := q.tier(r.documents[doc], r.words[doc], segments); t != None {
 			hits = append(hits, Hit{Doc: uint32(doc), Tier: t})
 		}
 	}
