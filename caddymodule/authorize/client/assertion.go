@@ -45,6 +45,9 @@ type assertionClaims struct {
 	ID        string           `json:"jti"`
 }
 
+// PrivateKeyJWT is the client authentication method of RFC 7523.
+const PrivateKeyJWT = "private_key_jwt"
+
 func invalidAssertion(description string) error {
 	return oauth2.InvalidClient("client_assertion: " + description)
 }
@@ -57,8 +60,9 @@ func decodePart(part string, to any) error {
 	return strictjson.Unmarshal(decoded, to)
 }
 
-func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
-	_, err := c.keys.VerifySignature(ctx, raw)
+// verifyAssertion checks the signature of an assertion by a client's keys.
+func verifyAssertion(ctx context.Context, keys *upstream.KeySet, raw string) error {
+	_, err := keys.VerifySignature(ctx, raw)
 	if err == nil {
 		return nil
 	}
@@ -90,6 +94,3 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	}
 	return nil
 }
-
-// PrivateKeyJWT is the client authentication method of RFC 7523.
-const PrivateKeyJWT = "private_key_jwt"

@@ -166,7 +166,7 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	case p.Get("client_id") != "" && p.Get("client_id") != client.ID:
 		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
 	}
-	if err := client.verifyAssertion(r.Context(), raw); err != nil {
+	if err := verifyAssertion(r.Context(), client.keys, raw); err != nil {
 		return nil, err
 	}
 	audiences := []string{a.Issuer}

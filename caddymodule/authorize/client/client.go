@@ -127,6 +127,15 @@ type Links struct {
 	Terms  string `json:",omitempty"` // tos_uri: what people must agree to
 }
 
+// RequestObjects says which request objects a client may send (OpenID Connect Core §6). A zero
+// value: none.
+type RequestObjects struct {
+	Allowed   bool     `json:"-"`          // by the operator
+	Algorithm string   `json:",omitempty"` // request_object_signing_alg. Default: any, and none.
+	URIs      []string `json:",omitempty"` // request_uris: where the client may have one fetched
+	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
+}
+
 // FetchLogo returns what is at the logo_uri, up to a number of bytes.
 func (c *Client) FetchLogo(ctx context.Context, most int) ([]byte, error) {
 	return upstream.Fetch(ctx, c.Transport, c.Links.Logo, most)
@@ -216,13 +225,4 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 		listening, ok := withoutPort(registered)
 		return ok && listening == asked
 	})
-}
-
-// RequestObjects says which request objects a client may send (OpenID Connect Core §6). A zero
-// value: none.
-type RequestObjects struct {
-	Allowed   bool     `json:"-"`          // by the operator
-	Algorithm string   `json:",omitempty"` // request_object_signing_alg. Default: any, and none.
-	URIs      []string `json:",omitempty"` // request_uris: where the client may have one fetched
-	KeysOnly  bool     `json:",omitempty"` // the client's keys sign request objects, and do not authenticate it
 }

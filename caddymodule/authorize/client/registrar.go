@@ -73,6 +73,11 @@ type registrar struct {
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 
+var errRegistrationToken = &oauth2.Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "send the access token of the registration, as Authorization: Bearer",
+}
+
 // CheckRegistrationScope refuses a scope that apps cannot have by registration.
 func CheckRegistrationScope(scope string) error {
 	if IsSystemScope(scope) {
@@ -213,9 +218,4 @@ func (c *registered) replace(client Client, method string) (secret string) {
 		c.SecretDigest = digestOf(secret)
 	}
 	return secret
-}
-
-var errRegistrationToken = &oauth2.Error{
-	Code: "invalid_token", Status: http.StatusUnauthorized,
-	Description: "send the access token of the registration, as Authorization: Bearer",
 }

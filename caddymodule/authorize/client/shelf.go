@@ -51,6 +51,18 @@ type folder struct {
 // valid here.
 const cacheTTL = time.Minute
 
+// Storage keeps clients that registered themselves. It is part of certmagic's Storage. Load
+// and List return fs.ErrNotExist for a missing key.
+type Storage interface {
+	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
+	Store(ctx context.Context, key string, value []byte) error                        // stores or replaces it
+	Delete(ctx context.Context, key string) error                                     // removes it
+	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // below a path
+}
+
+// DefaultMaxClients is the default limit of clients that register themselves.
+const DefaultMaxClients = 1000
+
 func newFolder(storage Storage, path string) *folder {
 	return &folder{storage: storage, path: path, cached: store.NewMemory(DefaultMaxClients, 0)}
 }
@@ -118,16 +130,4 @@ func (f *folder) remove(ctx context.Context, id string) error {
 		return err
 	}
 	return f.cached.Delete(ctx, id)
-}
-
-// DefaultMaxClients is the default limit of clients that register themselves.
-const DefaultMaxClients = 1000
-
-// Storage keeps clients that registered themselves. It is part of certmagic's Storage. Load
-// and List return fs.ErrNotExist for a missing key.
-type Storage interface {
-	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
-	Store(ctx context.Context, key string, value []byte) error                        // stores or replaces it
-	Delete(ctx context.Context, key string) error                                     // removes it
-	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // below a path
 }

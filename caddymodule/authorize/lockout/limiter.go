@@ -36,6 +36,30 @@ type Limiter struct {
 	uncounted tally
 }
 
+// stripe guards some of the counters while a tally is read and written.
+type stripe struct {
+	mu      sync.Mutex
+	pending map[string]*pendingAttempts // by the counter's key
+}
+
+// pendingAttempts are the attempts of one counter that have begun and not ended.
+type pendingAttempts struct {
+	running int
+	waiting int           // for one of those running to end
+	ended   chan struct{} // closed when one does
+}
+
+// sharedTries is what a gateway knows of counters that it shares with others.
+type sharedTries struct {
+	once    sync.Once
+	turns   [stripes]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
+	waiting [stripes]atomic.Int32
+
+	// seen are the stored tallies as they were lately. Rarely has another gateway changed
+	// them since, so that a change takes one round trip.
+	seen boundedcache.Cache[string, []byte]
+}
+
 // isShared reports whether the store serves several gateways, and so has a clock for them.
 func (l *Limiter) isShared() bool {
 	_, shared := l.Store.(interface{ Now() time.Time })
@@ -64,30 +88,6 @@ func (l *Limiter) uncountedWait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.uncounted.wait(time.Now())
-}
-
-// stripe guards some of the counters while a tally is read and written.
-type stripe struct {
-	mu      sync.Mutex
-	pending map[string]*pendingAttempts // by the counter's key
-}
-
-// pendingAttempts are the attempts of one counter that have begun and not ended.
-type pendingAttempts struct {
-	running int
-	waiting int           // for one of those running to end
-	ended   chan struct{} // closed when one does
-}
-
-// sharedTries is what a gateway knows of counters that it shares with others.
-type sharedTries struct {
-	once    sync.Once
-	turns   [stripes]*semaphore.Weighted // for one change at a time, so that a gateway does not compete with itself
-	waiting [stripes]atomic.Int32
-
-	// seen are the stored tallies as they were lately. Rarely has another gateway changed
-	// them since, so that a change takes one round trip.
-	seen boundedcache.Cache[string, []byte]
 }
 
 // turn waits for the turns of counters, in an order that is the same for all.

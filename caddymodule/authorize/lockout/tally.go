@@ -29,6 +29,26 @@ type ownerTally struct {
 // forgiven.
 const maxOwners = 8
 
+// counter is what failures are counted under.
+type counter struct {
+	key    string // in the store
+	bucket uint16
+	limit  int    // how many failures are free
+	owner  string // whose success cancels their failures; "" for nobody's
+}
+
+// stripes is how many groups of counters there are, of each of which one changes at a time in this process.
+const stripes = 64
+
+// outcome is that of an attempt.
+type outcome int
+
+const (
+	undecided outcome = iota // not made, or failed for another reason than a wrong secret
+	succeeded
+	failed
+)
+
 func (t *tally) wait(now time.Time) time.Duration { return max(0, t.Until.Sub(now)) }
 
 // count counts an attempt of a counter, and reports whether that changes the tally.
@@ -90,23 +110,4 @@ func (t *tally) expire(now time.Time) {
 	t.Tries = slices.DeleteFunc(t.Tries, func(u try) bool { return now.After(u.Until) })
 }
 
-// counter is what failures are counted under.
-type counter struct {
-	key    string // in the store
-	bucket uint16
-	limit  int    // how many failures are free
-	owner  string // whose success cancels their failures; "" for nobody's
-}
-
-// stripes is how many groups of counters there are, of each of which one changes at a time in this process.
-const stripes = 64
-
 func (c counter) stripe() int { return int(c.bucket) % stripes }
-
-type outcome int
-
-const (
-	undecided outcome = iota // not made, or failed for another reason than a wrong secret
-	succeeded
-	failed
-)

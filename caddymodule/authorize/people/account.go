@@ -40,6 +40,15 @@ type Accounts struct {
 	Lifetime, RefreshLifetime time.Duration
 }
 
+// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
+var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
+
+// keptAccount is an account in the durable store.
+type keptAccount struct {
+	storedAccount
+	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
+}
+
 // storedAccount returns a stored account, or nil. It restores one that was kept.
 func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := store.GetJSON[storedAccount](ctx, a.Store, accountKey(id))
@@ -86,12 +95,6 @@ func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime 
 		return err
 	}
 	return a.retain(ctx, id, value, lifetime+a.Lifetime)
-}
-
-// keptAccount is an account in the durable store.
-type keptAccount struct {
-	storedAccount
-	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
 }
 
 // retain keeps an account for at least a lifetime, and makes other steps with that. It writes
@@ -188,6 +191,3 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 	}
 	return store.FromJSON[storedAccount](value)
 }
-
-// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
-var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}

@@ -71,6 +71,9 @@ var mappedClaims = append([]string{
 // plainClaims are the furtherClaims without the parts of an address.
 var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
+// Local names the users of this server in a client's list of identity providers.
+const Local = "local"
+
 // CheckMappedClaim returns an error if a claim cannot be mapped.
 func CheckMappedClaim(claim string) error {
 	if !slices.Contains(mappedClaims, claim) {
@@ -153,6 +156,3 @@ func (c *IdentityProvider) check() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Local names the users of this server in a client's list of identity providers.
-const Local = "local"

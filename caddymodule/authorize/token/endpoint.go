@@ -35,6 +35,17 @@ type tokenEndpoint struct {
 	grantTypes    []grantType // what it gives tokens for
 }
 
+// grantType is what the token endpoint gives tokens for. Its zero value is for nobody.
+type grantType struct {
+	rules client.GrantType // who may use it
+
+	// exchange answers a request. nil: it is no grant_type of the token endpoint.
+	exchange func(*tokenEndpoint, context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
+
+	// client returns the client of a request without a client_id. nil: each request names it.
+	client func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
+}
+
 func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.FormParameters(w, r)
 	var response *tokenResponse
@@ -91,17 +102,6 @@ func CheckResource(p oauth2.Parameters, fhirBase string) error {
 		return &oauth2.Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
 	}
 	return nil
-}
-
-// grantType is what the token endpoint gives tokens for. Its zero value is for nobody.
-type grantType struct {
-	rules client.GrantType // who may use it
-
-	// exchange answers a request. nil: it is no grant_type of the token endpoint.
-	exchange func(*tokenEndpoint, context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
-
-	// client returns the client of a request without a client_id. nil: each request names it.
-	client func(*tokenEndpoint, context.Context, oauth2.Parameters) (*client.Client, error)
 }
 
 // check refuses a client that may not use a grant type, or any client if it is none of the known ones.

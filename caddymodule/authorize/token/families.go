@@ -32,6 +32,23 @@ type families struct {
 	logger      *slog.Logger
 }
 
+// Lifetimes are those of what is issued.
+type Lifetimes struct {
+	AccessToken time.Duration // of ID tokens too
+	Code        time.Duration // of an authorization code
+	Session     time.Duration // of a sign-in
+	Refresh     time.Duration // of a grant that is refreshed
+	RefreshIdle time.Duration // of an unused refresh token
+
+	// RefreshGrace is how long after its use a refresh token yields the same successor
+	// again. For tokens that were replaced during one of the Outages, or within RefreshGrace
+	// before it, it counts from its end.
+	RefreshGrace time.Duration
+	Outages      func() []store.Outage // see RefreshGrace
+}
+
+const refreshGrant = "refresh_token"
+
 // now is the time by which refresh tokens are dated: gateways that share a store have one
 // clock.
 func (fs *families) now() time.Time { return store.Now(fs.durable) }
@@ -180,21 +197,6 @@ func (fs *families) list(ctx context.Context, user, clientID string) store.Recen
 	}
 }
 
-// Lifetimes are those of what is issued.
-type Lifetimes struct {
-	AccessToken time.Duration // of ID tokens too
-	Code        time.Duration // of an authorization code
-	Session     time.Duration // of a sign-in
-	Refresh     time.Duration // of a grant that is refreshed
-	RefreshIdle time.Duration // of an unused refresh token
-
-	// RefreshGrace is how long after its use a refresh token yields the same successor
-	// again. For tokens that were replaced during one of the Outages, or within RefreshGrace
-	// before it, it counts from its end.
-	RefreshGrace time.Duration
-	Outages      func() []store.Outage // see RefreshGrace
-}
-
 // narrowScope returns the requested part of a granted scope, or all of it if asked is empty
 // (RFC 6749 §6).
 func narrowScope(granted []string, asked string) ([]string, error) {
@@ -210,5 +212,3 @@ func narrowScope(granted []string, asked string) ([]string, error) {
 	}
 	return scopes, nil
 }
-
-const refreshGrant = "refresh_token"

@@ -22,6 +22,9 @@ type apps struct {
 	describe Describe
 }
 
+// Describe says in words what an item of a scope allows a person's app.
+type Describe func(item string, user *people.User) *page.Text
+
 // shown are a person's apps as the page shows them.
 func (a *apps) shown(ctx context.Context, signedIn *session.SignedIn) ([]page.AccountApp, error) {
 	list, err := a.all.List(ctx, signedIn.User.ID)
@@ -116,6 +119,3 @@ func (a *apps) end(ctx context.Context, s *session.SignedIn, p oauth2.Parameters
 func (a *apps) endAll(ctx context.Context, s *session.SignedIn, _ oauth2.Parameters) error {
 	return a.revoker.EndApps(ctx, s.User.ID, "")
 }
-
-// Describe says in words what an item of a scope allows a person's app.
-type Describe func(item string, user *people.User) *page.Text

@@ -29,6 +29,20 @@ type About struct {
 	Own     bool   // the person has no other patient to choose
 }
 
+const (
+	// lifetime is how long a person is not asked again.
+	lifetime = 365 * 24 * time.Hour
+
+	// maxItems bounds the items of a client that asks for another search scope each time.
+	// Beyond it, only the latest answer about a patient is remembered.
+	maxItems = 100
+
+	// maxPatients and maxAllItems bound what is remembered of all patients. Beyond them, the
+	// earliest answers are forgotten.
+	maxPatients = 100
+	maxAllItems = 1000
+)
+
 // isAbout reports whether an approval counts for a request.
 func (a *Approval) isAbout(about About) bool {
 	if a.Unclear {
@@ -145,20 +159,6 @@ func (a *Approval) lapse(now time.Time) {
 	a.Seen, a.Granted = slices.DeleteFunc(a.Seen, isOffline), slices.DeleteFunc(a.Granted, isOffline)
 	a.Until = time.Time{}
 }
-
-const (
-	// lifetime is how long a person is not asked again.
-	lifetime = 365 * 24 * time.Hour
-
-	// maxItems bounds the items of a client that asks for another search scope each time.
-	// Beyond it, only the latest answer about a patient is remembered.
-	maxItems = 100
-
-	// maxPatients and maxAllItems bound what is remembered of all patients. Beyond them, the
-	// earliest answers are forgotten.
-	maxPatients = 100
-	maxAllItems = 1000
-)
 
 // Given is what a person gives of an item: the item itself, narrower scopes, or nothing.
 type Given struct {

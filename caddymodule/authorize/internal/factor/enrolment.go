@@ -28,6 +28,28 @@ type Enrolment struct {
 	Session  string    `json:"session,omitempty"`  // the sid in which the first factor was set up
 }
 
+// App is a person's authenticator app (RFC 6238).
+type App struct {
+	Secret string    `json:"secret"` // its key, as [people.User.TOTPSecret]
+	Added  time.Time `json:"added"`  // when it was enrolled
+}
+
+// Passkey is a passkey of a person.
+type Passkey struct {
+	Credential webauthn.Credential `json:"credential"` // without its attestation, which nobody asked for
+	Name       string              `json:"name"`       // as the person calls it
+	Added      time.Time           `json:"added"`      // when it was enrolled
+	Used       time.Time           `json:"used"`       // when it was last used; zero if never
+}
+
+// The refusals to change what a person has enrolled.
+var (
+	ErrEnrolled   = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
+	ErrConfigured = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
+	ErrTooMany    = &oauth2.Error{Code: "access_denied", Description: "there are too many", Status: http.StatusConflict}
+	ErrUnknown    = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
+)
+
 // any reports whether the person has enrolled a factor. Recovery codes alone are none.
 func (e *Enrolment) any() bool { return e.App != nil || len(e.Passkeys) > 0 }
 
@@ -117,29 +139,7 @@ func (es *Enrolments) Reset(ctx context.Context, user string) (bool, error) {
 	return err == nil, err
 }
 
-// App is a person's authenticator app (RFC 6238).
-type App struct {
-	Secret string    `json:"secret"` // its key, as [people.User.TOTPSecret]
-	Added  time.Time `json:"added"`  // when it was enrolled
-}
-
-// Passkey is a passkey of a person.
-type Passkey struct {
-	Credential webauthn.Credential `json:"credential"` // without its attestation, which nobody asked for
-	Name       string              `json:"name"`       // as the person calls it
-	Added      time.Time           `json:"added"`      // when it was enrolled
-	Used       time.Time           `json:"used"`       // when it was last used; zero if never
-}
-
 // find returns the index of a passkey by the id of its credential, or -1.
 func (e *Enrolment) find(id []byte) int {
 	return slices.IndexFunc(e.Passkeys, func(p Passkey) bool { return string(p.Credential.ID) == string(id) })
 }
-
-// The refusals to change what a person has enrolled.
-var (
-	ErrEnrolled   = &oauth2.Error{Code: "access_denied", Description: "there is one already", Status: http.StatusConflict}
-	ErrConfigured = &oauth2.Error{Code: "access_denied", Description: "it is in the configuration", Status: http.StatusConflict}
-	ErrTooMany    = &oauth2.Error{Code: "access_denied", Description: "there are too many", Status: http.StatusConflict}
-	ErrUnknown    = &oauth2.Error{Code: "access_denied", Description: "there is no such factor", Status: http.StatusNotFound}
-)

@@ -35,6 +35,17 @@ type Passkeys struct {
 // ErrPasskey refuses a passkey.
 var ErrPasskey = errors.New("the passkey was not accepted")
 
+// ceremonyLifetime is how long a challenge can be answered.
+const ceremonyLifetime = 10 * time.Minute
+
+const (
+	spentLifetime = ceremonyLifetime + time.Minute
+
+	// maxAnswers is how many answered challenges of one person are remembered. Each took the
+	// person's passkey, in this browser.
+	maxAnswers = 200
+)
+
 // refusePasskey returns an [ErrPasskey] that says why in the log alone.
 func refusePasskey(cause error) error {
 	return &oauth2.Error{
@@ -87,14 +98,3 @@ func (o owner) WebAuthnCredentials() []webauthn.Credential {
 	}
 	return credentials
 }
-
-// ceremonyLifetime is how long a challenge can be answered.
-const ceremonyLifetime = 10 * time.Minute
-
-const (
-	spentLifetime = ceremonyLifetime + time.Minute
-
-	// maxAnswers is how many answered challenges of one person are remembered. Each took the
-	// person's passkey, in this browser.
-	maxAnswers = 200
-)

@@ -17,6 +17,14 @@ type Check struct {
 	cutoffs []*store.Call
 }
 
+// Binding is what a code or token is bound to, which decides what cutoffs apply.
+type Binding struct {
+	User, ClientID string // the sub and the client_id
+	Session        string // the sid; empty if it outlives the session
+	ByConsent      bool   // an access token that the person consented to
+	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
+}
+
 // Check returns the check of a grant by the id of its family, if it has one by now, and by
 // what it is bound to. It reads as part of [Check.Step].
 func (r *Revocations) Check(ctx context.Context, family string, b Binding) (*Check, error) {
@@ -87,14 +95,6 @@ func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// Binding is what a code or token is bound to, which decides what cutoffs apply.
-type Binding struct {
-	User, ClientID string // the sub and the client_id
-	Session        string // the sid; empty if it outlives the session
-	ByConsent      bool   // an access token that the person consented to
-	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
 }
 
 // LatestCutoff returns the latest cutoff that applies to a binding, or the zero time. As with

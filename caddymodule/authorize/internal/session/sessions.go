@@ -33,6 +33,8 @@ type Sessions struct {
 	Logger       *slog.Logger            // gets failures to limit sessions
 }
 
+var sidSize = len(oauth2.RandomToken())
+
 // listOf is the list of a person's sessions.
 func (s *Sessions) listOf(user string) store.RecentList {
 	return store.RecentList{Store: s.Durable, Key: store.Key("sessions", user), Max: maxSessions, TTL: s.Lifetime}
@@ -135,5 +137,3 @@ func (s *Sessions) FindNamed(ctx context.Context, sid, user string) (*Session, e
 
 // Now is the time by which sign-ins are dated: gateways that share a store have one clock.
 func (s *Sessions) Now() time.Time { return store.Now(s.Durable) }
-
-var sidSize = len(oauth2.RandomToken())
