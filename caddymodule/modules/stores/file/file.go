@@ -162,7 +162,9 @@ func (f *Store) Cleanup() error {
 //	}
 func (f *Store) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return option.ParseDirective(d, option.Block{
-		"path": option.Word(&f.Path, nil), "max_entries": option.Number(&f.MaxEntries), "lock_timeout": option.Duration(&f.LockTimeout),
+		"path":         option.Word(&f.Path, nil),
+		"max_entries":  option.Number(&f.MaxEntries),
+		"lock_timeout": option.Duration(&f.LockTimeout),
 	})
 }
 
