@@ -52,9 +52,6 @@ type Options struct {
 	// Default: 64 MiB.
 	MaxValue int64
 
-	// MaxEntry bounds a file in a FHIR package, in bytes. Default: 2 GiB.
-	MaxEntry int64
-
 	// MaxPackage bounds the unpacked content of a FHIR package, in bytes; beyond 16 MiB it must also be no more than fifty
 	// times as large as the package. Default: 2 GiB.
 	MaxPackage int64
@@ -80,7 +77,6 @@ func (o *Options) SetDefaults() {
 	o.MaxGathered = cmp.Or(o.MaxGathered, 20_000_000)
 	o.MaxRegexStates = cmp.Or(o.MaxRegexStates, 1000)
 	o.MaxValue = cmp.Or(o.MaxValue, 64<<20)
-	o.MaxEntry = cmp.Or(o.MaxEntry, 2<<30)
 	o.MaxPackage = cmp.Or(o.MaxPackage, 2<<30)
 	o.MaxCachedEntries = cmp.Or(o.MaxCachedEntries, 1_000_000)
 	o.Logger = cmp.Or(o.Logger, NoLog)

@@ -150,8 +150,8 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 			continue
 		}
 		found = true
-		if header.Size > l.options.MaxEntry {
-			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{What: "the file", Most: l.options.MaxEntry})
+		if header.Size > l.options.MaxPackage {
+			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{What: "the file", Most: l.options.MaxPackage})
 		}
 		l.codes.table.Size = header.Size
 		if err := l.resources(ctx, archive, short); err != nil {
