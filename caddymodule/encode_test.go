@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -39,14 +38,7 @@ func TestExpandEncoded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, encodeGateway)
 	ask := func(query, encoding, tag string) *http.Response {
-		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/"+query, nil)
-		if encoding != "" {
-			r.Header.Set("Accept-Encoding", encoding)
-		}
-		if tag != "" {
-			r.Header.Set("If-None-Match", tag)
-		}
-		return g.Send(r)
+		return g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/"+query, "", "Accept-Encoding", encoding, "If-None-Match", tag)
 	}
 	for _, query := range []string{"languages", "languages&_format=xml", "spdx-license&excludeNested=true"} {
 		plain := ask(query, "", "")
@@ -93,12 +85,7 @@ func TestKeptBehindEncode(t *testing.T) {
 	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))
 	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/spdx-license"
 	ask := func(tag string) *http.Response {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.Header.Set("Accept-Encoding", "gzip")
-		if tag != "" {
-			r.Header.Set("If-None-Match", tag)
-		}
-		return g.Send(r)
+		return g.Get(path, "", "Accept-Encoding", "gzip", "If-None-Match", tag)
 	}
 	var bodies []string
 	var tags []string

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -42,9 +41,7 @@ func TestScopesAreEnforced(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			g := exampleGateway(t, echo, guarding(tt.options)...)
-			r := httptest.NewRequest(tt.method, "/fhir/R4/"+tt.path, nil)
-			r.Header.Set("Authorization", "Bearer "+g.token())
-			if response := g.Send(r); response.StatusCode != tt.status {
+			if response := g.Ask(tt.method, "/fhir/R4/"+tt.path, "", "Authorization", "Bearer "+g.token()); response.StatusCode != tt.status {
 				t.Errorf("status %d, want %d: %.300s", response.StatusCode, tt.status, gatewaytest.Read(t, response))
 			}
 		})

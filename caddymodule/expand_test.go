@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -101,10 +99,7 @@ func TestExpandPosted(t *testing.T) {
 		"of another instance": {"/fhir/R4/ValueSet/nowhere/$expand", `{"resourceType":"Parameters"}`, `theirs: {"resourceType":"Parameters"}`},
 		"another operation":   {"/fhir/R4/ValueSet/$validate-code", "{}", "theirs: {}"},
 	} {
-		r := httptest.NewRequest(http.MethodPost, tt.path, strings.NewReader(tt.body))
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Content-Type", "application/fhir+json")
-		got := gatewaytest.Read(t, g.Send(r))
+		got := gatewaytest.Read(t, g.Ask(http.MethodPost, tt.path, tt.body, "Authorization", "Bearer "+token, "Content-Type", "application/fhir+json"))
 		if tt.next == "" {
 			checkCodes(t, got, "male", "female", "other", "unknown")
 		} else if got != tt.next {

@@ -138,11 +138,7 @@ func TestOneEntityTag(t *testing.T) {
 	t.Parallel()
 	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
 	ask := func(headers ...string) *http.Response {
-		r := httptest.NewRequest(http.MethodGet, expandPath(genderSet), nil)
-		for i := 0; i < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-		return g.Send(r)
+		return g.Get(expandPath(genderSet), "", headers...)
 	}
 	tag := ask().Header.Get("Etag")
 	for range 3 {

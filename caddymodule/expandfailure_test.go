@@ -141,9 +141,7 @@ func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	server := newScripted("hanging")
 	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
-	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/1/$expand", nil)
-	r.Header.Set("Cache-Control", "no-store")
-	if response := g.Send(r); response.StatusCode != http.StatusGatewayTimeout {
+	if response := g.Get("/fhir/R4/ValueSet/1/$expand", "", "Cache-Control", "no-store"); response.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("past the cache: %d", response.StatusCode)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

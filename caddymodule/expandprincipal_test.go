@@ -2,14 +2,12 @@ package caddymodule
 
 import (
 	"compress/gzip"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,21 +39,15 @@ func TestAnswersAreTheirs(t *testing.T) {
 	for range 4000 {
 		user, tenant, language, url := pick("", "Bearer a", "Bearer b", "Basic c"), pick("", "1", "2"), pick("", "de", "en"), foreign+pick("1", "2", "3")
 		format, coding := pick("json", "xml"), pick("", "gzip", "zstd")
-		r := httptest.NewRequest(pick(http.MethodGet, http.MethodHead), expandPath(url), nil)
-		for name, value := range map[string]string{
-			"Authorization": user, "X-Tenant": tenant, "Accept-Language": language, "Accept": "application/fhir+" + format, "Accept-Encoding": coding, "X-Other": pick("1", "2"),
-		} {
-			if value != "" {
-				r.Header.Set(name, value)
-			}
-		}
-		response := g.Send(r)
+		method := pick(http.MethodGet, http.MethodHead)
+		response := g.Ask(method, expandPath(url), "", "Authorization", user, "X-Tenant", tenant, "Accept-Language", language,
+			"Accept", "application/fhir+"+format, "Accept-Encoding", coding, "X-Other", pick("1", "2"))
 		body := decoded(t, response)
 		if strings.Contains(response.Header.Get("Cache-Status"), "hit") {
 			hits++
 		}
 		want := strings.Join([]string{user, tenant, language, url}, "/")
-		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/fhir+"+format || r.Method == http.MethodGet && codeIn(t, format, body) != want {
+		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/fhir+"+format || method == http.MethodGet && codeIn(t, format, body) != want {
 			t.Fatalf("%d for %s in %s: %s", response.StatusCode, want, format, body)
 		}
 		if user != "" && !strings.HasPrefix(response.Header.Get("Cache-Control"), "private") {
@@ -112,13 +104,11 @@ func decoded(t *testing.T, r *http.Response) string {
 func TestAnswersAreTheUsers(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, expansionOf(foreign, r.Header.Get("X-Who")+" "+r.Header.Get("X-Forwarded-Host")+r.Header.Get("Authorization")))
 	}))
-	t.Cleanup(backend.Close)
-	address := strings.TrimPrefix(backend.URL, "http://")
 	for vary, want := range map[string]int64{"user": 2, "client": 2, "none": 1} {
 		t.Run(vary, func(t *testing.T) {
 			asked.Store(0)
@@ -161,30 +151,18 @@ func TestAnswersAreForTheScope(t *testing.T) {
 		clear(g.Cookies)
 		request := demoRequest()
 		request.Set("scope", scope)
-		var token struct {
-			AccessToken string `json:"access_token"`
-		}
-		if err := json.NewDecoder(g.Post("/oauth2/token", codeForm(g.codeOf(request))).Body).Decode(&token); err != nil {
-			t.Fatal(err)
-		}
+		token := g.tokenOf(request)
 		want := []string{"answer 1", "answer 2", "answer 1"}[n]
-		checkCodes(t, gatewaytest.Read(t, g.Get(expandPath(foreign), token.AccessToken)), want)
+		checkCodes(t, gatewaytest.Read(t, g.Get(expandPath(foreign), token)), want)
 	}
 }
 
 // serviceToken is an access token of a client that acts on its own.
 func (g *gateway) serviceToken() string {
 	g.t.Helper()
-	var token struct {
-		AccessToken string `json:"access_token"`
-	}
-	r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials&scope=system/*.rs"))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.SetBasicAuth("demo-service", "demo-service-secret")
-	if err := json.NewDecoder(g.Send(r).Body).Decode(&token); err != nil || token.AccessToken == "" {
-		g.t.Fatal(err)
-	}
-	return token.AccessToken
+	return g.accessToken(url.Values{
+		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"},
+	})
 }
 
 // What one user brought along under a cache-id, another one with the same id does
@@ -193,11 +171,10 @@ func TestCacheIDIsTheUsers(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, http.NotFoundHandler())
 	alice, service := g.token(), g.serviceToken()
-	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[
-		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`))
-	r.Header.Set("Content-Type", "application/fhir+json")
-	r.Header.Set("Authorization", "Bearer "+alice)
-	checkCodes(t, gatewaytest.Read(t, g.Send(r)), "secret")
+	brought := g.Ask(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[
+		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`,
+		"Content-Type", "application/fhir+json", "Authorization", "Bearer "+alice)
+	checkCodes(t, gatewaytest.Read(t, brought), "secret")
 	for range 3 {
 		for _, id := range []string{"&cache-id=1", "&cache%2Did=1"} {
 			path := expandPath(url.QueryEscape(foreign)) + id

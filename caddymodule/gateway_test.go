@@ -164,10 +164,16 @@ func (g *gateway) tokenOf(request url.Values) string {
 // tokenOfUser is tokenOf for another person.
 func (g *gateway) tokenOfUser(user string, request url.Values) string {
 	g.t.Helper()
+	return g.accessToken(codeForm(g.codeOfUser(user, request)))
+}
+
+// accessToken is the one that the token endpoint gives.
+func (g *gateway) accessToken(form url.Values) string {
+	g.t.Helper()
 	var token struct {
 		AccessToken string `json:"access_token"`
 	}
-	response := g.Post("/oauth2/token", codeForm(g.codeOfUser(user, request)))
+	response := g.Post("/oauth2/token", form)
 	if err := json.NewDecoder(response.Body).Decode(&token); err != nil || token.AccessToken == "" {
 		g.t.Fatalf("token endpoint: %d %v", response.StatusCode, err)
 	}

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"fmt"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,9 +10,7 @@ import (
 
 func (g *gateway) write(t *testing.T, method, reference, body string) {
 	t.Helper()
-	r := httptest.NewRequest(method, "/fhir/R4/"+reference, strings.NewReader(body))
-	r.Header.Set("Content-Type", "application/fhir+json")
-	if response := g.Send(r); response.StatusCode >= 300 {
+	if response := g.Ask(method, "/fhir/R4/"+reference, body, "Content-Type", "application/fhir+json"); response.StatusCode >= 300 {
 		t.Fatalf("%s %s: %d %s", method, reference, response.StatusCode, gatewaytest.Read(t, response))
 	}
 }

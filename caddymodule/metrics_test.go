@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -186,9 +185,5 @@ func TestCacheCountersGoOn(t *testing.T) {
 
 // preflight asks as a browser does before a script's request.
 func (g *gateway) preflight(path, origin string) *http.Response {
-	r := httptest.NewRequest(http.MethodOptions, path, nil)
-	r.Header.Set("Origin", origin)
-	r.Header.Set("Access-Control-Request-Method", http.MethodGet)
-	r.Header.Set("Access-Control-Request-Headers", "authorization")
-	return g.Send(r)
+	return g.Ask(http.MethodOptions, path, "", "Origin", origin, "Access-Control-Request-Method", http.MethodGet, "Access-Control-Request-Headers", "authorization")
 }

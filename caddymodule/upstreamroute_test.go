@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,15 +59,13 @@ func TestRoutes(t *testing.T) {
 func TestPullThrough(t *testing.T) {
 	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.NoBackend))
 	var asked atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := gatewaytest.Backend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		r.Host = "localhost:8443"
 		origin.Server.ServeHTTP(w, r)
 	}))
-	t.Cleanup(server.Close)
-	synonyms := filepath.Join(t.TempDir(), "words.txt")
-	gatewaytest.Put(t, synonyms, "teutonic => german")
-	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream "+server.URL+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
+	synonyms := gatewaytest.WriteFile(t, "words.txt", "teutonic => german")
+	g := newGateway(t, frontCaddyfile("core off\nsynonyms "+synonyms+"\nupstream http://"+server+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
 	search := func(filter string) (codes []string) {
 		return expandedCodes(t, gatewaytest.Read(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, "")))
 	}
@@ -93,8 +89,7 @@ func TestPullThrough(t *testing.T) {
 	if asked.Load() != before {
 		t.Error("it was asked all the same")
 	}
-	r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/CodeSystem/1", nil)
-	if response := g.Send(r); response.StatusCode != http.StatusBadGateway { // it may have been done
+	if response := g.Ask(http.MethodPatch, "/fhir/R4/CodeSystem/1", ""); response.StatusCode != http.StatusBadGateway { // it may have been done
 		t.Fatal(response.StatusCode)
 	}
 	if search("fren"); asked.Load() == before {
@@ -110,9 +105,7 @@ func TestUpstreamIsSentNoCacheID(t *testing.T) {
 	g := frontGateway(t, "upstream "+terminologyServer(t, server), http.NotFoundHandler())
 	for range 3 {
 		gatewaytest.Read(t, g.Get(expandPath(foreign)+"&cache-id=1", ""))
-		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`))
-		r.Header.Set("Content-Type", "application/fhir+json")
-		gatewaytest.Read(t, g.Send(r))
+		gatewaytest.Read(t, g.Ask(http.MethodPost, "/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`, "Content-Type", "application/fhir+json"))
 	}
 	if n := server.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)

@@ -117,23 +117,32 @@ func (g *Gateway) Send(r *http.Request) *http.Response {
 	return response
 }
 
-// Get sends a GET request, with an access token unless that is empty, and with headers, each a name and a value.
-func (g *Gateway) Get(target, token string, headers ...string) *http.Response {
-	r := httptest.NewRequest(http.MethodGet, target, nil)
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+// Ask sends a request with a body and headers, each a name and a value. Those that are empty are left out.
+func (g *Gateway) Ask(method, target, body string, headers ...string) *http.Response {
+	var content io.Reader
+	if body != "" {
+		content = strings.NewReader(body)
 	}
+	r := httptest.NewRequest(method, target, content)
 	for header := range slices.Chunk(headers, 2) {
-		r.Header.Set(header[0], header[1])
+		if header[1] != "" {
+			r.Header.Set(header[0], header[1])
+		}
 	}
 	return g.Send(r)
 }
 
+// Get sends a GET request, with an access token unless that is empty, and with headers as [Gateway.Ask] takes them.
+func (g *Gateway) Get(target, token string, headers ...string) *http.Response {
+	if token != "" {
+		token = "Bearer " + token
+	}
+	return g.Ask(http.MethodGet, target, "", append([]string{"Authorization", token}, headers...)...)
+}
+
 // Post sends a form.
 func (g *Gateway) Post(path string, form url.Values) *http.Response {
-	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return g.Send(r)
+	return g.Ask(http.MethodPost, path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }
 
 // Read is the body of an answer.
