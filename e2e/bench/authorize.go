@@ -65,14 +65,10 @@ func duties(algorithm, system, refresh string) []duty {
 	return all
 }
 
-// authorizations measures the authorization server beside npm oidc-provider, with
+// authorizations measures the authorization server beside npm oidc-provider, or beside an earlier gateway, with
 // ID tokens by RSA and by elliptic curve, in one run.
 func authorizations(s settings, folder string) (err error) {
-	gateway, err := start(s.binary, folder, site{
-		name:    "authorize",
-		options: gatewayOptions + "\n\t\tdurable_store " + s.durable + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256") + "\n\t}",
-		routes:  "\tfhir_authorize",
-	})
+	gateway, err := startAuthorize(s, s.binary, folder, "authorize")
 	if err != nil {
 		return err
 	}
@@ -83,28 +79,50 @@ func authorizations(s settings, folder string) (err error) {
 	}
 	fmt.Printf("\n## Authorization server, %d at once\n\nOne RSA-2048 signature takes %s of CPU here.\n", s.clients, milliseconds(signature))
 	for _, algorithm := range []string{"RS256", "ES256"} {
-		if err := besidePeer(s, gateway, algorithm); err != nil {
+		if err := besidePeer(s, folder, gateway, algorithm); err != nil {
 			return fmt.Errorf("%s: %w", algorithm, err)
 		}
 	}
 	return documents(s, folder, gateway)
 }
 
-// besidePeer measures all duties with ID tokens of one algorithm.
-func besidePeer(s settings, gateway *server, algorithm string) (err error) {
-	ours := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
+// startAuthorize starts a binary of the gateway as an authorization server.
+func startAuthorize(s settings, binary, folder, name string) (*server, error) {
+	return start(binary, folder, site{
+		name:    name,
+		options: gatewayOptions + "\n\t\tdurable_store " + s.durable + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256") + "\n\t}",
+		routes:  "\tfhir_authorize",
+	})
+}
+
+// asProvider is a gateway whose ID tokens are signed by an algorithm.
+func asProvider(gateway *server, algorithm string) *provider {
+	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
 	if algorithm == "ES256" {
-		ours.clientID = "bench-es256"
+		p.clientID = "bench-es256"
 	}
-	ours.paths.authorize, ours.paths.token = "/oauth2/authorize", "/oauth2/token"
-	ours.paths.introspect, ours.paths.userinfo = "/oauth2/introspect", "/oauth2/userinfo"
-	theirs, err := startPeer(algorithm)
+	p.paths.authorize, p.paths.token = "/oauth2/authorize", "/oauth2/token"
+	p.paths.introspect, p.paths.userinfo = "/oauth2/introspect", "/oauth2/userinfo"
+	return p
+}
+
+// besidePeer measures all duties with ID tokens of one algorithm, beside npm oidc-provider or an earlier gateway.
+func besidePeer(s settings, folder string, gateway *server, algorithm string) (err error) {
+	ours, theirs, peer := asProvider(gateway, algorithm), (*provider)(nil), "oidc-provider"
+	system := duties(algorithm, "system/*.rs", "offline_access")
+	api := duties(algorithm, "api", "refresh")
+	if s.before == "" {
+		theirs, err = startPeer(algorithm)
+	} else {
+		var before *server
+		before, err = startAuthorize(s, s.before, folder, "before")
+		theirs, peer, api = asProvider(before, algorithm), "before", system
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, theirs.stop()) }()
-	fmt.Printf("\nID tokens by %s:\n\n| operation | per second | p50 | p99 | CPU per operation | oidc-provider | ratio |\n|---|--:|--:|--:|--:|--:|--:|\n", algorithm)
-	system, api := duties(algorithm, "system/*.rs", "offline_access"), duties(algorithm, "api", "refresh")
+	fmt.Printf("\nID tokens by %s:\n\n| operation | per second | p50 | p99 | CPU per operation | %s | ratio |\n|---|--:|--:|--:|--:|--:|--:|\n", algorithm, peer)
 	for i := range system {
 		var a, b []load
 		for range s.rounds {
@@ -114,7 +132,7 @@ func besidePeer(s settings, gateway *server, algorithm string) (err error) {
 			}
 			other, err := theirs.duty(s, api[i])
 			if err != nil {
-				return fmt.Errorf("%s, oidc-provider: %w", api[i].name, err)
+				return fmt.Errorf("%s, %s: %w", api[i].name, peer, err)
 			}
 			a, b = append(a, one), append(b, other)
 		}

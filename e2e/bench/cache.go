@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -57,28 +59,19 @@ func caches(s settings, folder string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(definitions)) }()
-	cached := "fhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tttl 1h\n\t}\n"
-	gateway, err := start(s.binary, folder, site{name: "open", options: proxied, routes: "\t" + cached})
+	now, err := startCached(s.binary, folder, "", definitions)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, gateway.stop()) }()
-	issuer, err := freeAddress()
-	if err != nil {
-		return err
-	}
-	guarded, err := start(s.binary, folder, site{
-		name:    "guarded",
-		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",
-		routes:  "\tfhir_bearer\n\t" + cached + "}\n\nhttp://" + issuer + " {\n\tfhir_authorize",
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, guarded.stop()) }()
-	token, err := clientToken("http://" + issuer)
-	if err != nil {
-		return err
+	defer func() { err = errors.Join(err, now.stop()) }()
+	gateway, rivals := now.open, now.rivals
+	if s.before != "" {
+		before, err := startCached(s.before, folder, "before: ", definitions)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, before.stop()) }()
+		rivals = func(path string) []rival { return slices.Concat(now.rivals(path), before.rivals(path)) }
 	}
 	small, err := sized(gateway, 2_000)
 	if err != nil {
@@ -89,10 +82,51 @@ func caches(s settings, folder string) (err error) {
 		return err
 	}
 	return errors.Join(
-		besideRespond(s, folder, gateway, guarded, small, token),
+		besideRespond(s, folder, gateway, small, rivals),
 		besideNginx(s, folder, gateway, small),
 		besideFiles(s, folder, gateway, large),
 	)
+}
+
+// cachedGateway is a binary of the gateway with a cache of expansions: open, and behind the guard.
+type cachedGateway struct {
+	name          string // what its rows begin with
+	open, guarded *server
+	token         string
+}
+
+func startCached(binary, folder, name, definitions string) (g cachedGateway, err error) {
+	g.name = name
+	cached := "fhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tttl 1h\n\t}\n"
+	open := site{name: "open" + strings.TrimSuffix(name, ": "), options: proxied, routes: "\t" + cached}
+	if g.open, err = start(binary, folder, open); err != nil {
+		return g, err
+	}
+	issuer, err := freeAddress()
+	if err != nil {
+		return g, errors.Join(err, g.open.stop())
+	}
+	g.guarded, err = start(binary, folder, site{
+		name:    "guarded" + strings.TrimSuffix(name, ": "),
+		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",
+		routes:  "\tfhir_bearer\n\t" + cached + "}\n\nhttp://" + issuer + " {\n\tfhir_authorize",
+	})
+	if err != nil {
+		return g, errors.Join(err, g.open.stop())
+	}
+	if g.token, err = clientToken("http://" + issuer); err != nil {
+		return g, errors.Join(err, g.stop())
+	}
+	return g, nil
+}
+
+func (g cachedGateway) stop() error { return errors.Join(g.open.stop(), g.guarded.stop()) }
+
+func (g cachedGateway) rivals(path string) []rival {
+	return []rival{
+		{g.name + "hit", g.open, []string{path}, nil},
+		{g.name + "hit, with a bearer token", g.guarded, []string{path}, http.Header{"Authorization": {"Bearer " + g.token}}},
+	}
 }
 
 // sized finds a page of about so many bytes.
@@ -116,7 +150,7 @@ func sized(gateway *server, size int) (path string, err error) {
 	return path, nil
 }
 
-func besideRespond(s settings, folder string, gateway, guarded *server, path, token string) (err error) {
+func besideRespond(s settings, folder string, gateway *server, path string, rivals func(path string) []rival) (err error) {
 	warm, err := gateway.round(gateway.gets([]string{path}, nil), s.clients, s.round/2)
 	if err != nil {
 		return err
@@ -130,12 +164,10 @@ func besideRespond(s settings, folder string, gateway, guarded *server, path, to
 	if err != nil {
 		return err
 	}
-	return race(s, fmt.Sprintf("A hit of %d bytes, beside Caddy's respond", warm.size()), []rival{
-		{"respond", respond, []string{"/"}, nil},
-		{"hit", gateway, []string{path}, nil},
-		{"hit, with a bearer token", guarded, []string{path}, http.Header{"Authorization": {"Bearer " + token}}},
-		{"304", gateway, []string{path}, http.Header{"If-None-Match": {tag}}},
-	})
+	return race(s, fmt.Sprintf("A hit of %d bytes, beside Caddy's respond", warm.size()), slices.Concat(
+		[]rival{{"respond", respond, []string{"/"}, nil}}, rivals(path),
+		[]rival{{"304", gateway, []string{path}, http.Header{"If-None-Match": {tag}}}},
+	))
 }
 
 // entityTag is that of an answer that is not compressed.

@@ -13,7 +13,7 @@ import (
 // settings are the command's flags.
 type settings struct {
 	binary, plot string
-	before       string // another binary, for typing
+	before       string // an earlier gateway
 	sizes        []int
 	rounds       int
 	round        time.Duration
@@ -26,7 +26,7 @@ func main() {
 	var s settings
 	var sizes string
 	flag.StringVar(&s.binary, "caddy", "../caddy", "the built gateway")
-	flag.StringVar(&s.before, "before", "", "another built gateway, for typing")
+	flag.StringVar(&s.before, "before", "", "an earlier gateway to compare with, in typing, authorize and cache")
 	flag.StringVar(&s.plot, "plot", "", "file to draw cost against size into (.svg or .png)")
 	flag.StringVar(&sizes, "sizes", "1000,10000,100000,500000", "concepts of the synthetic code systems")
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each scenario")
