@@ -47,7 +47,7 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	if user == "" && clientID == "" {
 		return revoked, errors.New("neither a user nor a client is named")
 	}
-	err := r.revokeGrants(ctx, user, clientID, &revoked)
+	err := r.revokeGrants(ctx, user, clientID, false, &revoked)
 	if err == nil && revoked == (RevokedGrants{}) {
 		err = r.checkKnown(ctx, user, clientID)
 	}
@@ -55,15 +55,16 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	return revoked, err
 }
 
-// revokeGrants ends sessions first, so that they give nothing more, and continues
-// after an error.
-func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revoked *RevokedGrants) error {
+// revokeGrants ends sessions first, so that they give nothing more, unless the person stays signed in. It continues after
+// an error.
+func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, staysSignedIn bool, revoked *RevokedGrants) error {
 	var errs [6]error
-	if clientID == "" {
+	ends := clientID == "" && !staysSignedIn
+	if ends {
 		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
-	if clientID == "" && errs[1] == nil {
+	if ends && errs[1] == nil {
 		errs[5] = r.endLateSessions(ctx, user, revoked)
 	}
 	named := func(u, c string) bool { return (user == "" || u == user) && (clientID == "" || c == clientID) }
@@ -75,8 +76,11 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revok
 	revoked.Consents, errs[2] = store.DeleteFunc(ctx, r.durable, "consent:", func(c *consent.Consent) bool {
 		return named(c.User, c.ClientID)
 	})
-	if clientID != "" {
+	switch {
+	case clientID != "":
 		errs[3] = r.sessions.RemoveClient(ctx, user, clientID)
+	case staysSignedIn:
+		errs[3] = r.sessions.RemoveClients(ctx, user)
 	}
 	if user != "" && errors.Join(errs[:]...) == nil { // else it stays listed, to be ended again
 		errs[4] = r.apps.forget(ctx, user, clientID)
@@ -95,32 +99,17 @@ func (r *Revoker) endLateSessions(ctx context.Context, user string, revoked *Rev
 // EndApps revokes what a person gave to a client, or to all if it is empty, as
 // [Revoker.RevokeGrants] does. The person stays signed in.
 func (r *Revoker) EndApps(ctx context.Context, user, clientID string) error {
+	if user == "" { // which would be everybody
+		return ErrUnknownHolder
+	}
 	leave, err := r.turns.Enter(ctx, user)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if clientID != "" {
-		err = r.revokeGrants(ctx, user, clientID, new(RevokedGrants))
-	} else {
-		err = r.endAllApps(ctx, user)
-	}
+	err = r.revokeGrants(ctx, user, clientID, true, new(RevokedGrants))
 	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the person ended the access", Err: err})
 	return err
-}
-
-// endAllApps continues after an error.
-func (r *Revoker) endAllApps(ctx context.Context, user string) error {
-	errs := [4]error{r.revocations.CutOff(ctx, revocation.RareCutoff, revocation.UserCutoff(user))}
-	if errs[0] == nil { // without the cutoff, a refresh token in use would survive
-		_, errs[0] = store.DeleteFunc(ctx, r.durable, familyKey(""), func(f *refreshFamily) bool { return f.Grant.User == user })
-	}
-	_, errs[1] = store.DeleteFunc(ctx, r.durable, "consent:", func(c *consent.Consent) bool { return c.User == user })
-	errs[2] = r.sessions.RemoveClients(ctx, user)
-	if errors.Join(errs[:]...) == nil {
-		errs[3] = r.apps.forget(ctx, user, "")
-	}
-	return errors.Join(errs[:]...)
 }
 
 func cutoffOf(user, clientID string) string {
