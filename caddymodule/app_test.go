@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -66,34 +67,61 @@ func TestAppResolvesSecrets(t *testing.T) {
 	}
 }
 
+// What a Caddyfile refuses is refused in JSON too, and what only Provision can know.
 func TestAppRefused(t *testing.T) {
+	newTestServer(t)
 	t.Setenv("EMPTY", "")
 	t.Setenv("LINES", "\n\n")
+	t.Setenv("SHORT_KEY", "c2hvcnQ=")
+	provider := func(kind string) []IdentityProvider {
+		return []IdentityProvider{{Key: "h", Kind: kind, Issuer: "https://h.example", ClientID: "c"}}
+	}
 	user := User{Name: "alice", PasswordHash: bcryptOfX}
 	tests := []struct {
 		name string
 		app  App
-		want string
+		want string // none: accepted
 	}{
 		{"no issuer", App{}, "issuer"},
-		{"a base without a slash", App{Issuer: "https://x.example", FHIRBase: "fhir"}, "fhir_base"},
-		{"an empty secret", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
-		{"a secret of line ends alone", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{env.LINES}"}}}, "is empty"},
-		{"a secret file that is missing", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{file./nowhere/x}"}}}, "/nowhere/x"},
-		{"a password instead of its hash", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
-		{"a broken argon2id hash", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
-		{"a second factor whose key is empty", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
-		{"a second factor whose key is short", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
-		{"a lockout that hardly waits", App{Issuer: "https://x.example", Lockout: Lockout{MaxWait: 1}}, "max_wait"},
-		{"a client like a user", App{Issuer: "https://x.example", Users: []User{user}, Clients: []Client{{ID: "alice"}}}, "client alice has the name of a user"},
-		{"a provider's secret that is empty", App{Issuer: "https://x.example", IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
-		{"a client of no provider", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", IdentityProviders: []string{"nowhere"}}}}, "nowhere"},
-		{"an unknown store", App{Issuer: "https://x.example", StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
+		{"a base without a slash", App{FHIRBase: "fhir"}, "fhir_base"},
+		{"an empty secret", App{Clients: []Client{{ID: "c", Secret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a secret of line ends alone", App{Clients: []Client{{ID: "c", Secret: "{env.LINES}"}}}, "is empty"},
+		{"a secret file that is missing", App{Clients: []Client{{ID: "c", Secret: "{file./nowhere/x}"}}}, "/nowhere/x"},
+		{"a password instead of its hash", App{Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
+		{"a broken argon2id hash", App{Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
+		{"a second factor whose key is empty", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a second factor whose key is short", App{Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
+		{"a lockout that hardly waits", App{Lockout: Lockout{MaxWait: 1}}, "max_wait"},
+		{"a client like a user", App{Users: []User{user}, Clients: []Client{{ID: "alice"}}}, "client alice has the name of a user"},
+		{"a provider's secret that is empty", App{IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a client of no provider", App{Clients: []Client{{ID: "c", IdentityProviders: []string{"nowhere"}}}}, "nowhere"},
+		{"an unknown store", App{StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
+		{"a durable store at an empty placeholder", App{DurableRaw: json.RawMessage(`{"store":"file","path":"{env.EMPTY}"}`)}, "{env.EMPTY}"},
+		{"a durable store with an unknown field", App{DurableRaw: json.RawMessage(`{"store":"file","paht":"x"}`)}, "paht"},
+		{"an unknown durable store", App{DurableRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},
+		{"a store key that is too short", App{StoreKeys: []string{"{env.SHORT_KEY}"}}, "openssl rand -base64 32"},
+		{"a store key that is not set", App{StoreKeys: []string{"{env.NO_SUCH_KEY}"}}, "store_key: {env.NO_SUCH_KEY}: the environment variable is not set"},
+		{"a previous store key that is too short", App{StoreKeys: []string{storeKey, "short"}}, "openssl rand -base64 32"},
+		{"a store key for what is in memory", App{StoreKeys: []string{storeKey}, DurableRaw: json.RawMessage(`{"store":"memory"}`)}, "lost in a restart"},
+		{"a lag without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag is for a store"},
+		{"a lag that is too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
+		{"a lag that is too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
+		{"a lag that is off", App{RevocationMaxLag: -1, StoreRaw: onServer(t, "")}, ""},
+		{"a lag that is right", App{RevocationMaxLag: caddy.Duration(10 * time.Second), StoreRaw: onServer(t, "")}, ""},
+		{"a provider of the default kind", App{IdentityProviders: provider("")}, ""},
+		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
+		{"Google", App{IdentityProviders: provider("google")}, ""},
+		{"Google by another name", App{IdentityProviders: provider("Google")}, `"Google" is not one of`},
+		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `"saml" is not one of`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, _, err := provisionApp(t, &tt.app); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want one that names %s", err, tt.want)
+			if tt.name != "no issuer" {
+				tt.app.Issuer = "https://x.example"
+			}
+			_, _, err := provisionApp(t, &tt.app)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that names %q", err, tt.want)
 			}
 		})
 	}

@@ -64,19 +64,6 @@ func TestDurableStoreElsewhere(t *testing.T) {
 	}
 }
 
-func TestDurableStoreRefused(t *testing.T) {
-	t.Setenv("EMPTY", "")
-	for name, store := range map[string]string{
-		"an empty placeholder": `{"store":"file","path":"{env.EMPTY}"}`,
-		"an unknown field":     `{"store":"file","paht":"x"}`,
-		"an unknown module":    `{"store":"clay"}`,
-	} {
-		if _, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: json.RawMessage(store)}); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 // A file that another process holds keeps the configuration from starting, with an
 // error that names the file and the option.
 func TestDurableStoreInUse(t *testing.T) {

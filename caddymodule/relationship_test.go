@@ -2,7 +2,6 @@ package caddymodule_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -36,10 +35,7 @@ func relatedTokens(t *testing.T, g *gatewaytest.Gateway, scope string) servertes
 }
 
 func introspect(g *gatewaytest.Gateway, bearer, token string) *http.Response {
-	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader(url.Values{"token": {token}}.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Authorization", "Bearer "+bearer)
-	return g.Send(r)
+	return g.Ask(http.MethodPost, "/oauth2/introspect", url.Values{"token": {token}}.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer "+bearer)
 }
 
 // isActive asks introspection about a token.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -170,30 +169,6 @@ func TestMixedStoresWarn(t *testing.T) {
 			app.stores.Warn(slog.New(slog.NewTextHandler(&log, nil)), app.ctx.Storage(), len(app.StoreKeys) > 0)
 			if warned := log.String(); tt.want == "" && warned != "" || !strings.Contains(warned, tt.want) {
 				t.Errorf("warned\n%s\nwant %q", warned, tt.want)
-			}
-		})
-	}
-}
-
-func TestRevocationMaxLag(t *testing.T) {
-	t.Parallel()
-	newTestServer(t)
-	for _, tt := range []struct {
-		name string
-		app  App
-		want string
-	}{
-		{"without a shared store", App{RevocationMaxLag: caddy.Duration(time.Minute)}, "revocation_max_lag is for a store"},
-		{"too short", App{RevocationMaxLag: caddy.Duration(time.Second), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
-		{"too long", App{RevocationMaxLag: caddy.Duration(2 * time.Hour), StoreRaw: onServer(t, "")}, "between 2s and 1h0m0s"},
-		{"off", App{RevocationMaxLag: -1, StoreRaw: onServer(t, "")}, ""},
-		{"right", App{RevocationMaxLag: caddy.Duration(10 * time.Second), StoreRaw: onServer(t, "")}, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.app.Issuer = "https://x.example"
-			_, _, err := provisionApp(t, &tt.app)
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
 	}

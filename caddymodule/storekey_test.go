@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,22 +81,19 @@ func TestStoreKeyTakesOverClients(t *testing.T) {
 	path, folder := filepath.Join(t.TempDir(), "shared.db"), t.TempDir()
 	const registration = "\n\n\t\tregistration {\n\t\t\tinitial_access_token sesame\n\t\t}"
 	register := func(g *gateway) (uri, token string) {
-		r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(`{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`))
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer sesame")
+		response := g.Ask(http.MethodPost, "/oauth2/register", `{"redirect_uris":["https://new.example/cb"],"token_endpoint_auth_method":"none"}`,
+			"Content-Type", "application/json", "Authorization", "Bearer sesame")
 		var client struct {
 			URI   string `json:"registration_client_uri"`
 			Token string `json:"registration_access_token"`
 		}
-		if err := json.NewDecoder(g.Send(r).Body).Decode(&client); err != nil || client.Token == "" {
+		if err := json.NewDecoder(response.Body).Decode(&client); err != nil || client.Token == "" {
 			t.Fatalf("%+v %v", client, err)
 		}
 		return strings.TrimPrefix(client.URI, "https://localhost:8443"), client.Token
 	}
 	ask := func(g *gateway, method, uri, token string) int {
-		r := httptest.NewRequest(method, uri, nil)
-		r.Header.Set("Authorization", "Bearer "+token)
-		return g.Send(r).StatusCode
+		return g.Ask(method, uri, "", "Authorization", "Bearer "+token).StatusCode
 	}
 	before, beforeToken := register(newGatewayAt(t, sharing(t, path, registration), folder))
 	with := sharing(t, path, registration+"\n\t\tstore_key "+storeKey)
@@ -115,24 +111,6 @@ func TestStoreKeyTakesOverClients(t *testing.T) {
 		}
 		if status := ask(other, http.MethodGet, uri, token); status != http.StatusUnauthorized {
 			t.Errorf("at another gateway, once it was deleted: %d", status)
-		}
-	}
-}
-
-func TestStoreKeyRefused(t *testing.T) {
-	t.Setenv("SHORT_KEY", "c2hvcnQ=")
-	for name, tt := range map[string]struct {
-		app  App
-		want string
-	}{
-		"too short":            {App{StoreKeys: []string{"{env.SHORT_KEY}"}}, "openssl rand -base64 32"},
-		"not set":              {App{StoreKeys: []string{"{env.NO_SUCH_KEY}"}}, "store_key: {env.NO_SUCH_KEY}: the environment variable is not set"},
-		"a previous too short": {App{StoreKeys: []string{storeKey, "short"}}, "openssl rand -base64 32"},
-		"in memory":            {App{StoreKeys: []string{storeKey}, DurableRaw: json.RawMessage(`{"store":"memory"}`)}, "lost in a restart"},
-	} {
-		tt.app.Issuer = "https://x.example"
-		if _, _, err := provisionApp(t, &tt.app); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
