@@ -28,23 +28,6 @@ type Changes struct {
 	Answered []AnsweredOperation
 }
 
-// OAuthURIs are endpoints of an authorization server, as the extension oauth-uris names them (SMART App Launch 2.2,
-// "Conformance"). Empty ones are not told.
-type OAuthURIs struct {
-	// Authorize is the authorization endpoint (RFC 6749 §3.1).
-	Authorize string
-	// Token is the token endpoint (RFC 6749 §3.2).
-	Token string
-	// Register is where clients register themselves (RFC 7591).
-	Register string
-	// Manage is where users see and end what they have granted.
-	Manage string
-	// Introspect is the introspection endpoint (RFC 7662).
-	Introspect string
-	// Revoke is the revocation endpoint (RFC 7009).
-	Revoke string
-}
-
 // AnsweredOperation is an operation in a CapabilityStatement.
 type AnsweredOperation struct {
 	// Type is the resource type on which it is called.
@@ -123,7 +106,7 @@ func (e capabilityEditor) rest(rest []byte) ([]byte, error) {
 	if mode, _ := resource.Field(rest, "mode"); resource.Text(mode) != "server" {
 		return rest, nil
 	}
-	rest, err := rawjson.With(rest, "security", e.security())
+	rest, err := rawjson.With(rest, "security", security(e.OAuth, e.CORS))
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -113,18 +112,3 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 	}
 	return j.answer(ctx, message.Get(j.c.Path, ""), parameters, at)
 }
-
-// OperationPage answers a link to a page of an operation's answer. All is judged again.
-func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position) (*message.Answer, error) {
-	op, ok := x.List.Find(i)
-	switch {
-	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:
-		return nil, message.NotFound()
-	case op.Reach == PatientReach:
-		return x.judgedOperation(ctx, c, i, op, at.Places[0])
-	}
-	return x.confinedOperation(ctx, c, i, op, at.Places[0])
-}
-
-// patientID is the id in the value of a patient parameter: Patient/id, or the id alone.
-func patientID(value string) string { return strings.TrimPrefix(value, "Patient/") }

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -55,3 +56,6 @@ func patientsOf(grants []access.Grant) []string {
 func isOverAll(g access.Grant) bool {
 	return g.Type == smart.AnyType && !g.ByRule && len(g.Constraint) == 0
 }
+
+// patientID is the id in the value of a patient parameter: Patient/id, or the id alone.
+func patientID(value string) string { return strings.TrimPrefix(value, "Patient/") }

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -91,4 +92,12 @@ func checkObject(text []byte) error {
 func outcomeOf(refusal *guard.Error) []byte {
 	return []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":` + message.Quoted(refusal.IssueType()) +
 		`,"diagnostics":` + message.Quoted(refusal.Diagnostics()) + `}]}`)
+}
+
+// refusalOf is an error as what the client is told of it.
+func refusalOf(err error) *guard.Error {
+	if refusal, ok := errors.AsType[*guard.Error](err); ok {
+		return refusal
+	}
+	return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not answer.", Err: err}
 }

@@ -38,22 +38,22 @@ func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Inter
 	if w.isConditional() {
 		id, err := w.criteria.One(ctx)
 		if err != nil || id != "" {
-			return w.found(ctx, id, err)
+			return x.found(ctx, i.Type, id, err)
 		}
 	}
 	return w.send(ctx, w.post(body))
 }
 
 // found is what a conditional create is answered with if the resource is there already (R4 http.html#ccreate).
-func (w *write) found(ctx context.Context, id string, err error) (*message.Answer, error) {
+func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := interaction.Reference{Type: w.i.Type, ID: id}
-	a, err := w.in.Reads.Read(ctx, message.Get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
+	of := interaction.Reference{Type: resourceType, ID: id}
+	a, err := x.Reads.Read(ctx, message.Get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
 	if err != nil {
 		a = message.NewAnswer(http.StatusOK, nil)
 	}
-	a.Header.Set("Location", w.in.At.URL(of.String(), ""))
+	a.Header.Set("Location", x.At.URL(of.String(), ""))
 	return a, nil
 }

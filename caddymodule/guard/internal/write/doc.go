@@ -1,5 +1,6 @@
 // Package write answers writes: one and the same grant must cover a resource as it is, and as it will be.
 //
+//	writes.go         what a write is, and what it needs
 //	write.go          a write on its way, and the version that it changes
 //	permission.go     what its grants allow
 //	references.go     references that would be a search, or tell what is there

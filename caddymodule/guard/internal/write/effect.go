@@ -37,7 +37,7 @@ func (x effects) check(res resource.Resource, text []byte) error {
 	}
 	switch access.EffectOf(res.Type) {
 	case access.Sends:
-		return x.checkSubscription(res, text)
+		return checkSubscription(res, text, x.maySearch)
 	case access.Asks:
 		return x.checkTask(res)
 	case access.Carries:

@@ -167,3 +167,6 @@ func (w *write) forwardPatch(ctx context.Context, before *version) (*message.Ans
 	c.Header.Set("If-Match", before.etag)
 	return w.send(ctx, c)
 }
+
+// maxOperations bounds what a patch may cost.
+const maxOperations = 1000

@@ -94,9 +94,6 @@ func (w *write) checkTests(ctx context.Context, before *version, p jsonpatch.Pat
 	return err
 }
 
-// maxOperations bounds what a patch may cost.
-const maxOperations = 1000
-
 var (
 	// pointer is a JSON Pointer (RFC 6901) to an element of a resource.
 	pointer  = regexp.MustCompile(`^(/([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,8}|-))+$`)

@@ -15,14 +15,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// permission says what the grants for a write allow to be written.
-type permission struct {
-	judge        judge
-	shared       access.Shared
-	resourceType string
-	grants       []access.Grant
-}
-
 // CheckNew refuses a resource that none of the grants allows to be created.
 func (x *Writes) CheckNew(ctx context.Context, res resource.Resource, text []byte, grants []access.Grant) error {
 	if err := checkConditional(x.Judge.Rights(), text); err != nil {

@@ -48,7 +48,7 @@ func (w *write) resolveReferences(ctx context.Context) error {
 		return message.TooCostly("At most %d references of a resource may be searches under these scopes.", maxSearching)
 	}
 	for _, literal := range searching {
-		found, err := w.searched(ctx, literal)
+		found, err := w.in.searched(ctx, literal)
 		if err != nil {
 			return err
 		}
@@ -58,13 +58,13 @@ func (w *write) resolveReferences(ctx context.Context) error {
 }
 
 // searched is the one resource that a conditional reference means (R4 http.html#trules).
-func (w *write) searched(ctx context.Context, literal string) (string, error) {
+func (x *Writes) searched(ctx context.Context, literal string) (string, error) {
 	of, criteria, _ := strings.Cut(literal, "?")
 	parameters, err := smart.ParseParameters(criteria)
 	if err != nil {
 		return "", message.Invalid(err, "A conditional reference can be read in several ways.")
 	}
-	found, err := w.in.Searches.Selecting(ctx, of, parameters)
+	found, err := x.Searches.Selecting(ctx, of, parameters)
 	if err != nil {
 		return "", err
 	}

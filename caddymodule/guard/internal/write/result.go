@@ -16,14 +16,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// Result is what the client is told of a write.
-type Result struct {
-	judge judge
-	at    message.Addresses
-	C     message.Call // the client's
-	i     interaction.Interaction
-}
-
 func (w *write) result() Result { return Result{w.in.Judge, w.in.At, w.c, w.i} }
 
 // Told is what the client is told of the FHIR server's answer to a write.

@@ -19,9 +19,9 @@ var errChannel = errors.New("channel of a Subscription that cannot be judged")
 //
 // What is sent is not judged one by one, so what a search finds must be covered as a whole. What a topic sends, the topic
 // says, and no filter: it takes scopes for everything.
-func (x effects) checkSubscription(res resource.Resource, text []byte) error {
+func checkSubscription(res resource.Resource, text []byte, maySearch func(criteria string) bool) error {
 	criteria, _ := res.Member("criteria")
-	if !x.maySearch(resource.Text(criteria)) {
+	if !maySearch(resource.Text(criteria)) {
 		return message.Forbidden(message.ErrOracle, "The Subscription would send what the scopes do not allow to read: its criteria must be a search of one type, "+
 			"by that type's own parameters, which a scope with the permissions r and s allows in whole. Topics take scopes for everything.")
 	}

@@ -43,7 +43,7 @@ func (w *write) updateTo(ctx context.Context, after *version) (*message.Answer, 
 		return nil, err
 	}
 	before, err := w.current(ctx)
-	if w.mayUpsert(err) {
+	if w.in.mayUpsert(w.i.Type, err) {
 		return w.upsert(ctx, after)
 	}
 	if err != nil {
@@ -56,8 +56,8 @@ func (w *write) updateTo(ctx context.Context, after *version) (*message.Answer, 
 }
 
 // mayUpsert reports whether what could not be had may be created, because it is not there.
-func (w *write) mayUpsert(err error) bool {
-	return errors.Is(err, errAbsent) && w.in.Upsert && w.i.Type != "Patient"
+func (x *Writes) mayUpsert(resourceType string, err error) bool {
+	return errors.Is(err, errAbsent) && x.Upsert && resourceType != "Patient"
 }
 
 // upsert creates a resource under the client's id. A server that knows If-None-Match creates it only if it is not there
@@ -80,8 +80,11 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Answe
 	switch {
 	case err != nil:
 		return nil, err
-	case id == "" && after.ID == "":
-		return w.createUnmatched(ctx, after)
+	case id == "" && after.ID == "": // SMART counts that as an update
+		if err := w.may.permit(ctx, nil, after); err != nil {
+			return nil, err
+		}
+		return w.send(ctx, w.post(after.text))
 	case id == "":
 		return w.upsertUnmatched(ctx, after)
 	case after.ID != "" && after.ID != id:
@@ -98,14 +101,6 @@ func (w *write) updateMatch(ctx context.Context, after *version) (*message.Answe
 	return w.updateTo(ctx, after)
 }
 
-// createUnmatched creates a resource of which an update found none. SMART counts that as an update.
-func (w *write) createUnmatched(ctx context.Context, after *version) (*message.Answer, error) {
-	if err := w.may.permit(ctx, nil, after); err != nil {
-		return nil, err
-	}
-	return w.send(ctx, w.post(after.text))
-}
-
 // upsertUnmatched creates one with the client's id, which must not be that of a resource that the criteria passed over.
 func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.Answer, error) {
 	w.i.ID = after.ID
@@ -114,7 +109,7 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.A
 	}
 	_, err := w.current(ctx)
 	switch {
-	case w.mayUpsert(err):
+	case w.in.mayUpsert(w.i.Type, err):
 		return w.upsert(ctx, after)
 	case err != nil:
 		return nil, err

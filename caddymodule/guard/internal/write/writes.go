@@ -1,0 +1,90 @@
+package write
+
+import (
+	"context"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// permission says what the grants for a write allow to be written.
+type permission struct {
+	judge        judge
+	shared       access.Shared
+	resourceType string
+	grants       []access.Grant
+}
+
+// Result is what the client is told of a write.
+type Result struct {
+	judge judge
+	at    message.Addresses
+	C     message.Call // the client's
+	i     interaction.Interaction
+}
+
+// asker asks the FHIR server.
+type asker interface {
+	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
+}
+
+// judge says what the token may see and write.
+type judge interface {
+	Rights() *access.Rights
+	MayDeny() bool
+	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
+	Ruled(ctx context.Context, res resource.Resource) policy.Effect
+	Holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error)
+	IsKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error)
+	Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error)
+}
+
+// reader reads what the client may see.
+type reader interface {
+	Read(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error)
+}
+
+// Collector takes what a write comes to in place of the server, with what the client is to be told of it.
+type Collector func(r Result, c message.Call) (*message.Answer, error)
+
+// Writes are the writes that one request needs.
+type Writes struct {
+	Server   asker             // asks the FHIR server
+	Judge    judge             // judges what it answers
+	At       message.Addresses // names what it holds as clients know it
+	Searches *search.Searches  // of criteria
+	Reads    reader            // of what is there already
+	Shared   access.Shared     // are the rules of types outside of the compartment
+	Upsert   bool              // an update may create what is not there
+	Limit    int64             // of a body
+	Collect  Collector         // nil: writes are sent
+}
+
+// write is a create, update, patch or delete on its way.
+type write struct {
+	in       *Writes
+	c        message.Call
+	i        interaction.Interaction
+	may      permission
+	whole    bool              // a grant is about all resources of the type
+	criteria *search.Selection // of a conditional one
+}
+
+// isCascade reports whether a parameter has HAPI's server delete what refers to a resource, too.
+func isCascade(p smart.Parameter) bool {
+	name, _, _ := strings.Cut(p.Name, ":")
+	return name == "_cascade"
+}
+
+// version is a resource as it is or will be.
+type version struct {
+	resource.Resource
+	text []byte
+	etag string // of the version on the server, by which it is held
+}
