@@ -35,5 +35,6 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 	w = f.host.CrossOrigin(w, r)
 	f.state.backend.learn(f.host.Server, r, next)
 	q := f.newRequest(r, next, local)
-	return f.reply(w, r, f.serveOperation(w, r, q))
+	res := f.serveOperation(w, r, q)
+	return f.reply(w, r, res)
 }

@@ -35,7 +35,11 @@ func (f *Front) passOther(w http.ResponseWriter, r *http.Request, next NextHandl
 	if answered, err := f.askFirst(w, r, next); answered || err != nil {
 		return err
 	}
-	return f.reply(w, r, written(Here, local(f.host.CrossOrigin(w, r), r)))
+	res := result{by: Here}
+	if err := local(f.host.CrossOrigin(w, r), r); err != nil {
+		res = result{err: err}
+	}
+	return f.reply(w, r, res)
 }
 
 // other returns what answers a request if the next handler does not, or nil.

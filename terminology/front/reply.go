@@ -1,6 +1,7 @@
 package front
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -8,16 +9,17 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // reply ends a request: it writes an answer that is not written yet, the provisional one of an error if there is one,
 // counts, and sets the status and the Retry-After of an error.
 func (f *Front) reply(w http.ResponseWriter, r *http.Request, res result) error {
 	private := f.private
-	if p := provisionalOf(res.failure()); p != nil {
+	if failed, ok := errors.AsType[*outcome.Error](res.failure()); ok && failed.Provisional != nil {
 		private = privateNoCache
 		w.Header()["Cache-Control"] = private
-		res = result{answer: provisionalAnswer(p), by: Here}
+		res = result{answer: provisionalAnswer(failed.Provisional), by: Here}
 	}
 	if res.answer != nil {
 		if err := f.write(w, r, res.answer, private); err != nil {

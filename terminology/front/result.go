@@ -46,18 +46,14 @@ func missingOf(err error) *missing {
 	if err == nil {
 		return nil
 	}
-	m := &missing{err: err, unknown: errors.Is(err, outcome.ErrUnknown), provisional: provisionalOf(err)}
+	m := &missing{err: err, unknown: errors.Is(err, outcome.ErrUnknown)}
+	if failed, ok := errors.AsType[*outcome.Error](err); ok {
+		m.provisional = failed.Provisional
+	}
 	if !m.unknown && !errors.Is(err, outcome.ErrIncomplete) && !errors.Is(err, outcome.ErrUnsupported) {
 		return nil
 	}
 	return m
-}
-
-func provisionalOf(err error) *outcome.Provisional {
-	if failed, ok := errors.AsType[*outcome.Error](err); ok {
-		return failed.Provisional
-	}
-	return nil
 }
 
 // answer returns the provisional answer, or one that says what is missing. It is stored as briefly as a 404.
@@ -96,8 +92,8 @@ func (m *missing) afterUpstream(failed error) error {
 
 // accepted converts the answer of another server for the cache. An expansion of another value set is probably wrong, and
 // only for this client.
-func accepted(asked remote.Request, valueSet string, a *remote.Answer) (_ *cache.Answer, right bool) {
-	if asked.Path == "ValueSet/$expand" && !a.Negative() && !a.NotModified && !a.IsOf(valueSet) {
+func accepted(asked remote.Question, valueSet string, a *remote.Answer) (_ *cache.Answer, right bool) {
+	if asked.Request.Path == "ValueSet/$expand" && !a.Negative() && !a.NotModified && !a.IsOf(valueSet) {
 		answer := answerOf(a)
 		answer.Header = maps.Clone(answer.Header)
 		answer.Header["Cache-Control"] = []string{"no-store"}

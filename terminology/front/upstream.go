@@ -28,7 +28,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 		return result{answer: answerOf(whole)}
 	}
 	start := time.Now()
-	theirs, err := server.Ask(r.Context(), asked)
+	theirs, err := server.Ask(r.Context(), asked.Request)
 	f.host.Metrics.UpstreamTook(time.Since(start))
 	switch {
 	case err != nil:
@@ -45,9 +45,9 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 }
 
 // asking returns the request as another server is asked it.
-func (q *request) asking(r *http.Request) remote.Request {
-	return remote.Request{
+func (q *request) asking(r *http.Request) remote.Question {
+	return remote.Read(remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
 		Accept: r.Header.Get("Accept"), AcceptLanguage: negotiation.Languages(r.Header["Accept-Language"]), IfNoneMatch: r.Header.Get("If-None-Match"),
-	}
+	})
 }

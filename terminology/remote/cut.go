@@ -15,10 +15,8 @@ import (
 
 // Cut returns the answer to a request with no more entries than it asked for: some servers ignore count, and offset too.
 // What cannot be cut is returned as it is.
-func (a *Answer) Cut(q Request) *Answer {
-	inputs, _ := q.inputs() // what it can read; the server refuses what is wrong
-	page, ok := pageOf(inputs)
-	if !ok || page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
+func (a *Answer) Cut(q Question) *Answer {
+	if !q.paged || q.page.Count == nil || a.Resource != "ValueSet" || len(a.Body) == 0 {
 		return a
 	}
 	body, isXML := a.Body, bytes.HasPrefix(bytes.TrimSpace(a.Body), []byte{'<'})
@@ -27,7 +25,7 @@ func (a *Answer) Cut(q Request) *Answer {
 		body, err = fhirxml.AppendJSON(nil, body)
 	}
 	if err == nil {
-		body, err = cutExpansion(body, page)
+		body, err = cutExpansion(body, q.page)
 	}
 	if err == nil && isXML && body != nil {
 		body, err = fhirxml.Append(nil, body)

@@ -49,7 +49,7 @@ func TestCut(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, body := range []string{body, string(asXML)} {
-				got := (&Answer{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).Cut(test.q)
+				got := (&Answer{Status: http.StatusOK, Resource: "ValueSet", Body: []byte(body)}).Cut(Read(test.q))
 				if test.want == "same" {
 					if string(got.Body) != body {
 						t.Errorf("got %s", got.Body)

@@ -1,7 +1,7 @@
 // Package remote asks other servers for what is missing here: FHIR terminology servers over HTTP ([Server]), and the next
 // handler ([Recorder], [Handler]). Apart from value sets that it fetches whole, it stores nothing.
 //
-//	operation ──► Subject ──► Routes ──► Wholes ► Server.Ask ─┐    subject.go, routes.go, wholes.go, search.go, server.go, options.go
+//	Question ──► Subject ──► Routes ──► Wholes ► Server.Ask ──┐    question.go, subject.go, routes.go, wholes.go, search.go, server.go, options.go
 //	                             └────► next ► Recorder ──────┤    recorder.go; as a source of definitions:
 //	                                                          │    definitions.go, handler.go
 //	                                                          │    checked: check.go

@@ -23,8 +23,11 @@ func Example() {
 		if !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrIncomplete) {
 			return nil, err
 		}
-		subject := remote.SubjectOf(remote.Request{Method: r.Method, Query: r.URL.RawQuery, ContentType: r.Header.Get("Content-Type"), Body: body}).Lacking(err)
-		server := routes.Server(subject)
+		q := remote.Read(remote.Request{
+			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
+			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
+		})
+		server := routes.Server(remote.SubjectOf(q).Lacking(err))
 		if server == nil {
 			recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
 			err := recorder.Record(func(w http.ResponseWriter) error { return next(w, remote.Recordable(r)) })
@@ -33,14 +36,10 @@ func Example() {
 			}
 			return recorder.Answer(operation)
 		}
-		q := remote.Request{
-			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
-			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
-		}
 		if answer, err := wholes.Answer(server, q, local.Library.Synonyms()); answer != nil || err != nil {
 			return answer, err
 		}
-		answer, err := server.Ask(r.Context(), q)
+		answer, err := server.Ask(r.Context(), q.Request)
 		if err == nil {
 			wholes.Asked(server, q, answer)
 		}

@@ -81,7 +81,7 @@ func TestRouteOfIncomplete(t *testing.T) {
 		if !errors.Is(err, outcome.ErrIncomplete) {
 			t.Fatalf("%s: got %v", valueSet, err)
 		}
-		subject := SubjectOf(Request{Query: r.URL.RawQuery})
+		subject := SubjectOf(Read(Request{Query: r.URL.RawQuery}))
 		if got := routes.Server(subject); got != nil {
 			t.Errorf("%s: routed to %s by its url", valueSet, got.Base())
 		}
@@ -113,7 +113,7 @@ func TestSubjectOf(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := SubjectOf(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)})
+			got := SubjectOf(Read(Request{Method: http.MethodPost, Query: test.query, ContentType: test.contentType, Body: []byte(test.body)}))
 			if got.ValueSet != test.valueSet || !slices.Equal(got.Systems, test.systems) {
 				t.Errorf("got %+v", got)
 			}
@@ -124,7 +124,7 @@ func TestSubjectOf(t *testing.T) {
 func FuzzSubjectOf(f *testing.F) {
 	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
 	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
-		SubjectOf(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)}) // does not panic
+		SubjectOf(Read(Request{Method: http.MethodPost, Query: query, ContentType: contentType, Body: []byte(body)})) // does not panic
 	})
 }
 

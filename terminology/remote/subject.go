@@ -29,13 +29,11 @@ func (s Subject) Lacking(err error) Subject {
 	return s
 }
 
-// SubjectOf reads the query string of an operation and, for a POST, its body: the url of the value set or code system,
-// the systems of codings, and those that a value set in the body includes. It skips what it cannot understand, which
-// whoever is asked will refuse.
-func SubjectOf(q Request) (s Subject) {
-	inputs, _ := q.inputs()
-	for i := range inputs {
-		switch in := &inputs[i]; {
+// SubjectOf finds in a question the url of the value set or code system, the systems of codings, and those that a value set
+// in the body includes. It skips what cannot be understood, which whoever is asked will refuse.
+func SubjectOf(q Question) (s Subject) {
+	for i := range q.inputs {
+		switch in := &q.inputs[i]; {
 		case in.Name == "url" && s.ValueSet == "":
 			s.ValueSet = in.Value
 		case in.Name == "system" && in.Value != "":

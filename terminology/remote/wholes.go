@@ -83,7 +83,7 @@ var (
 
 // Answer answers a request from a whole expansion, whose filter also stands for its synonyms, unless these are nil. It
 // returns nil if the server is to be asked, and an error if the answer would be too large.
-func (w *Wholes) Answer(s *Server, q Request, synonyms *textindex.Synonyms) (*Answer, error) {
+func (w *Wholes) Answer(s *Server, q Question, synonyms *textindex.Synonyms) (*Answer, error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -128,7 +128,7 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 }
 
 // Asked notes an answer of the server, and has the expansion fetched if it was searched often.
-func (w *Wholes) Asked(s *Server, q Request, a *Answer) {
+func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	if w == nil || a.Status != http.StatusOK {
 		return
 	}

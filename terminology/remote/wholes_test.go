@@ -87,7 +87,7 @@ func question(pairs ...string) Request {
 func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 	t.Helper()
 	q := question(pairs...)
-	answer, err := a.Answer(a.server, q, a.synonyms)
+	answer, err := a.Answer(a.server, Read(q), a.synonyms)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
 		if answer, err = a.server.Ask(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
-		a.Asked(a.server, q, answer)
+		a.Asked(a.server, Read(q), answer)
 		synctest.Wait()
 	}
 	return answer.Body, here
@@ -174,17 +174,17 @@ func TestPullThrough(t *testing.T) {
 		a.want(t, false, "url", actCode, "count", "5000") // as well
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}, {"explainFilter", "perhaps"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
-			if answer, err := a.Answer(a.server, q, a.synonyms); answer != nil || err != nil {
+			if answer, err := a.Answer(a.server, Read(q), a.synonyms); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
 			}
 		}
 		malformed := question("url", actCode, "filter", "a", "count", "2")
 		malformed.Query += "&a;b"
-		if answer, err := a.Answer(a.server, malformed, nil); answer != nil || err != nil {
+		if answer, err := a.Answer(a.server, Read(malformed), nil); answer != nil || err != nil {
 			t.Errorf("malformed: got %v, %v", answer, err)
 		}
 		a.MaxAnswer = 1
-		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2"), nil); err == nil {
+		if _, err := a.Answer(a.server, Read(question("url", actCode, "filter", "a", "count", "2")), nil); err == nil {
 			t.Error("gave more than it may")
 		}
 	})
@@ -238,7 +238,7 @@ func TestPullThroughPosted(t *testing.T) {
 			"a value set":            {posted(fhirJSON, `{"resourceType":"ValueSet","url":"`+actCode+`"}`), false},
 			"nothing":                {posted(fhirJSON, ""), false},
 		} {
-			answer, err := a.Answer(a.server, tt.q, nil)
+			answer, err := a.Answer(a.server, Read(tt.q), nil)
 			if err != nil || (answer != nil) != tt.here {
 				t.Errorf("%s: %+v, %v", name, answer, err)
 				continue
