@@ -98,8 +98,8 @@ func TestFloodOfNamesIsBounded(t *testing.T) {
 	if err := l.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2 * counterBuckets {
-		c, err := l.newCounter(t.Context(), Password, fmt.Sprint(i), fmt.Sprint(i), l.Failures)
+	for i := range 3 * counterBuckets / 2 {
+		c, err := l.newCounter(t.Context(), Password, fmt.Sprint(i), "", l.Failures)
 		if err != nil {
 			t.Fatal(err)
 		}
