@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // Each request counts by who answered it, whichever way its answer came.
@@ -88,6 +91,21 @@ func TestWriteEndsAnswers(t *testing.T) {
 		read(t, s.expand(foreign))
 		if (asked == 2) != ended {
 			t.Errorf("%d: asked %d times", status, asked)
+		}
+	}
+}
+
+// TestBusy says when to come back to who did not get their turn, with an operation or with a search.
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	g := newSite(t, settings{all: true, off: true}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	busy := func(http.ResponseWriter, *http.Request) error {
+		return &outcome.Error{Status: http.StatusServiceUnavailable, Code: "transient", Err: budget.ErrBusy}
+	}
+	g.front.operations.ofType["ValueSet/$expand"], g.front.operations.others["ValueSet"] = busy, busy
+	for _, path := range []string{"/fhir/R4/ValueSet/$expand?url=x", "/fhir/R4/ValueSet?url=x"} {
+		if response := g.get(path); response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "5" {
+			t.Errorf("%s: got %d, Retry-After %q", path, response.StatusCode, response.Header.Get("Retry-After"))
 		}
 	}
 }
