@@ -108,6 +108,7 @@ func TestSubjectOf(t *testing.T) {
 		{"value set in Parameters", "", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","url":"http://mine",
 			"compose":{"include":[{"system":"http://a"},{"valueSet":["http://b/vs"]}]}}}]}`, "", []string{"http://a", "http://b/vs"}},
 		{"value set", "", fhirJSON, `{"resourceType":"ValueSet","compose":{"include":[{"system":"http://a"}]}}`, "", []string{"http://a"}},
+		{"XML", "", "application/fhir+xml", `<Parameters xmlns="http://hl7.org/fhir"><parameter><name value="url"/><valueUri value="http://x/vs"/></parameter></Parameters>`, "http://x/vs", nil},
 		{"malformed", "url=%zz&system=http://x", fhirJSON, `{"resourceType":`, "", []string{"http://x"}},
 		{"wrong types", "", fhirJSON, `{"resourceType":"Parameters","parameter":{}}`, "", nil},
 	}
