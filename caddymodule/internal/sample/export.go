@@ -13,7 +13,7 @@ import (
 )
 
 // export answers $export of the system, of all patients or of a group.
-func (s *Store) export(q request) (reply, error) {
+func export(s *Store, q request) (reply, error) {
 	if !q.Async {
 		return reply{}, invalid("An export takes the header Prefer: respond-async.")
 	}
@@ -21,7 +21,7 @@ func (s *Store) export(q request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	holds, err := s.exported(q)
+	holds, err := exported(s, q)
 	if err != nil {
 		return reply{}, err
 	}
@@ -68,7 +68,7 @@ func (q request) exportParameters() (types []string, since time.Time, err error)
 }
 
 // exported tells which resources are part of an export.
-func (s *Store) exported(q request) (func(resource.Resource) bool, error) {
+func exported(s *Store, q request) (func(resource.Resource) bool, error) {
 	switch {
 	case q.Type == "":
 		return func(resource.Resource) bool { return true }, nil
@@ -80,13 +80,13 @@ func (s *Store) exported(q request) (func(resource.Resource) bool, error) {
 			return false
 		}, nil
 	case q.Type == "Group" && q.ID != "":
-		return s.ofGroup(q)
+		return ofGroup(s, q)
 	}
 	return nil, failure{http.StatusNotFound, "not-found", "An export is of the system, of all patients or of a group."}
 }
 
 // ofGroup tells which resources are of the members of a group.
-func (s *Store) ofGroup(q request) (func(resource.Resource) bool, error) {
+func ofGroup(s *Store, q request) (func(resource.Resource) bool, error) {
 	group, err := s.find(q.reference(), "")
 	if err != nil {
 		return nil, err

@@ -7,28 +7,28 @@ import (
 )
 
 // perform answers a request that is no batch or transaction. The caller holds the lock of the store.
-func (s *Store) perform(q request) (reply, error) {
+func perform(s *Store, q request) (reply, error) {
 	switch q.Kind {
 	case interaction.Capabilities:
 		return capabilities(q)
 	case interaction.Read, interaction.VRead:
-		return s.readVersion(q)
+		return readVersion(s, q)
 	case interaction.InstanceHistory:
-		return s.history(q)
+		return history(s, q)
 	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
-		return s.search(q)
+		return search(s, q)
 	case interaction.Create, interaction.ConditionalCreate:
-		return s.create(q)
+		return create(s, q)
 	case interaction.Update, interaction.ConditionalUpdate:
-		return s.update(q)
+		return update(s, q)
 	case interaction.Delete, interaction.ConditionalDelete:
-		return s.delete(q)
+		return remove(s, q)
 	case interaction.Operation:
 		switch {
 		case q.Operation == "$everything" && q.Type == "Patient" && q.ID != "" && q.method != http.MethodPost:
-			return s.everything(q)
+			return everything(s, q)
 		case q.Operation == "$export" && q.method == http.MethodGet:
-			return s.export(q)
+			return export(s, q)
 		}
 	}
 	return reply{}, failure{http.StatusNotImplemented, "not-supported", "The sample server does not support this: " + q.Kind.String() + "."}

@@ -12,7 +12,7 @@ import (
 )
 
 // readVersion answers read and vread.
-func (s *Store) readVersion(q request) (reply, error) {
+func readVersion(s *Store, q request) (reply, error) {
 	v, err := s.find(q.reference(), q.VersionID)
 	if err != nil {
 		return reply{}, err
@@ -69,7 +69,7 @@ func (v *version) content() (reply, error) {
 }
 
 // history answers with the versions of a resource, the latest first.
-func (s *Store) history(q request) (reply, error) {
+func history(s *Store, q request) (reply, error) {
 	if err := q.takes("_count"); err != nil {
 		return reply{}, err
 	}

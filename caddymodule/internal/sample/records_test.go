@@ -43,7 +43,7 @@ var required = map[string][]string{
 // today is the day on which the records were made up.
 const today = "2026-11-02"
 
-var update = flag.Bool("update", false, "compress records.ndjson anew")
+var compressAnew = flag.Bool("update", false, "compress records.ndjson anew")
 
 // The binary holds what records.ndjson says.
 func TestRecordsCompressed(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRecordsCompressed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
+	if *compressAnew {
 		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // search answers a search of a type, of a compartment or of the system.
-func (s *Store) search(q request) (reply, error) {
+func search(s *Store, q request) (reply, error) {
 	asked, err := readQuery(q)
 	if err != nil {
 		return reply{}, err
@@ -86,7 +86,7 @@ func Compare(a, b resource.Resource, name string, descending bool) int {
 }
 
 // everything answers Patient/$everything: the patient's compartment, and what the resources in it refer to.
-func (s *Store) everything(q request) (reply, error) {
+func everything(s *Store, q request) (reply, error) {
 	if err := q.takes("_count", "_type"); err != nil {
 		return reply{}, err
 	}

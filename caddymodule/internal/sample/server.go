@@ -47,9 +47,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (reply, error) {
 		defer s.Store.mu.RUnlock()
 	}
 	if q.Kind == interaction.Bundle {
-		return s.Store.submit(q)
+		return submit(s.Store, q)
 	}
-	return s.Store.perform(q)
+	return perform(s.Store, q)
 }
 
 // read reads a request to its end.

@@ -24,7 +24,7 @@ type submission struct {
 }
 
 // submit answers a batch or transaction. The caller holds the lock of the store, so that nobody sees half of one.
-func (s *Store) submit(q request) (reply, error) {
+func submit(s *Store, q request) (reply, error) {
 	var b submission
 	if err := json.Unmarshal(q.body, &b); err != nil || b.ResourceType != "Bundle" || b.Type != "batch" && b.Type != "transaction" {
 		return reply{}, invalid("The body is no Bundle of type batch or transaction.")
@@ -33,7 +33,7 @@ func (s *Store) submit(q request) (reply, error) {
 		return reply{}, failure{http.StatusRequestEntityTooLarge, "too-costly", "There are more than " + strconv.Itoa(maxEntries) + " entries."}
 	}
 	before := len(s.log)
-	answers, err := s.submitEntries(q, b)
+	answers, err := submitEntries(s, q, b)
 	if err != nil {
 		s.undo(before)
 		return reply{}, err
@@ -42,7 +42,7 @@ func (s *Store) submit(q request) (reply, error) {
 }
 
 // submitEntries answers the entries in the order of R4 http.html#trules.
-func (s *Store) submitEntries(q request, b submission) ([]entryJSON, error) {
+func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	ids, urns := b.ids()
 	answers := make([]entryJSON, len(b.Entry))
 	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead, ""} {
@@ -51,7 +51,7 @@ func (s *Store) submitEntries(q request, b submission) ([]entryJSON, error) {
 				continue
 			}
 			q.id, q.body = ids[n], []byte(urns.Replace(string(e.Resource)))
-			answer, err := s.submitEntry(q, e.Request.Method, e.Request.URL, http.Header{
+			answer, err := submitEntry(s, q, e.Request.Method, e.Request.URL, http.Header{
 				"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
 			})
 			if err != nil && (b.Type == "transaction" || q.canceled() != nil) {
@@ -87,7 +87,7 @@ func (b submission) ids() ([]string, *strings.Replacer) {
 }
 
 // submitEntry answers one entry.
-func (s *Store) submitEntry(q request, method, target string, header http.Header) (reply, error) {
+func submitEntry(s *Store, q request, method, target string, header http.Header) (reply, error) {
 	for name, values := range header {
 		if values[0] == "" {
 			delete(header, name)
@@ -105,7 +105,7 @@ func (s *Store) submitEntry(q request, method, target string, header http.Header
 	}
 	q.Interaction, q.method, q.header = i, method, header
 	q.header.Set("Accept", mediaType)
-	return s.perform(q)
+	return perform(s, q)
 }
 
 // entry is the answer as an entry of a Bundle.

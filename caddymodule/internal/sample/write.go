@@ -10,9 +10,9 @@ import (
 )
 
 // create answers create and conditional create.
-func (s *Store) create(q request) (reply, error) {
+func create(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalCreate {
-		v, err := s.one(q)
+		v, err := one(s, q)
 		switch {
 		case err != nil:
 			return reply{}, err
@@ -25,19 +25,19 @@ func (s *Store) create(q request) (reply, error) {
 	if q.ID = q.id; q.ID == "" {
 		q.ID = newID()
 	}
-	return s.putBody(q, http.MethodPost)
+	return putBody(s, q, http.MethodPost)
 }
 
 // update answers update and conditional update, which create what is not there.
-func (s *Store) update(q request) (reply, error) {
+func update(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalUpdate {
-		v, err := s.one(q)
+		v, err := one(s, q)
 		switch {
 		case err != nil:
 			return reply{}, err
 		case v == nil:
 			q.Interaction = interaction.Interaction{Kind: interaction.Create, Type: q.Type}
-			return s.create(q)
+			return create(s, q)
 		}
 		q.ID = v.of.ID
 	}
@@ -48,11 +48,11 @@ func (s *Store) update(q request) (reply, error) {
 	if res.ID != q.ID && (res.ID != "" || q.Kind == interaction.Update) {
 		return reply{}, invalid("The id of the resource is not that of the URL.")
 	}
-	return s.putBody(q, http.MethodPut)
+	return putBody(s, q, http.MethodPut)
 }
 
 // put stores the body under the id of the request.
-func (s *Store) putBody(q request, method string) (reply, error) {
+func putBody(s *Store, q request, method string) (reply, error) {
 	res, err := resource.Parse(q.body)
 	if err != nil {
 		return reply{}, err
@@ -60,7 +60,7 @@ func (s *Store) putBody(q request, method string) (reply, error) {
 	if res.Type != q.Type {
 		return reply{}, invalid("The body is not of the type in the URL.")
 	}
-	if err := s.checkVersion(q); err != nil {
+	if err := checkVersion(s, q); err != nil {
 		return reply{}, err
 	}
 	status := http.StatusCreated
@@ -81,7 +81,7 @@ func (s *Store) putBody(q request, method string) (reply, error) {
 }
 
 // checkVersion compares the version that the client knows with the one that is there (R4 http.html#concurrency).
-func (s *Store) checkVersion(q request) error {
+func checkVersion(s *Store, q request) error {
 	v, ok := s.current(q.reference())
 	want := q.header.Get("If-Match")
 	if want != "" && (!ok || v.etag() != want) || q.header.Get("If-None-Match") == "*" && ok {
@@ -96,15 +96,15 @@ func (q request) location(v *version) string {
 }
 
 // remove answers delete and conditional delete. What is not there is as good as deleted.
-func (s *Store) delete(q request) (reply, error) {
+func remove(s *Store, q request) (reply, error) {
 	if q.Kind == interaction.ConditionalDelete {
-		v, err := s.one(q)
+		v, err := one(s, q)
 		if err != nil || v == nil {
 			return reply{status: http.StatusNoContent}, err
 		}
 		q.ID = v.of.ID
 	}
-	if err := s.checkVersion(q); err != nil {
+	if err := checkVersion(s, q); err != nil {
 		return reply{}, err
 	}
 	if _, ok := s.current(q.reference()); !ok {
@@ -114,7 +114,7 @@ func (s *Store) delete(q request) (reply, error) {
 }
 
 // one is the one resource that matches the criteria of a conditional request, or nil.
-func (s *Store) one(q request) (*version, error) {
+func one(s *Store, q request) (*version, error) {
 	q.header = nil // what is not supported would match all, so it is never passed over
 	q.Parameters = q.Criteria()
 	asked, err := readQuery(q)
