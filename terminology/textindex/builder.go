@@ -39,6 +39,8 @@ func New(c Corpus) *Index {
 	for _, id := range sorted {
 		x.words.add([]byte(b.words.words.words[id]))
 	}
+	b.words.words, b.words.lastSeen, b.words.position = vocabulary{}, nil, nil
+	x.collect()
 	x.postings = newPostings(b.words, sorted)
 	b.words = nil
 	x.collect()

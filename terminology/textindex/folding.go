@@ -23,6 +23,31 @@ type mark struct {
 	sign byte
 }
 
+// place is where in a text a word is.
+type place struct {
+	head   bool // before the first comma
+	depth  int  // of brackets
+	joined bool // a hyphen joins it to the word before
+}
+
+// pass takes note of the marks up to a word, and returns the others.
+func (p *place) pass(marks []mark, word int) (rest []mark) {
+	p.joined = false
+	for ; len(marks) > 0 && marks[0].at <= word; marks = marks[1:] {
+		switch sign := marks[0].sign; {
+		case sign == '(':
+			p.depth++
+		case sign == ')':
+			p.depth = max(0, p.depth-1)
+		case sign == '-':
+			p.joined = true
+		case word > 0 && p.depth == 0:
+			p.head = false
+		}
+	}
+	return marks
+}
+
 // words returns the words of s, each after a space: " acute appendicitis". So it contains " "+p exactly if a word
 // begins with p. The result is valid until the next call.
 func (f *folder) words(s []byte) []byte {

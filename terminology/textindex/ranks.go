@@ -98,18 +98,11 @@ func newRanker(t Terms) *ranker {
 // eachWord visits the words of a term that are not in brackets.
 func (r *ranker) eachWord(doc uint32, visit func(word []byte)) {
 	line := r.folder.words(r.terms.Display(doc))
-	marks, depth := r.folder.marks, 0
+	marks, in := r.folder.marks, place{}
 	for at := 0; at < len(line); {
-		for ; len(marks) > 0 && marks[0].at <= at; marks = marks[1:] {
-			switch marks[0].sign {
-			case '(':
-				depth++
-			case ')':
-				depth = max(0, depth-1)
-			}
-		}
+		marks = in.pass(marks, at)
 		word, rest := nextWord(line[at:])
-		if depth == 0 {
+		if in.depth == 0 {
 			visit(word)
 		}
 		at = len(line) - len(rest)

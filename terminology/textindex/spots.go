@@ -85,43 +85,38 @@ func (s *spotter) add(room, text []byte) []byte {
 	start := len(room)
 	room = append(room, line...)
 	line = room[start:]
-	head, depth, chain, inner, marks := true, 0, 0, s.folder.inner, s.folder.marks
-	for at := 0; at < len(line); {
-		word, rest := nextWord(line[at:])
-		joined := false
-		for ; len(marks) > 0 && marks[0].at <= at; marks = marks[1:] {
-			switch sign := marks[0].sign; {
-			case sign == '(':
-				depth++
-			case sign == ')':
-				depth = max(0, depth-1)
-			case sign == '-':
-				joined = true
-			case at > 0 && depth == 0:
-				head = false
-			}
-		}
-		if at > 0 && s.language.stops[string(word)] {
-			head = false
-		}
+	at, chain, inner, marks := place{head: true}, 0, s.folder.inner, s.folder.marks
+	for from := 0; from < len(line); {
+		word, rest := nextWord(line[from:])
 		end := len(line) - len(rest)
-		s.spots = append(s.spots, spot{word: word, head: head && depth == 0})
-		if !joined {
-			chain = at
+		marks = at.pass(marks, from)
+		if from > 0 && s.language.stops[string(word)] {
+			at.head = false
+		}
+		head := at.head && at.depth == 0
+		s.spots = append(s.spots, spot{word, head})
+		if !at.joined {
+			chain = from
 		} else { // for beta-2-agonist, also beta2 and beta2agonist
-			s.spots = append(s.spots, spot{word: appendJoined(nil, line[chain:end]), head: head && depth == 0})
+			s.spots = append(s.spots, spot{appendJoined(nil, line[chain:end]), head})
 		}
-		if len(inner) > 0 && inner[0] < end {
-			s.spots = append(s.spots, spot{word: line[at+1 : inner[0]], head: head && depth == 0})
-		}
-		for ; len(inner) > 0 && inner[0] < end; inner = inner[1:] {
-			next := end
-			if len(inner) > 1 {
-				next = min(end, inner[1])
-			}
-			s.spots = append(s.spots, spot{word: line[inner[0]:next]})
-		}
-		at = end
+		inner = s.addInner(line, from, end, inner, head)
+		from = end
 	}
 	return room
+}
+
+// addInner adds the words that begin inside one, and what of it is before these, which alone may be in a head.
+func (s *spotter) addInner(line []byte, from, end int, inner []int, head bool) (rest []int) {
+	if len(inner) > 0 && inner[0] < end {
+		s.spots = append(s.spots, spot{line[from+1 : inner[0]], head})
+	}
+	for ; len(inner) > 0 && inner[0] < end; inner = inner[1:] {
+		next := end
+		if len(inner) > 1 {
+			next = min(end, inner[1])
+		}
+		s.spots = append(s.spots, spot{word: line[inner[0]:next]})
+	}
+	return inner
 }

@@ -41,7 +41,7 @@ type wordStream struct {
 	lastSeen []uint32 // by word: the last document it was seen in, plus one
 	position []uint32 // by word: where in lists that document has it
 	lists    []uint32 // of the document that is noted
-	written  []byte   // of those before, as varints: each plus one, and 0 at the end of a document
+	written  [][]byte // of those before, as varints: each plus one, and 0 at the end of a document; in chunks, to grow without copying
 }
 
 func newWordStream() *wordStream { return &wordStream{words: newVocabulary()} }
@@ -79,21 +79,32 @@ func (s *wordStream) note(rank, list uint32) {
 // end ends a document.
 func (s *wordStream) end() {
 	for _, list := range s.lists {
-		s.written = binary.AppendUvarint(s.written, uint64(list+1))
+		s.write(list + 1)
 	}
-	s.written, s.lists = append(s.written, 0), s.lists[:0]
+	s.write(0)
+	s.lists = s.lists[:0]
+}
+
+func (s *wordStream) write(n uint32) {
+	last := len(s.written) - 1
+	if last < 0 || cap(s.written[last])-len(s.written[last]) < binary.MaxVarintLen32 {
+		s.written, last = append(s.written, make([]byte, 0, 1<<min(19, 10+len(s.written)))), last+1
+	}
+	s.written[last] = binary.AppendUvarint(s.written[last], uint64(n))
 }
 
 // each calls visit with each word and the rank of its document.
 func (s *wordStream) each(visit func(rank, list uint32)) {
 	rank := uint32(0)
-	for written := s.written; len(written) > 0; {
-		n, width := binary.Uvarint(written)
-		if written = written[width:]; n == 0 {
-			rank++
-			continue
+	for _, chunk := range s.written {
+		for len(chunk) > 0 {
+			n, width := binary.Uvarint(chunk)
+			if chunk = chunk[width:]; n == 0 {
+				rank++
+				continue
+			}
+			visit(rank, uint32(n-1))
 		}
-		visit(rank, uint32(n-1))
 	}
 }
 
