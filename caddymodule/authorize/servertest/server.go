@@ -90,7 +90,7 @@ func New(t testing.TB, change func(*authorize.Config)) *authorize.Server {
 // Hospital is the configuration of a provider, by the key hospital.
 func Hospital(p *authorizetest.Provider) people.IdentityProvider {
 	return people.IdentityProvider{
-		Key: "hospital", Name: "General Hospital", Issuer: p.Issuer, Timeout: 2 * time.Second,
+		Key: "hospital", Name: "General Hospital", Issuer: p.Issuer, Timeout: 10 * time.Second,
 		ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
 	}
 }
