@@ -1,12 +1,9 @@
 package guard
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // claims are the claims of our access tokens (RFC 9068 §2.2, SMART App Launch).
@@ -29,33 +26,6 @@ type claims struct {
 
 	ACR      string           `json:"acr"`
 	AuthTime *jwt.NumericDate `json:"auth_time"`
-}
-
-// checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
-// the issuer and the audience are ours, and the token is valid now.
-func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
-	var c claims
-	if err := strictjson.Unmarshal(payload, &c); err != nil {
-		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
-	}
-	if missing := c.missing(); missing != "" {
-		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
-	}
-	if c.Issuer != v.Issuer {
-		return Token{}, errIssuer
-	}
-	if !c.Audience.Contains(v.Audience) {
-		return Token{}, errAudience
-	}
-	if err := checkTimes(&c.Claims, v.now(), v.leeway()); err != nil {
-		return Token{}, err
-	}
-	return Token{
-		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
-		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, Related: c.Related,
-		ACR: c.ACR, AuthTime: c.AuthTime.Time(),
-		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
-	}, nil
 }
 
 // missing is the name of the first required claim that is missing or empty.

@@ -20,7 +20,7 @@
 //	   │     ├─ [Memory]             this very token was verified before, or
 //	   │     ├─ joseheader.go        typ, alg, kid; nothing that names its own key
 //	   │     ├─ signature.go         the key from the [KeySet], the signature
-//	   │     ├─ claims.go            iss, aud, exp, nbf, iat, sub, client_id, jti
+//	   │     ├─ verifier.go          iss, aud, exp, nbf, iat, sub, client_id, jti
 //	   │     └─ Revoked              asked each time, remembered or not (policy.go)
 //	   ├─ a JWT whose iss is a trusted issuer's
 //	   │     ▼
@@ -34,8 +34,8 @@
 //	         ├─ [Memory]             this very token was asked about lately, or
 //	         ├─ [fairqueue.Queue]    its turn, of which each network has a share
 //	         ├─ backoff.go           no turn while the server does not answer → 503
-//	         ├─ introspection.go     the request to the server, once for all who wait
-//	         └─ introspection.go     active, iss, aud, exp … each time, remembered or not
+//	         ├─ introspector.go      the request to the server, once for all who wait
+//	         └─ introspector.go      active, iss, aud, exp … each time, remembered or not
 //	   ▼
 //	[Token]                    whose account it is: the pair of Issuer and Subject
 //

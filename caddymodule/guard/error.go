@@ -227,3 +227,27 @@ func unavailable(err error) *Error {
 	}
 	return refusal
 }
+
+// StepUp is what is asked of how the person signed in (RFC 9470). The zero value asks nothing.
+type StepUp struct {
+	// ACR are the classes of sign-in (acr) that suffice, the preferred one first. Empty: any, or none.
+	ACR []string
+	// MaxAge is how long ago the person may have signed in (auth_time). 0: for any time.
+	MaxAge time.Duration
+	// Meets reports whether a token's class suffices where another is asked for. Nil: it must be the same.
+	Meets func(t *Token, wanted string) bool
+}
+
+// challenge are the attributes of RFC 9470 §3: all that is asked, whichever part is not met.
+func (s *StepUp) challenge() (attributes string) {
+	if s == nil {
+		return ""
+	}
+	if len(s.ACR) > 0 {
+		attributes += ", acr_values=" + quoted(strings.Join(s.ACR, " "))
+	}
+	if s.MaxAge > 0 {
+		attributes += fmt.Sprintf(`, max_age="%d"`, int64(s.MaxAge.Seconds()))
+	}
+	return attributes
+}

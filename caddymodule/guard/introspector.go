@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
@@ -43,9 +46,6 @@ type Introspector struct {
 	ClientID string
 	// ClientSecret is its secret. Required: without it no token passes.
 	ClientSecret string
-	// AuthPost sends the credentials in the form (client_secret_post) instead of by HTTP Basic (client_secret_basic,
-	// RFC 6749 §2.3.1).
-	AuthPost bool
 	// Issuer is the issuer of the tokens. If set, the response must have exactly this iss. If empty, iss is ignored,
 	// and the [Token]'s Issuer is Endpoint: a server that is free to name the issuer could name ours.
 	Issuer string
@@ -172,6 +172,22 @@ func (i *Introspector) fly(ctx context.Context, network string, id remembranceID
 	return response, nil
 }
 
+// request makes the introspection request (RFC 7662 §2.1), as a client that authenticates by HTTP Basic.
+func (i *Introspector) request(ctx context.Context, raw string) (introspection, error) {
+	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, i.Endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return introspection{}, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	// Asking twice does no harm: net/http may try again when the server has closed a connection that was kept. Without
+	// a value nothing is sent.
+	r.Header["Idempotency-Key"] = nil
+	r.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret))
+	return introspect(i.Transport, r)
+}
+
 func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -214,3 +230,56 @@ func (i *Introspector) issuer() string {
 }
 
 func (i *Introspector) now() time.Time { return clock(i.Now) }
+
+// check returns an error if a required setting is missing or insecure.
+func (i *Introspector) check() error {
+	if i.ClientID == "" || i.ClientSecret == "" {
+		return fmt.Errorf("%w: no credentials for introspection set", ErrUnavailable)
+	}
+	if i.Audience == "" && !i.AnyAudience {
+		return fmt.Errorf("%w: no audience for introspection set", ErrUnavailable)
+	}
+	endpoint, err := url.Parse(i.Endpoint)
+	if err != nil {
+		return fmt.Errorf("%w: introspection endpoint: %w", ErrUnavailable, err)
+	}
+	secure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
+	if !secure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
+		// Our secret, and somebody's token, would go over the wire in clear.
+		return fmt.Errorf("%w: introspection endpoint is neither https, nor http on loopback", ErrUnavailable)
+	}
+	return nil
+}
+
+// judge decides by a response whether the token is valid.
+func (i *Introspector) judge(response introspection) (Token, error) {
+	if !response.active {
+		return Token{}, errInactive
+	}
+	clientID, err := response.clientID()
+	if err != nil {
+		return Token{}, err
+	}
+	if i.Issuer != "" && response.Issuer != i.Issuer {
+		return Token{}, errIssuer
+	}
+	if !i.AnyAudience && !response.Audience.Contains(i.Audience) {
+		return Token{}, errAudience
+	}
+	if err := response.checkUse(); err != nil {
+		return Token{}, err
+	}
+	if err := checkTimes(&response.Claims, i.now(), leewayOr(i.Leeway)); err != nil {
+		return Token{}, err
+	}
+	token := response.token(clientID)
+	token.Issuer, token.Memo = i.issuer(), response.memo
+	if token.Subject == "" {
+		// Where no user is behind the token, some servers leave sub out.
+		token.Subject = clientID
+	}
+	if token.Subject == "" {
+		return Token{}, fmt.Errorf("%w: sub and client_id", errMissingClaim)
+	}
+	return token, nil
+}

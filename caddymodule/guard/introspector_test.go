@@ -260,35 +260,28 @@ func TestIntrospectorIncomplete(t *testing.T) {
 // The request is RFC 7662's, the credentials encoded as RFC 6749 §2.3.1 says.
 func TestIntrospectorRequest(t *testing.T) {
 	t.Parallel()
-	for _, post := range []bool{false, true} {
-		t.Run(fmt.Sprintf("post %t", post), func(t *testing.T) {
-			i := testIntrospector(func(r *http.Request) (*http.Response, error) {
-				body, err := io.ReadAll(r.Body)
-				if err != nil {
-					return nil, err
-				}
-				form, err := url.ParseQuery(string(body))
-				want := url.Values{"token": {"a+b/c=="}, "token_type_hint": {"access_token"}}
-				id, secret, basic := r.BasicAuth()
-				if post {
-					want["client_id"], want["client_secret"] = []string{"gu ard:1"}, []string{"s%c&ret"}
-				} else if id != "gu+ard%3A1" || secret != "s%25c%26ret" {
-					t.Errorf("credentials are %q and %q", id, secret)
-				}
-				if key, ok := r.Header["Idempotency-Key"]; !ok || len(key) != 0 {
-					t.Error("net/http may not try again")
-				}
-				if r.Method != http.MethodPost || r.URL.String() != testEndpoint || basic == post ||
-					r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" ||
-					r.Header.Get("Accept") != "application/json" || form.Encode() != want.Encode() {
-					t.Errorf("request is %s %s %v %s", r.Method, r.URL, r.Header, body)
-				}
-				return answer(`{"active":true,"sub":"bob"}`), err
-			})
-			i.ClientID, i.ClientSecret, i.AuthPost = "gu ard:1", "s%c&ret", post
-			if _, err := i.Verify(t.Context(), "a+b/c=="); err != nil {
-				t.Error(err)
-			}
-		})
+	i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		form, err := url.ParseQuery(string(body))
+		want := url.Values{"token": {"a+b/c=="}, "token_type_hint": {"access_token"}}
+		if id, secret, _ := r.BasicAuth(); id != "gu+ard%3A1" || secret != "s%25c%26ret" {
+			t.Errorf("credentials are %q and %q", id, secret)
+		}
+		if key, ok := r.Header["Idempotency-Key"]; !ok || len(key) != 0 {
+			t.Error("net/http may not try again")
+		}
+		if r.Method != http.MethodPost || r.URL.String() != testEndpoint ||
+			r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" ||
+			r.Header.Get("Accept") != "application/json" || form.Encode() != want.Encode() {
+			t.Errorf("request is %s %s %v %s", r.Method, r.URL, r.Header, body)
+		}
+		return answer(`{"active":true,"sub":"bob"}`), err
+	})
+	i.ClientID, i.ClientSecret = "gu ard:1", "s%c&ret"
+	if _, err := i.Verify(t.Context(), "a+b/c=="); err != nil {
+		t.Error(err)
 	}
 }

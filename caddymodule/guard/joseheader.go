@@ -12,10 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1): none and HS256 are forgeries, and
-// RS256 signs ID tokens.
-const algorithm = jose.ES256
-
 // refusedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
 var refusedParameters = []string{
 	"crit",                     // extensions that must be understood: we understand none

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/sha256"
 	"errors"
@@ -29,10 +28,6 @@ type policy struct {
 	fit func(jose.JSONWebKey, jose.SignatureAlgorithm) (publicKey, error)
 	// claims checks the claims of a token with a good signature.
 	claims func(header joseHeader, payload []byte) (Token, error)
-}
-
-type publicKey interface {
-	Equal(other crypto.PublicKey) bool
 }
 
 // remembrance is what is remembered of a verified JWT. Requests share it, so it does not change.

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"fmt"
@@ -50,4 +51,12 @@ func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (pay
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
 	return payload, nil
+}
+
+// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1): none and HS256 are forgeries, and
+// RS256 signs ID tokens.
+const algorithm = jose.ES256
+
+type publicKey interface {
+	Equal(other crypto.PublicKey) bool
 }

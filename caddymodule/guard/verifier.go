@@ -2,7 +2,10 @@ package guard
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // DefaultLeeway is the default tolerance for other clocks.
@@ -60,4 +63,31 @@ func leewayOr(leeway time.Duration) time.Duration {
 		return DefaultLeeway
 	}
 	return max(leeway, 0)
+}
+
+// checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
+// the issuer and the audience are ours, and the token is valid now.
+func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
+	var c claims
+	if err := strictjson.Unmarshal(payload, &c); err != nil {
+		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
+	}
+	if missing := c.missing(); missing != "" {
+		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
+	}
+	if c.Issuer != v.Issuer {
+		return Token{}, errIssuer
+	}
+	if !c.Audience.Contains(v.Audience) {
+		return Token{}, errAudience
+	}
+	if err := checkTimes(&c.Claims, v.now(), v.leeway()); err != nil {
+		return Token{}, err
+	}
+	return Token{
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
+		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount, Related: c.Related,
+		ACR: c.ACR, AuthTime: c.AuthTime.Time(),
+		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
+	}, nil
 }

@@ -32,14 +32,6 @@ type Rule struct {
 	Place string
 }
 
-// The causes for which [Compile] refuses a rule.
-var (
-	// errRule says that a rule's effect or name is not one.
-	errRule = errors.New("no rule")
-	// errExpression says that CEL does not accept the expression, or that it is not boolean.
-	errExpression = errors.New("invalid expression")
-)
-
 // Set is a site's rules. It is safe for concurrent use. A nil Set has no rules.
 type Set struct {
 	denies, allows []*rule

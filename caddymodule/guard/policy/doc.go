@@ -12,7 +12,7 @@
 //	[Judgement]                judgement.go: what that left open
 //	   │ [Judgement.Resource]  elements.go: of a resource, no more is read than rules look at
 //	   ▼
-//	[Decision]                 deny wins over allow; nothing leaves it to the scopes
+//	[Decision]                 decision.go: deny wins over allow; nothing leaves it to the scopes
 //
 // A rule that fails does what is safe: deny denies, and allow does not allow.
 //

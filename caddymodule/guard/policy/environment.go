@@ -8,9 +8,6 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// resourceName is the variable that holds the resource.
-const resourceName = "resource"
-
 const (
 	// maxCost is how much an evaluation may cost, in CEL's units: about what it takes to look at a thousand codings.
 	maxCost = 100_000

@@ -78,3 +78,6 @@ func (v variables) ResolveName(name string) (any, bool) {
 
 // Parent implements cel.Activation.
 func (variables) Parent() cel.Activation { return nil }
+
+// resourceName is the variable that holds the resource.
+const resourceName = "resource"

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -49,3 +50,11 @@ func elementOf(found ast.NavigableExpr) (string, bool) {
 	}
 	return "", false
 }
+
+// The causes for which [Compile] refuses a rule.
+var (
+	// errRule says that a rule's effect or name is not one.
+	errRule = errors.New("no rule")
+	// errExpression says that CEL does not accept the expression, or that it is not boolean.
+	errExpression = errors.New("invalid expression")
+)

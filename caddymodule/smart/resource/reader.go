@@ -73,3 +73,31 @@ func (r *Reader) makeRoom() {
 	}
 	r.room = further
 }
+
+// Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
+// are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
+// server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
+func Parse(text []byte, bases ...string) (Resource, error) {
+	c := rawjson.NewCursor(text)
+	r, _, err := NewReader(c, text, bases...).Read()
+	if err == nil {
+		err = c.End()
+	}
+	if err != nil {
+		return Resource{}, err
+	}
+	return r, nil
+}
+
+// Part reads a resource whose text lies in this one, such as in an entry of a Bundle. It is on the same server.
+func (r Resource) Part(text []byte) (Resource, error) { return Parse(text, r.bases...) }
+
+// FindContained returns the contained resource with an id.
+func (r Resource) FindContained(id string) (Resource, bool) {
+	for value := range r.Contained() {
+		if c, err := Parse(value, r.bases...); err == nil && c.ID == id {
+			return c, true
+		}
+	}
+	return Resource{}, false
+}

@@ -3,8 +3,6 @@ package resource
 import (
 	"errors"
 	"iter"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // ErrNoType says that a JSON object is no resource: it has no resourceType.
@@ -31,21 +29,6 @@ type Resource struct {
 // member is a member of the resource: where its name is in names, and its value in text. It has no pointers, so that
 // members cost the garbage collector nothing.
 type member struct{ name, nameEnd, value, end int32 }
-
-// Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
-// are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
-// server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
-func Parse(text []byte, bases ...string) (Resource, error) {
-	c := rawjson.NewCursor(text)
-	r, _, err := NewReader(c, text, bases...).Read()
-	if err == nil {
-		err = c.End()
-	}
-	if err != nil {
-		return Resource{}, err
-	}
-	return r, nil
-}
 
 // identify reads which resource it is. Most are of the type that the one before was.
 func (r *Resource) identify(typeBefore string) error {
@@ -96,18 +79,15 @@ func (r Resource) Member(name string) (value []byte, ok bool) {
 
 // Contained returns the texts of the contained resources.
 func (r Resource) Contained() iter.Seq[[]byte] {
-	return r.Values(Path{Elements: []string{"contained"}})
-}
-
-// Part reads a resource whose text lies in this one, such as in an entry of a Bundle. It is on the same server.
-func (r Resource) Part(text []byte) (Resource, error) { return Parse(text, r.bases...) }
-
-// FindContained returns the contained resource with an id.
-func (r Resource) FindContained(id string) (Resource, bool) {
-	for value := range r.Contained() {
-		if c, err := Parse(value, r.bases...); err == nil && c.ID == id {
-			return c, true
+	return func(yield func([]byte) bool) {
+		list, ok := r.Member("contained")
+		if !ok {
+			return
+		}
+		for text := range Elements(list) {
+			if text[0] != 'n' && !yield(text) {
+				return
+			}
 		}
 	}
-	return Resource{}, false
 }

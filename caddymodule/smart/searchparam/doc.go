@@ -1,14 +1,15 @@
 // Package searchparam holds the search parameters of FHIR R4 and of a site, and decides whether a resource matches one. It is for the
 // constraints of SMART scopes, such as patient/Observation.rs?category=laboratory, so it knows no modifiers and no chains.
 //
-//	parameter.go    Parameter, Lookup
+//	parameter.go    Parameter
 //	list.go         Parameters: those of a type
-//	table.go        the table r4.tsv, read at first use (see ../generate/SOURCE.md)
+//	table.go        Lookup in the table r4.tsv, read at first use (see ../generate/SOURCE.md)
 //	set.go          Set: R4's, and a site's own
 //	expression.go   Structures.Paths: a FHIRPath expression as paths
 //	tokenize.go     its tokens
 //	structures.go   the elements of R4's types, elements.tsv
-//	match.go        Matches: alternatives, escapes, and which kind compares how
+//	match.go        Matches: which kind compares how
+//	criterion.go    one of the alternatives of a value; escapes
 //	token.go        token
 //	reference.go    reference
 //	text.go         string

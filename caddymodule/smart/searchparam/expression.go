@@ -1,20 +1,11 @@
 package searchparam
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
-
-// errExpression says that a FHIRPath expression is none that can be judged here.
-var errExpression = errors.New("the expression cannot be judged here")
-
-func noPath(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{errExpression}, args...)...)
-}
 
 const (
 	maxExpression = 4096 // bytes

@@ -1,8 +1,6 @@
 package searchparam
 
-import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
-)
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 
 // Kind is the type of a search parameter.
 type Kind uint8
@@ -38,25 +36,4 @@ type Parameter struct {
 	Targets []string
 	// Own says that a site has defined it, and not R4: what the FHIR server understands by it beyond that is not known.
 	Own bool
-}
-
-// Lookup returns a parameter of a resource type, those of all resources included, such as _id.
-func Lookup(resourceType, name string) (Parameter, bool) {
-	t := table()
-	if p, ok := t[key{resourceType, name}]; ok {
-		return p, true
-	}
-	if p, ok := t[key{"Resource", name}]; ok {
-		return p, true
-	}
-	if !isDomainResource(resourceType) {
-		return Parameter{}, false
-	}
-	p, ok := t[key{"DomainResource", name}]
-	return p, ok
-}
-
-// isDomainResource reports whether a type has what most types have, such as narrative.
-func isDomainResource(resourceType string) bool {
-	return resourceType != "Binary" && resourceType != "Bundle" && resourceType != "Parameters"
 }

@@ -62,3 +62,24 @@ func readPath(written string) resource.Path {
 	}
 	return p
 }
+
+// Lookup returns a parameter of a resource type, those of all resources included, such as _id.
+func Lookup(resourceType, name string) (Parameter, bool) {
+	t := table()
+	if p, ok := t[key{resourceType, name}]; ok {
+		return p, true
+	}
+	if p, ok := t[key{"Resource", name}]; ok {
+		return p, true
+	}
+	if !isDomainResource(resourceType) {
+		return Parameter{}, false
+	}
+	p, ok := t[key{"DomainResource", name}]
+	return p, ok
+}
+
+// isDomainResource reports whether a type has what most types have, such as narrative.
+func isDomainResource(resourceType string) bool {
+	return resourceType != "Binary" && resourceType != "Bundle" && resourceType != "Parameters"
+}

@@ -1,6 +1,10 @@
 package searchparam
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // tokenize splits a FHIRPath expression into names, string literals, of which the first quotation mark is left, and
 // signs.
@@ -36,3 +40,10 @@ func firstToken(s string) (token string, length int, err error) {
 }
 
 func isLetter(c byte) bool { return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '_' }
+
+func noPath(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errExpression}, args...)...)
+}
+
+// errExpression says that a FHIRPath expression is none that can be judged here.
+var errExpression = errors.New("the expression cannot be judged here")
