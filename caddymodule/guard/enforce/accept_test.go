@@ -6,8 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 )
 
 // TestAccept checks that what was judged is JSON, or is refused before anything is done.
@@ -76,22 +74,5 @@ func TestAcceptOfPage(t *testing.T) {
 	r.Header.Set("Accept", "application/fhir+xml")
 	if got := g.send(patientA, r).StatusCode; got != 406 || next == "" {
 		t.Errorf("%s: %d", next, got)
-	}
-}
-
-// TestCapabilityFormats checks that a statement says of no format but those of JSON.
-func TestCapabilityFormats(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		`,"format":["application/fhir+xml"],"patchFormat":["application/xml-patch+xml"]`: `,"format":["application/fhir+json"]`,
-		`,"format":["xml","application/fhir+json","ttl","html/json"]`:                    `,"format":["application/fhir+json","html/json"]`,
-		`,"format":["json"]`: `,"format":["json"]`,
-		``:                   ``,
-	} {
-		const begin = `{"resourceType":"CapabilityStatement"`
-		got, err := capability.Capabilities([]byte(begin+in+"}"), capability.Changes{})
-		if err != nil || string(got) != begin+want+"}" {
-			t.Errorf("%s: %s, %v", in, got, err)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package enforce_test
+package capability_test
 
 import (
 	"encoding/json"
@@ -102,5 +102,22 @@ func TestCapabilitiesRefused(t *testing.T) {
 				t.Errorf("%s, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestCapabilityFormats checks that a statement says of no format but those of JSON.
+func TestCapabilityFormats(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`,"format":["application/fhir+xml"],"patchFormat":["application/xml-patch+xml"]`: `,"format":["application/fhir+json"]`,
+		`,"format":["xml","application/fhir+json","ttl","html/json"]`:                    `,"format":["application/fhir+json","html/json"]`,
+		`,"format":["json"]`: `,"format":["json"]`,
+		``:                   ``,
+	} {
+		const begin = `{"resourceType":"CapabilityStatement"`
+		got, err := capability.Capabilities([]byte(begin+in+"}"), capability.Changes{})
+		if err != nil || string(got) != begin+want+"}" {
+			t.Errorf("%s: %s, %v", in, got, err)
+		}
 	}
 }

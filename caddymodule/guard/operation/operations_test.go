@@ -1,4 +1,4 @@
-package enforce_test
+package operation_test
 
 import (
 	"reflect"
