@@ -1,6 +1,9 @@
 package textindex
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // fewMatches is up to how many documents are looked at one by one, for a microsecond or two each, rather than found tier by
 // tier.
@@ -62,19 +65,7 @@ func (q *query) emitCodes(match *rankSet) {
 
 // emitTerms emits what matches, can be chosen, and whose display is the filter. Nil stands for all.
 func (q *query) emitTerms(match *rankSet) {
-	lines := q.judge.asked.lines
-	if len(lines) == 1 {
-		for _, rank := range q.index.whole.displays.find(lines[0]) {
-			if q.page.done() || int(rank) >= q.index.chosen {
-				return
-			}
-			if match == nil || match.has(rank) {
-				q.page.rank(rank, tierTerm)
-			}
-		}
-		return
-	}
-	q.emitDisplayed(lines, match.has, tierTerm)
+	q.emitDisplayed(q.judge.asked.lines, func(rank uint32) bool { return match == nil || match.has(rank) }, tierTerm)
 }
 
 // emitMeant emits what matches, can be chosen, and whose display is what a synonym names for words that begin so. Nil stands
@@ -89,19 +80,19 @@ func (q *query) emitMeant(match *rankSet) {
 
 // emitDisplayed emits what matches, can be chosen, and whose display is one of some lines.
 func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t tier) {
-	if q.page.done() || len(lines) == 0 {
+	if q.page.done() {
 		return
 	}
-	found := q.sets.set()
+	var found []uint32
 	for _, line := range lines {
 		for _, rank := range q.index.whole.displays.find(line) {
 			if int(rank) < q.index.chosen && matches(rank) {
-				found.add(rank)
+				found = append(found, rank)
 			}
 		}
 	}
-	q.page.set(&found, t)
-	q.sets.release(found)
+	slices.Sort(found)
+	q.page.ranks(found, t)
 }
 
 // emitTiers emits what matches, tier by tier.

@@ -60,16 +60,9 @@ func plainSpots(text string, stops map[string]bool) (spots []plainWord) {
 			break
 		}
 		signs := rest[:at]
-		for _, r := range signs {
-			switch {
-			case strings.ContainsRune("([", r):
-				depth++
-			case strings.ContainsRune(")]", r):
-				depth = max(0, depth-1)
-			case strings.ContainsRune(",;:", r) && depth == 0 && !first:
-				head = false
-			}
-		}
+		var comma bool
+		depth, comma = plainBrackets(depth, signs)
+		head = head && (first || !comma)
 		end := strings.IndexFunc(rest[at:]+" ", isSign)
 		word := rest[at : at+end]
 		rest = rest[at+end:]
@@ -92,6 +85,21 @@ func plainSpots(text string, stops map[string]bool) (spots []plainWord) {
 		first = false
 	}
 	return spots
+}
+
+// plainBrackets returns how deep in brackets the signs before a word leave it, and whether a comma outside of them is there.
+func plainBrackets(depth int, signs string) (within int, comma bool) {
+	for _, r := range signs {
+		switch {
+		case strings.ContainsRune("([", r):
+			depth++
+		case strings.ContainsRune(")]", r):
+			depth = max(0, depth-1)
+		case strings.ContainsRune(",;:", r) && depth == 0:
+			comma = true
+		}
+	}
+	return depth, comma
 }
 
 // plainSpotsOf returns all words of a document.
