@@ -100,11 +100,3 @@ func isToPatients(by searchparam.Parameter) bool {
 		return path.Target != "Patient" && path.Elements[len(path.Elements)-1] != "patient" && !slices.Equal(by.Targets, []string{"Patient"})
 	})
 }
-
-// FoundBy reports whether a search with a parameter of a [Confinement], or of a grant's constraint, finds a resource.
-func (r *Rights) FoundBy(p smart.Parameter, res resource.Resource) bool {
-	if p.Name == missingPatient {
-		return !OfPatients(res)
-	}
-	return r.Matches(p, res)
-}

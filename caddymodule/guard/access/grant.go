@@ -1,6 +1,7 @@
 package access
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -97,4 +98,16 @@ func (h Holder) Missing() string {
 		}
 	}
 	return ""
+}
+
+// evaluable reports whether a grant's constraint can be checked on a resource. For a grant over all types that is told
+// of each resource.
+func evaluable(g Grant, parameters searchparam.Set) bool {
+	if g.Type == smart.AnyType {
+		return true
+	}
+	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool {
+		parameter, ok := parameters.Lookup(g.Type, p.Name)
+		return !ok || len(parameter.Paths) == 0
+	})
 }

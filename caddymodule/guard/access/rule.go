@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
@@ -88,12 +87,6 @@ var rules = []*Rule{everyone, unassigned, securityContext, about, alone, ownPati
 const allPermissions = smart.Create | smart.Read | smart.Update | smart.Delete | smart.Search
 
 func anyType(string) bool { return true }
-
-// isMember reports whether resources of a type are in compartments of patients.
-func isMember(resourceType string) bool {
-	_, ok := compartment.Patient(resourceType)
-	return ok
-}
 
 func isNoMember(resourceType string) bool { return !isMember(resourceType) }
 

@@ -118,9 +118,6 @@ func isOfPatient(res resource.Resource, patient string) bool {
 	return named
 }
 
-// maxNeeded bounds what one resource may depend on.
-const maxNeeded = 20
-
 // dependent judges a resource by the references in one element: each must be the patient, or be covered too.
 func dependent(res resource.Resource, patient, element string) Verdict {
 	v := covered
@@ -138,4 +135,10 @@ func dependent(res resource.Resource, patient, element string) Verdict {
 		return outside
 	}
 	return v
+}
+
+// isMember reports whether resources of a type are in compartments of patients.
+func isMember(resourceType string) bool {
+	_, ok := compartment.Patient(resourceType)
+	return ok
 }
