@@ -2,9 +2,6 @@ package rawjson
 
 import "fmt"
 
-// MaxDepth is how deep objects and arrays may be nested.
-const MaxDepth = 64
-
 // Cursor reads the values of a JSON text one after the other. An error is final: whatever is called after it fails too,
 // even if a caller in between passed the error over. So no part of a text is ever taken for another.
 type Cursor struct {

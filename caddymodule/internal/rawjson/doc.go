@@ -6,11 +6,11 @@
 //
 //	cursor.go       the Cursor: objects and arrays, strings, raw text
 //	kind.go         kinds of values
-//	skip.go         values that are only checked; white space
-//	quoted.go       where a string ends, eight bytes at a time
-//	escape.go       escapes, and what a string says
-//	number.go       where a number ends
+//	skip.go         values that are only checked
 //	names.go        the names that an object has had so far
+//	string.go       where a string ends, eight bytes at a time, and what it says
+//	number.go       where a number ends
+//	source.go       the text: white space, and what separates values
 //	edit.go         objects with a member set or removed, and all else as it was: With, Without
 //	error.go        errors, with the offset in the text
 //

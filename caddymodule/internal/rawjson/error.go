@@ -37,11 +37,3 @@ func (e *Error) Error() string { return fmt.Sprintf("%v at byte %d", e.Err, e.Of
 
 // Unwrap returns what is wrong without the place.
 func (e *Error) Unwrap() error { return e.Err }
-
-// syntaxError is returned for what is not JSON.
-func (s *source) syntaxError(at int, problem string) error {
-	if at >= len(s.text) {
-		at, problem = len(s.text), "unexpected end"
-	}
-	return &Error{Offset: at, Err: fmt.Errorf("%w: %s", ErrSyntax, problem)}
-}

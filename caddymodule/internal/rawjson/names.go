@@ -165,3 +165,11 @@ func sumOf(text []byte) uint64 {
 	const odd = 0x9e3779b97f4a7c15 // 2⁶⁴ divided by the golden ratio: the highest bits depend on all others
 	return (sum + uint64(len(text))) * odd
 }
+
+// scanner checks what is in a text from an offset on. It knows how deep that is, and the names of the objects around it.
+type scanner struct {
+	source
+	depth            int
+	names            []name // of the objects that are open
+	allowsDuplicates bool
+}
