@@ -23,7 +23,7 @@ func TestIntrospectorBackOff(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
-		i.Concurrency, i.Timeout = 2, 10*time.Second
+		i.concurrency, i.timeout = 2, 10*time.Second
 		var group sync.WaitGroup
 		start := time.Now()
 		verify := func(token string, after time.Duration, retryAfter string) {

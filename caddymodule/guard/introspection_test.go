@@ -143,7 +143,7 @@ func TestIntrospectionFailures(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			i, requests := served(t, test.handler)
 			if strings.HasPrefix(test.name, "hanging") {
-				i.Timeout = 200 * time.Millisecond
+				i.timeout = 200 * time.Millisecond
 			}
 			now := time.Now()
 			i.Now = func() time.Time { return now }

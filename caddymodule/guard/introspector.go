@@ -17,15 +17,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
 )
 
-// The [Introspector]'s settings where none are set.
 const (
-	// DefaultTimeout is how long an introspection may take.
-	DefaultTimeout = 10 * time.Second
-	// defaultActiveLifetime is how long an active token is remembered.
+	// defaultTimeout is how long an introspection may take, with the wait for a turn, which may take half of it.
+	defaultTimeout = 10 * time.Second
+	// defaultActiveLifetime is how long an active token is remembered at most, and never past its exp. A revocation goes
+	// unnoticed for that time.
 	defaultActiveLifetime = time.Minute
-	// defaultRefusedLifetime is how long a refused token is remembered.
+	// defaultRefusedLifetime is how long a refused token is remembered, so that repeating it makes no requests.
 	defaultRefusedLifetime = 10 * time.Second
-	// defaultConcurrency is how many requests are under way at most.
+	// defaultConcurrency is how many requests are under way at most, half of them for one network. Up to 1000 tokens wait
+	// for a turn, and others are refused with 503.
 	defaultConcurrency = 16
 )
 
@@ -57,18 +58,6 @@ type Introspector struct {
 	AnyAudience bool
 	// Transport makes the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
-	// Timeout limits an introspection, including the wait for a turn, which may take half of it. Default:
-	// [DefaultTimeout].
-	Timeout time.Duration
-	// ActiveLifetime is how long an active token is remembered at most, and never past its exp. A revocation goes
-	// unnoticed for that time. Default: [defaultActiveLifetime]; negative: not at all.
-	ActiveLifetime time.Duration
-	// RefusedLifetime is how long a refused token is remembered, so that repeating it makes no requests. Default:
-	// [defaultRefusedLifetime]; negative: not at all.
-	RefusedLifetime time.Duration
-	// Concurrency is the maximum number of simultaneous requests, half of them for one network; up to 1000 tokens wait
-	// for a turn, and others are refused with 503. Default: [defaultConcurrency]; negative: 1.
-	Concurrency int
 	// Network tells a request's network by its context: an IPv4 address or the /64 of an IPv6 address, which is what
 	// one client has at least. Made-up tokens from one network then do not delay those of others. Nil treats all as
 	// one.
@@ -80,6 +69,10 @@ type Introspector struct {
 	// Leeway is the tolerance for the server's clock in exp, nbf and iat. Default: [DefaultLeeway]; negative: none.
 	Leeway time.Duration
 
+	// Settings of tests; 0 means the default, and less nothing at all.
+	timeout, activeLifetime, refusedLifetime time.Duration
+	concurrency                              int
+
 	setUp    sync.Once
 	fault    error // what is required and not set
 	flights  singleflight.Group
@@ -90,7 +83,7 @@ type Introspector struct {
 
 func (i *Introspector) prepare() {
 	i.fault = i.check()
-	i.queue = fairqueue.New(cmp.Or(i.Concurrency, defaultConcurrency))
+	i.queue = fairqueue.New(cmp.Or(i.concurrency, defaultConcurrency))
 	i.refusals = NewMemory(refusalsSize)
 }
 
@@ -150,7 +143,7 @@ func (i *Introspector) fly(ctx context.Context, network string, id remembranceID
 	if err := i.backOff.check(i.now()); err != nil {
 		return introspection{}, err
 	}
-	timeout := cmp.Or(i.Timeout, DefaultTimeout)
+	timeout := cmp.Or(i.timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	leave, err := i.enter(ctx, network, timeout/2)
@@ -204,10 +197,10 @@ func (i *Introspector) recall(id remembranceID) (introspection, bool) {
 // remember remembers the response to a request that was made at a time.
 func (i *Introspector) remember(id remembranceID, response introspection, asked time.Time) {
 	if _, err := i.judge(response); err != nil {
-		i.refusals.put(id, response, cmp.Or(i.RefusedLifetime, defaultRefusedLifetime))
+		i.refusals.put(id, response, cmp.Or(i.refusedLifetime, defaultRefusedLifetime))
 		return
 	}
-	until := asked.Add(cmp.Or(i.ActiveLifetime, defaultActiveLifetime))
+	until := asked.Add(cmp.Or(i.activeLifetime, defaultActiveLifetime))
 	if expiry := response.Expiry; expiry != nil && expiry.Time().Before(until) {
 		until = expiry.Time()
 	}
@@ -218,7 +211,7 @@ func (i *Introspector) remember(id remembranceID, response introspection, asked 
 // (CVE-2026-71326).
 func (i *Introspector) remembranceID(raw string) remembranceID {
 	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
-		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.ActiveLifetime.String()), raw)
+		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.activeLifetime.String()), raw)
 }
 
 // issuer is the issuer of the tokens.

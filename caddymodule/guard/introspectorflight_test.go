@@ -74,7 +74,7 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return answer(`{"active":true,"sub":"bob"}`), nil
 		})
-		i.Concurrency, i.Network = 2, networkOf
+		i.concurrency, i.Network = 2, networkOf
 		var group sync.WaitGroup
 		var passed, waited, crowded atomic.Int64
 		for n := range fairqueue.Places + 50 {
@@ -174,12 +174,12 @@ func TestIntrospectorRecovers(t *testing.T) {
 func TestIntrospectorTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		for _, test := range []struct{ set, want time.Duration }{{0, DefaultTimeout}, {time.Second, time.Second}} {
+		for _, test := range []struct{ set, want time.Duration }{{0, defaultTimeout}, {time.Second, time.Second}} {
 			i := testIntrospector(func(r *http.Request) (*http.Response, error) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			})
-			i.Timeout = test.set
+			i.timeout = test.set
 			start := time.Now()
 			_, err := i.Verify(t.Context(), "opaque")
 			wantError(t, err, http.StatusServiceUnavailable, "", context.DeadlineExceeded)
