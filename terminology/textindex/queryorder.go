@@ -1,9 +1,6 @@
 package textindex
 
-import (
-	"math/bits"
-	"slices"
-)
+import "math/bits"
 
 // fewMatches is up to how many documents are looked at one by one, for a microsecond or two each, rather than found tier by
 // tier.
@@ -65,7 +62,19 @@ func (q *query) emitCodes(match *rankSet) {
 
 // emitTerms emits what matches, can be chosen, and whose display is the filter. Nil stands for all.
 func (q *query) emitTerms(match *rankSet) {
-	q.emitDisplayed(q.judge.asked.lines, func(rank uint32) bool { return match == nil || match.has(rank) }, tierTerm)
+	lines := q.judge.asked.lines
+	if len(lines) == 1 {
+		for _, rank := range q.index.whole.displays.find(lines[0]) {
+			if q.page.done() || int(rank) >= q.index.chosen {
+				return
+			}
+			if match == nil || match.has(rank) {
+				q.page.rank(rank, tierTerm)
+			}
+		}
+		return
+	}
+	q.emitDisplayed(lines, match.has, tierTerm)
 }
 
 // emitMeant emits what matches, can be chosen, and whose display is what a synonym names for words that begin so. Nil stands
@@ -80,19 +89,19 @@ func (q *query) emitMeant(match *rankSet) {
 
 // emitDisplayed emits what matches, can be chosen, and whose display is one of some lines.
 func (q *query) emitDisplayed(lines [][]byte, matches func(rank uint32) bool, t tier) {
-	if q.page.done() {
+	if q.page.done() || len(lines) == 0 {
 		return
 	}
-	var found []uint32
+	found := q.sets.set()
 	for _, line := range lines {
 		for _, rank := range q.index.whole.displays.find(line) {
 			if int(rank) < q.index.chosen && matches(rank) {
-				found = append(found, rank)
+				found.add(rank)
 			}
 		}
 	}
-	slices.Sort(found)
-	q.page.ranks(found, t)
+	q.page.set(&found, t)
+	q.sets.release(found)
 }
 
 // emitTiers emits what matches, tier by tier.
