@@ -33,10 +33,14 @@ func shelves(t *testing.T, n int, earlier ...string) []*sharedShelf {
 	return all
 }
 
-// Any number of gateways register as many clients as may be, and no more.
+// Any number of gateways register as many clients as may be, and no more. Clients from before
+// the store was used are moved first: they may come on top of what others have added by then.
 func TestLimitOverGateways(t *testing.T) {
 	t.Parallel()
 	all := shelves(t, 3, "earlier")
+	if _, err := all[0].load(t.Context(), "earlier"); err != nil {
+		t.Fatal(err)
+	}
 	var added, refused atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 3 { // one at each gateway at a time, as in life
