@@ -27,9 +27,9 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 }
 
 // A failure is logged once, at error level and with its cause, whatever renders it and
-// whatever the client is told.
+// whatever the client is told. Not in parallel: Caddy's default logger is the process's, and
+// gateways of other tests would write into the same file.
 func TestFailuresAreLogged(t *testing.T) {
-	t.Parallel()
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
 	down := httptest.NewUnstartedServer(http.NotFoundHandler())
 	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -73,9 +73,8 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// Refusals and clients' mistakes are not logged as failures.
+// Refusals and clients' mistakes are not logged as failures. Not in parallel, either.
 func TestRefusalsAreNoFailures(t *testing.T) {
-	t.Parallel()
 	for path, want := range map[string]int{"/fhir/R4/Patient": 401, "/nothing": 404} {
 		if status, lines := failuresOf(t, exampleWith(t, "", ""), path, ""); status != want || len(lines) > 0 {
 			t.Errorf("%s: %d, logged %v", path, status, lines)
