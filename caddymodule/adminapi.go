@@ -3,9 +3,10 @@ package caddymodule
 import (
 	"net/http"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
-	"github.com/caddyserver/caddy/v2"
 )
 
 // adminAPI serves `/fhir/` of Caddy's admin API:

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 var (

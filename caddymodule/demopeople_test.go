@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // documented is a block of a document, by what it begins with.

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // A probe learns whether the gateway is live, started and ready, before it has started and while it has no store.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
-	"github.com/caddyserver/caddy/v2"
 )
 
 // Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy

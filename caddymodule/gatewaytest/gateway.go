@@ -15,12 +15,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 // Gateway is a provisioned configuration, and a browser that calls its server.

@@ -57,7 +57,7 @@ func packageWith(t *testing.T, folder, resource string) string {
 	}
 	_, _ = archive.Close(), zipped.Close()
 	name := filepath.Join(t.TempDir(), "x.tgz")
-	gatewaytest.Put(t, name, string(packed.Bytes()))
+	gatewaytest.Put(t, name, packed.String())
 	return name
 }
 
