@@ -1,7 +1,7 @@
 package codesystem
 
 // Source is a code system whose concepts no CodeSystem resource holds, such as a grammar. A package below this one has one,
-// and a line in the list of package terminology registers it.
+// and a line in the list of package definitions (sources.go) registers it.
 type Source struct {
 	// URL identifies the code system, and Name is for people.
 	URL, Name string

@@ -44,7 +44,7 @@ type List interface {
 	// Len returns the number of concepts.
 	Len() int
 
-	// AppendConcepts appends the member concept of the CodeSystem.
+	// AppendConcepts appends the member concept of the CodeSystem, with a comma before it; nothing if there are no concepts.
 	AppendConcepts(dst []byte) []byte
 }
 
