@@ -6,7 +6,7 @@
 //	codes.go               authorization codes: issue, redeem, and what a second use revokes;
 //	endpoint.go            the token endpoint
 //	granttype.go           the table of what it gives tokens for, a file each (authorizationcode.go,
-//	                       clientcredentials.go, refreshtoken.go)
+//	                       clientcredentials.go, refreshtoken.go); who may use it: [client.GrantType]
 //	families.go            grants that can be refreshed, and what the reuse of a refresh token ends;
 //	                       familystart.go begins one, family.go is the chain of its tokens
 //	issuer.go              access and ID tokens
