@@ -94,7 +94,7 @@ func TestBearerOptionErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ option, want string }{
 		"no type":                {"shared Gadget everyone", `"Gadget" is no resource type of FHIR R4`},
 		"no rule":                {"shared Device sometimes", `"sometimes" is no rule`},
-		"a type without patient": {"shared Location patient", "Location has no search parameter patient"},
+		"a type without patient": {"shared Location patient", "Location cannot have the rule patient"},
 		"a rule twice":           {"shared Device everyone\nshared Device closed", "duplicate rule for Device"},
 		"no rule at all":         {"shared Device", "wrong argument count"},
 		"no operation":           {"operation everything whole r", "operation: "},

@@ -38,7 +38,8 @@ type Rule struct {
 	byItself func(resourceType string) bool
 }
 
-// The rules. A new one is a row here, and rows in the test of them.
+// The rules. A new one is a row here, its name in the list of those that a site can give, and rows in the test of them. What
+// it covers is in verdicts.go, and the searches are in confinement.go.
 var (
 	// everyone: all may be read and searched, and none changed: they describe the world that records refer to.
 	everyone = &Rule{

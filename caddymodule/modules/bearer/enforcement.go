@@ -184,7 +184,7 @@ func checkShared(resourceType, rule string) error {
 	case r == nil:
 		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.RuleNames())
 	case !r.Fits(resourceType):
-		return fmt.Errorf("%s has no search parameter patient in FHIR R4, by which the rule %s goes", resourceType, rule)
+		return fmt.Errorf("%s cannot have the rule %s: in FHIR R4 the type has no search parameter by which that rule goes", resourceType, rule)
 	}
 	return nil
 }
