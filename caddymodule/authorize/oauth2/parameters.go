@@ -28,8 +28,8 @@ var errLargeBody = &Error{Code: "invalid_request", Description: "the body is lar
 // errEscape replaces the error of net/url, which quotes the input.
 var errEscape = errors.New("a % must be followed by two hexadecimal digits")
 
-// Parameters are those of one request. They may not be repeated, and one without a value
-// counts as omitted (RFC 6749 §3.1, §3.2).
+// Parameters are those of one request. They may not be repeated, but for resource (RFC 8707
+// §2), and one without a value counts as omitted (RFC 6749 §3.1, §3.2).
 type Parameters url.Values
 
 // Get returns a parameter, or "" if it was omitted.
@@ -50,10 +50,13 @@ func (p Parameters) Keep(names ...string) string {
 // unless this server sealed them.
 func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
-		if len(values) > 1 {
+		differ := slices.ContainsFunc(values, func(value string) bool { return value != values[0] })
+		switch long := len(name) > MaxParameter || len(values[0]) > MaxParameter; {
+		case name == "resource" && differ:
+			return &Error{Code: "invalid_target", Description: "a token is for one resource"}
+		case name != "resource" && len(values) > 1:
 			return InvalidRequest("a parameter is there more than once")
-		}
-		if long := len(name) > MaxParameter || len(values[0]) > MaxParameter; long && !slices.Contains(sealed, name) {
+		case long && !slices.Contains(sealed, name):
 			return InvalidRequest("a parameter is longer than 8 KiB")
 		}
 	}

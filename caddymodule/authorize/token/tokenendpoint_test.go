@@ -99,12 +99,14 @@ func TestTokenErrors(t *testing.T) {
 		{"no client", url.Values{"client_id": {""}}, "invalid_client", 401},
 		{"a secret of a public client", url.Values{"client_secret": {"x"}}, "invalid_client", 401},
 		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target", 400}, // RFC 8707 §2.2
+		{"and one for this", url.Values{"resource": {servertest.FHIRBase, "https://other.example/fhir/R4"}}, "invalid_target", 400},
 		{"a parameter twice", url.Values{"code": {"a", "b"}}, "invalid_request", 400},
 		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
 		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 413},
 	}
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	code := b.Code(nil)
+	here := url.Values{"resource": {servertest.FHIRBase, servertest.FHIRBase}}
+	code := b.Code(here)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := b.Post("/oauth2/token", servertest.CodeForm(code, tt.change))
@@ -116,7 +118,7 @@ func TestTokenErrors(t *testing.T) {
 			}
 		})
 	}
-	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.AccessToken == "" {
+	if got := b.RequestTokens(servertest.CodeForm(code, here)); got.AccessToken == "" {
 		t.Errorf("the code was used up by others' mistakes: %+v", got)
 	}
 }

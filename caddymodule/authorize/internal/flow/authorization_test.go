@@ -45,6 +45,7 @@ func TestAuthorizeErrors(t *testing.T) {
 		{"state: nor a JSON array", url.Values{"state": {` ["a"]`}}, "invalid_request"},
 		{"state: URL-encoded JSON, encoded once more", url.Values{"state": {"%7B%22a%22%3A1%7D"}}, "invalid_request"},
 		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target"},
+		{"and one for this", url.Values{"resource": {servertest.FHIRBase, "https://other.example/fhir/R4"}}, "invalid_target"},
 		{"a nonce that an ID token cannot hold", url.Values{"nonce": {"\xff"}}, "invalid_request"},
 		{"a system scope for a person", url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "scope": {"system/*.rs"}}, "invalid_scope"},
 		{"a parameter twice", url.Values{"scope": {"openid", "profile"}}, "invalid_request"},
