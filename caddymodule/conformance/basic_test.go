@@ -11,7 +11,7 @@ import (
 var coreModules = []testModule{
 	{id: "oidcc-server", checks: "sign-in: state, iss, entropy of the code, ID token, at_hash, userinfo, the same sub", run: moduleServer},
 	{id: "oidcc-response-type-missing", checks: "`invalid_request`, by the redirect URI", run: moduleResponseTypeMissing},
-	{id: "oidcc-idtoken-signature", checks: "RS256, by the one published key with the token's kid", run: moduleIDTokenSignature},
+	{id: "oidcc-idtoken-signature", checks: "RS256, by the one published key with the token's kid", registered: true, run: moduleIDTokenSignature},
 	{id: "oidcc-idtoken-unsigned", checks: "ID tokens with alg `none`; discovery does not offer them, so the module ends there", registered: true, run: moduleIDTokenUnsigned},
 	{id: "oidcc-userinfo-get", checks: "userinfo by GET", run: moduleUserinfo(http.MethodGet, true)},
 	{id: "oidcc-userinfo-post-header", checks: "userinfo by POST, token in the header", run: moduleUserinfo(http.MethodPost, true)},

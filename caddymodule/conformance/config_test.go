@@ -81,13 +81,15 @@ func moduleDiscovery(p *relyingParty) {
 		p.t.Errorf("%v", document)
 	}
 	for name, wanted := range map[string][]string{
-		"response_types_supported":              {"code", "id_token", "id_token token"},
-		"grant_types_supported":                 {"authorization_code", "implicit", "refresh_token"},
-		"subject_types_supported":               {"public"},
-		"id_token_signing_alg_values_supported": {"RS256"},
-		"scopes_supported":                      {"openid", "profile", "email", "address", "phone", "offline_access"},
-		"claims_supported":                      {"sub", "name", "email", "address", "phone_number"},
-		"code_challenge_methods_supported":      {"S256"},
+		"response_types_supported":                    {"code", "id_token", "id_token token"},
+		"grant_types_supported":                       {"authorization_code", "implicit", "refresh_token"},
+		"subject_types_supported":                     {"public"},
+		"id_token_signing_alg_values_supported":       {"RS256"},
+		"userinfo_signing_alg_values_supported":       {"RS256"},
+		"request_object_signing_alg_values_supported": {"none", "RS256"},
+		"scopes_supported":                            {"openid", "profile", "email", "address", "phone", "offline_access"},
+		"claims_supported":                            {"sub", "name", "email", "address", "phone_number"},
+		"code_challenge_methods_supported":            {"S256"},
 	} {
 		for _, value := range wanted {
 			if !slices.Contains(lists[name], value) {

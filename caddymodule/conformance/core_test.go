@@ -152,7 +152,7 @@ func modulePromptLogin(p *relyingParty) {
 }
 
 func modulePromptNoneNotLoggedIn(p *relyingParty) {
-	q := p.request(url.Values{"prompt": {"none"}})
+	q := p.request(url.Values{"prompt": {"none"}, "state": {longState}})
 	p.refused(q, p.ask(q), p.mode(), "login_required", "interaction_required")
 }
 

@@ -181,12 +181,11 @@ func moduleSector(p *relyingParty) {
 func moduleKeyRotation(p *relyingParty) {
 	path := "/" + unguessable() + "/client1_jwks"
 	client := p.registeredWithJWKSURI(path, "refresh_token")
-	first := client.flow(url.Values{"scope": {"openid offline_access"}, "prompt": {"consent"}})
-	client.client.key = rsaKey(1, unguessable())
-	client.publishKeys(path)
-	time.Sleep(time.Minute) // in a bubble
-	tokens := client.exchange(formOfRefresh(first.tokens.Refresh, ""))
-	client.checkUserinfo(client.Get("/oauth2/userinfo", tokens.AccessToken), client.checkIDToken(nil, tokens))
+	client.refreshed(offlineScope, func() {
+		client.client.key = rsaKey(1, unguessable())
+		client.publishKeys(path)
+		time.Sleep(time.Minute) // in a bubble
+	})
 }
 
 func moduleIssuerAsAudience(p *relyingParty) {

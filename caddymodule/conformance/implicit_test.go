@@ -9,7 +9,7 @@ func implicitPlans(name, mode, text string) []testPlan {
 	once := []string{"oidcc-response-type-missing", "oidcc-userinfo-get", "oidcc-userinfo-post-header", "oidcc-userinfo-post-body"}
 	codeOnly := []string{ // or for clients that register themselves
 		"oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported",
-		"oidcc-idtoken-unsigned", "oidcc-ensure-request-without-nonce-succeeds-for-code-flow", "oidcc-codereuse",
+		"oidcc-idtoken-signature", "oidcc-idtoken-unsigned", "oidcc-ensure-request-without-nonce-succeeds-for-code-flow", "oidcc-codereuse",
 		"oidcc-codereuse-30seconds", "oidcc-ensure-post-request-succeeds", "oidcc-server-client-secret-post",
 		"oidcc-refresh-token", "oidcc-ensure-request-with-valid-pkce-succeeds",
 	}

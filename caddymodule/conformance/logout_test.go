@@ -19,6 +19,9 @@ import (
 
 const postLogoutRedirectURI = "https://rp.example/bye"
 
+// longState is as long as the suite's requested_state_length, and harder to keep.
+var longState = strings.Repeat("a/+ %", 26)[:128]
+
 func logoutPlan() testPlan {
 	return testPlan{
 		name:     "oidcc-rp-initiated-logout-certification-test-plan",
@@ -30,7 +33,7 @@ func logoutPlan() testPlan {
 			{id: "oidcc-rp-initiated-logout-bad-post-logout-redirect-uri", checks: "one that is not registered: a page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "/bad" })},
 			{id: "oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri", checks: "likewise", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "?foo=bar" })},
 			{id: "oidcc-rp-initiated-logout-modified-id-token-hint", checks: "a hint with alg `none`: a page, no redirect", run: moduleLogoutRefused("id_token_hint", withoutSignature)},
-			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint signed by another key under our kid: likewise", run: moduleLogoutRefused("id_token_hint", signedByAnother)},
+			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint that the client signed, and one by another key under our kid: likewise", run: moduleLogoutForgedHint},
 			{id: "oidcc-rp-initiated-logout-no-id-token-hint", checks: "an address without a hint: likewise", run: moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return "" })},
 			{id: "oidcc-rp-initiated-logout-no-params", checks: "the person is asked; then signed out", run: moduleLogoutAsks()},
 			{id: "oidcc-rp-initiated-logout-no-post-logout-redirect-uri", checks: "signed out, a page tells so", run: moduleLogoutPage},
@@ -73,7 +76,7 @@ func (p *relyingParty) logoutRequest() url.Values {
 	p.t.Helper()
 	f := p.flow(nil)
 	return url.Values{
-		"id_token_hint": {f.tokens.IDToken}, "post_logout_redirect_uri": {postLogoutRedirectURI}, "state": {strings.Repeat("a/+ %", 26)[:128]},
+		"id_token_hint": {f.tokens.IDToken}, "post_logout_redirect_uri": {postLogoutRedirectURI}, "state": {longState},
 	}
 }
 
@@ -177,6 +180,23 @@ func signedByAnother(t testing.TB, idToken string) string {
 	}
 	header := josetest.Header{"typ": "JWT", "kid": token.Signatures[0].Header.KeyID}
 	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: josetest.NewRSA()}, header, token.UnsafePayloadWithoutVerification())
+}
+
+// signedByClient is what the suite's GenerateFakeIdTokenClaims and SignFakeIdToken make: an ID token
+// of the client for the issuer, by the key or secret of the client.
+func (p *relyingParty) signedByClient() string {
+	key := jose.SigningKey{Algorithm: jose.HS256, Key: []byte(p.client.secret + strings.Repeat(" ", 32))}
+	if p.registers {
+		key = jose.SigningKey{Algorithm: jose.RS256, Key: *rsaKey(0, "")}
+	}
+	return josetest.SignClaims(p.t, key, josetest.Header{}, map[string]any{
+		"iss": p.client.id, "sub": "SubjectID", "aud": issuer, "nonce": "flibble", "iat": time.Now().Unix(), "exp": time.Now().Add(5 * time.Minute).Unix(),
+	})
+}
+
+func moduleLogoutForgedHint(p *relyingParty) {
+	moduleLogoutRefused("id_token_hint", signedByAnother)(p)
+	moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return p.signedByClient() })(p)
 }
 
 func moduleBackchannelDiscovery(p *relyingParty) {

@@ -3,48 +3,54 @@ package conformance
 import (
 	"net/url"
 	"regexp"
-	"slices"
 	"time"
 )
 
-func moduleRefreshToken(p *relyingParty) {
-	refreshTwo(p, p.second())
-}
+const offlineScope = "openid offline_access"
 
-// refreshTwo refreshes as two clients; the first also tries the token of the second.
-func refreshTwo(first, second *relyingParty) {
-	first.refreshed(true)
-	token := second.refreshed(false)
-	first.refusedToken(formOfRefresh(token, ""), badRequest, "invalid_grant")
+// moduleRefreshToken refreshes as two clients; then the first tries the token of the second, with
+// the scope, as the suite's RefreshTokenRequestExpectingErrorSteps do.
+func moduleRefreshToken(p *relyingParty) {
+	first, second := p, p.as(secondClient)
+	if p.registers {
+		refreshes := map[string]any{"grant_types": []string{"authorization_code", "refresh_token"}}
+		first, second = p.registered(registeredAddress, refreshes), p.registered(secondClient.redirectURI, refreshes)
+	}
+	first.refreshed(offlineScope, nil)
+	token := second.refreshed("", nil)
+	first.refusedToken(formOfRefresh(token, offlineScope), badRequest, "invalid_grant")
 	second.exchange(formOfRefresh(token, "")) // that changed nothing
 }
 
-// visibleText is what a refresh token may be made of (RFC 6749 §A.17).
+// visibleText is what tokens may be made of (RFC 6749 §A.12, §A.17).
 var visibleText = regexp.MustCompile(`^[\x20-\x7e]+$`)
 
 // refreshed signs in, refreshes, and compares the two token responses (OpenID Connect
-// Core §12.2). It returns the newest refresh token.
-func (p *relyingParty) refreshed(withScope bool) string {
+// Core §12.2), as the suite's RefreshTokenRequestSteps do. It returns the newest refresh token.
+func (p *relyingParty) refreshed(scope string, meanwhile func()) string {
 	p.t.Helper()
-	scope := "openid offline_access"
-	first := p.flow(url.Values{"scope": {scope}, "prompt": {"consent"}})
+	first := p.flow(url.Values{"scope": {offlineScope}, "prompt": {"consent"}})
 	if first.consents != 1 || !visibleText.MatchString(first.tokens.Refresh) {
 		p.t.Fatalf("asked for consent %d times, refresh token %q", first.consents, first.tokens.Refresh)
 	}
-	if grants := p.discovery()["grant_types_supported"].([]any); !slices.Contains(grants, "refresh_token") {
-		p.t.Errorf("grant_types_supported %v", grants)
+	if !p.discovers("grant_types_supported", "refresh_token") {
+		p.t.Error("discovery does not offer it")
 	}
-	asked := ""
-	if withScope {
-		asked = scope
+	if meanwhile != nil {
+		meanwhile()
 	}
 	time.Sleep(time.Second) // in a bubble, so that iat differs
-	tokens := p.exchange(formOfRefresh(first.tokens.Refresh, asked))
-	if tokens.AccessToken == first.tokens.AccessToken || tokens.Refresh == "" {
-		p.t.Error("the same access token, or no refresh token")
+	tokens := p.exchange(formOfRefresh(first.tokens.Refresh, scope))
+	if tokens.AccessToken == first.tokens.AccessToken {
+		p.t.Error("the same access token")
+	}
+	for _, token := range []string{tokens.AccessToken, tokens.Refresh} {
+		if !visibleText.MatchString(token) || bitsOf(token) < 128 {
+			p.t.Errorf("token %q: %.0f bits", token, bitsOf(token))
+		}
 	}
 	id := p.checkIDToken(nil, tokens)
-	for _, name := range []string{"iss", "sub", "aud", "auth_time"} {
+	for _, name := range []string{"iss", "sub", "aud", "azp", "auth_time"} {
 		if id[name] != first.id[name] {
 			p.t.Errorf("%s: %v, was %v", name, id[name], first.id[name])
 		}
