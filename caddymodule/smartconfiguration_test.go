@@ -107,6 +107,7 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	r := httptest.NewRequest(http.MethodOptions, smartPath, nil)
 	r.Header.Set("Origin", "https://anybody.example")
 	r.Header.Set("Access-Control-Request-Method", http.MethodGet)
+	r.Header.Set("Access-Control-Request-Headers", "mcp-protocol-version")
 	if got := g.Send(r); got.StatusCode != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("preflight: %d %v", got.StatusCode, got.Header)
 	}

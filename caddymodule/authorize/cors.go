@@ -47,7 +47,7 @@ func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *c
 			options.ExposedHeaders = []string{"WWW-Authenticate"}
 		case isDocument(path):
 			options.AllowedMethods = []string{http.MethodGet, http.MethodHead}
-			options.AllowedHeaders = append(options.AllowedHeaders, "If-None-Match")
+			options.AllowedHeaders = []string{"*"} // such as MCP-Protocol-Version, which agents send
 		default:
 			continue
 		}

@@ -27,6 +27,7 @@ var clientEndpoints = map[string]string{
 
 var documents = []string{
 	"/.well-known/openid-configuration", "/.well-known/oauth-authorization-server", "/.well-known/jwks.json", "/fhir/R4/.well-known/smart-configuration",
+	"/.well-known/oauth-protected-resource/fhir/R4",
 }
 
 // Scripts of clients may call what is there for clients, and nobody else's. The
@@ -100,7 +101,7 @@ func TestCORSOfDocuments(t *testing.T) {
 		for name, r := range map[string]*http.Response{
 			"answer":    servertest.SendFrom(b, "https://anybody.example", http.MethodGet, path, nil),
 			"error":     servertest.SendFrom(b, "https://anybody.example", http.MethodDelete, path, nil),
-			"preflight": servertest.Preflight(b, "https://anybody.example", http.MethodGet, path),
+			"preflight": servertest.Preflight(b, "https://anybody.example", http.MethodGet, path, "mcp-protocol-version"),
 		} {
 			if got := r.Header["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"*"}) || r.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s of %s: %v", name, path, r.Header)

@@ -72,12 +72,12 @@ func SendFrom(b *Browser, origin, method, path string, form url.Values) *http.Re
 	return b.Send(r)
 }
 
-// Preflight asks whether a script of another origin may send a request.
-func Preflight(b *Browser, origin, method, path string) *http.Response {
+// Preflight asks whether a script of another origin may send a request, with further headers.
+func Preflight(b *Browser, origin, method, path string, headers ...string) *http.Response {
 	r := httptest.NewRequest(http.MethodOptions, path, nil)
 	r.Header.Set("Origin", origin)
 	r.Header.Set("Access-Control-Request-Method", method)
-	r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
+	r.Header.Set("Access-Control-Request-Headers", strings.Join(append([]string{"authorization", "content-type"}, headers...), ","))
 	return b.Send(r)
 }
 

@@ -31,7 +31,7 @@ func newSMARTConfiguration(at address, trusted []trustedKeys) *smartConfiguratio
 }
 
 // smartCORS allows every origin: the document is public.
-var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: httporigin.PreflightMaxAge})
+var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge})
 
 func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
 
