@@ -15,7 +15,7 @@ type address struct {
 	path     string // of the API
 	url      string // of the API; empty if the site tells it
 	issuer   string // the fhir app's; empty without it
-	resource string // the address of the API's metadata (RFC 9728); empty without the app
+	resource string // the address of the API's metadata (RFC 9728); empty if there are none
 }
 
 // newAddress is the address of the API of a fhir_bearer, as told, or as the app has it, which may be nil.
@@ -50,7 +50,7 @@ func (a address) audience() string {
 // challenge is what refusals say of the API.
 func (a address) challenge() challenge {
 	if a.issuer == "" {
-		return challenge{realm: a.path}
+		return challenge{a.path, a.resource}
 	}
 	return challenge{a.url, a.resource}
 }

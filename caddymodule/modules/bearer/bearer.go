@@ -31,7 +31,8 @@ func init() {
 // client could claim another identity are removed.
 //
 // `GET {fhir_base}/metadata` needs no token, because apps read there how to get one. Without the fhir app, neither
-// does `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first trusted issuer.
+// does `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first trusted issuer, nor
+// `{fhir_base}/.well-known/oauth-protected-resource`, which names all issuers (RFC 9728).
 type Bearer struct {
 	// The path of the FHIR API; without the fhir app also its URL, such as `https://fhir.example.org/fhir/R4`, which
 	// stands in links. Default: that of the fhir app; without it, the path `/fhir/R4` at the address of the site. A site
@@ -136,7 +137,8 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if err != nil {
 		return nil, err
 	}
-	g.smart = newSMARTConfiguration(at, trusted)
+	g.smart, g.resource = newSMARTConfiguration(at, trusted), newProtectedResource(at, h.Trust, h.Introspection)
+	g.locate(at.url)
 	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection)
 	if err != nil {
 		return nil, err
@@ -172,6 +174,7 @@ func (h *Bearer) locate() {
 	if h.asksSite() {
 		h.gate.enforced.enforcer.BaseURL = h.sites.BaseURL(h)
 		h.gate.metadata.Changes.BaseURL = h.gate.enforced.enforcer.BaseURL
+		h.gate.locate(h.gate.enforced.enforcer.BaseURL)
 	}
 }
 

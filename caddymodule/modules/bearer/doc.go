@@ -19,5 +19,6 @@
 //	audit.go                 and the audit trail
 //	capabilities.go          the CapabilityStatement
 //	smartconfiguration.go    the SMART configuration of another issuer
+//	protectedresource.go     and where such tokens are to be had (RFC 9728)
 //	address.go               where the API is
 package bearer

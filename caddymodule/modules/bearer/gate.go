@@ -21,6 +21,7 @@ type gate struct {
 	at           address
 	app          App                 // nil without the fhir app
 	smart        *smartConfiguration // may be nil
+	resource     *protectedResource  // may be nil
 	cors         *crossorigin.Rules
 	headers      *guard.IdentityHeaders
 	forwardToken bool
@@ -35,6 +36,10 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	if g.smart.serves(r) {
 		decided(decisionPublic)
 		return g.smart.serve(w, r)
+	}
+	if g.resource.serves(r) {
+		decided(decisionPublic)
+		return g.resource.serve(w, r)
 	}
 	w, answered := g.cors.Answer(w, r, r.URL.Path == g.at.path+"/metadata")
 	if answered {

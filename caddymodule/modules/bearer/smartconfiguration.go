@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -30,25 +31,33 @@ func newSMARTConfiguration(at address, trusted []trustedKeys) *smartConfiguratio
 	return &smartConfiguration{path: at.path + "/.well-known/smart-configuration", discovery: trusted[0].discovery}
 }
 
-// smartCORS allows every origin: the document is public.
-var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge})
+// documentCORS allows every origin: the documents are public.
+var documentCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge})
 
 func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
 
 func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
+	return serveDocument(w, r, func(ctx context.Context) ([]byte, error) {
+		body, err := s.discovery.Text(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return smartConfigurationOf(body)
+	})
+}
+
+// serveDocument serves a public document, which may come of a trusted issuer's discovery.
+func serveDocument(w http.ResponseWriter, r *http.Request, document func(context.Context) ([]byte, error)) error {
 	switch {
 	case httporigin.IsPreflight(r):
-		smartCORS.HandlerFunc(w, r)
+		documentCORS.HandlerFunc(w, r)
 		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of the SMART configuration", r.Method))
+		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of a document", r.Method))
 	}
 	w.Header().Set("Access-Control-Allow-Origin", "*") // not the origin itself, so that caches need no Vary
-	body, err := s.discovery.Text(r.Context())
-	if err == nil {
-		body, err = smartConfigurationOf(body)
-	}
+	body, err := document(r.Context())
 	if err != nil {
 		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
 	}
