@@ -17,7 +17,8 @@ func dynamicPlan() testPlan {
 	return testPlan{
 		name: "oidcc-dynamic-certification-test-plan",
 		text: "`private_key_jwt` with RS256, without PKCE: each module registers clients of its own, and deletes them. The gateway has\n" +
-			"`registration` with `pkce optional` and `request_objects`.",
+			"`registration` with `pkce optional` and `request_objects`. Discovery must list all response types of the implicit plan too,\n" +
+			"so a client of the configuration has them; clients that register themselves get `code` alone.",
 		variants: []variant{{"result", registering("private_key_jwt", nil)}},
 		modules: []testModule{
 			{id: "oidcc-idtoken-rs256", checks: "`id_token_signed_response_alg` RS256 is kept to", run: moduleRegisteredRS256},
