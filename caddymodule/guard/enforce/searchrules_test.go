@@ -151,6 +151,7 @@ func TestSearchParameters(t *testing.T) {
 		{"_sort=subject", 403, 403, 200},
 		{"_sort=subject.name", 403, 403, 200},
 		{"_sort=_score", 403, 403, 200},
+		{"_sort=status,unknown", 400, 400, 200},
 		{"_sort=_text", 403, 403, 200},
 		{"_sort:desc=date", 400, 400, 200},
 		{"_total=accurate", 200, 200, 200},

@@ -39,8 +39,7 @@ func checkPlain(x *Searches, resourceType, name, modifier, value string) error {
 	parameter, ok := x.Parameters.Lookup(resourceType, name)
 	switch {
 	case !ok:
-		return message.Invalid(message.ErrSearch, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
-			strconv.Quote(name), cmp.Or(resourceType, "all types"))
+		return unknown(resourceType, name)
 	case name == "_id" && modifier != "":
 		// HAPI's server finds nothing by _id:not where no resource has the id, and else all: it tells which ids are taken.
 		return message.Forbidden(message.ErrOracle, "_id takes no modifier under these scopes: it would tell which ids there are.")
@@ -56,6 +55,12 @@ func checkPlain(x *Searches, resourceType, name, modifier, value string) error {
 		return message.Forbidden(message.ErrOracle, "The modifier :%s needs the URL of a value set under these scopes.", modifier)
 	}
 	return nil
+}
+
+// unknown refuses a parameter of which only the FHIR server may know what it asks.
+func unknown(resourceType, name string) error {
+	return message.Invalid(message.ErrSearch, "The search parameter %s is not known here: it is none of FHIR R4's for %s, and this site defines none of that name.",
+		strconv.Quote(name), cmp.Or(resourceType, "all types"))
 }
 
 // isPlainKey reports whether a key of _sort is about what is in a resource itself.

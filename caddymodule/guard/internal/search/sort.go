@@ -29,8 +29,10 @@ func (r searchRules) sort(value string) error {
 // several searches are joined, by what cannot be evaluated here.
 func (r searchRules) checkSort(name string) error {
 	for _, b := range r.s.branches {
-		p, _ := r.x.Parameters.Lookup(b.resourceType, name)
+		p, ok := r.x.Parameters.Lookup(b.resourceType, name)
 		switch {
+		case !ok && telling[name] == "" && !strings.Contains(name, "."):
+			return unknown(b.resourceType, name)
 		case !isPlainKey(r.x, b.resourceType, name):
 			return message.Forbidden(message.ErrOracle, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
 		case len(r.s.branches) > 1 && !p.CanSort():
