@@ -70,6 +70,20 @@ func (s Said) reason(text string) string {
 	if len(s) > maxSaid || len(text) > maxReason || aboutOthers.MatchString(text) {
 		return ""
 	}
+	var told []string
+	for _, sentence := range sentenceEnd.Split(text, -1) {
+		if known := s.known(sentence); known != "" {
+			told = append(told, known)
+		}
+	}
+	return strings.Join(told, ". ")
+}
+
+// sentenceEnd is where a sentence ends and another one begins: a list of what a FHIR server supports follows the mistake.
+var sentenceEnd = regexp.MustCompile(`\.\s+`)
+
+// known is what a sentence says in known words. Empty if too little is left.
+func (s Said) known(text string) string {
 	var kept []string
 	words, known := 0, 0
 	for _, piece := range pieces.FindAllStringSubmatch(text, -1) {
