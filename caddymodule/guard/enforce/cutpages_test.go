@@ -15,7 +15,7 @@ import (
 // what is behind it if pages have one size.
 func TestPagesThatAreCut(t *testing.T) {
 	t.Parallel()
-	all, own := tied("Observation", 70)
+	all, own := tiedObservations(70)
 	var bySubject []string
 	for i, id := range idsOf(all) {
 		if strings.Contains(all[i], `"subject":{"reference":"Patient/a"}`) {
@@ -34,7 +34,7 @@ func TestPagesThatAreCut(t *testing.T) {
 // TestTotalsOfCutSearches checks that a search that may not ask again tells no total, whatever is left for further pages.
 func TestTotalsOfCutSearches(t *testing.T) {
 	t.Parallel()
-	all, _ := tied("Observation", 70)
+	all, _ := tiedObservations(70)
 	g := newGateway(t, all...)
 	g.server.Cuts, g.Limits.Requests = 20, 2
 	pages := 0

@@ -42,9 +42,8 @@ func set(in map[string]any, elements []string, value string) {
 	}
 }
 
-// tied are resources of a type, of which some are in the compartment of patient a, by each of its parameters.
-func tied(resourceType string, n int) (all, own []string) {
-	members, _ := compartment.Patient(resourceType)
+// tied are resources of a type, of which some are patient a's, by each of the parameters that tell it.
+func tied(resourceType string, members []string, n int) (all, own []string) {
 	for i := range n {
 		res := map[string]any{"resourceType": resourceType, "id": fmt.Sprintf("%s-%02d", strings.ToLower(resourceType[:3]), i)}
 		isOwn := false
@@ -68,6 +67,12 @@ func tied(resourceType string, n int) (all, own []string) {
 		}
 	}
 	return all, own
+}
+
+// tiedObservations are those of which some are in the compartment of patient a.
+func tiedObservations(n int) (all, own []string) {
+	members, _ := exact("Observation")
+	return tied("Observation", members, n)
 }
 
 // walk are the ids on all pages, which must be those that are wanted, each once.
@@ -103,7 +108,7 @@ func (g *gateway) walkOn(h access.Holder, target string, want []string, total in
 // are (FHIR R4 §3.1.1.1).
 func TestPagesOfPostedSearch(t *testing.T) {
 	t.Parallel()
-	all, _ := tied("Observation", 9)
+	all, _ := tiedObservations(9)
 	for _, h := range []access.Holder{{Scope: "system/*.rs"}, {Scope: "user/*.rs", User: clinician.User}} {
 		g := newGateway(t, all...)
 		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/Observation/_search", strings.NewReader("_count=4"))
@@ -154,31 +159,45 @@ func sorts(resourceType string) []string {
 	all := []string{""}
 	for _, p := range searchparam.Parameters(resourceType) {
 		if p.CanSort() {
-			all = append(all, "&_sort="+p.Name)
+			all = append(all, "&_sort="+p.Name, "&_sort=-"+p.Name)
 		}
 	}
-	return append(all, "&_sort=-_lastUpdated")
+	return all
 }
 
-// TestPagesAreExact checks that pages hold all that may be seen, each once, of each type and in each order, before a
-// server that orders anew with each answer what _sort leaves open.
+// exact are the types whose records are found by searches, with what tells that they are a patient's: those of the
+// compartment, the patient's devices and nobody's, and those that are everybody's.
+func exact(resourceType string) (members []string, ok bool) {
+	members, ok = compartment.Patient(resourceType)
+	_, isShared := access.NewShared(nil)[resourceType]
+	switch {
+	case resourceType == "Binary", resourceType == "Bundle", resourceType == "Patient":
+		return nil, false
+	case resourceType == "Device":
+		return []string{"patient"}, true
+	}
+	return members, ok || isShared
+}
+
+// TestPagesAreExact checks that pages hold all that may be seen, each once, of each type, in each order and of each size
+// (each order has some of the sizes, in turn), before a server that orders anew with each answer what _sort leaves open.
 func TestPagesAreExact(t *testing.T) {
 	t.Parallel()
-	for _, resourceType := range interaction.Types() {
-		members, ok := compartment.Patient(resourceType)
-		if !ok || len(members) == 0 || resourceType == "Group" {
+	for turn, resourceType := range interaction.Types() {
+		members, ok := exact(resourceType)
+		if !ok {
 			continue
 		}
 		t.Run(resourceType, func(t *testing.T) {
 			t.Parallel()
-			all, own := tied(resourceType, 15)
+			all, own := tied(resourceType, members, 15)
+			if len(members) == 0 || resourceType == "Device" {
+				own = idsOf(all)
+			}
 			g := newGateway(t, all...)
 			g.server.Shuffles = true
-			for _, order := range sorts(resourceType) {
-				g.walk(patientA, resourceType+"?_count=4"+order, own)
-			}
-			for _, size := range []int{1, 9, 15} {
-				g.walk(patientA, fmt.Sprintf("%s?_count=%d&_sort=_lastUpdated", resourceType, size), own)
+			for i, order := range sorts(resourceType) {
+				g.walk(patientA, fmt.Sprintf("%s?_count=%d%s", resourceType, 1+(turn+5*i)%16, order), own)
 			}
 			g.walk(ownPatient, resourceType+"?_count=5&_sort=-_lastUpdated", own)
 			g.walk(clinician, resourceType+"?_count=5&_sort=-_lastUpdated", idsOf(all))
@@ -203,8 +222,8 @@ func idsOf(texts []string) []string {
 // TestPagesOfScopes checks the same where several scopes, or several types, make one search several.
 func TestPagesOfScopes(t *testing.T) {
 	t.Parallel()
-	observations, own := tied("Observation", 40)
-	conditions, others := tied("Condition", 30)
+	observations, own := tiedObservations(40)
+	conditions, others := tied("Condition", []string{"patient", "asserter"}, 30)
 	many := slices.Sorted(slices.Values(slices.Concat(own, others)))
 	g := newGateway(t, slices.Concat(observations, conditions)...)
 	g.server.Shuffles = true
