@@ -106,3 +106,31 @@ func TestChainsOfCutPages(t *testing.T) {
 		t.Errorf("status %d after %d searches", got.StatusCode, asked)
 	}
 }
+
+// TestTotalsOfHiddenMatches checks that no page repeats a total that was told before a match was found which is hidden.
+func TestTotalsOfHiddenMatches(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for i := range 6 {
+		contained := map[bool]string{true: `,"contained":[{"resourceType":"Observation","id":"c","subject":{"reference":"Patient/b"}}]`}[i == 2]
+		all = append(all, fmt.Sprintf(`{"resourceType":"Observation","id":"h%d","status":"final","subject":{"reference":"Patient/a"}%s}`, i, contained))
+	}
+	for parameter, want := range map[string]string{"": "[6 -1 5]", "&_total=accurate": "[6 -1 5]"} {
+		g := newGateway(t, all...)
+		var totals []int
+		for at := "Observation?patient=a&_count=2" + parameter; at != "" && len(totals) < 9; {
+			b := bundle{}
+			if err := json.NewDecoder(g.get(patientA, at).Body).Decode(&b); err != nil {
+				t.Fatal(err)
+			}
+			if at = b.next(); b.Total == nil {
+				totals = append(totals, -1)
+			} else {
+				totals = append(totals, *b.Total)
+			}
+		}
+		if got := fmt.Sprint(totals); got != want {
+			t.Errorf("%q: totals %s, want %s", parameter, got, want)
+		}
+	}
+}

@@ -102,14 +102,15 @@ func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*
 }
 
 // total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
-// tell, too, or what all pages have had if there are no more. -1 if none is known to be right.
+// tell, too, until one of them hides a match, or what all pages have had if there are no more. -1 if none is known to be
+// right.
 func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (int, error) {
 	switch {
 	case !s.judged:
 		return m.told, nil
 	case to.IsWhole():
 		return to.Shown, nil
-	case from.Total > 0:
+	case from.Total > 0 && (m.dropped == 0 || len(s.branches) > 1):
 		return from.Total, nil
 	case s.ruled || !from.IsStart():
 		return -1, nil
