@@ -25,7 +25,7 @@
 // Medplum's router: with the records and requests of package guardattack
 // (guard*_test.go), and with tables of what other servers' suites expect
 // (smartcases*_test.go), if SMART_CASES names their folder. The flag -guard.more sends
-// ten times as many attacks, and measures times more often.
+// ten times as many attacks, and measures times more often; -guard.seed draws others.
 //
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.

@@ -121,5 +121,9 @@ func (g *guarded) trySend(t *testing.T, token, method, path, body string, header
 	return trySend(g.gateway.client, r)
 }
 
-// guardMore has the guard attacked for ten minutes instead of one.
-var guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard, and measure more")
+var (
+	// guardMore has the guard attacked for ten minutes instead of one.
+	guardMore = flag.Bool("guard.more", false, "send ten times as many requests to the guard, and measure more")
+	// guardSeed has it attacked by other requests.
+	guardSeed = flag.Uint64("guard.seed", 0, "draw the requests that attack the guard from this number")
+)

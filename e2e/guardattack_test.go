@@ -33,7 +33,7 @@ func (g *guardTest) attackers(t *testing.T, principals []guardPrincipal) []*atta
 	var all []*attackedAs
 	for i, p := range principals {
 		as := &attackedAs{guardPrincipal: p, token: g.token(t, p.holder), allowed: g.oracle.allowed(t, p.grants, "rs"), tokens: map[string]bool{}}
-		as.attacker = guardattack.NewAttacker(g.world, g.capabilities, g.world.Patients[0], uint64(i))
+		as.attacker = guardattack.NewAttacker(g.world, g.capabilities, g.world.Patients[0], *guardSeed<<16+uint64(i))
 		for _, grant := range p.grants {
 			as.attacker.Types = append(as.attacker.Types, grant.types...)
 		}

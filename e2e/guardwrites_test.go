@@ -72,7 +72,7 @@ func (g *guardTest) attackByWrites(t *testing.T, w guardWriter, seed uint64) {
 	}
 	as := g.attackers(t, []guardPrincipal{w.guardPrincipal})[0]
 	as.writes = true
-	as.attacker = guardattack.NewAttacker(g.world, as.attacker.Capabilities, w.letter, 100+seed)
+	as.attacker = guardattack.NewAttacker(g.world, as.attacker.Capabilities, w.letter, *guardSeed<<16+100+seed)
 	as.attacker.Bases = []string{g.base, g.server.base}
 	if len(w.grants[0].types) > 0 {
 		as.attacker.Types = w.grants[0].types
