@@ -172,7 +172,7 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 
 func (a *assembly) addSandbox(c *Config, launches *launch.Launches, routes map[string]http.Handler) {
 	routes[endpoint.LaunchPage] = sandbox.LaunchPage(sandbox.Config{
-		Responder: a.responder, Pages: a.site, Keys: c.Keys, Sessions: a.sessions, Clients: a.clients,
+		Responder: a.responder, Pages: a.site, Keys: c.Keys, Sessions: a.sessions, Factors: a.factors, Clients: a.clients,
 		Launches: launches, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 	})
 	routes[endpoint.SandboxApp] = a.responder.Handler(sandbox.ServeApp(a.site, c.Issuer, c.fhirBase()), http.MethodGet)

@@ -61,8 +61,20 @@ func (a *account) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// show shows the page, or a part of it.
+// show shows the page, or a part of it. A session that lacks the person's second factor has to prove it first.
 func (a *account) show(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
+	lacking, err := a.factors.kept.Lacking(r.Context(), signedIn.User, by(signedIn))
+	switch {
+	case err != nil:
+		a.frame.showError(w, r, err)
+	case lacking:
+		signIn(w, r, nil)
+	default:
+		a.showPart(w, r, signedIn)
+	}
+}
+
+func (a *account) showPart(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
 	show := map[string]func(http.ResponseWriter, *http.Request, *session.SignedIn){"app": a.app.show, "passkey": a.passkeys.show}[r.URL.Query().Get("part")]
 	if show == nil {
 		a.showOverview(w, r, signedIn)

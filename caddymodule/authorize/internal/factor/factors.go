@@ -45,6 +45,16 @@ func (fs *Factors) Of(ctx context.Context, user *people.User) (*Held, error) {
 	return &Held{*e, user.TOTPSecret != ""}, nil
 }
 
+// Lacking reports whether a session must prove a second factor before it gives anything more: the person has set one up
+// since, in another session.
+func (h *Held) Lacking(by By) bool { return h.Any() && h.Session != by.SID && !by.MultiFactor }
+
+// Lacking is [Held.Lacking] of a person.
+func (fs *Factors) Lacking(ctx context.Context, user *people.User, by By) (bool, error) {
+	held, err := fs.Of(ctx, user)
+	return err == nil && held.Lacking(by), err
+}
+
 // Binding is a hash that changes with a person's password and with their factors, but not with the use of one.
 func (fs *Factors) Binding(ctx context.Context, user *people.User) (string, error) {
 	held, err := fs.Of(ctx, user)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // LaunchPage returns the endpoint.
@@ -16,10 +18,15 @@ func LaunchPage(c Config) http.Handler {
 
 func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := lp.Sessions.Current(r)
+	lacking := false
+	if err == nil && signedIn != nil {
+		by := factor.By{SID: signedIn.SID, MultiFactor: oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor)}
+		lacking, err = lp.Factors.Lacking(r.Context(), signedIn.User, by)
+	}
 	switch {
 	case err != nil:
 		lp.showError(w, r, err)
-	case signedIn == nil:
+	case signedIn == nil, lacking:
 		redirect(w, endpoint.Login+"?"+url.Values{"to": {launcher}, "app": {r.URL.Query().Get("app")}}.Encode())
 	case r.Method == http.MethodPost:
 		lp.submit(w, r, signedIn)

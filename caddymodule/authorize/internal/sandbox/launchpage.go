@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
@@ -32,6 +33,7 @@ type Config struct {
 	Pages    *page.Site        // shows it
 	Keys     keyring.Sealing   // seal its form
 	Sessions *session.Sessions // who is signed in
+	Factors  *factor.Factors   // what they must prove
 	Clients  *client.Registry  // the apps
 	Launches *launch.Launches  // keeps what they are launched with
 	Patients *launch.Patients  // finds whom a person may choose
