@@ -82,9 +82,10 @@ type SignOut struct {
 // FormPost is what templates/formpost.html shows: a form that the script "submit" sends, or
 // without scripts a button.
 type FormPost struct {
-	Client  string  // the client's title
-	Address string  // where the form leads
-	Fields  []Field // what it sends
+	Client   string  // the client's title
+	Address  string  // where the form leads
+	Fields   []Field // what it sends
+	Question *Text   // for the person, whom no script takes on then; may be nil
 }
 
 // Field is a form's hidden field.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
@@ -24,21 +25,53 @@ type responses struct {
 // POST of the sign-in form into a GET, so that the client does not get the password (RFC 9700
 // §4.12).
 func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
+	p = rs.complete(req, p)
+	if mode == ModeFormPost {
+		rs.showFormPost(w, r, req, p, nil)
+		return
+	}
+	signin.Redirect(w, http.StatusFound, answerAddress(req, mode, p))
+}
+
+func (rs *responses) complete(req *authorizationRequest, p responseParameters) responseParameters {
 	p.add("state", req.target.state)
 	if !rs.omitIssuer {
 		p.add("iss", rs.issuer)
 	}
+	return p
+}
+
+// answerAddress is the redirect URI with the parameters of a response.
+func answerAddress(req *authorizationRequest, mode string, p responseParameters) string {
 	separator := "?"
 	switch {
-	case mode == ModeFormPost:
-		rs.showFormPost(w, r, req, p)
-		return
 	case mode == ModeFragment:
 		separator = "#"
 	case strings.Contains(req.target.redirectURI, "?"):
 		separator = "&"
 	}
-	signin.Redirect(w, http.StatusFound, req.target.redirectURI+separator+p.encode())
+	return req.target.redirectURI + separator + p.encode()
+}
+
+// leadsAstray reports whether a link alone would lead a person on to a redirect URI that nobody has checked, as if this
+// server sent them there (RFC 9700 §4.11.2): it opens in a browser's window, and the client registered itself.
+func leadsAstray(r *http.Request, req *authorizationRequest) bool {
+	return req.client.Registered && r.URL.Path == endpoint.Authorize && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+// ask lets the person decide whether an error goes to the client.
+func (rs *responses) ask(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p responseParameters) {
+	p = rs.complete(req, p)
+	title, to := req.client.Title(), origin(req.target.redirectURI)
+	text := page.T("%s made a mistake, so you cannot sign in for it now. It registered itself, and nobody here has checked it. Continue only if you trust %s.", title, to)
+	if req.target.errorMode == ModeFormPost {
+		rs.showFormPost(w, r, req, p, text)
+		return
+	}
+	rs.frame.Site.ShowMessage(w, r, http.StatusBadRequest, page.Message{
+		Title: page.T("Continue to %s?", title), Text: text,
+		Next: &page.Link{Address: answerAddress(req, req.target.errorMode, p), Text: page.T("Continue")},
+	})
 }
 
 // redirectError sends an error to the client, by the errorMode of the request. As the
@@ -61,6 +94,10 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	if e.Shown || req.client.ErrorDescription {
 		p.add("error_description", printable(e.Description))
 	}
+	if leadsAstray(r, req) {
+		rs.ask(w, r, req, p)
+		return
+	}
 	rs.send(w, r, req, req.target.errorMode, p)
 }
 
@@ -74,14 +111,17 @@ func codeOf(e *oauth2.Error, err error) string {
 }
 
 // showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode). The
-// policy allows it to the redirect URI's origin alone.
-func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters) {
-	data := page.FormPost{Address: req.target.redirectURI, Client: req.client.Title()}
+// policy allows it to the redirect URI's origin alone. A question waits for the person's click.
+func (rs *responses) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters, question *page.Text) {
+	data, script := page.FormPost{Address: req.target.redirectURI, Client: req.client.Title(), Question: question}, "submit"
+	if question != nil {
+		script = ""
+	}
 	for _, p := range parameters {
 		data.Fields = append(data.Fields, page.Field{Name: p.name, Value: p.value})
 	}
 	rs.frame.Site.Show(w, r, page.View{
-		Template: "formpost", Locales: req.signIn.How.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.frame.Ancestors}, Script: "submit", Data: data,
+		Template: "formpost", Locales: req.signIn.How.UILocales, Policy: page.Policy{FormAction: origin(req.target.redirectURI), Ancestors: rs.frame.Ancestors}, Script: script, Data: data,
 	})
 }
 

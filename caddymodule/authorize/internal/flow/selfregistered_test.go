@@ -1,0 +1,50 @@
+package flow_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+// RFC 9700 §4.11.2: a link to this server alone takes nobody on to an app that registered itself. What is no window of a
+// browser, such as a frame of the app's own, is redirected.
+func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	ask := func(destination, client string, change url.Values) *http.Response {
+		q := servertest.Request(servertest.PKCE())
+		q.Set("client_id", client)
+		for name, values := range change {
+			q[name] = values
+		}
+		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
+		r.Header.Set("Sec-Fetch-Dest", destination)
+		return b.Send(r)
+	}
+	for name, change := range map[string]url.Values{
+		"a scope that is none":   {"scope": {"bogus"}},
+		"nobody is signed in":    {"prompt": {"none"}},
+		"in the body of a POST":  {"scope": {"bogus"}, "response_mode": {"form_post"}},
+		"a launch that is known": {"launch": {"unknown"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ask("document", c.ID, change)
+			text := servertest.Body(t, r)
+			if r.StatusCode/100 == 3 || !strings.Contains(text, "nobody here has checked it") || strings.Contains(text, "<script>") {
+				t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
+			}
+			if !strings.Contains(text, servertest.Callback+"?error=") && !strings.Contains(text, `name="error"`) {
+				t.Errorf("no way on: %s", text)
+			}
+			if change.Get("response_mode") == "" {
+				servertest.WantStatus(t, ask("iframe", c.ID, change), http.StatusFound, "in a frame")
+				servertest.WantStatus(t, ask("document", "app", change), http.StatusFound, "an app of the operator's")
+			}
+		})
+	}
+}
