@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/big"
 	"net/http"
 	"strings"
 	"time"
@@ -78,6 +79,7 @@ const maxCredentialID = 1023 // bytes (Web Authentication Level 3 §4)
 var (
 	errOrigin       = errors.New("the passkey was asked for by a page of another origin")
 	errCredentialID = errors.New("the id of the credential is empty or too long")
+	errRSAKey       = errors.New("the RSA key is shorter than 2048 bits, or none")
 )
 
 // check refuses what nobody could sign in with, and an origin that no browser writes: the
@@ -89,8 +91,23 @@ func (ps *Passkeys) check(c *webauthn.Credential, origin string) error {
 	case len(c.ID) == 0 || len(c.ID) > maxCredentialID:
 		return errCredentialID
 	}
-	_, err := webauthncose.ParsePublicKey(c.PublicKey)
+	key, err := webauthncose.ParsePublicKey(c.PublicKey)
+	if k, ok := key.(webauthncose.RSAPublicKeyData); ok && err == nil {
+		err = checkRSA(k)
+	}
 	return err
+}
+
+// minRSABits is what Web Authentication's authenticators have at least; crypto/rsa verifies none below 1024.
+const minRSABits = 2048
+
+// checkRSA refuses keys that the library takes as long as they can be read.
+func checkRSA(k webauthncose.RSAPublicKeyData) error {
+	n, e := new(big.Int).SetBytes(k.Modulus), new(big.Int).SetBytes(k.Exponent)
+	if n.BitLen() < minRSABits || n.Bit(0) == 0 || e.Bit(0) == 0 || e.BitLen() < 2 {
+		return errRSAKey
+	}
+	return nil
 }
 
 // inUseKey is the store's key of whether anybody has enrolled a passkey.

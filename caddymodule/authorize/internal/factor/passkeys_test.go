@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -379,20 +380,41 @@ func TestPasskeyFaults(t *testing.T) {
 	}
 }
 
+// withRSA replaces the key of an attestation by an RSA key; its modulus is all ones but for what flips its bits.
+func withRSA(flips []byte, exponent uint32) func(object []byte) []byte {
+	return func(object []byte) []byte {
+		modulus := bytes.Clone(flips)
+		for i := range modulus {
+			modulus[i] ^= 0xff
+		}
+		key := slices.Concat([]byte("\xa4\x01\x03\x03\x39\x01\x00\x20\x59"), binary.BigEndian.AppendUint16(nil, uint16(len(modulus))), modulus,
+			[]byte{0x21, 0x43}, binary.BigEndian.AppendUint32(nil, exponent)[1:])
+		head, data, _ := bytes.Cut(object, []byte("authData"))
+		data, _, _ = bytes.Cut(data[3:], []byte("\xa5\x01\x02\x03\x26")) // after its length
+		size := binary.BigEndian.AppendUint16([]byte{0x59}, uint16(len(data)+len(key)))
+		return slices.Concat(head, []byte("authData"), size, data, key)
+	}
+}
+
 // What nobody could sign in with is not enrolled, nor what no browser answers.
 func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		origin string
 		edit   func(object []byte) []byte // its attestation
+		usable bool
 	}{
-		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil},
+		"an origin in capitals": {"HTTPS://FHIR.EXAMPLE.ORG", nil, false},
 		"a key that is no point": {"", func(object []byte) []byte {
 			return append(object[:len(object)-32], make([]byte, 32)...)
-		}},
+		}, false},
 		"a key of another kind": {"", func(object []byte) []byte {
 			return bytes.Replace(object, []byte("\xa5\x01\x02\x03\x26"), []byte("\xa5\x01\x09\x03\x26"), 1)
-		}},
+		}, false},
+		"a short RSA key":                 {"", withRSA(make([]byte, 128), 1<<16|1), false},
+		"an RSA key with an even modulus": {"", withRSA(slices.Concat(make([]byte, 255), []byte{1}), 1<<16|1), false},
+		"an RSA key with the exponent 1":  {"", withRSA(make([]byte, 256), 1), false},
+		"an RSA key":                      {"", withRSA(make([]byte, 256), 1<<16|1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -416,8 +438,8 @@ func TestUnusablePasskeysAreNotEnrolled(t *testing.T) {
 				})
 			}
 			_, err = w.Passkeys.Enrol(w.request(t), w.alice, factor.By{SID: sid, MultiFactor: true}, c.Sealed, text, "")
-			if !errors.Is(err, factor.ErrPasskey) || len(w.held(t, w.alice).Passkeys) != 0 {
-				t.Errorf("%v, held %v", err, w.held(t, w.alice).Passkeys)
+			if errors.Is(err, factor.ErrPasskey) == tt.usable || len(w.held(t, w.alice).Passkeys) == 1 != tt.usable {
+				t.Errorf("%v, held %d", err, len(w.held(t, w.alice).Passkeys))
 			}
 		})
 	}
