@@ -340,6 +340,8 @@ func TestLaunchEndpointRefuses(t *testing.T) {
 		"a banner that is no word":   {url.Values{"need_patient_banner": {"perhaps"}}, "invalid_request"},
 		"an unknown user":            {url.Values{"user": {"nobody"}}, "invalid_request"},
 		"an unknown patient":         {url.Values{"patient": {"nobody"}}, "invalid_request"},
+		"an unknown encounter":       {url.Values{"encounter": {"v9"}}, "invalid_request"},
+		"another's encounter":        {url.Values{"patient": {"bob"}}, "invalid_request"},
 		"an empty reference":         {url.Values{"fhirContext": {`[{}]`}}, "invalid_request"},
 		"a reference to the patient": {url.Values{"fhirContext": {`[{"reference":"Patient/ada"}]`}}, "invalid_request"},
 		"an absolute reference":      {url.Values{"fhirContext": {`[{"reference":"https://a/Observation/1"}]`}}, "invalid_request"},

@@ -106,14 +106,21 @@ func (e *launchEndpoint) checkUser(ctx context.Context, sub string) error {
 }
 
 // checkPatient refuses a patient whom the FHIR server does not have, or would not show an app of
-// the person's. If it does not answer, the app will find out.
+// the person's, and an encounter that is not the patient's. If it does not answer, the app will find out.
 func (e *launchEndpoint) checkPatient(ctx context.Context, ehr *client.Client, l *launch.Registered) error {
 	if l.Patient == "" {
 		return nil
 	}
-	_, err := e.patients.Named(ctx, launch.Person{Subject: cmp.Or(l.User, ehr.ID)}, l.Patient)
+	person := launch.Person{Subject: cmp.Or(l.User, ehr.ID)}
+	_, err := e.patients.Named(ctx, person, l.Patient)
 	if errors.Is(err, launch.ErrNoRecord) {
 		return oauth2.InvalidRequest("patient is nobody whose record can be read here")
+	}
+	if err == nil && l.Encounter != "" {
+		err = e.patients.CheckEncounter(ctx, person, l.Patient, l.Encounter)
+	}
+	if errors.Is(err, launch.ErrNoRecord) {
+		return oauth2.InvalidRequest("encounter is not one of the patient's")
 	}
 	if err != nil {
 		e.responder.Logger.WarnContext(ctx, "patient of a launch not checked", "client_id", ehr.ID, "error", err)
