@@ -61,7 +61,7 @@ func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 		return e.families.revoke(ctx, t.family.Grant)
 	}
 	err := e.revocations.Revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
-	if err == nil && t.access.Subject != t.access.ClientID { // a client's own live for minutes
+	if err == nil {
 		e.revocations.LimitRevocations(ctx, t.access.Subject, t.access.ClientID, t.access.ID)
 	}
 	return err
