@@ -206,7 +206,7 @@ var events = []struct {
 	{"another password", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
 	}},
-	{"another second factor, or one more", false, false, nil, func(e *endings) {
+	{"another `totp_secret`, or a first one", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = totp.NewSecret() })
 	}},
 	{"the user is disabled", false, false, nil, func(e *endings) {
