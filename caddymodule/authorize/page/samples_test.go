@@ -37,7 +37,8 @@ func samples() map[string]View {
 		"consent-id": {Data: Consent{Client: "Growth Chart", Person: alice, Patient: ConsentPatient{ID: "p02"}}},
 		"continue":   {Data: Consent{Client: "Growth Chart", To: "localhost:3000", Unknown: true, Patient: ConsentPatient{Name: "Ada Lovelace"}}},
 		"signout":    {Data: SignOut{Client: "Growth Chart"}}, "formpost": {Script: "submit", Data: FormPost{Client: "Growth Chart"}},
-		"message": {Data: Message{T("You are signed out"), T("You can close this page."), "", &Link{"/", T("Go to %s", "General Hospital")}}},
+		"formpost-asks": {Data: FormPost{Client: "Growth Chart", Question: T("Try again, or ask the people who run this site.")}},
+		"message":       {Data: Message{T("You are signed out"), T("You can close this page."), "", &Link{"/", T("Go to %s", "General Hospital")}}},
 		"message-detail": {Data: Message{Title: T("This link does not work"), Detail: "The client_id is not one that is registered here.",
 			Text: T("The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:")}},
 		"selectpatient": {Script: "search", Data: SelectPatient{Client: "Growth Chart", Searchable: true, Name: "Smith", More: true, Patients: []Patient{

@@ -50,11 +50,17 @@ func (l *translation) functions() template.FuncMap {
 		},
 		"sentence": func(x *Text) string { return capitalize(fmt.Sprint(l.translate(x))) },
 		"strong":   strong,
+		"whole":    whole,
 		"date":     l.date,
 	}
 }
 
-// strong marks what matters in a text. It is the only markup that texts contain.
+// whole keeps what people compare or copy, such as a record number, on one line if that is long enough.
+func whole(text string) template.HTML {
+	return template.HTML(`<span class="whole">` + template.HTMLEscapeString(text) + "</span>")
+}
+
+// strong marks what matters in a text.
 func strong(text string) template.HTML {
 	return template.HTML("<strong>" + template.HTMLEscapeString(text) + "</strong>")
 }
