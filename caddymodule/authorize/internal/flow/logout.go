@@ -82,19 +82,20 @@ func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isAskedFor reports whether a request need not be confirmed: nobody is signed in, or its hint
-// is the person's own. If the session cannot be read, the hint must be of that very session.
+// isAskedFor reports whether a request need not be confirmed: nobody is signed in and the link leads nobody astray, or its
+// hint is the person's own. If the session cannot be read, the hint must be of that very session.
 func (e *logoutEndpoint) isAskedFor(r *http.Request, req *logoutRequest) (bool, error) {
 	own, err := e.sessions.OfBrowser(r)
+	harmless := req.redirectURI == "" || !leadsAstray(r, req.client)
 	if own == nil || err != nil {
-		return true, err
+		return harmless, err
 	}
 	if own.IsUnreadable() {
 		return req.sid == own.SID, nil
 	}
 	user, err := e.sessions.User(r.Context(), own)
 	if user == nil || err != nil {
-		return true, err
+		return harmless, err
 	}
 	audit.NoteAuthenticated(r.Context())
 	return req.subject == user.ID, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
@@ -53,10 +54,10 @@ func answerAddress(req *authorizationRequest, mode string, p responseParameters)
 	return req.target.redirectURI + separator + p.encode()
 }
 
-// leadsAstray reports whether a link alone would lead a person on to a redirect URI that nobody has checked, as if this
+// leadsAstray reports whether a link alone would lead a person on to an address that nobody has checked, as if this
 // server sent them there (RFC 9700 §4.11.2): it opens in a browser's window, and the client registered itself.
-func leadsAstray(r *http.Request, req *authorizationRequest) bool {
-	return req.client.Registered && r.URL.Path == endpoint.Authorize && r.Header.Get("Sec-Fetch-Dest") == "document"
+func leadsAstray(r *http.Request, c *client.Client) bool {
+	return c != nil && c.Registered && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // ask lets the person decide whether an error goes to the client.
@@ -94,7 +95,7 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	if e.Shown || req.client.ErrorDescription {
 		p.add("error_description", printable(e.Description))
 	}
-	if leadsAstray(r, req) {
+	if r.URL.Path == endpoint.Authorize && leadsAstray(r, req.client) {
 		rs.ask(w, r, req, p)
 		return
 	}

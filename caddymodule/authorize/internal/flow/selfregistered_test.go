@@ -48,3 +48,25 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 		})
 	}
 }
+
+// Nor does a link to sign out, where nobody is signed in.
+func TestSelfRegisteredAppLeadsNobodyAstrayBySigningOut(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	const after = "https://app.example.org/signed-out"
+	_, c := servertest.Register(b, servertest.ClientMetadata(map[string]any{"post_logout_redirect_uris": []string{after}}), servertest.InitialAccessToken)
+	for destination, want := range map[string]int{"document": http.StatusOK, "empty": http.StatusFound} {
+		q := url.Values{"client_id": {c.ID}, "post_logout_redirect_uri": {after}}
+		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/logout?"+q.Encode(), http.NoBody)
+		r.Header.Set("Sec-Fetch-Dest", destination)
+		answer := b.Send(r)
+		servertest.WantStatus(t, answer, want, destination)
+		if want != http.StatusOK {
+			continue
+		}
+		sealed := servertest.Field(t, servertest.Body(t, answer), "request")
+		if r := b.Post("/oauth2/logout", url.Values{"request": {sealed}}); r.Header.Get("Location") != after {
+			t.Errorf("confirmed: %d to %q", r.StatusCode, r.Header.Get("Location"))
+		}
+	}
+}
