@@ -55,14 +55,15 @@ func hashSource(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
-// FormAction returns the sources for forms that lead here and on to addresses. Chromium
-// applies the policy to every redirect that follows: to the client, to an identity provider,
-// and on to any https address. Plain http is for loopback alone, and listed; a policy can
+// FormAction returns the sources for forms that lead here and on to addresses. If one is another
+// server's, Chromium applies the policy to every redirect that follows: to the client, to an
+// identity provider, and on to any https address. Plain http is for loopback alone, and listed; a policy can
 // name neither IPv6 addresses (CSP 3 §2.3.1) nor hosts of private-use schemes.
 func FormAction(addresses ...string) string {
-	allowed := "'self' https:"
+	allowed, leadsOut := "", false
 	for _, address := range addresses {
 		u, err := url.Parse(address)
+		leadsOut = leadsOut || err != nil || u.Scheme != ""
 		switch {
 		case err != nil || u.Scheme == "https" || u.Scheme == "":
 		case u.Scheme == "http" && !strings.HasPrefix(u.Host, "["):
@@ -71,5 +72,8 @@ func FormAction(addresses ...string) string {
 			allowed += " " + u.Scheme + ":"
 		}
 	}
-	return allowed
+	if leadsOut {
+		allowed = " https:" + allowed
+	}
+	return "'self'" + allowed
 }

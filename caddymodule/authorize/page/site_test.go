@@ -79,3 +79,18 @@ func TestRecordNumbersAreWhole(t *testing.T) {
 		}
 	}
 }
+
+// Forms that lead nowhere else may lead nowhere else.
+func TestFormAction(t *testing.T) {
+	t.Parallel()
+	for want, addresses := range map[string][]string{
+		"'self'":                              {"", "/oauth2/account"},
+		"'self' https:":                       {"/oauth2/account", "https://login.hospital.example"},
+		"'self' https: http://localhost:3000": {"http://localhost:3000/callback"},
+		"'self' https: com.example.app:":      {"com.example.app:/callback"},
+	} {
+		if got := FormAction(addresses...); got != want {
+			t.Errorf("%q: %q, want %q", addresses, got, want)
+		}
+	}
+}

@@ -65,9 +65,7 @@ func problem(err error) *page.Text {
 // view shows a page whose forms lead here and, if the person has to sign in again, on to
 // their identity provider.
 func (f *frame) view(w http.ResponseWriter, r *http.Request, v page.View) {
-	if v.Policy.FormAction = "'self'"; len(f.issuers) > 0 {
-		v.Policy.FormAction = page.FormAction(f.issuers...)
-	}
+	v.Policy.FormAction = page.FormAction(f.issuers...)
 	f.site.Show(w, r, v)
 }
 
