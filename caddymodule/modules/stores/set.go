@@ -159,6 +159,9 @@ func isReplica(s store.Store) bool {
 
 // Start opens the stores. The lag is as configured.
 func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, maxLag time.Duration) error {
+	for _, w := range s.watched {
+		w.logger.Store(logger)
+	}
 	for _, local := range s.local {
 		if err := local.Start(logger); err != nil {
 			return err
@@ -188,7 +191,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 		}
 	}
 	for _, w := range s.watched {
-		w.start(logger)
+		w.start()
 	}
 	return nil
 }

@@ -68,8 +68,7 @@ func NewLocalWatch(name string, s store.Store) *Watch {
 }
 
 // start begins to watch, unless that was done before. The store must have been opened.
-func (w *Watch) start(logger *slog.Logger) {
-	w.logger.Store(logger)
+func (w *Watch) start() {
 	w.running.Do(func() {
 		watches.Store(w, nil)
 		go w.run()

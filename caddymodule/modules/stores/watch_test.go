@@ -36,7 +36,8 @@ func TestStoreWatch(t *testing.T) {
 				}
 				return nil
 			})
-			w.start(slog.New(slog.NewTextHandler(&log, nil)))
+			w.logger.Store(slog.New(slog.NewTextHandler(&log, nil)))
+			w.start()
 			defer synctest.Wait()
 			defer w.Stop()
 			check := func() error { time.Sleep(watchFresh); return w.check(t.Context()) }
@@ -67,6 +68,26 @@ func TestStoreWatch(t *testing.T) {
 				t.Errorf("%d trials for 1000 questions at once", n)
 			}
 		})
+	}
+}
+
+// volatileStore keeps nothing over a restart.
+type volatileStore struct{ *store.Memory }
+
+func (volatileStore) Volatile() string { return "for a test" }
+
+// What is found at a start is logged as all else is.
+func TestStartLogsWhatIsVolatile(t *testing.T) {
+	t.Parallel()
+	s, log := volatileStore{store.NewMemory(0, 0)}, new(bytes.Buffer)
+	w := NewLocalWatch("kind", s)
+	t.Cleanup(w.Stop)
+	set := &Set{Store: s, Durable: s, watched: map[store.Store]*Watch{s: w}}
+	if err := set.Start(t.Context(), slog.New(slog.NewTextHandler(log, nil)), issuerA, 0); err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "cause=volatile") {
+		t.Errorf("logged: %q", text)
 	}
 }
 
