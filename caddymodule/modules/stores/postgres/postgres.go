@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,7 @@ type Store struct {
 var (
 	errPostgresTwice   = errors.New("dsn says all that host, port, user, password and database say: use one or the other")
 	errPostgresNowhere = errors.New("postgres needs a dsn or a host")
+	errPostgresPort    = errors.New("host takes no port: write it with the option port, or use a dsn")
 )
 
 // CaddyModule returns the Caddy module information.
@@ -111,6 +113,12 @@ func (p *Store) check() error {
 		return errPostgresTwice
 	case p.DSN == "" && len(p.Hosts) == 0:
 		return errPostgresNowhere
+	}
+	for _, host := range p.Hosts {
+		_, port, _ := net.SplitHostPort(host)
+		if _, err := strconv.Atoi(port); err == nil && !strings.HasPrefix(host, "/") {
+			return errPostgresPort
+		}
 	}
 	return nil
 }

@@ -30,6 +30,16 @@ func TestPostgresConnectionString(t *testing.T) {
 	}
 }
 
+// A port among the hosts is no host that cannot be found.
+func TestPostgresHostTakesNoPort(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]error{"db:5432": errPostgresPort, "[::1]:5432": errPostgresPort, "db": nil, "::1": nil, "/run/pg:1": nil} {
+		if err := (&Store{Hosts: []string{"other", host}}).check(); !errors.Is(err, want) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
 // A secret that is not there is an error that names the option and not the others.
 func TestPostgresSecretMissing(t *testing.T) {
 	t.Setenv("EMPTY", "")
