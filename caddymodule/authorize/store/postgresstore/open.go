@@ -121,6 +121,9 @@ func (d *database) version(ctx context.Context, conn interface {
 	var exists bool
 	var comment string
 	err := conn.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL, coalesce(obj_description(to_regclass($1), 'pg_class'), '')`, d.sql.table).Scan(&exists, &comment)
+	if code(err) == insufficientRights {
+		return 0, fmt.Errorf("%w: %w on the schema of the table %s: %w: GRANT USAGE ON SCHEMA … TO the role that gateways use", errUnusable, errRights, d.sql.table, err)
+	}
 	if err != nil || !exists {
 		return 0, err
 	}

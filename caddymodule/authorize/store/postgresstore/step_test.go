@@ -112,7 +112,8 @@ func TestErrors(t *testing.T) {
 		{"too many connections", server("53300"), false, false, true},
 		{"a wrong password", server("28P01"), false, true, true},
 		{"no such database", server("3D000"), false, true, true},
-		{"no rights", server("42501"), false, true, true},
+		{"no right", server("42501"), false, true, false},
+		{"a right that is named", fmt.Errorf("%w: %w", errUnusable, server("42501")), false, true, true},
 		{"a standby", fmt.Errorf("%w: standby", errUnusable), false, true, true},
 		{"another certificate", &tls.CertificateVerificationError{}, false, true, false},
 	} {

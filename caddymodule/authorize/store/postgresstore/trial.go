@@ -93,14 +93,17 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// repeatable reports whether a further trial may succeed: after a lost connection, after
-// what the server undid, or as the table has to be made again.
+// repeatable reports whether a further trial may succeed, or tell more: after a lost connection, after
+// what the server undid, as the table has to be made again, or as the right that lacks is named then.
 func repeatable(err error) bool {
+	if errors.Is(err, errUnusable) {
+		return false
+	}
 	switch c := code(err); c {
 	case "":
 		dialing, ok := errors.AsType[*net.OpError](err)
-		return !(ok && dialing.Op == "dial") && !errors.Is(err, errUnusable)
-	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable:
+		return !(ok && dialing.Op == "dial")
+	case serializationFailure, deadlockDetected, undefinedFunction, undefinedTable, insufficientRights:
 		return true
 	default:
 		return c[:3] == "57P" // the server ends, or the connection
