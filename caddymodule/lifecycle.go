@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
@@ -77,15 +78,21 @@ func (a *App) Start() (err error) {
 		return errors.Join(err, a.health.close())
 	}
 	go func() {
-		switch err := a.keys.Refresh(a.ctx); {
-		case err == nil:
-			a.logger.Info("ready", "open", firstPage(a.Issuer, a.LaunchPage))
-		case !errors.Is(err, context.Canceled):
-			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
-		}
+		a.prepareKeys()
 		a.keys.Watch(a.ctx)
 	}()
 	return nil
+}
+
+// prepareKeys reads the signing keys, or makes them.
+func (a *App) prepareKeys() {
+	switch err := a.keys.Refresh(a.ctx); {
+	case err == nil:
+		a.logger.Info("ready", "open", firstPage(a.Issuer, a.LaunchPage))
+	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrUnavailable): // of the latter, the store tells
+	default:
+		a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
+	}
 }
 
 // firstPage is where an operator looks first.

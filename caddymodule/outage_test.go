@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,14 @@ type peer struct {
 // newPeer makes the gateway with a name, whose keys are in a folder.
 func newPeer(t *testing.T, name, folder string) *peer {
 	t.Helper()
+	s := startPeer(t, name, folder, "")
+	await(t, "the store is heard", s.replica().IsCurrent)
+	return s
+}
+
+// startPeer does not wait for the store, and has further options.
+func startPeer(t *testing.T, name, folder, options string) *peer {
+	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = w.Write([]byte(`{"resourceType":"CapabilityStatement"}`))
@@ -34,7 +43,7 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	s.gateway = newGatewayAt(t, exampleWith(
 		t, "@backend {env.FHIR_BACKEND}", "@backend "+strings.TrimPrefix(backend.URL, "http://"),
 		exampleLog, "", "\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+s.log+"\n\t}\n",
-		"fhir {", "fhir {\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway "+name+"\n\t\t}",
+		"fhir {", "fhir {\n\t\tstore test_shared {\n\t\t\tserver "+t.Name()+"\n\t\t\tgateway "+name+"\n\t\t}"+options,
 	), folder)
 	running, err := s.Context.App("fhir")
 	if err != nil {
@@ -44,7 +53,6 @@ func newPeer(t *testing.T, name, folder string) *peer {
 	if err := s.app.startStores(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the store is heard", s.replica().IsCurrent)
 	return s
 }
 
@@ -100,6 +108,19 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if last := outages(g.app.stores)[1]; !last.Began.After(before) || !last.Over.After(last.Began) {
 			t.Errorf("%s: the outage is remembered as %v", name, last)
 		}
+	}
+}
+
+// A start without the store leaves a warning that it is one, and one line about the store. That its keys are not there yet
+// follows.
+func TestStartWithoutStoreIsLoggedOnce(t *testing.T) {
+	newTestServer(t).SetDown(true)
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	g := startPeer(t, "a", gatewaytest.Folder(t), "\n\t\tstore_key "+key)
+	g.app.prepareKeys()
+	await(t, "the outage is noticed", func() bool { return len(g.logged("until it is back")) > 0 })
+	if lines := g.logged(`"level":"error"`, `"level":"warn"`); len(lines) != 2 || !strings.Contains(lines[0], "starting without the store") {
+		t.Errorf("logged:\n%s", strings.Join(lines, ""))
 	}
 }
 
