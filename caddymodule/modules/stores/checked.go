@@ -74,7 +74,9 @@ func (s *checkedStore) checkFor(ctx context.Context, issuer string) error {
 		return err
 	}
 	if s.remote.Volatile != nil {
-		s.watch.keepsNothing(s.remote.Volatile(ctx))
+		if why := s.remote.Volatile(ctx); s.watch.keepsNothing(why) {
+			s.watch.warnOfVolatile(s.watch.log(), why)
+		}
 	}
 	return s.claim(ctx, issuer)
 }

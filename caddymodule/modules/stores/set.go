@@ -136,8 +136,11 @@ func (s *Set) CheckLag(lag time.Duration) error {
 	return nil
 }
 
-// Warn warns of what gateways do not share, though they share one of the stores.
+// Warn warns of a durable store that is none, and of what gateways do not share, though they share one of the stores.
 func (s *Set) Warn(logger *slog.Logger, storage certmagic.Storage, keysInStore bool) {
+	if why, is := isVolatile(s.Durable); is {
+		s.watched[s.Durable].warnOfVolatile(logger, why)
+	}
 	if len(s.shared) == 0 {
 		return
 	}
@@ -181,8 +184,12 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	if err := s.checkCopied(ctx); err != nil {
 		return err
 	}
-	if why, is := isVolatile(s.Durable); is {
-		s.watched[s.Durable].keepsNothing(why)
+	for local, w := range s.watched {
+		if why, is := isVolatile(local); is && local == s.Durable {
+			w.keepsNothing(why)
+		} else if is {
+			w.keepsNothing("")
+		}
 	}
 	if claimer, ok := s.Durable.(Claimer); ok {
 		var err error

@@ -214,14 +214,17 @@ func (w *Watch) beganEmpty() {
 	w.lost()
 }
 
-// keepsNothing notes at a start why the store keeps nothing over its own restart.
-func (w *Watch) keepsNothing(why string) {
+// keepsNothing notes at a start why the store keeps nothing over its own restart; empty if it does.
+func (w *Watch) keepsNothing(why string) (isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if why != "" && w.state.volatile != why {
-		w.log().Warn("the store does not keep everything over its own restart: people then sign in again, and tokens that were revoked may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
-	}
+	isNew = why != "" && w.state.volatile != why
 	w.state.volatile = why
+	return isNew
+}
+
+func (w *Watch) warnOfVolatile(logger *slog.Logger, why string) {
+	logger.Warn("the store does not keep everything over its own restart: people then sign in again, and tokens that were revoked may be valid until they expire", "store", w.name, "cause", string(store.CauseVolatile), "why", why)
 }
 
 // warnings say what the gateway works in spite of.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 // A problem counts at once, is logged once, and is over once the store has been well for a while: a store that fails every
@@ -76,18 +77,42 @@ type volatileStore struct{ *store.Memory }
 
 func (volatileStore) Volatile() string { return "for a test" }
 
-// What is found at a start is logged as all else is.
-func TestStartLogsWhatIsVolatile(t *testing.T) {
+// A durable store that keeps nothing is warned of once: one of this process before the start, so that `caddy validate` says it
+// too, and one elsewhere when it can be asked.
+func TestVolatileIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	s, log := volatileStore{store.NewMemory(0, 0)}, new(bytes.Buffer)
-	w := NewLocalWatch("kind", s)
-	t.Cleanup(w.Stop)
-	set := &Set{Store: s, Durable: s, watched: map[store.Store]*Watch{s: w}}
-	if err := set.Start(t.Context(), slog.New(slog.NewTextHandler(log, nil)), issuerA, 0); err != nil {
+	memory := volatileStore{store.NewMemory(0, 0)}
+	local := &Set{Store: memory, Durable: memory, watched: map[store.Store]*Watch{memory: NewLocalWatch("local", memory)}}
+	m := new(Shared)
+	err := m.Use("kind", t.Name(), func(*slog.Logger) (*Remote, error) {
+		return &Remote{
+			Shared: storetest.NewShared(FollowedKinds()...).Gateway(), Check: func(context.Context) error { return nil },
+			Close: func() error { return nil }, Volatile: func(context.Context) string { return "for a test" },
+		}, nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "cause=volatile") {
-		t.Errorf("logged: %q", text)
+	t.Cleanup(func() { _ = m.Cleanup() })
+	shared := &Set{Store: m.replica, Durable: m.replica, shared: []*pooledShared{m.pooledShared}, watched: map[store.Store]*Watch{m.replica: m.watch}}
+	for name, set := range map[string]*Set{"local": local, "shared": shared} {
+		log, w := new(bytes.Buffer), set.watched[set.Durable]
+		logger := slog.New(slog.NewTextHandler(log, nil))
+		t.Cleanup(w.Stop)
+		set.Warn(logger, nil, true)
+		for range 2 {
+			if err := set.Start(t.Context(), logger, issuerA, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := log.String()
+		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=WARN") || !strings.Contains(text, "cause=volatile") || len(w.warnings()) != 1 {
+			t.Errorf("%s: logged: %q, warnings %q", name, text, w.warnings())
+		}
+	}
+	local.Durable = m.replica
+	if err := local.Start(t.Context(), slog.New(slog.DiscardHandler), issuerA, 0); err != nil || len(local.watched[memory].warnings()) > 0 {
+		t.Errorf("no longer the durable one: %v, %q", err, local.watched[memory].warnings())
 	}
 }
 
