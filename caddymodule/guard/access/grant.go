@@ -94,7 +94,7 @@ func (h Holder) Missing() string {
 		case ok && s.Level == "patient" && h.Patient == "":
 			return "The token has patient scopes but no patient in context."
 		case ok && s.Level == "user" && h.UserPatient == "" && !h.isPractitioner():
-			return "The token has user scopes, but its fhirUser is no Practitioner, PractitionerRole, Patient or RelatedPerson of this server."
+			return "The token has user scopes, but no fhirUser that is a Practitioner, PractitionerRole, Patient or RelatedPerson of this server."
 		}
 	}
 	return ""
