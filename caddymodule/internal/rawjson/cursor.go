@@ -29,8 +29,8 @@ func (c *Cursor) Kind() Kind {
 	if c.err != nil {
 		return None
 	}
-	c.at = c.scan.next(c.at)
-	return kinds[c.scan.peek(c.at)]
+	c.at = c.scan.source.next(c.at)
+	return kinds[c.scan.source.peek(c.at)]
 }
 
 // Object reads the next value, an object. It calls member with each name, and member must read the value, which is next
@@ -40,7 +40,7 @@ func (c *Cursor) Object(member func(name []byte) error) error {
 		return err
 	}
 	seen := c.scan.noNames()
-	at, more := c.scan.open(c.at, '}')
+	at, more := c.scan.source.open(c.at, '}')
 	var err error
 	for more && err == nil {
 		at, more, err = c.member(&seen, at, member)
@@ -59,7 +59,7 @@ func (c *Cursor) member(seen *nameSet, at int, read func(name []byte) error) (ne
 	if err := c.given(func() error { return read(name) }); err != nil {
 		return at, false, err
 	}
-	return c.scan.separate(c.at, '}')
+	return c.scan.source.separate(c.at, '}')
 }
 
 // Array reads the next value, an array. It calls element for each value in it, and element must read that value.
@@ -67,12 +67,12 @@ func (c *Cursor) Array(element func() error) error {
 	if err := c.enter(Array); err != nil {
 		return err
 	}
-	at, more := c.scan.open(c.at, ']')
+	at, more := c.scan.source.open(c.at, ']')
 	var err error
 	for more && err == nil {
 		c.at = at
 		if err = c.given(element); err == nil {
-			at, more, err = c.scan.separate(c.at, ']')
+			at, more, err = c.scan.source.separate(c.at, ']')
 		}
 	}
 	return c.leave(at, err)
@@ -121,7 +121,7 @@ func (c *Cursor) expect(wanted Kind) error {
 	case c.err != nil:
 		return c.err
 	case kind == None:
-		return c.fail(c.scan.syntaxError(c.at, "expected a value"))
+		return c.fail(c.scan.source.syntaxError(c.at, "expected a value"))
 	default:
 		return c.fail(&Error{Offset: c.at, Err: fmt.Errorf("%w: %v, not %v", ErrKind, kind, wanted)})
 	}
@@ -147,12 +147,12 @@ func (c *Cursor) Bytes() ([]byte, error) {
 		return nil, err
 	}
 	start := c.at + 1
-	end, escapes, err := c.scan.stringEnd(start)
+	end, escapes, err := c.scan.source.stringEnd(start)
 	if err != nil {
 		return nil, c.fail(err)
 	}
 	c.at = end
-	return c.scan.said(start, end-1, escapes), nil
+	return c.scan.source.said(start, end-1, escapes), nil
 }
 
 // Raw reads the next value, and returns that part of the text.
@@ -162,7 +162,7 @@ func (c *Cursor) Raw() ([]byte, error) {
 	if err := c.Skip(); err != nil {
 		return nil, err
 	}
-	return c.scan.text[start:c.at:c.at], nil
+	return c.scan.source.text[start:c.at:c.at], nil
 }
 
 // Skip reads the next value and checks that it is valid.
@@ -183,8 +183,8 @@ func (c *Cursor) End() error {
 	if c.err != nil {
 		return c.err
 	}
-	if c.at = c.scan.next(c.at); c.at < len(c.scan.text) {
-		return c.fail(c.scan.syntaxError(c.at, "expected the end"))
+	if c.at = c.scan.source.next(c.at); c.at < len(c.scan.source.text) {
+		return c.fail(c.scan.source.syntaxError(c.at, "expected the end"))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (s *scanner) forget(seen *nameSet) { s.names = s.names[:seen.from] }
 
 // skipName goes over the name at i to its value.
 func (s *scanner) skipName(seen *nameSet, i int) (value int, err error) {
-	end := plainEnd(s.text, i)
+	end := plainEnd(s.source.text, i)
 	switch {
 	case end == 0:
 		end, _, err = s.unusualName(seen, i, !s.allowsDuplicates)
@@ -55,12 +55,12 @@ func (s *scanner) skipName(seen *nameSet, i int) (value int, err error) {
 	if err != nil {
 		return end, err
 	}
-	return s.colon(end)
+	return s.source.colon(end)
 }
 
 // newName reads the name at i, which the object must not have had, and goes on to its value.
 func (s *scanner) newName(seen *nameSet, i int) (text []byte, value int, err error) {
-	end, escapes := plainEnd(s.text, i), false
+	end, escapes := plainEnd(s.source.text, i), false
 	switch {
 	case end == 0:
 		end, escapes, err = s.unusualName(seen, i, true)
@@ -70,16 +70,16 @@ func (s *scanner) newName(seen *nameSet, i int) (text []byte, value int, err err
 	if err != nil {
 		return nil, end, err
 	}
-	value, err = s.colon(end)
-	return s.said(i+1, end-1, escapes), value, err
+	value, err = s.source.colon(end)
+	return s.source.said(i+1, end-1, escapes), value, err
 }
 
 // unusualName goes over a name that may have escapes, or be none.
 func (s *scanner) unusualName(seen *nameSet, i int, isNew bool) (end int, escapes bool, err error) {
-	if s.peek(i) != '"' {
-		return i, false, s.syntaxError(i, "expected a name in quotation marks")
+	if s.source.peek(i) != '"' {
+		return i, false, s.source.syntaxError(i, "expected a name in quotation marks")
 	}
-	end, escapes, err = s.stringEnd(i + 1)
+	end, escapes, err = s.source.stringEnd(i + 1)
 	if err == nil && isNew && !s.addEscaped(seen, i+1, end-1, escapes) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
@@ -99,7 +99,7 @@ func (s *source) colon(i int) (value int, err error) {
 
 // isNew adds a name without escapes, and reports whether it is new.
 func (s *scanner) isNew(seen *nameSet, start, end int) bool {
-	text := s.text[start:end]
+	text := s.source.text[start:end]
 	n := name{start, end, sumOf(text)}
 	if seen.bits&n.bit() != 0 || len(s.names) >= seen.full {
 		return s.add(seen, n, text)
@@ -111,7 +111,7 @@ func (s *scanner) isNew(seen *nameSet, start, end int) bool {
 
 // addEscaped is isNew for a name that may have escapes.
 func (s *scanner) addEscaped(seen *nameSet, start, end int, escapes bool) bool {
-	said := s.said(start, end, escapes)
+	said := s.source.said(start, end, escapes)
 	return s.add(seen, name{start, end, sumOf(said)}, said)
 }
 
@@ -136,7 +136,7 @@ func (s *scanner) add(seen *nameSet, n name, text []byte) bool {
 
 // nameAt is what a name says.
 func (s *scanner) nameAt(n name) []byte {
-	return s.said(n.start, n.end, bytes.IndexByte(s.text[n.start:n.end], '\\') >= 0)
+	return s.source.said(n.start, n.end, bytes.IndexByte(s.source.text[n.start:n.end], '\\') >= 0)
 }
 
 // manyNames moves on to a map.
@@ -168,7 +168,7 @@ func sumOf(text []byte) uint64 {
 
 // scanner checks what is in a text from an offset on. It knows how deep that is, and the names of the objects around it.
 type scanner struct {
-	source
+	source           source
 	depth            int
 	names            []name // of the objects that are open
 	allowsDuplicates bool

@@ -2,25 +2,25 @@ package rawjson
 
 // skip checks the value at i, and returns where it ends.
 func (s *scanner) skip(i int) (int, error) {
-	i = s.next(i)
-	first := s.peek(i)
+	i = s.source.next(i)
+	first := s.source.peek(i)
 	switch first {
 	case '"':
-		end, _, err := s.stringEnd(i + 1)
+		end, _, err := s.source.stringEnd(i + 1)
 		return end, err
 	case '{', '[':
 		return s.skipNested(i, first)
 	case 't':
-		return s.word(i, "true")
+		return s.source.word(i, "true")
 	case 'f':
-		return s.word(i, "false")
+		return s.source.word(i, "false")
 	case 'n':
-		return s.word(i, "null")
+		return s.source.word(i, "null")
 	default:
 		if kinds[first] != Number {
-			return i, s.syntaxError(i, "expected a value")
+			return i, s.source.syntaxError(i, "expected a value")
 		}
-		return s.numberEnd(i)
+		return s.source.numberEnd(i)
 	}
 }
 
@@ -40,22 +40,22 @@ func (s *scanner) skipNested(i int, first byte) (end int, err error) {
 
 func (s *scanner) skipObject(i int) (int, error) {
 	seen := s.noSkippedNames()
-	at, more := s.open(i, '}')
+	at, more := s.source.open(i, '}')
 	for more {
 		value, err := s.skipName(&seen, at)
 		if err != nil {
 			return value, err
 		}
-		end := plainEnd(s.text, value)
+		end := plainEnd(s.source.text, value)
 		if end == 0 {
 			if end, err = s.skip(value); err != nil {
 				return end, err
 			}
 		}
-		if at = end + 1; follows(s.text, end, ',') {
+		if at = end + 1; follows(s.source.text, end, ',') {
 			continue
 		}
-		if at, more, err = s.separate(end, '}'); err != nil {
+		if at, more, err = s.source.separate(end, '}'); err != nil {
 			return at, err
 		}
 	}
@@ -64,19 +64,19 @@ func (s *scanner) skipObject(i int) (int, error) {
 }
 
 func (s *scanner) skipArray(i int) (int, error) {
-	at, more := s.open(i, ']')
+	at, more := s.source.open(i, ']')
 	for more {
 		var err error
-		end := plainEnd(s.text, at)
+		end := plainEnd(s.source.text, at)
 		if end == 0 {
 			if end, err = s.skip(at); err != nil {
 				return end, err
 			}
 		}
-		if at = end + 1; follows(s.text, end, ',') {
+		if at = end + 1; follows(s.source.text, end, ',') {
 			continue
 		}
-		if at, more, err = s.separate(end, ']'); err != nil {
+		if at, more, err = s.source.separate(end, ']'); err != nil {
 			return at, err
 		}
 	}
