@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
@@ -56,7 +56,7 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer, err := handle(r)
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrFull) {
-		endpoint.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
+		authorize.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
 		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err}
 	}
 	if err != nil {

@@ -8,14 +8,13 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 const adminGrants = "/fhir/grants"
 
 // endedGrants is the answer to DELETE /fhir/grants.
 type endedGrants struct {
-	token.RevokedGrants
+	authorize.RevokedGrants
 
 	// Void describes what else ended, uncounted.
 	Void string `json:"void"`
@@ -34,7 +33,7 @@ func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
 	}
 	ended, err := server.RevokeGrants(r.Context(), query.Get("user"), query.Get("client_id"))
-	if errors.Is(err, token.ErrUnknownHolder) {
+	if errors.Is(err, authorize.ErrUnknownHolder) {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	return endedGrants{RevokedGrants: ended, Void: "every code and access token that was given until now"}, err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // What is allowed but not advisable is logged, once each; on loopback, where everything is for trying out, less of it.
@@ -16,15 +16,15 @@ func TestWarnings(t *testing.T) {
 		p.Key = "hospital"
 		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ID: "c", Scopes: []string{"user/*.rs"}}}}
 	}
-	weak := []client.Client{{ID: "c", Secret: "s3cret"}}
-	open := []client.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: client.PKCEOptional}}
+	weak := []authorize.Client{{ID: "c", Secret: "s3cret"}}
+	open := []authorize.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: authorize.PKCEOptional}}
 	for _, tt := range []struct {
 		name    string
 		app     App
-		clients []client.Client
+		clients []authorize.Client
 		want    string
 	}{
-		{"misspelt scope", App{}, []client.Client{{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}}, "client_id=c scope=ofline_access did_you_mean=offline_access"},
+		{"misspelt scope", App{}, []authorize.Client{{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}}, "client_id=c scope=ofline_access did_you_mean=offline_access"},
 		{"guessable secret", App{Issuer: "https://fhir.example"}, weak, "128 bits"},
 		{"guessable secret on loopback", App{Issuer: "https://localhost:8443"}, weak, ""},
 		{"no PKCE", App{Issuer: "https://fhir.example"}, open, "PKCE"},

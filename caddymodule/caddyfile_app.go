@@ -10,8 +10,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
@@ -75,7 +73,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
 		"launch_page":           option.Bareword(&a.LaunchPage),
 		"omit_issuer":           option.Bareword(&a.OmitIssuer),
-		"frame_ancestors":       option.Words(&a.FrameAncestors, page.CheckAncestor),
+		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
 		"store":                 stores.ParseName(&a.StoreRaw),
@@ -109,7 +107,7 @@ func adding[T any](to *[]T, parse func(*T) error) option.Setter {
 
 // checkParsed checks the lines of the block against each other.
 func (a *App) checkParsed(d *caddyfile.Dispenser) error {
-	idps := []string{people.Local}
+	idps := []string{authorize.LocalUsers}
 	for _, p := range a.IdentityProviders {
 		idps = append(idps, p.Key)
 	}

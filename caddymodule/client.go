@@ -9,9 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -125,7 +124,7 @@ type Client struct {
 }
 
 // resolved is the client for package authorize, with the placeholders of its secret replaced.
-func (c *Client) resolved() (none client.Client, err error) {
+func (c *Client) resolved() (none authorize.Client, err error) {
 	secret, err := option.ResolveSecret("secret", c.Secret)
 	if err != nil {
 		return none, err
@@ -135,8 +134,8 @@ func (c *Client) resolved() (none client.Client, err error) {
 	return resolved, err
 }
 
-func (c *Client) withSecret(secret string) client.Client {
-	return client.Client{
+func (c *Client) withSecret(secret string) authorize.Client {
+	return authorize.Client{
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
 		IgnoreUnknownScopes: c.IgnoreUnknownScopes, ErrorDescription: c.ErrorDescription, JSONState: c.JSONState,
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
@@ -144,7 +143,7 @@ func (c *Client) withSecret(secret string) client.Client {
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, ACR: c.ACR, RequirePushed: c.RequirePushed, LaunchURI: c.LaunchURI, LaunchContext: c.LaunchContext,
 		IssuerAudience: c.IssuerAudience,
-		RequestObjects: client.RequestObjects{Allowed: c.RequestObjects},
+		RequestObjects: authorize.RequestObjects{Allowed: c.RequestObjects},
 		JWKS:           c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
 	}
 }
@@ -152,7 +151,7 @@ func (c *Client) withSecret(secret string) client.Client {
 // checkAddress returns a check of a URI whose error names the option.
 func checkAddress(option string) func(uri string) error {
 	return func(uri string) error {
-		if err := client.CheckAnyRedirectURI(uri); err != nil {
+		if err := authorize.CheckRedirectURI(uri); err != nil {
 			return fmt.Errorf("%s %w", option, err)
 		}
 		return nil
@@ -169,12 +168,12 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 		"secret":          option.Word(&c.Secret, option.CheckPlaceholders),
 		"redirect_uri":    option.Words(&c.RedirectURIs, checkAddress("redirect_uri")),
 		"native":          option.Bareword(&c.Native),
-		"scope":           option.Scopes(&c.Scopes, client.CheckScope),
-		"response_type":   option.Words(&c.ResponseTypes, option.OneOf(client.ResponseTypes...)),
-		"grant_type":      option.Words(&c.GrantTypes, option.OneOf(token.GrantTypes().Configurable()...)),
-		"pkce":            option.Word(&c.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
+		"scope":           option.Scopes(&c.Scopes, authorize.CheckScope),
+		"response_type":   option.Words(&c.ResponseTypes, option.OneOf(authorize.ResponseTypes...)),
+		"grant_type":      option.Words(&c.GrantTypes, option.OneOf(authorize.GrantTypes().Configurable()...)),
+		"pkce":            option.Word(&c.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
 		"par":             option.Only("required", &c.RequirePushed),
-		"consent":         option.Word(&c.Consent, option.OneOf(client.ConsentRequired, client.ConsentSkip)),
+		"consent":         option.Word(&c.Consent, option.OneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
 		"acr":             option.Word(&c.ACR, option.OneOf(oauth2.ACRValues...)),
 		"idp":             c.parseProviders,
 		"introspect":      option.Only("all", &c.IntrospectAll),
@@ -192,14 +191,14 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 		"error_description":        option.Bareword(&c.ErrorDescription),
 		"json_state":               option.Bareword(&c.JSONState),
 		"ignore_unknown_scopes":    option.Bareword(&c.IgnoreUnknownScopes),
-		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
+		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.Subdirectives())
 	if err := fields.Parse(d); err != nil {
 		return err
 	}
 	core := c.withSecret(c.Secret)
-	return option.WithLine(d, core.Complete(token.GrantTypes()))
+	return option.WithLine(d, core.Complete(authorize.GrantTypes()))
 }
 
 // parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
 func TestEnrolTOTP(t *testing.T) {

@@ -9,10 +9,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is contacted only when needed, so
@@ -85,7 +84,7 @@ const kindGoogle = "google"
 var checkKind = option.OneOf("oidc", kindGoogle)
 
 // resolved is the provider for package authorize, with the placeholders of its credentials replaced.
-func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) {
+func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err error) {
 	if err := checkKind(p.Kind); p.Kind != "" && err != nil {
 		return none, fmt.Errorf("kind: %w", err)
 	}
@@ -102,14 +101,14 @@ func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) 
 	return resolved, err
 }
 
-func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityProvider {
-	c := people.IdentityProvider{
+func (p *IdentityProvider) withCredentials(id, secret string) authorize.IdentityProvider {
+	c := authorize.IdentityProvider{
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
 		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
 	}
 	for _, rule := range p.Allow {
-		c.Allow = append(c.Allow, people.AllowRule(rule))
+		c.Allow = append(c.Allow, authorize.AllowRule(rule))
 	}
 	if c.Google {
 		c.Issuer = cmp.Or(c.Issuer, "https://accounts.google.com")
@@ -132,11 +131,11 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"issuer":              option.Word(&p.Issuer, upstream.CheckIssuer),
 		"client_id":           option.Word(&p.ClientID, option.CheckPlaceholders),
 		"client_secret":       option.Word(&p.ClientSecret, option.CheckPlaceholders),
-		"scopes":              option.Scopes(&p.Scopes, client.CheckScope),
+		"scopes":              option.Scopes(&p.Scopes, authorize.CheckScope),
 		"timeout":             option.Duration(&p.Timeout),
-		"domains":             option.Words(&p.Domains, people.CheckDomain),
-		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
-		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
+		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
+		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
+		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"link":                option.Only("email", &p.LinkEmail),
 		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
@@ -156,7 +155,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 
 func (p *IdentityProvider) setKey(w string) error {
 	p.Key = w
-	return people.CheckProviderKey(w)
+	return authorize.CheckProviderKey(w)
 }
 
 func (p *IdentityProvider) setKind(w string) error {
@@ -170,5 +169,5 @@ func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 		return err
 	}
 	p.Allow = append(p.Allow, rule)
-	return option.WithLine(d, people.AllowRule(rule).Check())
+	return option.WithLine(d, authorize.AllowRule(rule).Check())
 }

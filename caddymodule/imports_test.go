@@ -23,8 +23,8 @@ const (
 // of ours outside its folder each may import.
 var cores = map[string][]string{
 	"terminology":                           ground,
-	"caddymodule/authorize":                 append(ground, "caddymodule/internal/josetest"), // its support of tests
-	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),   // its support of tests
+	"caddymodule/authorize":                 slices.Concat(ground, shared, []string{"caddymodule/internal/josetest"}), // its support of tests
+	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),                            // its support of tests
 	"caddymodule/internal/sample":           ground,
 	"caddymodule/smart":                     {"caddymodule/internal/rawjson"},
 	"caddymodule/boundedcache":              nil,
@@ -33,7 +33,17 @@ var cores = map[string][]string{
 	"caddymodule/httporigin":                nil,
 	"caddymodule/internal/strictjson":       nil,
 	"caddymodule/internal/rawjson":          nil,
+	"caddymodule/internal/oauth2":           nil,
+	"caddymodule/internal/totp":             nil,
+	"caddymodule/internal/upstream":         ground,
+	"caddymodule/internal/brands":           {"caddymodule/authorize/store", "caddymodule/internal/rawjson"},
+	"caddymodule/internal/breaker":          {"caddymodule/authorize/store"},
+	"caddymodule/internal/replica":          {"caddymodule/authorize/store", "caddymodule/boundedcache"},
+	"caddymodule/internal/storecopy":        {"caddymodule/authorize/store"},
 }
+
+// shared is what the authorization server has in common with the packages that know Caddy.
+var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/oauth2", "caddymodule/internal/totp", "caddymodule/internal/upstream"}
 
 // ground is what all cores may import.
 var ground = []string{

@@ -8,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
@@ -98,9 +97,9 @@ func (a *App) prepareKeys() {
 // firstPage is where an operator looks first.
 func firstPage(issuer string, launchPage bool) string {
 	if launchPage {
-		return issuer + endpoint.LaunchPage
+		return issuer + authorize.LaunchPagePath
 	}
-	return issuer + endpoint.Account
+	return issuer + authorize.AccountPath
 }
 
 func (a *App) startStores() error {

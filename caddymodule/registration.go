@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
@@ -41,7 +41,7 @@ type Registration struct {
 
 // resolved is the registration for package authorize, with the placeholders of its token replaced; nil if there is
 // none.
-func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared store.Store) (*client.Registration, error) {
+func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared store.Store) (*authorize.Registration, error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 	if err != nil {
 		return nil, fmt.Errorf("registration: %w", err)
 	}
-	resolved := &client.Registration{
+	resolved := &authorize.Registration{
 		InitialAccessToken: token, Scopes: r.Scopes, PKCE: r.PKCE, RequestObjects: r.RequestObjects,
 		Storage: storage, Folder: "fhir/clients/" + fhirapp.StorageName(issuer), Store: shared,
 	}
@@ -69,9 +69,9 @@ func parseRegistration(to **Registration) option.Setter {
 		*to = r
 		err := option.Block{
 			"initial_access_token": option.Word(&r.InitialAccessToken, option.CheckPlaceholders),
-			"scope":                option.Scopes(&r.Scopes, client.CheckRegistrationScope),
+			"scope":                option.Scopes(&r.Scopes, authorize.CheckRegistrationScope),
 			"max_clients":          option.Gone("1000 clients may register"),
-			"pkce":                 option.Word(&r.PKCE, option.OneOf(client.PKCERequired, client.PKCEOptional)),
+			"pkce":                 option.Word(&r.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
 			"request_objects":      option.Bareword(&r.RequestObjects),
 			"private_jwks_uri":     option.Bareword(&r.PrivateJWKSURI),
 		}.Parse(d)

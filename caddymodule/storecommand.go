@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 func init() {

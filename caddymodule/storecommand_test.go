@@ -15,8 +15,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/memory"
 )

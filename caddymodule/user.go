@@ -6,10 +6,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
 // User is a person who signs in with a password.
@@ -56,7 +55,7 @@ type User struct {
 }
 
 // resolved is the user for package authorize, with the placeholders of its secrets replaced.
-func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
+func (u *User) resolved(logger *slog.Logger) (none authorize.User, err error) {
 	hash, err := option.ResolveSecret("password_hash", u.PasswordHash)
 	if err != nil {
 		return none, err
@@ -71,8 +70,8 @@ func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
 	return u.withSecrets(hash, totpSecret), err
 }
 
-func (u *User) withSecrets(hash, totpSecret string) people.User {
-	return people.User{
+func (u *User) withSecrets(hash, totpSecret string) authorize.User {
+	return authorize.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
 		Claims: u.Claims, Patients: u.Patients,
@@ -90,9 +89,9 @@ func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error
 		"name":          option.Word(&u.DisplayName, nil),
 		"email":         option.UpToTwo(u.setEmail, u.setEmailVerified),
 		"phone":         option.Word(&u.Phone, nil),
-		"fhir_user":     option.Word(&u.FHIRUser, people.CheckFHIRUser),
+		"fhir_user":     option.Word(&u.FHIRUser, authorize.CheckFHIRUser),
 		"patient":       option.Words(&u.Patients, checkPatient),
-		"claim":         option.Pair(&u.Claims, people.CheckClaim),
+		"claim":         option.Pair(&u.Claims, authorize.CheckClaim),
 		"disabled":      option.Bareword(&u.Disabled),
 	}.Parse(d, "claim")
 	if err == nil && u.PasswordHash == "" {
@@ -102,7 +101,7 @@ func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error
 }
 
 func checkPatient(id string) error {
-	if !launch.IsID(id) {
+	if !authorize.IsID(id) {
 		return fmt.Errorf("%q is not the id of a Patient", id)
 	}
 	return nil
@@ -110,7 +109,7 @@ func checkPatient(id string) error {
 
 func (u *User) setEmail(address string) error {
 	u.Email = address
-	return people.CheckEmail(address)
+	return authorize.CheckEmail(address)
 }
 
 func (u *User) setEmailVerified(w string) error {

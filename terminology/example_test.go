@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
@@ -29,7 +28,7 @@ func load(ctx context.Context) *terminology.Library {
 func ExampleLibrary_Expand() {
 	ctx := context.Background()
 	expansion, err := load(ctx).Expand(ctx, expansion.Query{
-		ValueSetRef: compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
+		ValueSetRef: expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
 		Page:        expansion.Page{Filter: "ma", Count: new(10)},
 	})
 	if err != nil {
@@ -53,7 +52,7 @@ func ExampleLibrary_Expand() {
 // A value set that the program makes itself, of codes that are loaded.
 func ExampleLibrary_Expand_valueSet() {
 	ctx := context.Background()
-	expansion, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{ValueSet: []byte(`{
+	expansion, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{ValueSet: []byte(`{
 		"resourceType": "ValueSet",
 		"status": "active",
 		"compose": {"include": [{
@@ -76,7 +75,7 @@ func ExampleLibrary_Expand_valueSet() {
 // An error says what is missing, so that it can be had elsewhere.
 func ExampleError() {
 	ctx := context.Background()
-	_, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
+	_, err := load(ctx).Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
 	if failed, ok := errors.AsType[*outcome.Error](err); ok {
 		fmt.Println(errors.Is(err, outcome.ErrUnknown), failed.Code, failed.Missing[0])
 	}
@@ -86,7 +85,7 @@ func ExampleError() {
 
 func TestPageIsChecked(t *testing.T) {
 	for _, page := range []expansion.Page{{Offset: new(-1)}, {Count: new(-1)}, {Offset: new(1), Count: new(1 << 40)}} {
-		q := expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}, Page: page}
+		q := expansion.Query{ValueSetRef: expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}, Page: page}
 		if _, err := load(t.Context()).Expand(t.Context(), q); err == nil {
 			t.Errorf("page %+v: got no error", page)
 		}
@@ -97,7 +96,7 @@ func TestPageIsChecked(t *testing.T) {
 func ExampleLibrary_ValidateCode() {
 	ctx := context.Background()
 	result, err := load(ctx).ValidateCode(ctx, validate.Validation{
-		ValueSetRef: compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
+		ValueSetRef: expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
 		Codings:     []parameters.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male", Display: "Man"}},
 	})
 	if err != nil {
@@ -115,7 +114,7 @@ func ExampleLibrary_ValidateCode() {
 // Several codes at once, which together may cost no more than one question.
 func ExampleLibrary_BatchValidateCode() {
 	ctx := context.Background()
-	gender := compose.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}
+	gender := expansion.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}
 	var list []validate.Validation
 	for _, code := range []string{"female", "feminine"} {
 		list = append(list, validate.Validation{
@@ -213,7 +212,7 @@ func ExampleLibrary_With() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	expansion, err := library.Expand(ctx, expansion.Query{ValueSetRef: compose.ValueSetRef{URL: "http://example.org/sex?fhir_vs"}})
+	expansion, err := library.Expand(ctx, expansion.Query{ValueSetRef: expansion.ValueSetRef{URL: "http://example.org/sex?fhir_vs"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (f *Fetched) keep(m outcome.Missing, resource jsontext.Value) error {
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 	}
 	if resource != nil {
-		more, err := f.layers.current.Beside(resource)
+		more, err := f.layers.current.beside(resource)
 		if err != nil {
 			return fmt.Errorf("%v cannot be read: %w", m, err)
 		}
@@ -60,7 +60,7 @@ func (f *Fetched) rebuild() {
 	for _, item := range items {
 		resources = append(resources, item.resource)
 	}
-	if l, err := f.layers.base.Beside(resources...); err == nil {
+	if l, err := f.layers.base.beside(resources...); err == nil {
 		f.layers.current, f.layers.stacked = l, 1
 	}
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/budget"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/validate"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -35,9 +35,9 @@ func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	return &Library{set: set, expansions: l.expansions}, nil
 }
 
-// Beside returns a library with the given resources as if they had been loaded after those of l: of several versions the
+// beside returns a library with the given resources as if they had been loaded after those of l: of several versions the
 // latest counts, wherever it is from. It does not change l.
-func (l *Library) Beside(resources ...jsontext.Value) (*Library, error) {
+func (l *Library) beside(resources ...jsontext.Value) (*Library, error) {
 	set, err := l.set.Combine(resources)
 	if err != nil {
 		return nil, err

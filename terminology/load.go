@@ -3,8 +3,8 @@ package terminology
 import (
 	"context"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 )
 
 // Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one

@@ -33,8 +33,8 @@ type Watch struct {
 	had   map[string]bool // the patterns that matched files
 }
 
-// DefaultWatchInterval is the time within which a [Watch] notices changed files.
-const DefaultWatchInterval = 5 * time.Second
+// defaultWatchInterval is the time within which a [Watch] notices changed files.
+const defaultWatchInterval = 5 * time.Second
 
 // State is what a [Watch] last did, for a status page.
 type State struct {
@@ -61,10 +61,10 @@ type State struct {
 type fingerprint [sha256.Size]byte
 
 // NewWatch loads a library, and fails, as [Load] does. Nothing is watched until Run is called. Run notices a change
-// within the interval after the last write; 0 means [DefaultWatchInterval].
+// within the interval after the last write; 0 means 5 s.
 func NewWatch(ctx context.Context, o definitions.Options, interval time.Duration) (*Watch, error) {
 	o.SetDefaults()
-	w := &Watch{options: o, interval: cmp.Or(max(0, interval), DefaultWatchInterval)}
+	w := &Watch{options: o, interval: cmp.Or(max(0, interval), defaultWatchInterval)}
 	files := w.look()
 	if err := w.load(ctx); err != nil {
 		return nil, err

@@ -4,9 +4,9 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 )
 
 // weightCheck compares weights with a library.

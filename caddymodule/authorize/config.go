@@ -12,45 +12,44 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/brands"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/brands"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
 const (
-	DefaultAccessTokenLifetime = time.Hour
-	DefaultCodeLifetime        = 5 * time.Minute
+	defaultAccessTokenLifetime = time.Hour
+	defaultCodeLifetime        = 5 * time.Minute
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// DefaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
+	// defaultRefreshTokenLifetime is the minimum of ONC's criterion for standardized APIs:
 	// three months.
-	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
+	defaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
 	DefaultRefreshTokenGrace = 10 * time.Second     // lets a client time out and try again
-	MaxRefreshTokenLifetime  = 366 * 24 * time.Hour // people sign in at least once a year
-	MaxRefreshTokenGrace     = time.Minute          // what is repeated later is no accident
+	maxRefreshTokenLifetime  = 366 * 24 * time.Hour // people sign in at least once a year
+	maxRefreshTokenGrace     = time.Minute          // what is repeated later is no accident
 	MaxAccessTokenLifetime   = keyring.Retention    // replaced keys stay published as long
-	MaxSessionLifetime       = 30 * 24 * time.Hour  // a forgotten sign-in must end
-	MaxCodeLifetime          = 10 * time.Minute     // RFC 6749 §4.1.2
+	maxSessionLifetime       = 30 * 24 * time.Hour  // a forgotten sign-in must end
+	maxCodeLifetime          = 10 * time.Minute     // RFC 6749 §4.1.2
 )
 
 // maxLifetimes are by their names in a configuration.
 var maxLifetimes = map[string]time.Duration{
 	"access_token_lifetime":       MaxAccessTokenLifetime,
-	"code_lifetime":               MaxCodeLifetime,
-	"session_lifetime":            MaxSessionLifetime,
-	"refresh_token_lifetime":      MaxRefreshTokenLifetime,
-	"refresh_token_idle_lifetime": MaxRefreshTokenLifetime,
-	"refresh_token_grace":         MaxRefreshTokenGrace,
+	"code_lifetime":               maxCodeLifetime,
+	"session_lifetime":            maxSessionLifetime,
+	"refresh_token_lifetime":      maxRefreshTokenLifetime,
+	"refresh_token_idle_lifetime": maxRefreshTokenLifetime,
+	"refresh_token_grace":         maxRefreshTokenGrace,
 }
 
 // CheckLifetime returns an error if a lifetime is out of bounds. Its name is that in a
@@ -64,12 +63,12 @@ type Config struct {
 	Issuer       string // our own address, https://host[:port], and the iss of tokens (RFC 8414 §2)
 	FHIRBasePath string // the path of the FHIR API. Issuer and path are the aud of tokens.
 
-	Clients           []client.Client           // registered by the operator
-	Users             []people.User             // local users
-	IdentityProviders []people.IdentityProvider // first contacted when somebody signs in there
-	Registration      *client.Registration      // lets clients register themselves. Default: they cannot.
-	Passwords         people.PasswordComparer   // checks passwords of Users
-	Keys              keyring.Keys              // sign tokens and seal pending requests
+	Clients           []Client                // registered by the operator
+	Users             []User                  // local users
+	IdentityProviders []IdentityProvider      // first contacted when somebody signs in there
+	Registration      *Registration           // lets clients register themselves. Default: they cannot.
+	Passwords         people.PasswordComparer // checks passwords of Users
+	Keys              keyring.Keys            // sign tokens and seal pending requests
 
 	// Store keeps codes, pending second factors, and the revocations that each check of an
 	// access token reads.
@@ -89,30 +88,30 @@ type Config struct {
 
 	// Records asks the FHIR server in a person's name, for the pages on which they choose a
 	// patient. Default: none can be chosen there.
-	Records launch.Records
+	Records Records
 
 	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
 
-	Branding page.Branding // makes the pages look like a site's own
+	Branding Branding // makes the pages look like a site's own
 
 	// FrameAncestors are the origins of EHRs that open apps in frames, and may so frame the pages
 	// of an authorization request. Default: none.
 	FrameAncestors []string
 
 	// AccessTokenLifetime is that of access and ID tokens. Default:
-	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
+	// 1 h; at most [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
 
-	// CodeLifetime is that of authorization codes. Default: [DefaultCodeLifetime]; at
-	// most [MaxCodeLifetime].
+	// CodeLifetime is that of authorization codes. Default: 5 min; at
+	// most 10 min.
 	CodeLifetime time.Duration
 
 	// SessionLifetime is how long people stay signed in. Default:
-	// [DefaultSessionLifetime]; at most [MaxSessionLifetime].
+	// [DefaultSessionLifetime]; at most 30 days.
 	SessionLifetime time.Duration
 
 	// RefreshTokenLifetime is how long a person's grant can be refreshed in all.
-	// Default: [DefaultRefreshTokenLifetime]; at most [MaxRefreshTokenLifetime].
+	// Default: 90 days; at most 366 days.
 	RefreshTokenLifetime time.Duration
 
 	// RefreshTokenIdleLifetime is how long a refresh token can be used. Default and
@@ -121,7 +120,7 @@ type Config struct {
 
 	// RefreshTokenGrace is how long after its use a refresh token yields its successor
 	// again, for clients that missed the response. Default: [DefaultRefreshTokenGrace]; at
-	// most [MaxRefreshTokenGrace]; none if negative.
+	// most 1 min; none if negative.
 	RefreshTokenGrace time.Duration
 
 	// Outages are when this gateway could not answer, of which the one before this process has
@@ -192,16 +191,16 @@ func (c *Config) complete() error {
 }
 
 func (c *Config) completeLifetimes() error {
-	refresh := cmp.Or(c.RefreshTokenLifetime, DefaultRefreshTokenLifetime)
+	refresh := cmp.Or(c.RefreshTokenLifetime, defaultRefreshTokenLifetime)
 	for _, l := range []struct {
 		name         string
 		value        *time.Duration
 		normal, most time.Duration
 	}{
-		{"access_token_lifetime", &c.AccessTokenLifetime, DefaultAccessTokenLifetime, MaxAccessTokenLifetime},
-		{"code_lifetime", &c.CodeLifetime, DefaultCodeLifetime, MaxCodeLifetime},
-		{"session_lifetime", &c.SessionLifetime, DefaultSessionLifetime, MaxSessionLifetime},
-		{"refresh_token_lifetime", &c.RefreshTokenLifetime, refresh, MaxRefreshTokenLifetime},
+		{"access_token_lifetime", &c.AccessTokenLifetime, defaultAccessTokenLifetime, MaxAccessTokenLifetime},
+		{"code_lifetime", &c.CodeLifetime, defaultCodeLifetime, maxCodeLifetime},
+		{"session_lifetime", &c.SessionLifetime, DefaultSessionLifetime, maxSessionLifetime},
+		{"refresh_token_lifetime", &c.RefreshTokenLifetime, refresh, maxRefreshTokenLifetime},
 		{"refresh_token_idle_lifetime", &c.RefreshTokenIdleLifetime, refresh, refresh},
 	} {
 		if *l.value == 0 {

@@ -24,7 +24,10 @@
 //	browser      cookies, and texts sealed for one browser
 //	audit, keyring, oauth2, store, totp, upstream
 //
-// Each has a doc.go that names its files.
+// Each has a doc.go that names its files. Those that nothing else imports are below internal, and what the authorization
+// server shares with the Caddy modules alone (brands, oauth2, totp, upstream) is below caddymodule/internal. What a
+// configuration needs of the former is handed out here: clients.go, persons.go, branding.go, records.go, grants.go,
+// paths.go.
 //
 //	GET  /oauth2/authorize                          internal/flow/authorization.go
 //	POST /oauth2/launch                             internal/flow/launchendpoint.go
@@ -38,20 +41,20 @@
 //	GET, POST /oauth2/consent                       internal/flow/consent.go
 //	GET, POST /oauth2/account                       internal/account/endpoint.go
 //	GET, POST /oauth2/logout                        internal/flow/logout.go
-//	GET  /oauth2/logo                               page/logo.go                     where there is one
-//	POST /oauth2/token                              token/endpoint.go
-//	POST /oauth2/revoke                             token/revocationendpoint.go
-//	POST /oauth2/introspect                         token/introspection.go
-//	GET, POST /oauth2/userinfo                      token/userinfo.go
+//	GET  /oauth2/logo                               internal/page/logo.go            where there is one
+//	POST /oauth2/token                              internal/token/endpoint.go
+//	POST /oauth2/revoke                             internal/token/revocationendpoint.go
+//	POST /oauth2/introspect                         internal/token/introspection.go
+//	GET, POST /oauth2/userinfo                      internal/token/userinfo.go
 //	GET  /oauth2/client_logo                        internal/flow/clientlogo.go      where clients register themselves
-//	GET, POST, PUT, DELETE /oauth2/register         client/registrationendpoint.go
+//	GET, POST, PUT, DELETE /oauth2/register         internal/client/registrationendpoint.go
 //	POST /oauth2/backchannel_logout/{idp}           internal/session/backchannellogout.go
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
 //	GET  /.well-known/oauth-protected-resource{fhir_base}
 //	GET  {fhir_base}/.well-known/smart-configuration
-//	GET  {fhir_base}/.well-known/user-access-brands  brands/publication.go
+//	GET  {fhir_base}/.well-known/user-access-brands  package brands
 //
 // Scripts of other origins may read some of the answers; see cors.go.
 //
@@ -62,5 +65,5 @@
 //
 // Errors are values ([oauth2.Error]). Each has one place that sends it: to the person until
 // the redirect URI is checked, then to the redirect URI (internal/flow/responses.go), and as JSON at
-// the endpoints for clients (endpoint/responder.go).
+// the endpoints for clients (internal/endpoint/responder.go).
 package authorize

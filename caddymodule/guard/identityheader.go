@@ -11,8 +11,8 @@ import (
 // it on the way (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
 
-// ForwardFHIR stands for the headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
-const ForwardFHIR = "fhir"
+// forwardFHIR stands for the headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
+const forwardFHIR = "fhir"
 
 // IdentityHeaders knows the request headers that a client must not send. It ignores case and reads _ and . as -, since
 // CGI and its successors make one variable of X-User and X_User (CVE-2025-64484).
@@ -38,9 +38,9 @@ const (
 // full. A * at the beginning or end of a name matches any rest.
 func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	if len(forwarded) == 0 {
-		forwarded = []string{ForwardFHIR}
+		forwarded = []string{forwardFHIR}
 	}
-	if i := slices.Index(forwarded, ForwardFHIR); i >= 0 {
+	if i := slices.Index(forwarded, forwardFHIR); i >= 0 {
 		forwarded = slices.Replace(slices.Clone(forwarded), i, i+1, fhirHeaders...)
 	}
 	h := &IdentityHeaders{

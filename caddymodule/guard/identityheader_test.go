@@ -70,7 +70,7 @@ func TestStripKeeps(t *testing.T) {
 // request would be another.
 func TestForward(t *testing.T) {
 	t.Parallel()
-	headers := NewIdentityHeaders([]string{"X-Ward"}, []string{ForwardFHIR, "X-Trace-*", "X-User-Agent", "X-F*", "X-Ward"})
+	headers := NewIdentityHeaders([]string{"X-Ward"}, []string{forwardFHIR, "X-Trace-*", "X-User-Agent", "X-F*", "X-Ward"})
 	for name, want := range map[string]bool{
 		"Accept": true, "If-None-Exist": true, "Content-Type": true, "Content-Length": true, "Upgrade": true, "Sec-Websocket-Key": true,
 		"X-Trace-Id": true, "x_trace_id": true, "X-Forwarded-For": true, "Authorization": true,

@@ -66,7 +66,7 @@ type Introspector struct {
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for the server's clock in exp, nbf and iat. Default: [DefaultLeeway]; negative: none.
+	// Leeway is the tolerance for the server's clock in exp, nbf and iat. Default: 30 s; negative: none.
 	Leeway time.Duration
 
 	// Settings of tests; 0 means the default, and less nothing at all.

@@ -197,7 +197,7 @@ func TestIntrospectorChecksRemembered(t *testing.T) {
 	if _, ok := i.recall(i.remembranceID("opaque")); !ok {
 		t.Fatal("not remembered")
 	}
-	now = now.Add(40*time.Second + DefaultLeeway)
+	now = now.Add(40*time.Second + defaultLeeway)
 	wantRefused(t, i, "opaque", ErrExpired)
 }
 

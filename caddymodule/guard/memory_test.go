@@ -74,7 +74,7 @@ func TestMemoryExpires(t *testing.T) {
 		if _, err := v.Verify(t.Context(), token); err != nil || v.remembered(token) {
 			t.Errorf("within the leeway: remembered %t, %v", v.remembered(token), err)
 		}
-		time.Sleep(DefaultLeeway)
+		time.Sleep(defaultLeeway)
 		wantRefused(t, v, token, ErrExpired)
 	})
 }

@@ -62,7 +62,7 @@ func FuzzTrustedClaims(f *testing.F) {
 			if token.Issuer != v.Issuer || token.Subject == "" || token.ClientID == "" {
 				t.Fatalf("%s passes as %+v", payload, token)
 			}
-			if !testTime.Before(token.Expires.Add(DefaultLeeway)) {
+			if !testTime.Before(token.Expires.Add(defaultLeeway)) {
 				t.Fatalf("%s passes after %v", payload, token.Expires)
 			}
 			for _, c := range token.Scope {

@@ -36,5 +36,5 @@ func (s *StepUp) meets(t *Token) bool {
 // isRecent reports whether the sign-in was within the maximum age. One of the future says nothing of when it was.
 func (s *StepUp) isRecent(t *Token, now time.Time) bool {
 	age := now.Sub(t.AuthTime)
-	return !t.AuthTime.IsZero() && age <= s.MaxAge && age >= -DefaultLeeway
+	return !t.AuthTime.IsZero() && age <= s.MaxAge && age >= -defaultLeeway
 }

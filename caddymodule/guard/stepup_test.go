@@ -29,8 +29,8 @@ func TestStepUp(t *testing.T) {
 		{"in time", hour, Token{AuthTime: ago(time.Hour)}, ""},
 		{"too long ago", hour, Token{AuthTime: ago(time.Hour + time.Second)}, `, max_age="3600"`},
 		{"no time", hour, Token{}, `, max_age="3600"`},
-		{"a clock that is a little fast", hour, Token{AuthTime: ago(-DefaultLeeway)}, ""},
-		{"in the future", hour, Token{AuthTime: ago(-DefaultLeeway - time.Second)}, `, max_age="3600"`},
+		{"a clock that is a little fast", hour, Token{AuthTime: ago(-defaultLeeway)}, ""},
+		{"in the future", hour, Token{AuthTime: ago(-defaultLeeway - time.Second)}, `, max_age="3600"`},
 		{"one of two", both, Token{ACR: "gold"}, `, acr_values="gold silver", max_age="3600"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type Trusted struct {
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4). Default: [DefaultLeeway];
+	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s;
 	// negative: none.
 	Leeway time.Duration
 }

@@ -257,7 +257,7 @@ func TestTrustedMemory(t *testing.T) {
 		if _, ok := v.Memory.get(v.policy().remembranceID(token)); ok {
 			t.Error("remembered after exp")
 		}
-		time.Sleep(DefaultLeeway)
+		time.Sleep(defaultLeeway)
 		wantRefused(t, v, token, ErrExpired)
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
-// DefaultLeeway is the default tolerance for other clocks.
-const DefaultLeeway = 30 * time.Second
+// defaultLeeway is the default tolerance for other clocks.
+const defaultLeeway = 30 * time.Second
 
 // Verifier verifies the access tokens of our own authorization server for one audience, strictly by RFC 9068. For
 // those of others there is [Trusted]. It is safe for concurrent use, and must not be changed once in use.
@@ -28,7 +28,7 @@ type Verifier struct {
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4: "usually no more than a few
-	// minutes"). Default: [DefaultLeeway]; negative: none.
+	// minutes"). Default: 30 s; negative: none.
 	Leeway time.Duration
 }
 
@@ -60,7 +60,7 @@ func clock(now func() time.Time) time.Time {
 // leewayOr is the leeway in effect for a setting.
 func leewayOr(leeway time.Duration) time.Duration {
 	if leeway == 0 {
-		return DefaultLeeway
+		return defaultLeeway
 	}
 	return max(leeway, 0)
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
@@ -54,7 +53,7 @@ func newSearcher(ctx context.Context, valueSet string, o definitions.Options) (*
 // expand expands the value set; a count of nil is all of it.
 func (s *searcher) expand(ctx context.Context, filter string, count *int) (*expansion.Expansion, error) {
 	return s.library.Expand(ctx, expansion.Query{
-		ValueSetRef:   compose.ValueSetRef{URL: s.valueSet},
+		ValueSetRef:   expansion.ValueSetRef{URL: s.valueSet},
 		Page:          expansion.Page{Filter: filter, Count: count},
 		Limits:        expansion.Limits{Entries: 1 << 22},
 		ExcludeNested: parameters.Yes,

@@ -9,7 +9,7 @@
 //	conceptreader.go, rows.go,      what concepts of code systems and value sets have in common as JSON
 //	texts.go
 //
-// Each source is a package below this one. The concepts of a CodeSystem resource are in package table. Package bcp47 shows
+// Each source is a package below this one. The concepts of a CodeSystem resource are in terminology/internal/table. Package bcp47 shows
 // what another needs: a System, more interfaces if it can do more, and a [Source], which package definitions lists. One that
 // is a [List] can be expanded and searched, by reading all its displays unless it is a [Search] too.
 package codesystem

@@ -2,8 +2,8 @@ package definitions
 
 import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/table"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 )
 
 // codeSystemBuilder reads a CodeSystem.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/table"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/weights"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
@@ -35,8 +35,8 @@ func (x *Expansion) Parameters() []Parameter {
 	return list
 }
 
-// AppendJSON appends the ValueSet with the expansion, as $expand answers a POST.
-func (x *Expansion) AppendJSON(dst []byte) []byte {
+// appendJSON appends the ValueSet with the expansion, as $expand answers a POST.
+func (x *Expansion) appendJSON(dst []byte) []byte {
 	x.Library.Use(func() { dst = NewWriter(x, false).Append(dst) })
 	return dst
 }

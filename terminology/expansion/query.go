@@ -6,18 +6,26 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+type (
+	// ValueSetRef says which value set is meant.
+	ValueSetRef = compose.ValueSetRef
+
+	// Rules say which versions are used, and what is left out.
+	Rules = compose.Rules
 )
 
 // Query holds the parameters of ValueSet/$expand for [Library.Expand]: those of R4, R5 and the HL7 terminology
 // ecosystem. A zero field means that the parameter is not given.
 type Query struct {
-	compose.ValueSetRef
+	ValueSetRef
 	Page
-	compose.Rules
+	Rules
 
 	// Language says which languages displays should be in.
 	Language definitions.Language

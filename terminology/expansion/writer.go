@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/compose"
 )
 
 // Writer writes the ValueSet that $expand returns.

@@ -34,7 +34,7 @@ type Error struct {
 	// Text describes the error to a person.
 	Text string
 
-	// TxCode is a code of [TxIssueType]; empty if none fits.
+	// TxCode is a code of the system tx-issue-type; empty if none fits.
 	TxCode string
 
 	// MessageID is the name of the message in the HL7 terminology ecosystem; empty if it has none.
@@ -91,10 +91,10 @@ type Issue struct {
 	// Code is the issue type, from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// TxCode is details.coding.code, of system [TxIssueType]; empty: details has no coding.
+	// TxCode is details.coding.code, of the system tx-issue-type; empty: details has no coding.
 	TxCode string
 
-	// MessageID is the value of the extension [MessageIDExtension]; empty: the issue has none.
+	// MessageID is the value of the extension operationoutcome-message-id; empty: the issue has none.
 	MessageID string
 
 	// Text is details.text.
@@ -104,11 +104,11 @@ type Issue struct {
 	Expression []string
 }
 
-// TxIssueType is the code system of OperationOutcome.issue.details.
-const TxIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
+// txIssueType is the code system of OperationOutcome.issue.details.
+const txIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
 
-// MessageIDExtension is the url of the extension for [Issue.MessageID].
-const MessageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
+// messageIDExtension is the url of the extension for [Issue.MessageID].
+const messageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
 
 // Error returns the text.
 func (e *Error) Error() string { return e.Text }

@@ -15,14 +15,14 @@ func AppendOutcome(dst []byte, issues []Issue) []byte {
 func (i *Issue) append(dst []byte) []byte {
 	start := len(dst)
 	if i.MessageID != "" {
-		dst = append(dst, `,"extension":[{"url":"`+MessageIDExtension+`","valueString":`...)
+		dst = append(dst, `,"extension":[{"url":"`+messageIDExtension+`","valueString":`...)
 		dst = append(fhirjson.AppendString(dst, i.MessageID), '}', ']')
 	}
 	dst = fhirjson.AppendMember(dst, "severity", i.Severity)
 	dst = fhirjson.AppendMember(dst, "code", i.Code)
 	dst = append(dst, `,"details":{`...)
 	if i.TxCode != "" {
-		dst = append(dst, `"coding":[{"system":"`+TxIssueType+`","code":`...)
+		dst = append(dst, `"coding":[{"system":"`+txIssueType+`","code":`...)
 		dst = append(fhirjson.AppendString(dst, i.TxCode), `}],`...)
 	}
 	dst = append(dst, `"text":`...)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Recorder completes events with what is known of their request, and records them.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 const maxBrowserIDs = 16 // that are tried
@@ -24,8 +24,8 @@ func browserIDs(r *http.Request) (ids []string) {
 	return ids
 }
 
-// ID returns the id of this browser, and sets one if it has none.
-func ID(w http.ResponseWriter, r *http.Request) string {
+// browserID returns the id of this browser, and sets one if it has none.
+func browserID(w http.ResponseWriter, r *http.Request) string {
 	if ids := browserIDs(r); len(ids) > 0 {
 		return ids[0]
 	}
@@ -34,8 +34,8 @@ func ID(w http.ResponseWriter, r *http.Request) string {
 	return id
 }
 
-// Is reports whether an id is one of this browser's.
-func Is(r *http.Request, id string) bool { return slices.Contains(browserIDs(r), id) }
+// isBrowser reports whether an id is one of this browser's.
+func isBrowser(r *http.Request, id string) bool { return slices.Contains(browserIDs(r), id) }
 
 // Sealer seals texts for one browser and one purpose.
 type Sealer struct {
@@ -44,7 +44,7 @@ type Sealer struct {
 
 // Seal seals a text for this browser.
 func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text string) (string, error) {
-	return s.Keys.Seal(r.Context(), text, purpose+" "+ID(w, r))
+	return s.Keys.Seal(r.Context(), text, purpose+" "+browserID(w, r))
 }
 
 // Unseal opens what [Sealer.Seal] sealed for this browser and purpose at most maxAge ago.

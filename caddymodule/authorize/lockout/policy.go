@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Policy says how failed attempts delay further ones. Nobody is locked out for good: each
@@ -21,24 +21,24 @@ type Policy struct {
 	Off bool
 
 	// Failures is after how many failures in a row an account must wait, and after how many
-	// wrong secrets a client in one network. Default: [DefaultFailures].
+	// wrong secrets a client in one network. Default: 10.
 	Failures int
 
 	// AddressFailures is after how many failures, for any accounts, an IP address (IPv6: its
 	// /64) must wait; wrong client secrets are counted apart. A right password does not
-	// reset the count: the attacker may have an account. Default: [DefaultAddressFailures].
+	// reset the count: the attacker may have an account. Default: 100.
 	AddressFailures int
 
-	// MaxWait is the longest wait. Default: [DefaultMaxWait]; at most [LongestWait].
+	// MaxWait is the longest wait. Default: 15 min; at most 24 h.
 	MaxWait time.Duration
 }
 
 // Defaults and bounds of [Policy].
 const (
-	DefaultFailures        = 10
-	DefaultAddressFailures = 100
-	DefaultMaxWait         = 15 * time.Minute
-	LongestWait            = 24 * time.Hour
+	defaultFailures        = 10
+	defaultAddressFailures = 100
+	defaultMaxWait         = 15 * time.Minute
+	longestWait            = 24 * time.Hour
 
 	// countRetention is how long a count is kept after its last wait.
 	countRetention = 24 * time.Hour
@@ -49,11 +49,11 @@ func (l Policy) Check() error { return l.Complete() }
 
 // Complete sets the defaults, and reports what is wrong with the policy.
 func (l *Policy) Complete() error {
-	l.Failures = cmp.Or(l.Failures, DefaultFailures)
-	l.AddressFailures = cmp.Or(l.AddressFailures, DefaultAddressFailures)
-	l.MaxWait = cmp.Or(l.MaxWait, DefaultMaxWait)
+	l.Failures = cmp.Or(l.Failures, defaultFailures)
+	l.AddressFailures = cmp.Or(l.AddressFailures, defaultAddressFailures)
+	l.MaxWait = cmp.Or(l.MaxWait, defaultMaxWait)
 	if l.Failures < 0 || l.AddressFailures < 0 {
 		return errors.New("lockout: failures must be above 0")
 	}
-	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, LongestWait)
+	return oauth2.CheckLifetime("lockout: max_wait", l.MaxWait, longestWait)
 }

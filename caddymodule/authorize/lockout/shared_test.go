@@ -61,8 +61,8 @@ func personal(name, address string) []counter {
 		return n % counterBuckets
 	}
 	return []counter{
-		{key: "lockout:password:" + name, bucket: bucket(name), limit: DefaultFailures, owner: name},
-		{key: "lockout:address:" + address, bucket: bucket(address), limit: DefaultAddressFailures},
+		{key: "lockout:password:" + name, bucket: bucket(name), limit: defaultFailures, owner: name},
+		{key: "lockout:address:" + address, bucket: bucket(address), limit: defaultAddressFailures},
 	}
 }
 
@@ -113,7 +113,7 @@ func TestSharedTriesOfAddress(t *testing.T) {
 		for i := range 200 {
 			_ = all[i%3].Attempt(t.Context(), personal(fmt.Sprint(i), "192.0.2.1"), errWrong, wrongly(&made, 0))
 		}
-		if made.Load() != DefaultAddressFailures {
+		if made.Load() != defaultAddressFailures {
 			t.Errorf("%d were made", made.Load())
 		}
 	})
@@ -188,7 +188,7 @@ func TestSharedTriesInAnyOrder(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if most.Load() > DefaultFailures {
+			if most.Load() > defaultFailures {
 				t.Errorf("seed %d: %d at once", seed, most.Load())
 			}
 		})
@@ -227,7 +227,7 @@ func TestSharedTryOfGatewayThatDied(t *testing.T) {
 		all := gateways(2, newSharedStore(atOnce))
 		counters := personal("alice", "192.0.2.1")
 		var made atomic.Int32
-		for range DefaultFailures - 1 {
+		for range defaultFailures - 1 {
 			_ = all[0].Attempt(t.Context(), counters, errWrong, wrongly(&made, 0))
 		}
 		if _, err := all[0].reserve(t.Context(), counters); err != nil { // and dies

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// Kind is that of the keys of entries.
-	Kind = "keyring"
+	// kind is that of the keys of entries.
+	kind = "keyring"
 
 	// forever is how long a value stays. Stores want a time.
 	forever = 100 * 365 * 24 * time.Hour
@@ -127,7 +127,7 @@ func (*Storage) IsAuthentic() bool { return true }
 // Location implements [keyring.Storage].
 func (*Storage) Location(name string) string { return key(name) + " in the durable store" }
 
-func key(name string) string { return Kind + ":" + name }
+func key(name string) string { return kind + ":" + name }
 
 func (s *Storage) note(name string, value []byte) {
 	s.mu.Lock()

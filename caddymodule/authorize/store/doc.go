@@ -14,10 +14,10 @@
 //	latest.go             [Latest], how many entries of a kind a person has
 //	json.go               entries in JSON: [GetJSON], [DeleteFunc]
 //	store/boltstore       a store in a file, which survives a restart
-//	store/breaker         fails fast while a store elsewhere is down
-//	store/replica         what a process keeps of a store that several gateways share
 //	store/postgresstore   a store in PostgreSQL, of any number of gateways
-//	store/storecopy       copies the entries of one store to another
 //	store/redisstore      a store in Redis, of any number of gateways
 //	store/storetest       the tests that every implementation passes
+//
+// What Caddy modules put around a store that several gateways share, and copies of stores, are in packages breaker,
+// replica and storecopy of caddymodule/internal.
 package store

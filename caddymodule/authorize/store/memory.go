@@ -10,8 +10,8 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// DefaultMaxEntries is the default limit of a [Memory]. An entry takes some 500 bytes.
-const DefaultMaxEntries = 100_000
+// defaultMaxEntries is the default limit of a [Memory]. An entry takes some 500 bytes.
+const defaultMaxEntries = 100_000
 
 // Memory is a [Store] in the memory of one process.
 type Memory struct {
@@ -24,7 +24,7 @@ type Memory struct {
 }
 
 // NewMemory returns an empty store of at most maxEntries entries (0:
-// [DefaultMaxEntries]), and of more of the kinds that end something; see [Room]. It removes
+// 100,000), and of more of the kinds that end something; see [Room]. It removes
 // expired entries every sweep (0: only when full).
 func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep), endings: endings}
@@ -33,12 +33,12 @@ func NewMemory(maxEntries int, sweep time.Duration, endings ...string) *Memory {
 	return m
 }
 
-// SetMaxEntries changes the limit (0: [DefaultMaxEntries]) for new entries.
+// SetMaxEntries changes the limit (0: 100,000) for new entries.
 func (m *Memory) SetMaxEntries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.max = n; n <= 0 {
-		m.max = DefaultMaxEntries
+		m.max = defaultMaxEntries
 	}
 }
 

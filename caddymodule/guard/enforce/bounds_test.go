@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 )
 
 // TestSearchIsBounded checks what one page of a search asks of the FHIR server.

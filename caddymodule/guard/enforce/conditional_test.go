@@ -3,7 +3,7 @@ package enforce_test
 import (
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 )
 
 func TestConditional(t *testing.T) {

@@ -4,13 +4,9 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -22,9 +18,9 @@ type Enforcer struct {
 	// BaseURL is the URL that clients know the API by. It stands before relative links. Empty: links are relative.
 	BaseURL string
 	// Shared are the rules for types outside of compartments.
-	Shared access.Shared
+	Shared Shared
 	// Sealing seals links to pages and jobs. Required.
-	Sealing paging.Sealing
+	Sealing Sealing
 	// Parameters are the search parameters that are known: a site's own beside those of R4. Zero: those of R4.
 	Parameters searchparam.Set
 	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
@@ -36,14 +32,14 @@ type Enforcer struct {
 	// them.
 	ExpandScopes []string
 	// Policies are the site's own rules.
-	Policies judge.Policies
+	Policies Policies
 	// Upsert lets an update create what is not there, under scopes that are not about all of the type too. A client that
 	// may do so learns which ids are taken. Default: the answer is 404, as for what is there and not covered.
 	Upsert bool
 	// Metadata answers GET metadata in batches. Nil: with the server's statement, of which only the address is changed.
 	Metadata *capability.Metadata
 	// Limits bound what one request may cost.
-	Limits server.Limits
+	Limits Limits
 	// Memory bounds what all requests hold together that is judged: bodies and answers. Nil: nothing does.
 	Memory *fairmemory.Memory
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
@@ -55,7 +51,7 @@ type Enforcer struct {
 // Bearer is who asks.
 type Bearer struct {
 	// Rights are what the token may do. Required.
-	Rights *access.Rights
+	Rights *Rights
 	// Binding names all that a page link is bound to: subject, client, patient and scopes.
 	Binding string
 	// Token is the token, for rules and decisions. May be nil.

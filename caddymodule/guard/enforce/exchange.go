@@ -3,11 +3,11 @@ package enforce
 import (
 	"net/http"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 )
 
 // exchange is a client's request on its way: what asks the FHIR server, what judges, and the interactions over both.

@@ -8,11 +8,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/bundle"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/export"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/read"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/search"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )

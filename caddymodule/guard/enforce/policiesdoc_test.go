@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
 )
 
 var documentedRule = regexp.MustCompile("(?s)```\n(allow|deny) ([a-z-]+) `([^`]+)`\n```")

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
 )
 
 // TestExpandScopesAlone checks that those scopes are for operations on terminology alone.

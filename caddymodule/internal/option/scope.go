@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -16,7 +16,7 @@ import (
 // App Launch 2.2).
 var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
-}, client.ReservedScopes...)
+}, authorize.ReservedScopes...)
 
 // Scopes reads scopes. The error for an invalid one suggests what was probably meant.
 func Scopes(to *[]string, check func(string) error) Setter {

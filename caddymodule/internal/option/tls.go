@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // TLS says how a server and we authenticate to each other, such as by a hospital's own certificate authority.

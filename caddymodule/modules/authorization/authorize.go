@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
@@ -78,12 +77,12 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 
 var (
 	endpointDurations = metrics.NewDurations("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer.", "endpoint")
-	endpoints         = metrics.ByLabel(endpoint.Names, func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
+	endpoints         = metrics.ByLabel(authorize.EndpointNames, func(name string) prometheus.Observer { return endpointDurations.WithLabelValues(name) })
 )
 
 // served measures an answer of the authorization server.
 func served(path string, since time.Time) {
-	if e, ok := endpoints[endpoint.Name(path)]; ok {
+	if e, ok := endpoints[authorize.EndpointName(path)]; ok {
 		e.Observe(time.Since(since).Seconds())
 	}
 }

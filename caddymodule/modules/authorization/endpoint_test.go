@@ -3,12 +3,12 @@ package authorization
 import (
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // Every path that is served is measured under a name of its own.
 func TestEndpointsAreMeasured(t *testing.T) {
-	for _, name := range endpoint.Names {
+	for _, name := range authorize.EndpointNames {
 		if endpoints[name] == nil {
 			t.Errorf("%s is not measured", name)
 		}
@@ -17,7 +17,7 @@ func TestEndpointsAreMeasured(t *testing.T) {
 		"/oauth2/token": "token", "/oauth2/login/hospital": "login", "/oauth2/callback/hospital": "callback",
 		"/.well-known/jwks.json": "jwks.json", "/fhir/R4/.well-known/smart-configuration": "smart-configuration",
 	} {
-		if got := endpoint.Name(path); got != want {
+		if got := authorize.EndpointName(path); got != want {
 			t.Errorf("%s is measured as %q", path, got)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
@@ -26,11 +26,11 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 // oauthURIs are the endpoints that the CapabilityStatement names.
 func oauthURIs(issuer string, registers bool) capability.OAuthURIs {
 	uris := capability.OAuthURIs{
-		Authorize: issuer + endpoint.Authorize, Token: issuer + endpoint.Token,
-		Introspect: issuer + endpoint.Introspect, Revoke: issuer + endpoint.Revoke, Manage: issuer + endpoint.Account,
+		Authorize: issuer + authorize.AuthorizePath, Token: issuer + authorize.TokenPath,
+		Introspect: issuer + authorize.IntrospectPath, Revoke: issuer + authorize.RevokePath, Manage: issuer + authorize.AccountPath,
 	}
 	if registers {
-		uris.Register = issuer + endpoint.Register
+		uris.Register = issuer + authorize.RegisterPath
 	}
 	return uris
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
@@ -106,7 +106,7 @@ func (c challenge) refuse(w http.ResponseWriter, err error) error {
 	if after := refused.RetryAfter(); after != "" {
 		w.Header().Set("Retry-After", after)
 	} else if errors.Is(err, store.ErrUnavailable) {
-		endpoint.SetRetryAfter(w.Header(), refused.Status)
+		authorize.SetRetryAfter(w.Header(), refused.Status)
 	}
 	return caddyhttp.Error(refused.Status, err)
 }

@@ -7,11 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/operation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -85,9 +82,9 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, at address, app App) (*en
 		return nil, err
 	}
 	e := &enforce.Enforcer{
-		Base: at.path, BaseURL: at.url, Shared: access.NewShared(own), CompartmentSearch: o.CompartmentSearch,
-		Operations: operation.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
-		Limits: server.Limits{Answer: server.AnswerOf(o.MaxMemory)}, Decided: newAccessLog(ctx, app, o.AuditReads).record,
+		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
+		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
+		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Decided: newAccessLog(ctx, app, o.AuditReads).record,
 	}
 	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err
@@ -98,7 +95,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, at address, app App) (*en
 	if e.Policies, err = newPolicies(o.Policies, ctx.Slogger()); err != nil {
 		return nil, err
 	}
-	if e.Memory, err = server.NewMemory(o.MaxMemory, e.Limits); err != nil {
+	if e.Memory, err = enforce.NewMemory(o.MaxMemory, e.Limits); err != nil {
 		return nil, err
 	}
 	if o.Debug {
@@ -110,10 +107,10 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, at address, app App) (*en
 var errScopesOff = errors.New("scopes off leaves allow, deny, operation, shared, search_parameters and expand_scope without effect: remove it, or them")
 
 // ownOperations are the operations that are set here.
-func ownOperations(configured [][]string) (operations []operation.Operation, err error) {
-	operations = make([]operation.Operation, len(configured))
+func ownOperations(configured [][]string) (operations []enforce.Operation, err error) {
+	operations = make([]enforce.Operation, len(configured))
 	for i, words := range configured {
-		if operations[i], err = operation.ParseOperation(words...); err != nil {
+		if operations[i], err = enforce.ParseOperation(words...); err != nil {
 			return nil, fmt.Errorf("operation: %w", err)
 		}
 	}
@@ -128,7 +125,7 @@ func (e *Enforcement) subdirectives() option.Block {
 		"shared":             parseShared(&e.Shared),
 		"operation":          parseOperation(&e.Operations),
 		"search_parameters":  option.Words(&e.SearchParameterFiles, nil),
-		"expand_scope":       option.Scopes(&e.ExpandScopes, client.CheckScope),
+		"expand_scope":       option.Scopes(&e.ExpandScopes, authorize.CheckScope),
 		"upsert":             option.Bareword(&e.Upsert),
 		"allow":              parsePolicy(&e.Policies),
 		"deny":               parsePolicy(&e.Policies),
@@ -164,13 +161,13 @@ func parseShared(to *map[string]string) option.Setter {
 }
 
 // ownShared are the rules for types that are set here.
-func ownShared(configured map[string]string) (access.Shared, error) {
-	own := access.Shared{}
+func ownShared(configured map[string]string) (enforce.Shared, error) {
+	own := enforce.Shared{}
 	for resourceType, rule := range configured {
 		if err := checkShared(resourceType, rule); err != nil {
 			return nil, err
 		}
-		own[resourceType] = access.RuleNamed(rule)
+		own[resourceType] = enforce.SharedRule(rule)
 	}
 	return own, nil
 }
@@ -180,20 +177,20 @@ func checkShared(resourceType, rule string) error {
 	if !interaction.IsType(resourceType) {
 		return fmt.Errorf("%q is no resource type of FHIR R4", resourceType)
 	}
-	switch r := access.RuleNamed(rule); {
+	switch r := enforce.SharedRule(rule); {
 	case r == nil:
-		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, access.RuleNames())
+		return fmt.Errorf("%s: %q is no rule: use one of %v", resourceType, rule, enforce.SharedRules())
 	case !r.Fits(resourceType):
 		return fmt.Errorf("%s cannot have the rule %s: in FHIR R4 the type has no search parameter by which that rule goes", resourceType, rule)
 	}
 	return nil
 }
 
-// parseOperation reads an operation, whose words [operation.ParseOperation] knows.
+// parseOperation reads an operation, whose words [enforce.ParseOperation] knows.
 func parseOperation(to *[][]string) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
-		if _, err := operation.ParseOperation(args...); err != nil {
+		if _, err := enforce.ParseOperation(args...); err != nil {
 			return d.WrapErr(fmt.Errorf("operation: %w", err))
 		}
 		*to = append(*to, args)

@@ -8,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
@@ -19,7 +18,7 @@ type enforcement struct{ enforcer *enforce.Enforcer }
 // holder is what is kept with a token.
 type holder struct {
 	fhirUser string // as it was then, since it is not the token's alone
-	rights   *access.Rights
+	rights   *enforce.Rights
 	binding  string
 }
 
@@ -55,8 +54,8 @@ func bindingOf(t *guard.Token) string {
 }
 
 // rightsOf are what the token may do; lasting says that they depend on no record.
-func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *access.Rights, lasting bool, err error) {
-	holder := access.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.enforcer.Parameters}
+func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard.Token) (rights *enforce.Rights, lasting bool, err error) {
+	holder := enforce.Holder{Scope: t.Scope, Patient: t.Patient, User: e.userOf(t.FHIRUser), Parameters: e.enforcer.Parameters}
 	lasting = !t.Related && holder.User.Type != "RelatedPerson"
 	if holder.User.Type == "Patient" {
 		holder.UserPatient = holder.User.ID
@@ -66,15 +65,15 @@ func (e *enforcement) rightsOf(r *http.Request, next caddyhttp.Handler, t *guard
 			return nil, false, err
 		}
 	}
-	rights = access.New(holder, e.enforcer.Shared)
+	rights = enforce.NewRights(holder, e.enforcer.Shared)
 	if len(e.enforcer.ExpandScopes) == 0 || rights.HasOne(e.enforcer.ExpandScopes) {
-		rights.Add(access.Terminology()...)
+		rights.Add(enforce.Terminology()...)
 	}
 	return rights, lasting, nil
 }
 
 // relate finds for whom the holder acts now, and takes the patient of the token from who acts for them no longer.
-func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *access.Holder) error {
+func (e *enforcement) relate(r *http.Request, next caddyhttp.Handler, t *guard.Token, holder *enforce.Holder) error {
 	var patients []string
 	if holder.User.Type == "RelatedPerson" || holder.User.Type == "Person" {
 		var err error

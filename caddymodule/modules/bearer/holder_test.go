@@ -8,7 +8,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -16,7 +15,7 @@ import (
 // What a token may do is kept with it, but for what another record decides, and for what it was under another user.
 func TestHolderIsKept(t *testing.T) {
 	t.Parallel()
-	e := &enforcement{&enforce.Enforcer{Base: "/fhir", Shared: access.NewShared(nil)}}
+	e := &enforcement{&enforce.Enforcer{Base: "/fhir", Shared: enforce.NewShared(nil)}}
 	empty := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusNotFound)
 		return nil

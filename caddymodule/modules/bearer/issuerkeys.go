@@ -8,9 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that tokens stay valid if an

@@ -10,8 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/judge"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
@@ -32,26 +31,26 @@ type AccessPolicy struct {
 }
 
 // newPolicies compiles the site's rules.
-func newPolicies(policies []AccessPolicy, logger *slog.Logger) (judge.Policies, error) {
-	rules := make([]policy.Rule, len(policies))
+func newPolicies(policies []AccessPolicy, logger *slog.Logger) (enforce.Policies, error) {
+	rules := make([]enforce.PolicyRule, len(policies))
 	for i, p := range policies {
-		rules[i] = policy.Rule{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
+		rules[i] = enforce.PolicyRule{Effect: enforce.PolicyEffect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
 	}
-	set, err := policy.Compile(rules)
+	set, err := enforce.CompilePolicies(rules)
 	if err != nil {
-		return judge.Policies{}, err
+		return enforce.Policies{}, err
 	}
-	return judge.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
+	return enforce.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
 }
 
 // policyInput is what rules are told of a request.
-func policyInput(r *http.Request, t *guard.Token) policy.Input {
-	return policy.Input{
-		Token: policy.Token{
+func policyInput(r *http.Request, t *guard.Token) enforce.PolicyInput {
+	return enforce.PolicyInput{
+		Token: enforce.PolicyToken{
 			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
 			FHIRUser: t.FHIRUser,
 		},
-		Request: policy.Request{ClientIP: requester.Address(r)}, Now: time.Now(),
+		Request: enforce.PolicyRequest{ClientIP: requester.Address(r)}, Now: time.Now(),
 	}
 }
 
@@ -75,7 +74,7 @@ func parsePolicy(to *[]AccessPolicy) option.Setter {
 		if p.Expression = first; second != "" {
 			p.Name, p.Expression = first, second
 		}
-		if _, err := policy.Compile([]policy.Rule{{Effect: policy.Effect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
+		if _, err := enforce.CompilePolicies([]enforce.PolicyRule{{Effect: enforce.PolicyEffect(p.Effect), Name: p.Name, Expression: p.Expression}}); err != nil {
 			return d.WrapErr(fmt.Errorf("%s: %w", p.Effect, err))
 		}
 		*to = append(*to, p)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 )
 
@@ -24,18 +24,18 @@ var processSealing = sync.OnceValues(func() (keySealing, error) {
 	return keySealing{keyring.SharedKeys{sealer}}, err
 })
 
-// Seal implements [paging.Sealing].
+// Seal implements [enforce.Sealing].
 func (s keySealing) Seal(_ context.Context, text, binding string) (string, error) {
 	return s.keys.Seal(text, binding), nil
 }
 
-// Unseal implements [paging.Sealing].
+// Unseal implements [enforce.Sealing].
 func (s keySealing) Unseal(_ context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
 	return s.keys.Unseal(sealed, binding, maxAge)
 }
 
 // newSealing seals links to pages and jobs: with the keys of the app, or without it with the seal keys.
-func newSealing(app App, sealKeys []string) (paging.Sealing, error) {
+func newSealing(app App, sealKeys []string) (enforce.Sealing, error) {
 	switch {
 	case app != nil && len(sealKeys) > 0:
 		return nil, errors.New("seal_key is for gateways without the fhir global option, whose own keys seal links; for several gateways give that store_key")
@@ -48,4 +48,4 @@ func newSealing(app App, sealKeys []string) (paging.Sealing, error) {
 	return keySealing{keys}, err
 }
 
-var _ paging.Sealing = keySealing{}
+var _ enforce.Sealing = keySealing{}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 )
 
 // What a guard seals without the fhir app opens for whom it was sealed, in its time.
@@ -92,7 +92,7 @@ func TestSealKey(t *testing.T) {
 	}
 }
 
-func sealingWith(app App, keys ...string) (paging.Sealing, error) { return newSealing(app, keys) }
+func sealingWith(app App, keys ...string) (enforce.Sealing, error) { return newSealing(app, keys) }
 
 // appOfTest stands for the fhir app where only its presence matters.
 type appOfTest struct{ App }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	"github.com/caddy-fhir/caddy-fhir/terminology/compose"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
@@ -118,7 +117,7 @@ func (s *conceptSearch) in(ctx context.Context, h *Expand) (*expansion.Expansion
 		return nil, h.Wrap(asDefinitions(err))
 	}
 	q := expansion.Query{
-		ValueSetRef: compose.ValueSetRef{URL: s.url},
+		ValueSetRef: expansion.ValueSetRef{URL: s.url},
 		Page:        expansion.Page{Filter: s.words, Count: &s.count, ExplainFilter: parameters.Yes},
 		Language:    definitions.Language{Display: s.language},
 		Limits:      h.limits(),

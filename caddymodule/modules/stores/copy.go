@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 // OpenDurable opens the durable store of the configuration at path, for a process that uses it alone.

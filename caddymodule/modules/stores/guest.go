@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 // A Guest is a module of the namespace fhir.stores. The store that its Provision makes, or takes over from the previous

@@ -14,9 +14,9 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 // Bounds of the revocation max lag. A store is heard each second, if all is well.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/breaker"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/replica"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storecopy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/replica"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
 )
 
 // MirroredKinds are the kinds of entries of which a new follower of a store elsewhere needs all there are.

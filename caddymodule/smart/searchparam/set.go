@@ -34,8 +34,8 @@ type Set struct{ own map[key]Parameter }
 var (
 	// ErrKnown says that R4 has the parameter. R4's own stays in force: compartments are made of them.
 	ErrKnown = errors.New("FHIR R4 has this search parameter itself")
-	// ErrDefinition says that a definition is incomplete, or contradicts another one.
-	ErrDefinition = errors.New("unusable search parameter")
+	// errDefinition says that a definition is incomplete, or contradicts another one.
+	errDefinition = errors.New("unusable search parameter")
 )
 
 var codePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
@@ -49,7 +49,7 @@ func (s *Set) Add(d Definition) error {
 		}
 		p, err := d.parameter(base)
 		if before, ok := s.own[key{base, d.Code}]; err == nil && ok && !reflect.DeepEqual(before, p) {
-			err = fmt.Errorf("%w: it is defined twice, with a difference", ErrDefinition)
+			err = fmt.Errorf("%w: it is defined twice, with a difference", errDefinition)
 		}
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", d.Code, base, err)
@@ -93,11 +93,11 @@ func (d Definition) parameter(base string) (Parameter, error) {
 	p := Parameter{Name: d.Code, Targets: slices.Sorted(slices.Values(d.Target)), Own: true}
 	structures, kind := r4Structures(), slices.Index(kindNames[:], d.Type)
 	if kind < 0 || !codePattern.MatchString(d.Code) {
-		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", ErrDefinition, kindNames)
+		return p, fmt.Errorf("%w: its type is one of %v, and its name has letters, digits and hyphens", errDefinition, kindNames)
 	}
 	for _, t := range append([]string{base}, d.Target...) {
 		if !structures.has(t) || isGeneral(t) {
-			return p, fmt.Errorf("%w: %q is no resource type of FHIR R4", ErrDefinition, t)
+			return p, fmt.Errorf("%w: %q is no resource type of FHIR R4", errDefinition, t)
 		}
 	}
 	p.Kind = Kind(kind)

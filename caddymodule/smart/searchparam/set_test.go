@@ -129,7 +129,7 @@ func TestSetKeepsR4(t *testing.T) {
 	if err := s.Add(d); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	if d.Expression = "Slot.extension.value.ofType(Reference)"; !errors.Is(s.Add(d), ErrDefinition) {
+	if d.Expression = "Slot.extension.value.ofType(Reference)"; !errors.Is(s.Add(d), errDefinition) {
 		t.Error("another one of the same name is taken")
 	}
 }

@@ -3,8 +3,8 @@ package account
 import (
 	"net/http"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
 )
 
 // account is the endpoint. It routes to the parts of the page.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 )
 
 // ago says how long ago something was. Without the person's time zone there is no "today".

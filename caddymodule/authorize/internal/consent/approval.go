@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 )
 
 // Approval is what a person answered to a client about one patient, as stored. Its items are

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 )
 
 // UseCode accepts a code of the person's authenticator app, or a recovery code, once. The

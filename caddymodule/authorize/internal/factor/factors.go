@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 	"log/slog"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 )
 
 // Factors knows and checks the factors of local users.

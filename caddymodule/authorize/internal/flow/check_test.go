@@ -12,12 +12,12 @@ func TestRequestParametersAreKept(t *testing.T) {
 	t.Parallel()
 	read := regexp.MustCompile(`\bp\.Get\("(\w+)"\)`)
 	count := 0
-	for _, file := range []string{"check.go", "../signin/parameters.go", "responsetype.go", "../../token/endpoint.go"} {
+	for _, file := range []string{"check.go", "../signin/parameters.go", "responsetype.go", "../token/endpoint.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if file == "../../token/endpoint.go" { // CheckResource alone
+		if file == "../token/endpoint.go" { // CheckResource alone
 			code = regexp.MustCompile(`(?s)func CheckResource.*?\n}`).Find(code)
 		}
 		for _, found := range read.FindAllSubmatch(code, -1) {

@@ -6,8 +6,8 @@ import (
 	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 

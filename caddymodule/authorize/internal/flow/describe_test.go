@@ -3,7 +3,7 @@ package flow
 import (
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 )
 
 func TestDescribe(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 const (

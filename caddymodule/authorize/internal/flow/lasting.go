@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 )
 
 // lastingField is the field for how long offline_access is given, in days. Without a value it

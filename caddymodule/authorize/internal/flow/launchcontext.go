@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 )
 
 // launchContext is what is known so far of what a client is launched with.

@@ -3,7 +3,7 @@ package flow
 import (
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/signin"
 )

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// DefaultMaxEntries is the default limit of a [Store]. An entry takes some 700 bytes.
-	DefaultMaxEntries = 1_000_000
+	// defaultMaxEntries is the default limit of a [Store]. An entry takes some 700 bytes.
+	defaultMaxEntries = 1_000_000
 
-	// DefaultLockTimeout is how long a [Store] waits by default for another process to
+	// defaultLockTimeout is how long a [Store] waits by default for another process to
 	// release the file, as the previous one does when its requests are finished.
-	DefaultLockTimeout = 30 * time.Second
+	defaultLockTimeout = 30 * time.Second
 )
 
 // ErrClosed says that the store was closed.
@@ -49,7 +49,7 @@ type Store struct {
 }
 
 // New returns the store in the file at path, with at most maxEntries entries (0:
-// [DefaultMaxEntries]), and with more of the kinds that end something; see [store.Room]. It does
+// 1 million), and with more of the kinds that end something; see [store.Room]. It does
 // not touch the file.
 func New(path string, maxEntries int, endings ...string) *Store {
 	s := &Store{path: path, endings: endings}
@@ -60,18 +60,18 @@ func New(path string, maxEntries int, endings ...string) *Store {
 	return s
 }
 
-// SetMaxEntries changes the limit (0: [DefaultMaxEntries]) for new entries.
+// SetMaxEntries changes the limit (0: 1 million) for new entries.
 func (s *Store) SetMaxEntries(n int) {
 	if n <= 0 {
-		n = DefaultMaxEntries
+		n = defaultMaxEntries
 	}
 	s.max.Store(int64(n))
 }
 
-// SetLockTimeout changes how long to wait for another process (0: [DefaultLockTimeout]).
+// SetLockTimeout changes how long to wait for another process (0: 30 s).
 func (s *Store) SetLockTimeout(d time.Duration) {
 	if d <= 0 {
-		d = DefaultLockTimeout
+		d = defaultLockTimeout
 	}
 	s.lockTimeout.Store(int64(d))
 }

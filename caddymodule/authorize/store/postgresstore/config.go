@@ -23,16 +23,16 @@ import (
 
 // The defaults of a [Config].
 const (
-	DefaultPoolSize          = 10
-	DefaultTimeout           = 2 * time.Second
-	DefaultTable             = "fhir_store"
-	DefaultMaxEntries        = 10_000_000
-	DefaultSynchronousCommit = "on"
+	defaultPoolSize          = 10
+	defaultTimeout           = 2 * time.Second
+	defaultTable             = "fhir_store"
+	defaultMaxEntries        = 10_000_000
+	defaultSynchronousCommit = "on"
 )
 
-// SynchronousCommits are the values of [Config.SynchronousCommit], from what promises most
+// synchronousCommits are the values of [Config.SynchronousCommit], from what promises most
 // to what promises least.
-var SynchronousCommits = []string{"remote_apply", "on", "remote_write", "local", "off"}
+var synchronousCommits = []string{"remote_apply", "on", "remote_write", "local", "off"}
 
 // A Config says where a [Store] is, and how it is used.
 type Config struct {
@@ -48,23 +48,23 @@ type Config struct {
 	// says of TLS. Nil: as the DSN says.
 	TLS *tls.Config
 
-	// The most connections at once, besides the one that listens. Default: [DefaultPoolSize].
+	// The most connections at once, besides the one that listens. Default: 10.
 	PoolSize int
 
 	// How long a step may take, all trials included, and a page of a longer answer. Default:
-	// [DefaultTimeout].
+	// 2 s.
 	Timeout time.Duration
 
 	// The table, with a schema before a dot if it is not in the search path. Default:
-	// [DefaultTable].
+	// fhir_store.
 	Table string
 
 	// The most entries, counted from time to time; more are refused. Default:
-	// [DefaultMaxEntries].
+	// 10 million.
 	MaxEntries int
 
-	// When a change counts as made; one of [SynchronousCommits]. Default:
-	// [DefaultSynchronousCommit].
+	// When a change counts as made; one of remote_apply, on, remote_write, local, off. Default:
+	// on.
 	SynchronousCommit string
 
 	// The kinds of keys that [Store.Follow] reports.
@@ -84,11 +84,11 @@ type Config struct {
 var errNoDSN = errors.New("no connection string")
 
 func (c Config) withDefaults() Config {
-	c.PoolSize = cmp.Or(max(c.PoolSize, 0), DefaultPoolSize)
-	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
-	c.Table = cmp.Or(c.Table, DefaultTable)
-	c.MaxEntries = cmp.Or(max(c.MaxEntries, 0), DefaultMaxEntries)
-	c.SynchronousCommit = cmp.Or(c.SynchronousCommit, DefaultSynchronousCommit)
+	c.PoolSize = cmp.Or(max(c.PoolSize, 0), defaultPoolSize)
+	c.Timeout = cmp.Or(max(c.Timeout, 0), defaultTimeout)
+	c.Table = cmp.Or(c.Table, defaultTable)
+	c.MaxEntries = cmp.Or(max(c.MaxEntries, 0), defaultMaxEntries)
+	c.SynchronousCommit = cmp.Or(c.SynchronousCommit, defaultSynchronousCommit)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
@@ -117,10 +117,10 @@ func CheckTable(name string) error {
 	return nil
 }
 
-// CheckSynchronousCommit returns an error if a word is not one of [SynchronousCommits].
+// CheckSynchronousCommit returns an error if a word is not one of remote_apply, on, remote_write, local, off.
 func CheckSynchronousCommit(word string) error {
-	if !slices.Contains(SynchronousCommits, word) {
-		return fmt.Errorf("synchronous_commit %q is not one of %s", word, strings.Join(SynchronousCommits, ", "))
+	if !slices.Contains(synchronousCommits, word) {
+		return fmt.Errorf("synchronous_commit %q is not one of %s", word, strings.Join(synchronousCommits, ", "))
 	}
 	return nil
 }

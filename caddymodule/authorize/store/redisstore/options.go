@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// DefaultAddress is where a server listens by default.
-	DefaultAddress = "localhost:6379"
+	// defaultAddress is where a server listens by default.
+	defaultAddress = "localhost:6379"
 
-	// DefaultTimeout is how long a call takes at most by default.
-	DefaultTimeout = 2 * time.Second
+	// defaultTimeout is how long a call takes at most by default.
+	defaultTimeout = 2 * time.Second
 
-	// DefaultKeyPrefix is before the names of all keys by default.
-	DefaultKeyPrefix = "fhir:"
+	// defaultKeyPrefix is before the names of all keys by default.
+	defaultKeyPrefix = "fhir:"
 )
 
 // Options say what a [Store] connects to. All zero is a server without password on this host.
@@ -69,7 +69,7 @@ func (o *Options) connection() *connection {
 // A call may be sent twice in its time, if the first attempt is not answered at all.
 func (o *Options) attempt() time.Duration { return o.timeout() / 2 }
 
-func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, DefaultTimeout) }
+func (o *Options) timeout() time.Duration { return cmp.Or(o.Timeout, defaultTimeout) }
 
 const (
 	retries  = 3 // after failures that are noticed at once
@@ -78,7 +78,7 @@ const (
 )
 
 func (o *Options) single() *redis.Options {
-	address := cmp.Or(o.Address, DefaultAddress)
+	address := cmp.Or(o.Address, defaultAddress)
 	network := "tcp"
 	if strings.HasPrefix(address, "/") {
 		network = "unix"

@@ -24,13 +24,13 @@ type Store struct {
 // New returns a store in what the options say. It connects on first use.
 func New(o Options) *Store {
 	c := o.connection()
-	n := names{cmp.Or(o.KeyPrefix, DefaultKeyPrefix), len(o.Cluster) > 0, set(o.Followed)}
+	n := names{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, set(o.Followed)}
 	clock := new(clock)
 	s := &Store{
 		connection: c, names: n, clock: clock, room: &room{connection: c},
 		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n, set(o.Unbounded)},
 	}
-	s.SetMaxEntries(o.MaxEntries)
+	s.setMaxEntries(o.MaxEntries)
 	s.Singly = s.Do
 	return s
 }
@@ -61,8 +61,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return err
 }
 
-// SetMaxEntries changes the limit for new entries (0: none but the server's memory).
-func (s *Store) SetMaxEntries(n int) { s.room.max.Store(int64(n)) }
+// setMaxEntries changes the limit for new entries (0: none but the server's memory).
+func (s *Store) setMaxEntries(n int) { s.room.max.Store(int64(n)) }
 
 // Size returns the number of keys in the database, with what other programs keep there.
 func (s *Store) Size(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }

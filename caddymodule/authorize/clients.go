@@ -1,0 +1,48 @@
+package authorize
+
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+
+type (
+	// Client is an app that may ask for tokens (RFC 6749 §2).
+	Client = client.Client
+
+	// Registration lets apps register themselves (RFC 7591, RFC 7592).
+	Registration = client.Registration
+
+	// RequestObjects says which request objects a client may send (OpenID Connect Core §6).
+	RequestObjects = client.RequestObjects
+)
+
+// What a [Client] can say of PKCE and of consent.
+const (
+	PKCERequired    = client.PKCERequired
+	PKCEOptional    = client.PKCEOptional
+	ConsentRequired = client.ConsentRequired
+	ConsentSkip     = client.ConsentSkip
+)
+
+// SecretCommand makes a client's secret.
+const SecretCommand = client.SecretCommand
+
+var (
+	// ResponseTypes are those that a client can have.
+	ResponseTypes = client.ResponseTypes
+
+	// ReservedScopes are open to every client.
+	ReservedScopes = client.ReservedScopes
+)
+
+// CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like a SMART scope but is not one.
+func CheckScope(scope string) error { return client.CheckScope(scope) }
+
+// CheckRegistrationScope refuses a scope that apps cannot have by registration.
+func CheckRegistrationScope(scope string) error { return client.CheckRegistrationScope(scope) }
+
+// CheckRedirectURI refuses what no client may register, native or not.
+func CheckRedirectURI(uri string) error { return client.CheckAnyRedirectURI(uri) }
+
+// CheckBackchannelLogoutURI applies the rules of redirect URIs (Back-Channel Logout §2.2).
+func CheckBackchannelLogoutURI(uri string) error { return client.CheckBackchannelLogoutURI(uri) }
+
+// IsGuessableSecret reports whether a client's secret has too little entropy.
+func IsGuessableSecret(secret string) bool { return client.IsGuessable(secret) }

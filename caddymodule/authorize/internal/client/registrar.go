@@ -1,0 +1,221 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// Registration lets apps register themselves (RFC 7591), and read, update and delete their
+// registration (RFC 7592). They can use the authorization code flow, with PKCE unless PKCE
+// says otherwise, and need people's consent.
+type Registration struct {
+	// InitialAccessToken authorizes registration (RFC 7591 §3). Required: without it,
+	// anybody could fill the storage.
+	InitialAccessToken string
+
+	// Scopes are open to registered apps beside [ReservedScopes]. Apps lose a scope that is
+	// removed from this list.
+	Scopes []string
+
+	// Transport makes the requests to addresses that apps register, such as their jwks_uri and
+	// backchannel_logout_uri, which may name any host. Default: [upstream.PublicTransport].
+	Transport http.RoundTripper
+
+	// PKCE is [PKCEOptional] to let confidential apps ask for a code without a code_challenge:
+	// those that check the nonce of the ID token instead (RFC 9700 §2.1.1). Public ones always
+	// need it. Default: [PKCERequired].
+	PKCE string
+
+	// RequestObjects lets apps send request objects, and register request_uris. Default: they are
+	// refused.
+	RequestObjects bool
+
+	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
+	Storage    Storage // keeps them. Required.
+	Folder     string  // in Storage, without a slash at the end. Required.
+
+	// Store keeps them in place of Storage, for all gateways that share it. They copy those
+	// in Storage once. Default: none.
+	Store store.Store
+}
+
+// registered is a client as stored. Its secrets are random, so their digests need no salt
+// and no slow hash.
+type registered struct {
+	Client       Client    `json:"client"`
+	Method       string    `json:"token_endpoint_auth_method"`
+	SecretDigest []byte    `json:"secret_sha256,omitempty"`
+	AccessDigest []byte    `json:"registration_access_token_sha256"`
+	IssuedAt     time.Time `json:"issued_at"`
+}
+
+type registrar struct {
+	issuer string // whose own addresses nobody may register
+	Registration
+	grants GrantTypes
+	shelf  shelf
+	keys   registeredKeys // of the clients that have some
+}
+
+var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
+
+var errRegistrationToken = &oauth2.Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "send the access token of the registration, as Authorization: Bearer",
+}
+
+// CheckRegistrationScope refuses a scope that apps cannot have by registration.
+func CheckRegistrationScope(scope string) error {
+	if IsSystemScope(scope) {
+		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
+	}
+	return CheckScope(scope)
+}
+
+func newRegistrar(issuer string, c *Registration, grants GrantTypes, logger *slog.Logger) (*registrar, error) {
+	if c == nil {
+		return nil, nil
+	}
+	inStorage := newFolder(c.Storage, c.Folder)
+	r := &registrar{Registration: *c, issuer: issuer, grants: grants, shelf: inStorage}
+	if c.Store != nil {
+		r.shelf = newSharedShelf(c.Store, inStorage)
+	}
+	r.MaxClients = cmp.Or(r.MaxClients, DefaultMaxClients)
+	if r.Transport == nil {
+		r.Transport = upstream.PublicTransport()
+	}
+	r.keys = registeredKeys{transport: r.Transport, logger: logger, max: r.MaxClients}
+	if r.InitialAccessToken == "" || r.Storage == nil {
+		return nil, errors.New("registration needs an initial_access_token and a storage")
+	}
+	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, r.PKCE) {
+		return nil, fmt.Errorf("registration: pkce %q is not known: use %s or %s", r.PKCE, PKCERequired, PKCEOptional)
+	}
+	if IsGuessable(r.InitialAccessToken) {
+		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + SecretCommand)
+	}
+	for _, scope := range r.Scopes {
+		if err := CheckRegistrationScope(scope); err != nil {
+			return nil, fmt.Errorf("registration: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// load returns a client, or nil. It checks the id first, which becomes part of a file name.
+func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
+	if !registeredID.MatchString(id) {
+		return nil, nil
+	}
+	value, err := r.shelf.load(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c := new(registered)
+	if err == nil {
+		err = json.Unmarshal(value, c)
+	}
+	switch {
+	case err != nil:
+		return nil, r.loadError(id, err)
+	case c.Client.ID != id:
+		return nil, nil
+	}
+	return c, r.loadError(id, r.complete(c))
+}
+
+// loadError names the place of a bad entry to the operator.
+func (r *registrar) loadError(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", r.shelf.location(id), err)
+}
+
+// complete applies the present configuration to a client.
+func (r *registrar) complete(c *registered) (err error) {
+	c.Client.secretDigest = c.SecretDigest
+	c.Client.Registered, c.Client.ErrorDescription = true, true
+	c.Client.PKCE, c.Client.Consent, c.Client.Transport = PKCERequired, ConsentRequired, r.Transport
+	c.Client.RequestObjects.Allowed = r.RequestObjects
+	if r.PKCE == PKCEOptional && !c.Client.Public() {
+		c.Client.PKCE = PKCEOptional
+	}
+	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
+	if c.Client.keys, err = r.keys.get(&c.Client); err != nil {
+		return err
+	}
+	return c.Client.Complete(r.grants)
+}
+
+// store keeps a new client, or returns temporarily_unavailable if there are too many.
+func (r *registrar) store(ctx context.Context, c *registered) error {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := r.shelf.add(ctx, c.Client.ID, value, r.MaxClients); err != nil {
+		return fmt.Errorf("storing a registered client: %w", err)
+	}
+	return nil
+}
+
+// change alters a client as stored.
+func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (changed *registered, err error) {
+	err = r.shelf.change(ctx, id, func(value []byte) ([]byte, error) {
+		changed = new(registered)
+		if err := json.Unmarshal(value, changed); err != nil {
+			return nil, r.loadError(id, err)
+		}
+		if err := alter(changed); err != nil {
+			return nil, err
+		}
+		return json.Marshal(changed)
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errRegistrationToken
+	case err != nil:
+		return nil, err
+	}
+	return changed, nil
+}
+
+func (r *registrar) remove(ctx context.Context, id string) error { return r.shelf.remove(ctx, id) }
+
+// newRegistered makes a client and its credentials. The secret may be empty.
+func newRegistered(c Client, method string) (made *registered, secret, access string) {
+	access = oauth2.RandomToken()
+	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
+	made.Client.ID = "registered-" + hex.EncodeToString(oauth2.RandomBytes(16))
+	return made, made.replace(c, method), access
+}
+
+// replace replaces the metadata of a client, and returns its new secret, if any.
+func (c *registered) replace(client Client, method string) (secret string) {
+	client.ID = c.Client.ID
+	c.Client, c.Method = client, method
+	switch {
+	case method == "none" || method == PrivateKeyJWT:
+		c.SecretDigest = nil
+	case c.SecretDigest == nil:
+		secret = oauth2.RandomToken()
+		c.SecretDigest = digestOf(secret)
+	}
+	return secret
+}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// Unsigned is the alg of a request object without a signature.
+const Unsigned = "none"
+
+// RequestObjectAlgorithms are those of request objects.
+func RequestObjectAlgorithms() []string {
+	names := []string{Unsigned}
+	for _, alg := range AssertionAlgorithms {
+		names = append(names, string(alg))
+	}
+	return names
+}
+
+// maxRequestObject bounds a request object that is fetched, in bytes.
+const maxRequestObject = 64 << 10
+
+// errRequestURI is the answer to a request_uri that leads nowhere (OpenID Connect Core §3.1.2.6).
+func errRequestURI(description string, cause error) error {
+	return &oauth2.Error{Code: "invalid_request_uri", Description: description, Err: cause}
+}
+
+// InvalidRequestObject is the answer to a request object that is at fault (OpenID Connect Core
+// §3.1.2.6).
+func InvalidRequestObject(description string, cause error) error {
+	return &oauth2.Error{Code: "invalid_request_object", Description: description, Err: cause}
+}
+
+// FetchRequestObject returns the request object at a request_uri that the client registered.
+func (c *Client) FetchRequestObject(ctx context.Context, uri string) (string, error) {
+	address, _, _ := strings.Cut(uri, "#") // the fragment may be a hash (OpenID Connect Core §6.2)
+	registered := func(other string) bool { other, _, _ = strings.Cut(other, "#"); return other == address }
+	if !slices.ContainsFunc(c.RequestObjects.URIs, registered) {
+		return "", errRequestURI("request_uri is not one that the client registered in request_uris", nil)
+	}
+	object, err := upstream.Fetch(ctx, c.Transport, address, maxRequestObject)
+	if err != nil {
+		return "", errRequestURI("request_uri could not be fetched", err)
+	}
+	return strings.TrimSpace(string(object)), nil
+}
+
+// OpenRequestObject returns the claims of a request object, in JSON, once its signature is
+// verified; or as they are, if it has none and the client did not register another algorithm.
+func (c *Client) OpenRequestObject(ctx context.Context, object string) ([]byte, error) {
+	parts := strings.Split(object, ".")
+	var header struct {
+		Algorithm string   `json:"alg"`
+		Type      string   `json:"typ"`
+		Critical  []string `json:"crit"`
+	}
+	if len(parts) != 3 || decodePart(parts[0], &header) != nil {
+		return nil, InvalidRequestObject("the request object is no JWT", nil)
+	}
+	typ := strings.ToLower(strings.TrimPrefix(header.Type, "application/"))
+	registered := c.RequestObjects.Algorithm
+	switch {
+	case registered != "" && header.Algorithm != registered:
+		return nil, InvalidRequestObject("alg of the request object is not the client's request_object_signing_alg", nil)
+	case !slices.Contains([]string{"", "jwt", "oauth-authz-req+jwt"}, typ) || len(header.Critical) > 0:
+		return nil, InvalidRequestObject("typ of the request object must be oauth-authz-req+jwt or JWT, and it may have no crit", nil)
+	case header.Algorithm == Unsigned && parts[2] != "":
+		return nil, InvalidRequestObject("a request object with alg none must have no signature", nil)
+	case header.Algorithm == Unsigned:
+		claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err != nil {
+			err = InvalidRequestObject("the request object is no JWT", err)
+		}
+		return claims, err
+	}
+	return c.verifyRequestObject(ctx, object, jose.SignatureAlgorithm(header.Algorithm))
+}
+
+func (c *Client) verifyRequestObject(ctx context.Context, object string, alg jose.SignatureAlgorithm) ([]byte, error) {
+	if c.keys == nil || !slices.Contains(AssertionAlgorithms, alg) {
+		return nil, InvalidRequestObject("the client has no keys, or alg is not one of request_object_signing_alg_values_supported", nil)
+	}
+	claims, err := c.keys.VerifySignature(ctx, object)
+	switch {
+	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
+		return nil, InvalidRequestObject("the request object is not signed by a registered key with this kid and alg", err)
+	case err != nil:
+		return nil, InvalidRequestObject("the keys of the client cannot be had at its jwks_uri", err)
+	}
+	return claims, nil
+}

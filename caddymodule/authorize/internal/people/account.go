@@ -1,0 +1,193 @@
+package people
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// storedAccount is a federated person, kept as long as sessions, codes and tokens refer to
+// its id.
+type storedAccount struct {
+	Provider string   `json:"provider"`
+	Issuer   string   `json:"issuer"`
+	Subject  string   `json:"subject"`
+	Groups   []string `json:"groups,omitempty"`
+	Username string   `json:"username,omitempty"`
+	User     User     `json:"user"`
+}
+
+// Accounts are those of local users and of people of identity providers.
+type Accounts struct {
+	Directory    *Directory           // the local users
+	Providers    map[string]*Provider // by key
+	ProviderKeys []string             // in the order of the configuration
+	Store        store.Store          // for accounts in use
+	Durable      store.Store          // for accounts that outlive a restart
+	FHIRBase     string               // fhirUser claims are absolute URLs below it
+	Logger       *slog.Logger         // gets claims that are left out
+
+	// Lifetime is how long a session and its tokens refer to a federated person, and
+	// RefreshLifetime how long a refresh token does.
+	Lifetime, RefreshLifetime time.Duration
+}
+
+// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
+var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
+
+// keptAccount is an account in the durable store.
+type keptAccount struct {
+	storedAccount
+	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
+}
+
+// storedAccount returns a stored account, or nil. It restores one that was kept.
+func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
+	stored, err := store.GetJSON[storedAccount](ctx, a.Store, accountKey(id))
+	if stored == nil && err == nil {
+		stored, err = a.restoreAccount(ctx, id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading an account: %w", err)
+	}
+	return stored, nil
+}
+
+func (a *storedAccount) identity() identity { return identity{user: a.User, groups: a.Groups} }
+
+// AddProvider adds a provider, which sends people back to a redirect URI.
+func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
+	if a.Providers[c.Key] != nil {
+		return fmt.Errorf("duplicate idp %s", c.Key)
+	}
+	p, err := newProvider(c, redirectURI, a.Logger)
+	if err != nil {
+		return err
+	}
+	a.Providers[c.Key] = p
+	a.ProviderKeys = append(a.ProviderKeys, c.Key)
+	return nil
+}
+
+func accountKey(id string) string { return "account:" + id }
+
+// Keep makes the account of a provider's subject, and so its link to a local user, last as
+// long as a refresh token.
+func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime time.Duration) error {
+	p := a.Providers[provider]
+	if p == nil {
+		return nil
+	}
+	id := accountID(p.Issuer, subject)
+	value, err := a.Store.Get(ctx, accountKey(id))
+	if errors.Is(err, store.ErrNotFound) { // just removed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.retain(ctx, id, value, lifetime+a.Lifetime)
+}
+
+// retain keeps an account for at least a lifetime, and makes other steps with that. It writes
+// only if the account changes or must last longer.
+func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
+	kept, err := store.FromJSON[keptAccount](account)
+	if err != nil {
+		return fmt.Errorf("keeping an account: %w", err)
+	}
+	for ctx.Err() == nil {
+		old, err := store.Values(ctx, a.Durable, keptAccountPrefix+id)
+		if err != nil {
+			return err
+		}
+		calls, err := a.retaining(id, kept, old[0], lifetime)
+		if err == nil {
+			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
+		}
+		if !store.Lost(err) { // to a concurrent change
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// retaining returns the calls that keep an account in place of the old one, if there is one.
+func (a *Accounts) retaining(id string, kept *keptAccount, old []byte, lifetime time.Duration) ([]*store.Call, error) {
+	kept.Until = a.now().Add(lifetime).Truncate(time.Second)
+	if old != nil {
+		var err error
+		if kept.Until, err = a.keptUntil(old, kept.Until); err != nil {
+			return nil, err
+		}
+	}
+	value, err := store.ToJSON(kept)
+	if err != nil || bytes.Equal(value, old) {
+		return nil, err
+	}
+	return []*store.Call{store.Replacing(keptAccountPrefix+id, old, value, kept.Until.Sub(a.now()))}, nil
+}
+
+func (a *Accounts) now() time.Time { return store.Now(a.Durable) }
+
+// keptUntil is the later of until and the time until which an account is kept already. One
+// of an earlier version has no time, and counts as that of a new refresh token.
+func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
+	kept, err := store.FromJSON[keptAccount](old)
+	if err != nil {
+		return until, fmt.Errorf("reading a kept account: %w", err)
+	}
+	if kept.Until.IsZero() {
+		kept.Until = a.now().Add(a.RefreshLifetime + a.Lifetime).Truncate(time.Second)
+	}
+	if kept.Until.After(until) {
+		until = kept.Until
+	}
+	return until, nil
+}
+
+// deny refuses a person, and deletes the account that the same provider admitted before,
+// which ends its sessions and tokens. The identity must be of an ID token just verified, so
+// that only the provider can do this. An account that another idp of the same issuer
+// admitted last is left alone.
+func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
+	stored, err := a.storedAccount(ctx, id.user.ID)
+	if stored != nil && audit.FromContext(ctx).User == "" {
+		audit.FromContext(ctx).User = id.user.ID
+	}
+	if err == nil && stored != nil && stored.Provider == p.Key {
+		// The kept one first: the other would be restored from it.
+		err = store.Do(
+			ctx, store.In(a.Durable, &store.Call{Op: store.Delete, Key: keptAccountPrefix + id.user.ID}),
+			store.In(a.Store, &store.Call{Op: store.Delete, Key: accountKey(id.user.ID)}),
+		)
+	}
+	refusal := *ErrNotAllowed
+	refusal.Err = err
+	return &refusal
+}
+
+const keptAccountPrefix = "kept-account:"
+
+// restoreAccount copies a kept account back to the store, and returns it, or nil.
+func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccount, error) {
+	value, err := a.Durable.Get(ctx, keptAccountPrefix+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err == nil {
+		err = a.Store.Put(ctx, accountKey(id), value, a.Lifetime)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return store.FromJSON[storedAccount](value)
+}

@@ -1,0 +1,147 @@
+package people
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// identity is what a provider says of a person, in our claims.
+type identity struct {
+	issuer, subject string
+	user            User
+	groups          []string
+}
+
+// Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
+// email_verified of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
+func (p *Provider) Identity(from *upstream.Identity) identity {
+	text := func(name string) string { return claimText(name, p.claim(from, name)) }
+	verified, _ := p.claim(from, "email_verified").(bool)
+	id := identity{issuer: from.Issuer, subject: from.Subject, groups: Strings(p.claim(from, "groups"))}
+	id.user = User{
+		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
+		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
+		Claims: p.furtherClaims(from), groups: id.groups,
+	}
+	if p.Claims["fhirUser"] != "" {
+		id.user.FHIRUser = text("fhirUser")
+	}
+	if p.Claims["patient"] != "" {
+		ids := slices.DeleteFunc(Strings(p.claim(from, "patient")), func(id string) bool { return !launch.IsID(id) })
+		id.user.Patients = ids[:min(len(ids), maxPatients)]
+	}
+	return id
+}
+
+// claim is the provider's claim for one of ours. If email or phone_number is mapped to
+// another claim, the provider's email_verified is not about that, and must be mapped too.
+func (p *Provider) claim(from *upstream.Identity, name string) any {
+	if mapped := p.Claims[name]; mapped != "" {
+		return from.Claims[mapped]
+	}
+	about, verifies := strings.CutSuffix(name, "_verified")
+	if taken := p.Claims[about]; verifies && taken != "" && taken != about {
+		return nil
+	}
+	return from.Claims[name]
+}
+
+const (
+	maxClaim    = 1 << 10 // bytes
+	maxPatients = 50      // that one person may choose among
+)
+
+// claimText is a claim as a text; "" if it is too long, or not of its type in OpenID Connect
+// Core §5.1.
+func claimText(name string, claim any) (text string) {
+	switch v := claim.(type) {
+	case bool:
+		if name == "phone_number_verified" {
+			return strconv.FormatBool(v)
+		}
+	case json.Number:
+		if seconds, err := v.Float64(); name == "updated_at" && err == nil {
+			return strconv.FormatFloat(seconds, 'f', 0, 64)
+		}
+	case string:
+		if name != "phone_number_verified" && name != "updated_at" && len(v) <= maxClaim {
+			return v
+		}
+	}
+	return ""
+}
+
+// furtherClaims returns the claims for [User].Claims.
+func (p *Provider) furtherClaims(from *upstream.Identity) map[string]string {
+	var claims map[string]string
+	take := func(name string, claim any) {
+		text := claimText(name, claim)
+		if text == "" || CheckClaim(name, text) != nil {
+			return
+		}
+		if claims == nil {
+			claims = map[string]string{}
+		}
+		claims[name] = text
+	}
+	for _, name := range plainClaims {
+		take(name, p.claim(from, name))
+	}
+	address, _ := p.claim(from, "address").(map[string]any)
+	for member, v := range address {
+		take("address."+member, v)
+	}
+	return claims
+}
+
+// Strings reads a claim that is a string or a list of strings.
+func Strings(claim any) []string {
+	switch v := claim.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var list []string
+		for _, w := range v {
+			if text, ok := w.(string); ok {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	return nil
+}
+
+// accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect
+// Core §5.7). No local user or client can have it.
+func accountID(issuer, subject string) string {
+	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func (p *Provider) allows(id identity) bool {
+	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
+}
+
+func (id identity) matches(rule AllowRule) bool {
+	if rule.isOnGroup() {
+		return slices.Contains(id.groups, rule.Value)
+	}
+	address, ok := id.verifiedEmail()
+	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
+		return ok && emailDomain(address) == lowered(domain)
+	}
+	return ok && lowered(address) == lowered(rule.Value)
+}
+
+// verifiedEmail is the person's address, and whether it is verified and has one domain,
+// whoever reads it.
+func (id identity) verifiedEmail() (string, bool) {
+	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
+}

@@ -1,0 +1,158 @@
+package people
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// IdentityProvider configures an OpenID Connect provider by which people may sign in.
+type IdentityProvider struct {
+	// Key names the provider in addresses, requests and clients' lists: lower-case letters,
+	// digits and hyphens.
+	Key string
+
+	Name         string            // shown to people, and in errors (interface, §7). Default: the key.
+	Google       bool              // errors have the provider's error code in place of "error getting token"
+	Issuer       string            // https, or http on loopback
+	ClientID     string            // ours at the provider
+	ClientSecret string            // ours at the provider
+	Scopes       []string          // requested beside openid. Default: profile and email.
+	Timeout      time.Duration     // of each request to the provider. Default: 10s.
+	Transport    http.RoundTripper // makes these requests. Default: that of [upstream.Config].
+	Domains      []string          // of e-mail addresses whose owners sign in here
+
+	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser and groups) to
+	// the provider's. Default: the same name. But fhirUser must be mapped, and if email or
+	// phone_number is, so must email_verified or phone_number_verified.
+	Claims map[string]string
+
+	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
+	FHIRUsers map[string]string
+
+	// Allow lets in whoever matches one of the rules. Default: everybody. New rules also
+	// apply to people who have signed in, by what the provider said of them then, which
+	// includes groups only if there were rules on groups.
+	Allow []AllowRule
+
+	// LinkEmail signs people in as the local user with the same e-mail address, if both
+	// sides have verified it.
+	LinkEmail bool
+
+	// KeepUpstreamToken keeps the provider's ID token with the session, so that the provider
+	// asks nobody to confirm that they sign out.
+	KeepUpstreamToken bool
+}
+
+// AllowRule is one way to be allowed in.
+type AllowRule struct {
+	Claim string // "email" or "group"
+
+	// Value is a group, an e-mail address, or *@domain for all addresses of a domain. Only
+	// addresses that the provider has verified match.
+	Value string
+}
+
+var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// mappedClaims are the claims that can be mapped to a provider's.
+var mappedClaims = append([]string{
+	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "patient", "groups", "address",
+}, plainClaims...)
+
+// plainClaims are the furtherClaims without the parts of an address.
+var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
+
+// Local names the users of this server in a client's list of identity providers.
+const Local = "local"
+
+// CheckMappedClaim returns an error if a claim cannot be mapped.
+func CheckMappedClaim(claim string) error {
+	if !slices.Contains(mappedClaims, claim) {
+		return fmt.Errorf("claim %q is not one of %q", claim, mappedClaims)
+	}
+	return nil
+}
+
+// CheckProviderKey returns an error if a text cannot be a provider's key.
+func CheckProviderKey(key string) error {
+	if !providerKey.MatchString(key) || key == Local {
+		return fmt.Errorf("invalid idp name %q: use lower-case letters, digits and single hyphens, and not %s", key, Local)
+	}
+	return nil
+}
+
+// CheckDomain returns an error if a text is not a domain of e-mail addresses.
+func CheckDomain(domain string) error {
+	if emailDomain("x@"+domain) != domain || !strings.Contains(domain, ".") {
+		return fmt.Errorf("%q is not a domain in lower case, such as hospital.example", domain)
+	}
+	return nil
+}
+
+// Check returns an error if a rule can never match, or not what it seems to: not everybody
+// reads an address with two @ alike.
+func (r AllowRule) Check() error {
+	switch {
+	case r.isOnGroup() && r.Value != "":
+		return nil
+	case r.Claim != "email":
+		return fmt.Errorf("allow %q: use email or group", r.Claim)
+	}
+	user, domain, ok := strings.Cut(r.Value, "@")
+	if !ok || user == "" || domain == "" || strings.Contains(domain, "@") || strings.Contains(r.Value[1:], "*") {
+		return fmt.Errorf("allow email %q: use an address, or *@domain", r.Value)
+	}
+	return nil
+}
+
+func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
+
+// Provider is an identity provider, and our client of it.
+type Provider struct {
+	IdentityProvider
+	Client *upstream.Provider // sends the requests
+}
+
+func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {
+	c.Name = cmp.Or(c.Name, c.Key)
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	client, err := upstream.New(upstream.Config{
+		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
+		RedirectURI: redirectURI, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("idp %q: %w", c.Key, err)
+	}
+	return &Provider{IdentityProvider: c, Client: client}, nil
+}
+
+func (c *IdentityProvider) check() error {
+	errs := []error{CheckProviderKey(c.Key)}
+	if c.ClientID == "" {
+		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
+	}
+	for claim := range c.Claims {
+		errs = append(errs, CheckMappedClaim(claim))
+	}
+	for _, domain := range c.Domains {
+		errs = append(errs, CheckDomain(domain))
+	}
+	for _, reference := range c.FHIRUsers {
+		errs = append(errs, CheckFHIRUser(reference))
+	}
+	for _, rule := range c.Allow {
+		errs = append(errs, rule.Check())
+	}
+	return errors.Join(errs...)
+}

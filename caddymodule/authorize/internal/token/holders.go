@@ -1,0 +1,101 @@
+package token
+
+import (
+	"context"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// AccessToken holds the claims of a verified access token that decide whether its grant
+// still stands.
+type AccessToken struct {
+	ID              string // the jti
+	Subject         string // the sub
+	ClientID        string // the client_id
+	Scope           string // the scope
+	Session         string // the sid: the session that the token ends with, if any
+	CredentialHash  string // the credential_hash; empty unless the person is a local user
+	Provider        string // the idp: the key of the identity provider; empty for a password here
+	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
+	ACR             string // the acr: the class of the sign-in; empty for a client of its own
+}
+
+func (c *accessTokenClaims) token() AccessToken {
+	return AccessToken{
+		ID: c.ID, Subject: c.Subject, ClientID: c.ClientID, Scope: c.Scope,
+		Session: c.Session, CredentialHash: c.CredentialHash,
+		Provider: c.Provider, ProviderAccount: c.ProviderAccount, ACR: c.ACR,
+	}
+}
+
+// Holder is whom an access token stands for.
+type Holder struct {
+	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
+}
+
+// Holders finds whom access tokens stand for.
+type Holders struct {
+	clients     *client.Registry
+	accounts    *people.Accounts
+	revocations *revocation.Revocations
+}
+
+// Find returns whom an access token stands for; nil if what it depends on has ended: the
+// person was removed or disabled or has another password or second factor, the client was
+// removed, may no longer have the scope or now requires a further factor, the session or the link to the provider's account
+// ended, or all grants were revoked. It does not check whether the token itself was revoked;
+// see [revocation.Revocations.Revoked].
+func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
+	client, err := h.clients.Find(ctx, t.ClientID)
+	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
+		return nil, err
+	}
+	if ended, err := h.isCutOff(ctx, t, client); ended || err != nil {
+		return nil, err
+	}
+	if t.Subject == t.ClientID {
+		if !usesCredentials(client) {
+			return nil, nil
+		}
+		return new(Holder), nil
+	}
+	user, err := h.accounts.Find(ctx, t.Subject)
+	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash {
+		return nil, err
+	}
+	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {
+		return nil, err
+	}
+	return &Holder{FHIRUser: h.accounts.FHIRUser(user)}, nil
+}
+
+// maySignIn reports whether the person could still sign in to the client the same way, with the same factors.
+func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
+	if !oauth2.MeetsACR(t.ACR, client.ACR) {
+		return false, nil
+	}
+	if t.Provider == "" && len(client.IdentityProviders) == 0 { // the common case
+		return true, nil
+	}
+	if !h.accounts.Ways(client.IdentityProviders).Has(t.Provider) {
+		return false, nil
+	}
+	if t.ProviderAccount == "" {
+		return true, nil
+	}
+	unlinked, err := h.accounts.UnlinkedAccount(ctx, user, h.accounts.Providers[t.Provider], t.ProviderAccount)
+	return !unlinked, err
+}
+
+func (h *Holders) isCutOff(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {
+	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Binding{
+		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.RequiresConsent(), ShortLived: true,
+	})
+	if cutoff.IsZero() || err != nil {
+		return false, err
+	}
+	return revocation.IsCutOff(revocation.IssuedAt(t.ID), cutoff), nil
+}

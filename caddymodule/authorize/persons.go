@@ -1,0 +1,35 @@
+package authorize
+
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+
+type (
+	// User is a local user, or a person of an identity provider.
+	User = people.User
+
+	// IdentityProvider configures an OpenID Connect provider by which people may sign in.
+	IdentityProvider = people.IdentityProvider
+
+	// AllowRule is one way to be allowed in by an [IdentityProvider].
+	AllowRule = people.AllowRule
+)
+
+// LocalUsers names the users of this server in a client's list of identity providers.
+const LocalUsers = people.Local
+
+// CheckClaim returns an error if a user cannot have a claim with this value.
+func CheckClaim(name, value string) error { return people.CheckClaim(name, value) }
+
+// CheckMappedClaim returns an error if a claim of an identity provider cannot be mapped to this one.
+func CheckMappedClaim(claim string) error { return people.CheckMappedClaim(claim) }
+
+// CheckEmail returns an error if a text is not an e-mail address.
+func CheckEmail(address string) error { return people.CheckEmail(address) }
+
+// CheckDomain returns an error if a text is not a domain of e-mail addresses.
+func CheckDomain(domain string) error { return people.CheckDomain(domain) }
+
+// CheckFHIRUser returns an error if a reference is not to a resource for a person (SMART App Launch 2.2).
+func CheckFHIRUser(reference string) error { return people.CheckFHIRUser(reference) }
+
+// CheckProviderKey returns an error if a text cannot be the key of an identity provider.
+func CheckProviderKey(key string) error { return people.CheckProviderKey(key) }

@@ -1,0 +1,103 @@
+package operation
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Passes reports whether an operation goes to the next handler as it is, and its answer to the client.
+func (x *Calls) Passes(method string, i interaction.Interaction) bool {
+	op, ok := x.List.Find(i)
+	if !ok || op.Name == operationExport || op.Changes() && method != http.MethodPost || x.isBeyond(op) {
+		return false
+	}
+	return op.Reach == TokenReach && x.isOpen(op) || op.Reach != TokenReach && x.isWhole(op, i)
+}
+
+// isBeyond reports whether an operation delivers what the scopes might not allow.
+func (x *Calls) isBeyond(op Operation) bool {
+	return delivering[op.Name] && x.Judge.Rights().All()&message.ReadSearch != message.ReadSearch
+}
+
+// Operation answers an operation.
+func (x *Calls) Operation(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	if err := paging.RefusePaging(i.Parameters); err != nil {
+		return nil, err
+	}
+	op, ok := x.List.Find(i)
+	switch {
+	case !ok:
+		return nil, message.Forbidden(ErrOperation, "The operation %s is not one of those that may be called here.", i.Operation)
+	case x.isBeyond(op):
+		return nil, message.Beyond(x.Judge.Rights(), message.ErrScope, "%s takes scopes to read and search everything.", op.Name)
+	case op.Changes() && c.Method != http.MethodPost:
+		return nil, &guard.Error{Status: http.StatusMethodNotAllowed, Description: "An operation that changes something is called by POST.", Err: ErrOperation}
+	case op.Name == operationExport:
+		return x.Exports.Export(ctx, c, i)
+	case op.Reach == TokenReach:
+		return x.openOperation(ctx, c, op)
+	case op.Name == "$validate" && op.Reach != WholeReach:
+		return x.validate(ctx, c, i, op)
+	case op.Reach == PatientReach:
+		return x.judgedOperation(ctx, c, i, op, paging.Place{})
+	}
+	return x.confinedOperation(ctx, c, i, op, paging.Place{})
+}
+
+// confinedOperation answers an operation whose answer is about nothing that the scopes do not cover: the resource on
+// which it is called, or a whole type.
+//
+// A site's rules about resources, if it has some, are kept by judging it nevertheless.
+func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interaction.Interaction, op Operation, at paging.Place) (*message.Answer, error) {
+	onInstance := op.Reach == InstanceReach && i.ID != ""
+	whole := x.isWhole(op, i)
+	switch {
+	case !whole && !onInstance:
+		return nil, x.refusedWhole(op, i)
+	case x.Judge.MayDeny() && !onInstance:
+		return x.judgedOperation(ctx, c, i, op, at)
+	case !whole || x.Judge.MayDeny():
+		if err := x.checkInstance(ctx, op, i); err != nil {
+			return nil, err
+		}
+	}
+	asked := operationCall(c)
+	if !at.IsFirst() {
+		asked = message.Get(at.Path, at.Query)
+	}
+	a, err := x.Server.Ask(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	if !a.Succeeded() {
+		return nil, FailedOperation(a, c.Said())
+	}
+	if a.IsJSON() {
+		at, links, err := x.Pages.SealLinks(ctx, c, asked.Path, a.Body)
+		if err != nil {
+			return nil, err
+		}
+		if links != nil {
+			a.Body = slices.Concat(a.Body[:at.From], links, a.Body[at.To:])
+		}
+	}
+	return x.At.Localize(a), nil
+}
+
+// OperationPage answers a link to a page of an operation's answer. All is judged again.
+func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position) (*message.Answer, error) {
+	op, ok := x.List.Find(i)
+	switch {
+	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:
+		return nil, message.NotFound()
+	case op.Reach == PatientReach:
+		return x.judgedOperation(ctx, c, i, op, at.Places[0])
+	}
+	return x.confinedOperation(ctx, c, i, op, at.Places[0])
+}

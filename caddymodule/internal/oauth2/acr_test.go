@@ -1,0 +1,41 @@
+package oauth2_test
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+func TestACR(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		amr      []string
+		provider string
+		want     string
+	}{
+		"password":                      {[]string{"pwd"}, "", "sfa"},
+		"password and code":             {[]string{"pwd", "otp", "mfa"}, "", "mfa"},
+		"password and passkey":          {[]string{"pwd", "hwk", "user", "mfa"}, "", "phr"},
+		"passkey alone":                 {[]string{"swk", "user", "mfa"}, "", "phr"},
+		"provider that says nothing":    {nil, "hospital", "sfa"},
+		"provider that says two":        {[]string{"mfa"}, "hospital", "mfa"},
+		"provider that says a key":      {[]string{"hwk", "mfa"}, "hospital", "mfa"},
+		"a key that nobody's finger is": {[]string{"hwk"}, "", "sfa"},
+	} {
+		if got := oauth2.ACR(tt.amr, tt.provider); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+func TestMeetsACR(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		class, wanted string
+		want          bool
+	}{{"sfa", "sfa", true}, {"sfa", "mfa", false}, {"phr", "mfa", true}, {"mfa", "phr", false}} {
+		if got := oauth2.MeetsACR(tt.class, tt.wanted); got != tt.want {
+			t.Errorf("%s for %s: %v", tt.class, tt.wanted, got)
+		}
+	}
+}

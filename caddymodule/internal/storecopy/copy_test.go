@@ -1,0 +1,464 @@
+package storecopy_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/storecopy"
+)
+
+var files = storecopy.Options{Source: "a file"}
+
+// held is what a store has.
+type held map[string]heldEntry
+
+type heldEntry struct {
+	value [32]byte // its digest
+	ends  time.Time
+}
+
+func contents(t *testing.T, s storecopy.Store) held {
+	t.Helper()
+	all := held{}
+	err := s.Entries(t.Context(), func(key string, value []byte, ttl time.Duration) error {
+		all[key] = heldEntry{sha256.Sum256(value), time.Now().Add(ttl)}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (h held) check(t *testing.T, want held) {
+	t.Helper()
+	for key, e := range want {
+		got := h[key]
+		if off := got.ends.Sub(e.ends); got.value != e.value || off < 0 || off > time.Second { // a file knows full seconds
+			t.Fatalf("%s: the same value: %t, ends %v later", key, got.value == e.value, off)
+		}
+	}
+	if len(h) != len(want) {
+		t.Errorf("%d entries, want %d", len(h), len(want))
+	}
+}
+
+func newFile(t *testing.T) *boltstore.Store {
+	t.Helper()
+	s := boltstore.New(filepath.Join(t.TempDir(), "store.db"), 0)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func put(t *testing.T, s store.Store, key, value string, ttl time.Duration) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, []byte(value), ttl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill stores entries of all sizes and lifetimes, those of revocations among them.
+func fill(t *testing.T, s store.Store, n int) {
+	t.Helper()
+	kinds := []string{"refresh", "session", "revoked", "cutoff", "consent:alice"}
+	calls := make([]*store.Call, n)
+	for i := range calls {
+		value := make([]byte, mathrand.IntN(3000))
+		for j := range value {
+			value[j] = byte(mathrand.IntN(256))
+		}
+		calls[i] = &store.Call{Op: store.Put, Key: fmt.Sprintf("%s:%d", kinds[i%len(kinds)], i), Value: value, TTL: time.Duration(1+mathrand.IntN(90*24)) * time.Hour}
+	}
+	if err := s.Do(t.Context(), calls...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All entries get over, byte by byte, with what they have left of their lifetimes; and back.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		file, shared, back := newFile(t), storetest.NewShared("revoked").Gateway(), newFile(t)
+		fill(t, file, 1000)
+		put(t, file, "code:empty", "", time.Hour)
+		put(t, file, "code:over", "v", time.Second)
+		time.Sleep(30 * time.Minute)
+		want := contents(t, file)
+		told := 0
+		o := storecopy.Options{Source: "a", Progress: func(storecopy.Counts) { told++ }}
+		counts, err := storecopy.Run(t.Context(), file, shared, o)
+		if err != nil || counts != (storecopy.Counts{Read: 1001, Copied: 1001, Proved: 1001}) || told < 10 {
+			t.Errorf("%+v, told %d times, %v", counts, told, err)
+		}
+		contents(t, shared).check(t, want)
+		if _, err := storecopy.Run(t.Context(), shared, back, files); err != nil {
+			t.Error(err)
+		}
+		contents(t, back).check(t, want)
+	})
+}
+
+// cut is a store that fails after some steps.
+type cut struct {
+	storecopy.Store
+	left int
+	err  error
+}
+
+func (c *cut) Do(ctx context.Context, calls ...*store.Call) error {
+	if c.left--; c.left < 0 {
+		return c.err
+	}
+	return c.Store.Do(ctx, calls...)
+}
+
+var errCut = errors.New("cut")
+
+// A copy that was interrupted anywhere is completed by another, even if the source was in use in between.
+func TestInterruptedCopy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, steps := range []int{0, 1, 3, 6, 10} {
+			from, to := newFile(t), storetest.NewShared().Gateway()
+			fill(t, from, 1000)
+			if _, err := storecopy.Run(t.Context(), from, &cut{to, steps, errCut}, files); !errors.Is(err, errCut) {
+				t.Fatalf("%d steps: %v", steps, err)
+			}
+			if _, err := storecopy.Run(t.Context(), newFile(t), to, storecopy.Options{Source: "another"}); !errors.Is(err, storecopy.ErrOther) {
+				t.Errorf("%d steps: another source: %v", steps, err)
+			}
+			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a file", Merge: true}); !errors.Is(err, storecopy.ErrNotEmpty) {
+				t.Errorf("%d steps: merging: %v", steps, err)
+			}
+			keys, err := from.List(t.Context(), "refresh:")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, key := range keys {
+				if i%2 == 0 {
+					put(t, from, key, "newer", time.Hour)
+				} else if _, err := from.Take(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
+				t.Errorf("%d steps: completing: %v", steps, err)
+			}
+			contents(t, to).check(t, contents(t, from))
+		}
+	})
+}
+
+// A store that does not answer for a moment interrupts nothing, whether it made the last step or not.
+func TestCopyWhileStoreFails(t *testing.T) {
+	t.Parallel()
+	for _, merge := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			from, shared := newFile(t), storetest.NewShared()
+			fill(t, from, 1000)
+			to := &forgetful{Gateway: shared.Gateway()}
+			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Merge: merge}); err != nil {
+				t.Error(err)
+			}
+			contents(t, to).check(t, contents(t, from))
+		})
+	}
+}
+
+// forgetful is a store that makes each second step without an answer.
+type forgetful struct {
+	*storetest.Gateway
+	steps int
+}
+
+func (f *forgetful) Do(ctx context.Context, calls ...*store.Call) error {
+	err := f.Gateway.Do(ctx, calls...)
+	if f.steps++; f.steps%2 == 0 {
+		return store.ErrUnavailable
+	}
+	return err
+}
+
+// What is in the target is neither replaced nor removed.
+func TestTargetInUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		from, to := newFile(t), storetest.NewShared().Gateway()
+		put(t, from, "refresh:1", "old", time.Hour)
+		put(t, from, "refresh:2", "same", time.Hour)
+		put(t, from, "refresh:3", "missing", time.Hour)
+		put(t, to, "refresh:1", "new", 2*time.Hour)
+		put(t, to, "refresh:2", "same", 2*time.Hour)
+		put(t, to, "refresh:4", "its own", 2*time.Hour)
+		before := contents(t, to)
+		if _, err := storecopy.Run(t.Context(), from, to, files); !errors.Is(err, storecopy.ErrNotEmpty) {
+			t.Errorf("not empty: %v", err)
+		}
+		contents(t, to).check(t, before)
+		merging := storecopy.Options{Source: "a file", Merge: true}
+		if _, err := storecopy.Run(t.Context(), from, &cut{to, 1, errCut}, merging); !errors.Is(err, errCut) {
+			t.Error(err)
+		}
+		if _, err := storecopy.Run(t.Context(), from, to, files); !errors.Is(err, storecopy.ErrNotEmpty) {
+			t.Errorf("an interrupted merge completed without merging: %v", err)
+		}
+		counts, err := storecopy.Run(t.Context(), from, to, merging)
+		if err != nil || counts != (storecopy.Counts{Read: 3, Copied: 1, Kept: 1, Proved: 3}) {
+			t.Errorf("%+v, %v", counts, err)
+		}
+		before["refresh:3"] = contents(t, from)["refresh:3"]
+		contents(t, to).check(t, before)
+	})
+}
+
+func TestSameStore(t *testing.T) {
+	t.Parallel()
+	shared := storetest.NewShared()
+	put(t, shared.Gateway(), "refresh:1", "v", time.Hour)
+	for _, merge := range []bool{false, true} {
+		_, err := storecopy.Run(t.Context(), shared.Gateway(), shared.Gateway(), storecopy.Options{Source: "a", Merge: merge})
+		if !errors.Is(err, storecopy.ErrSame) {
+			t.Errorf("merging %t: %v", merge, err)
+		}
+	}
+	if all := contents(t, shared.Gateway()); len(all) != 1 {
+		t.Errorf("left %v", all)
+	}
+}
+
+// busy is a store that a gateway changes during a copy.
+type busy struct {
+	storecopy.Store
+	change func()
+}
+
+func (b *busy) Do(ctx context.Context, calls ...*store.Call) error {
+	err := b.Store.Do(ctx, calls...)
+	b.change()
+	return err
+}
+
+// Who uses a store meanwhile is found out.
+func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(from, to store.Store) error{
+		"the target has more": func(_, to store.Store) error { return to.Put(context.Background(), "session:1", nil, time.Hour) },
+		"the target has less": func(_, to store.Store) error { return to.Delete(context.Background(), "refresh:0") },
+		"the target has another": func(_, to store.Store) error {
+			return to.Put(context.Background(), "refresh:0", []byte("new"), time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, to := newFile(t), storetest.NewShared().Gateway()
+			fill(t, from, 10)
+			changed := &busy{to, func() {
+				if err := change(from, to); err != nil {
+					t.Error(err)
+				}
+			}}
+			if _, err := storecopy.Run(t.Context(), from, changed, files); !errors.Is(err, storecopy.ErrChanged) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A copy ends with its context, and can be completed.
+func TestCancelledCopy(t *testing.T) {
+	t.Parallel()
+	from, to := newFile(t), storetest.NewShared().Gateway()
+	fill(t, from, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := files
+	o.Progress = func(storecopy.Counts) { cancel() }
+	if _, err := storecopy.Run(ctx, from, to, o); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
+		t.Error(err)
+	}
+}
+
+// A target with which a gateway was started, and no more, is empty; the source says whose it is.
+func TestCopyToStartedTarget(t *testing.T) {
+	t.Parallel()
+	for _, marked := range []bool{true, false} { // a source of an earlier version has no mark
+		from, to := newFile(t), newFile(t)
+		if marked {
+			if _, err := store.Claim(t.Context(), from, "https://x.example"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(from.Put(t.Context(), "k", nil, time.Hour), claim(t, to, "https://x.example")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := storecopy.Run(t.Context(), from, to, files); err != nil {
+			t.Errorf("marked %t: %v", marked, err)
+		}
+		if _, err := store.Claim(t.Context(), to, "https://x.example"); err != nil {
+			t.Errorf("marked %t: %v", marked, err)
+		}
+	}
+}
+
+// repeating is a store that tells of each entry twice, the second time a while later.
+type repeating struct {
+	storecopy.Store
+	later int // how many others it tells of before
+}
+
+func (r *repeating) Entries(ctx context.Context, tell func(string, []byte, time.Duration) error) error {
+	var again []func() error
+	return errors.Join(r.Store.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+		again = append(again, func() error { return tell(key, value, ttl) })
+		if err := tell(key, value, ttl); err != nil || len(again) <= r.later {
+			return err
+		}
+		first := again[0]
+		again = again[1:]
+		return first()
+	}), errors.Join(each(again)...))
+}
+
+func each(do []func() error) (errs []error) {
+	for _, one := range do {
+		errs = append(errs, one())
+	}
+	return errs
+}
+
+// What a source tells of twice, as Redis may, is copied once, or again as it is.
+func TestEntryToldTwice(t *testing.T) {
+	t.Parallel()
+	for _, merge := range []bool{false, true} {
+		for _, later := range []int{0, 3, 500} {
+			synctest.Test(t, func(t *testing.T) {
+				from, to := newFile(t), storetest.NewShared().Gateway()
+				fill(t, from, 1000)
+				o := storecopy.Options{Source: "a", Merge: merge}
+				if counts, err := storecopy.Run(t.Context(), &repeating{from, later}, &repeating{to, later}, o); err != nil || counts.Kept > 0 {
+					t.Errorf("merging %t, %d later: %+v, %v", merge, later, counts, err)
+				}
+				contents(t, to).check(t, contents(t, from))
+			})
+		}
+	}
+}
+
+// steps counts the steps that change a store.
+type steps struct {
+	storecopy.Store
+	most, n int // most calls in one
+}
+
+func (s *steps) Do(ctx context.Context, calls ...*store.Call) error {
+	if len(calls) > 1 && calls[0].Op == store.Put {
+		s.most, s.n = max(s.most, len(calls)), s.n+1
+	}
+	return s.Store.Do(ctx, calls...)
+}
+
+// Entries are stored so many at once, and fewer if they are large.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ batch, size, most, steps int }{
+		"by default":    {0, 10, storecopy.DefaultBatch, 10},
+		"as many as":    {900, 10, 900, 3},
+		"large entries": {900, 12800, 90, 23},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := storetest.NewShared().Gateway(), &steps{Store: storetest.NewShared().Gateway()}
+			for i := range 2000 {
+				put(t, from, fmt.Sprint("refresh:", i), string(make([]byte, tt.size)), time.Hour)
+			}
+			if _, err := storecopy.Run(t.Context(), from, to, storecopy.Options{Source: "a", Batch: tt.batch}); err != nil || to.most != tt.most || to.n != tt.steps {
+				t.Errorf("%d steps with up to %d entries: %v", to.n, to.most, err)
+			}
+		})
+	}
+}
+
+// A gateway that runs with the source or the target is noticed though it changes nothing, until it has
+// stopped, or for a while after it was killed; what it says of itself is not copied.
+func TestGatewayRuns(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ source, killed bool }{
+		"with the source": {true, false}, "with the target": {false, false}, "with the source, killed": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				from, to := storetest.NewShared(), storetest.NewShared()
+				fill(t, from.Gateway(), 10)
+				used := map[bool]*storetest.Shared{true: from, false: to}[tt.source]
+				ctx, stop := context.WithCancel(t.Context())
+				gateway := used.Gateway()
+				go storecopy.Announce(ctx, gateway)
+				time.Sleep(time.Hour)
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); !errors.Is(err, storecopy.ErrRunning) {
+					t.Errorf("while it runs: %v", err)
+				}
+				gateway.SetDown(tt.killed)
+				stop()
+				synctest.Wait()
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), to.Gateway(), files); errors.Is(err, storecopy.ErrRunning) != tt.killed {
+					t.Errorf("after it ended: %v", err)
+				}
+				forced := files
+				forced.Force = true
+				if counts, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), forced); err != nil || counts.Read != 10 {
+					t.Errorf("by force: %+v, %v", counts, err)
+				}
+				time.Sleep(storecopy.RunningLifetime + time.Nanosecond) // it may have renewed its entry just before
+				if _, err := storecopy.Run(t.Context(), from.Gateway(), newFile(t), files); err != nil {
+					t.Errorf("later: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// How long it takes to copy 200,000 entries of 300 bytes, in no order, into a file:
+//
+//	go test -run '^$' -bench IntoFile -benchtime 1x ./caddymodule/internal/storecopy
+func BenchmarkIntoFile(b *testing.B) {
+	calls := make([]*store.Call, 200_000)
+	from := store.NewMemory(2*len(calls), 0)
+	for i := range calls {
+		value := make([]byte, 300)
+		calls[i] = &store.Call{Op: store.Put, Key: "refresh:" + rand.Text(), Value: value, TTL: time.Duration(1+i%90) * 24 * time.Hour}
+	}
+	if err := from.Do(b.Context(), calls...); err != nil {
+		b.Fatal(err)
+	}
+	for _, batch := range []int{200, 1000, 5000, 20_000} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) {
+			for range b.N {
+				to := boltstore.New(filepath.Join(b.TempDir(), "store.db"), 0)
+				if _, err := storecopy.Run(b.Context(), from, to, storecopy.Options{Source: "a", Batch: batch}); err != nil {
+					b.Fatal(err)
+				}
+				if err := to.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func claim(t *testing.T, s store.Store, issuer string) error {
+	_, err := store.Claim(t.Context(), s, issuer)
+	return err
+}

@@ -1,0 +1,184 @@
+package upstream_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.IDToken = authorizetest.EmailVerifiedString
+		s.UserInfoResponse = func(claims map[string]any) {
+			claims["name"] = "Somebody Else"
+			claims["email_verified"] = true
+			claims["phone_number"] = "+15550100"
+			claims["employee"] = json.Number("12345678901234567890")
+		}
+	})
+	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"sub":            authorizetest.Alice.Subject,
+		"name":           "Alice Adams", // the ID token's
+		"email_verified": "true",        // a string, and no true
+		"phone_number":   "+15550100",   // userinfo's
+		"employee":       json.Number("12345678901234567890"),
+		"groups":         []any{"clinicians"},
+	} {
+		if got := identity.Claims[name]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %#v, want %#v", name, got, want)
+		}
+	}
+}
+
+// What userinfo has verified is its own address, and not another one of the ID
+// token's (OpenID Connect Core §5.1: "the End-User's e-mail address").
+func TestVerifiedByUserInfo(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		email any // userinfo's; nil: none
+		want  any
+	}{
+		"the same address": {"alice@hospital.example", true},
+		"another address":  {"mallory@home.example", nil},
+		"no address":       {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
+				s.IDToken = func(token *authorizetest.IDToken) { delete(token.Claims, "email_verified") }
+				s.UserInfoResponse = func(claims map[string]any) { claims["email"] = tt.email }
+			})
+			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := identity.Claims["email_verified"]; got != tt.want || identity.Claims["email"] != "alice@hospital.example" {
+				t.Errorf("email_verified %v, of %v", got, identity.Claims["email"])
+			}
+		})
+	}
+	t.Run("address and its email_verified are userinfo's", func(t *testing.T) {
+		idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
+			s.IDToken = func(token *authorizetest.IDToken) {
+				delete(token.Claims, "email")
+				delete(token.Claims, "email_verified")
+			}
+		})
+		identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+		if err != nil || identity.Claims["email_verified"] != true {
+			t.Error(identity, err)
+		}
+	})
+}
+
+func TestUserInfoRefused(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(map[string]any){
+		"another sub":  func(c map[string]any) { c["sub"] = "another" },
+		"no sub":       func(c map[string]any) { delete(c, "sub") },
+		"sub a number": func(c map[string]any) { c["sub"] = 248289761001 },
+		"other case":   func(c map[string]any) { c["Sub"] = c["sub"]; c["sub"] = "another" },
+	}
+	for name, change := range tests {
+		refused(t, name, upstream.ErrUserInfo, func(s *authorizetest.Settings) { s.UserInfoResponse = change })
+	}
+	t.Run("sub twice", func(t *testing.T) {
+		idp := authorizetest.Start(t)
+		idp.Fail(authorizetest.UserInfo, authorizetest.JSON(200, []byte(`{"sub":"another","sub":"`+authorizetest.Alice.Subject+`"}`)))
+		checkFault(t, failedSignIn(t, idp, 0), "", upstream.ErrUserInfo)
+	})
+}
+
+func TestWithoutUserInfo(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) { s.Metadata["userinfo_endpoint"] = nil })
+	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+	if err != nil || identity.Claims["name"] != "Alice Adams" || count(idp, authorizetest.UserInfo) != 0 {
+		t.Error(identity, err)
+	}
+}
+
+// A userinfo response may be signed, if the client was registered so.
+func TestSignedUserInfo(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t)
+	good := map[string]any{"iss": idp.Issuer, "aud": []string{"client"}, "sub": authorizetest.Alice.Subject, "phone_number": "+15550100"}
+	tests := []struct {
+		name   string
+		change func(*authorizetest.IDToken)
+		ok     bool
+	}{
+		{"right", func(*authorizetest.IDToken) {}, true},
+		{"without iss and aud", func(t *authorizetest.IDToken) { claim("iss", nil)(t); claim("aud", nil)(t) }, true},
+		{"another issuer", authorizetest.WrongIssuer, false},
+		{"another audience", authorizetest.WrongAudience, false},
+		{"another key", authorizetest.ForeignKey, false},
+		{"unknown key", authorizetest.UnknownKey, false},
+		{"not signed", authorizetest.AlgorithmNone, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			idp.Fail(authorizetest.UserInfo, authorizetest.SignedJSON(good, tt.change))
+			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+			if !tt.ok {
+				checkFault(t, err, "", upstream.ErrUserInfo)
+			} else if err != nil || identity.Claims["phone_number"] != "+15550100" {
+				t.Error(identity, err)
+			}
+		})
+	}
+}
+
+// tokenRecorder keeps the token response.
+type tokenRecorder struct {
+	http.RoundTripper
+	tokens struct {
+		Access  string `json:"access_token"`
+		Refresh string `json:"refresh_token"`
+	}
+}
+
+func (tr *tokenRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := tr.RoundTripper.RoundTrip(r)
+	if err != nil || r.Method != http.MethodPost {
+		return response, err
+	}
+	body, err := io.ReadAll(response.Body)
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, errors.Join(err, json.Unmarshal(body, &tr.tokens))
+}
+
+// An identity keeps none of the provider's access and refresh tokens.
+func TestTokensHidden(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t)
+	transport := idp.Transport()
+	t.Cleanup(transport.CloseIdleConnections)
+	recorder := &tokenRecorder{RoundTripper: transport}
+	p := newProvider(t, idp, func(c *upstream.Config) { c.Transport = recorder })
+	identity, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	marshalled, err := json.Marshal(identity)
+	if err != nil || recorder.tokens.Access == "" || recorder.tokens.Refresh == "" {
+		t.Fatal("no tokens", err)
+	}
+	text := fmt.Sprintf("%#v", *identity) + string(marshalled)
+	if strings.Contains(text, recorder.tokens.Access) || strings.Contains(text, recorder.tokens.Refresh) {
+		t.Errorf("shows a token: %s", text)
+	}
+}
