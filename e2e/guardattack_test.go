@@ -91,7 +91,7 @@ func (r *attackRun) fault(as *attackedAs, a guardattack.Attack, kind, detail str
 // all, at times when the next one is on its way: that is answered with 502, and sent again as an app would.
 func (r *attackRun) send(as *attackedAs, a guardattack.Attack) (answer, bool) {
 	got, err := r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
-	if got.status == http.StatusBadGateway {
+	if got.status == http.StatusBadGateway || bytes.Contains(got.body, []byte(`"502 Bad Gateway"`)) { // of a batch's entry
 		got, err = r.g.trySend(r.t, as.token, a.Method, a.Path, a.Body, a.Headers...)
 	}
 	if err != nil {
