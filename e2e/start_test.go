@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"crypto/tls"
+	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -38,7 +41,44 @@ func TestStart(t *testing.T) {
 	if fastest > startBound {
 		t.Errorf("the first $expand took %v, want less than %v", fastest, startBound)
 	}
+	t.Run("log", func(t *testing.T) { checkFirstLines(t, g) })
+	t.Run("TLS without a name", func(t *testing.T) { checkNameless(t, g) })
 	t.Run("resident memory", func(t *testing.T) { checkMemory(t, g) })
+}
+
+// checkFirstLines finds no warning of the example about itself, and what to open.
+func checkFirstLines(t *testing.T, g *gateway) {
+	err := g.process.ready(func() error {
+		log, err := os.ReadFile(g.process.log)
+		switch text := string(log); {
+		case err != nil:
+			return err
+		case !strings.Contains(text, `"open":"`+g.issuer+`/oauth2/launch_page"`):
+			return errors.New("it does not say what to open")
+		case strings.Contains(text, `"level":"warn"`), strings.Contains(text, `"level":"error"`), strings.Count(text, "\n") > 15:
+			t.Errorf("logged:\n%s", text)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkNameless connects as Java does, which sends no name for localhost.
+func checkNameless(t *testing.T, g *gateway) {
+	raw, err := net.Dial("tcp", strings.TrimPrefix(g.issuer, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	nameless := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // no ServerName: none is sent
+	if err := nameless.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := nameless.ConnectionState().PeerCertificates[0].VerifyHostname("localhost"); err != nil {
+		t.Error(err)
+	}
 }
 
 // checkMemory expands a few hundred times, over small and large value sets,
