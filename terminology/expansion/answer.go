@@ -35,12 +35,6 @@ func (x *Expansion) Parameters() []Parameter {
 	return list
 }
 
-// appendJSON appends the ValueSet with the expansion, as $expand answers a POST.
-func (x *Expansion) appendJSON(dst []byte) []byte {
-	x.Library.Use(func() { dst = NewWriter(x, false).Append(dst) })
-	return dst
-}
-
 // WriteTo writes the answer while it is made, in a buffer that may be larger afterwards.
 func (w *Writer) WriteTo(out io.Writer, buffer *[]byte) error {
 	w.stream.out = out

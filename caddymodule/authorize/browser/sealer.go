@@ -3,7 +3,6 @@ package browser
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,9 +32,6 @@ func browserID(w http.ResponseWriter, r *http.Request) string {
 	http.SetCookie(w, NewCookie(IDPrefix+oauth2.RandomToken()[:8], id))
 	return id
 }
-
-// isBrowser reports whether an id is one of this browser's.
-func isBrowser(r *http.Request, id string) bool { return slices.Contains(browserIDs(r), id) }
 
 // Sealer seals texts for one browser and one purpose.
 type Sealer struct {
