@@ -184,13 +184,7 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 	if err := s.checkCopied(ctx); err != nil {
 		return err
 	}
-	for local, w := range s.watched {
-		if why, is := isVolatile(local); is && local == s.Durable {
-			w.keepsNothing(why)
-		} else if is {
-			w.keepsNothing("")
-		}
-	}
+	s.noteVolatile()
 	if claimer, ok := s.Durable.(Claimer); ok {
 		var err error
 		if s.isNew, err = claimer.Claim(ctx, issuer); err != nil {
@@ -201,6 +195,17 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 		w.start()
 	}
 	return nil
+}
+
+// noteVolatile logs which of the stores keep nothing over their own restart, and why that matters for the durable one.
+func (s *Set) noteVolatile() {
+	for local, w := range s.watched {
+		if why, is := isVolatile(local); is && local == s.Durable {
+			w.keepsNothing(why)
+		} else if is {
+			w.keepsNothing("")
+		}
+	}
 }
 
 // checkCopied refuses a durable store that lacks entries which fhir-store copy has not copied yet.
