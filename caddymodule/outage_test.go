@@ -105,6 +105,9 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		if len(lines) != 2 {
 			t.Errorf("%s: %d lines:\n%s", name, len(lines), strings.Join(lines, ""))
 		}
+		if strings.Contains(strings.Join(lines, ""), "stacktrace") {
+			t.Errorf("%s: logged with a stack trace", name)
+		}
 		if last := outages(g.app.stores)[1]; !last.Began.After(before) || !last.Over.After(last.Began) {
 			t.Errorf("%s: the outage is remembered as %v", name, last)
 		}

@@ -13,7 +13,10 @@ import (
 const AuditLogger = "fhir.audit"
 
 // NewEventLog is the audit trail of a configuration.
-func NewEventLog(ctx caddy.Context) *audit.Log {
+func NewEventLog(ctx caddy.Context) *audit.Log { return audit.NewLog(NewLogger(ctx, AuditLogger)) }
+
+// NewLogger is Caddy's, without stack traces: Caddy's own leaves them out too, but not for what a request logs.
+func NewLogger(ctx caddy.Context, name string) *slog.Logger {
 	const never = slog.Level(127)
-	return audit.NewLog(slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(AuditLogger), zapslog.AddStacktraceAt(never))))
+	return slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(name), zapslog.AddStacktraceAt(never)))
 }
