@@ -45,18 +45,22 @@ func NewLog(logger *slog.Logger) *Log {
 const failureLogged = "fhir.failure_logged"
 
 // Request logs the cause of an answer of 500 or above, once for each request, but for a store that is away or full, of which
-// its breaker or [Watch] logs. It omits the query, which may identify a
-// person or hold a token.
+// its breaker or [Watch] logs, and what failed because the client left. It omits the query, which may identify a person or
+// hold a token.
 func (l *Log) Request(r *http.Request, err error) {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
 	_, logged := errors.AsType[*loggedError](err)
-	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || isTrouble(err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
+	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || isTrouble(err) || hasLeft(r, err) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
 	l.write(strconv.Itoa(status)+" "+failed.Trace, "request failed",
 		"status", status, "method", r.Method, "path", fhirapp.OriginalPath(r), "error", cmp.Or(failed.Err, err))
+}
+
+func hasLeft(r *http.Request, err error) bool {
+	return errors.Is(err, context.Canceled) && errors.Is(r.Context().Err(), context.Canceled)
 }
 
 // loggedError is an error that has been logged, so that the requests that fail by it are not.

@@ -2,6 +2,7 @@ package failure
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,4 +87,22 @@ func TestLimitFailures(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// What failed because the client left is no failure, and what was given up here is one.
+func TestWhoLeftIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for want, leave := range []bool{true, false} {
+		var text bytes.Buffer
+		ctx, end := context.WithCancel(t.Context())
+		r := caddyhttp.PrepareRequest(httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), caddy.NewReplacer(), httptest.NewRecorder(), nil)
+		if leave {
+			end()
+		}
+		NewLog(slog.New(slog.NewTextHandler(&text, nil))).Request(r, caddyhttp.Error(http.StatusServiceUnavailable, context.Canceled))
+		end()
+		if strings.Count(text.String(), "\n") != want {
+			t.Errorf("left: %v; logged %q", leave, text.String())
+		}
+	}
 }

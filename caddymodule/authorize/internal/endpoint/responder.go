@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (rs *Responder) recordOutage(r *http.Request, err error) {
 func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
 	case audit.FromContext(r.Context()).Refused:
-	case e.Code == "server_error":
+	case e.Code == "server_error" && !errors.Is(r.Context().Err(), context.Canceled): // of who left, nobody sees it
 		rs.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:
 		rs.Logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
