@@ -170,10 +170,10 @@ func sorts(resourceType string) []string {
 func exact(resourceType string) (members []string, ok bool) {
 	members, ok = compartment.Patient(resourceType)
 	_, isShared := access.NewShared(nil)[resourceType]
-	switch {
-	case resourceType == "Binary", resourceType == "Bundle", resourceType == "Patient":
+	switch resourceType {
+	case "Binary", "Bundle", "Patient":
 		return nil, false
-	case resourceType == "Device":
+	case "Device":
 		return []string{"patient"}, true
 	}
 	return members, ok || isShared

@@ -1,6 +1,7 @@
 package flow_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,9 +20,7 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	ask := func(destination, client string, change url.Values) *http.Response {
 		q := servertest.Request(servertest.PKCE())
 		q.Set("client_id", client)
-		for name, values := range change {
-			q[name] = values
-		}
+		maps.Copy(q, change)
 		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
 		r.Header.Set("Sec-Fetch-Dest", destination)
 		return b.Send(r)
