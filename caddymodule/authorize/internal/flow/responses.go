@@ -95,7 +95,8 @@ func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *
 	if e.Shown || req.client.ErrorDescription {
 		p.add("error_description", printable(e.Description))
 	}
-	if r.URL.Path == endpoint.Authorize && leadsAstray(r, req.client) {
+	// prompt=none wants no page, and RFC 9700 excepts silent authentication.
+	if r.URL.Path == endpoint.Authorize && !req.signIn.How.Prompts("none") && leadsAstray(r, req.client) {
 		rs.ask(w, r, req, p)
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-// RFC 9700 §4.11.2: a link to this server alone takes nobody on to an app that registered itself. What is no window of a
-// browser, such as a frame of the app's own, is redirected.
+// RFC 9700 §4.11.2: a link to this server with an error in it takes nobody on to an app that registered itself. What is no
+// window of a browser, such as a frame of the app's own, is redirected.
 func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
@@ -27,7 +27,6 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 	}
 	for name, change := range map[string]url.Values{
 		"a scope that is none":   {"scope": {"bogus"}},
-		"nobody is signed in":    {"prompt": {"none"}},
 		"in the body of a POST":  {"scope": {"bogus"}, "response_mode": {"form_post"}},
 		"a launch that is known": {"launch": {"unknown"}},
 	} {
@@ -45,6 +44,22 @@ func TestSelfRegisteredAppLeadsNobodyAstray(t *testing.T) {
 				servertest.WantStatus(t, ask("document", "app", change), http.StatusFound, "an app of the operator's")
 			}
 		})
+	}
+}
+
+// OpenID Connect Core §3.1.2.1: with prompt=none there is no page.
+func TestSelfRegisteredAppSignsInSilently(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := servertest.Register(b, servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	q := servertest.Request(servertest.PKCE())
+	q.Set("client_id", c.ID)
+	q.Set("prompt", "none")
+	r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/oauth2/authorize?"+q.Encode(), http.NoBody)
+	r.Header.Set("Sec-Fetch-Dest", "document")
+	answer := b.Send(r)
+	if location := answer.Header.Get("Location"); answer.StatusCode != http.StatusFound || !strings.Contains(location, "error=login_required") {
+		t.Errorf("%d to %q", answer.StatusCode, location)
 	}
 }
 
