@@ -18,7 +18,7 @@ import (
 // Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
 // validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.logger, a.events = ctx, ctx.Slogger(), fhirapp.NewEventLog(ctx)
+	a.ctx, a.logger, a.events = ctx, fhirapp.NewLogger(ctx, "fhir"), fhirapp.NewEventLog(ctx)
 	if a.FHIRBase == "" {
 		a.FHIRBase = fhirapp.DefaultBase
 	}
