@@ -70,9 +70,10 @@ func (p *process) stop() {
 	}
 }
 
-// ready waits until try succeeds, as long as the server runs.
+// ready waits until try succeeds, as long as the server runs: for longer than the minute after which Caddy tries again to
+// get a certificate. Now and then the first try fails, as Caddy cleans its storage meanwhile, and deletes a new empty folder.
 func (p *process) ready(try func() error) error {
-	return p.readyWithin(30*time.Second, try)
+	return p.readyWithin(90*time.Second, try)
 }
 
 // readyWithin is ready for a server that starts slowly.
