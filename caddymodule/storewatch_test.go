@@ -30,6 +30,9 @@ func TestStoreCameBackEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "it is noticed", func() bool { g.app.stores.Settle(); return emptied() })
+	if err := g.app.keys.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	status, answer := readyWith(t, g.Context)
 	if status != 200 || len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "came back empty") {
 		t.Errorf("%d %+v", status, answer)
@@ -81,6 +84,9 @@ func TestReadyNamesLocalTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := app.startStores(); err != nil {
+				t.Fatal(err)
+			}
+			if err := app.keys.Refresh(t.Context()); err != nil { // making keys may take longer than ready waits
 				t.Fatal(err)
 			}
 			if status, answer := readyWith(t, g.Context); status != 200 {
