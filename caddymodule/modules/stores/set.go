@@ -200,10 +200,12 @@ func (s *Set) Start(ctx context.Context, logger *slog.Logger, issuer string, max
 // noteVolatile logs which of the stores keep nothing over their own restart, and why that matters for the durable one.
 func (s *Set) noteVolatile() {
 	for local, w := range s.watched {
-		if why, is := isVolatile(local); is && local == s.Durable {
+		why, is := isVolatile(local)
+		if local != s.Durable {
+			why = ""
+		}
+		if is {
 			w.keepsNothing(why)
-		} else if is {
-			w.keepsNothing("")
 		}
 	}
 }

@@ -66,9 +66,7 @@ func (f *factors) proveFirst(w http.ResponseWriter, r *http.Request) {
 }
 
 // by is the session in which a person changes their factors.
-func by(s *session.SignedIn) factor.By {
-	return factor.By{SID: s.SID, MultiFactor: oauth2.MeetsACR(s.ACR(), oauth2.ACRMultiFactor)}
-}
+func by(s *session.SignedIn) factor.By { return factor.BySession(s.SID, s.ACR()) }
 
 // record records a change of a person's factors.
 func (f *factors) record(ctx context.Context, signedIn *session.SignedIn, what string, err error) {

@@ -112,6 +112,11 @@ type By struct {
 	MultiFactor bool   // they signed in to it with a second factor
 }
 
+// BySession is By of a session and how its person signed in (acr).
+func BySession(sid, acr string) By {
+	return By{SID: sid, MultiFactor: oauth2.MeetsACR(acr, oauth2.ACRMultiFactor)}
+}
+
 // ErrUnproved refuses a change in a session without a second factor, of who has one.
 var ErrUnproved = &oauth2.Error{Code: "access_denied", Description: "the session lacks the second factor", Status: http.StatusForbidden}
 

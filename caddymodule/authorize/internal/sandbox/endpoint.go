@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // LaunchPage returns the endpoint.
@@ -20,8 +19,7 @@ func (lp *launchPage) serve(w http.ResponseWriter, r *http.Request) {
 	signedIn, err := lp.Sessions.Current(r)
 	lacking := false
 	if err == nil && signedIn != nil {
-		by := factor.By{SID: signedIn.SID, MultiFactor: oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor)}
-		lacking, err = lp.Factors.Lacking(r.Context(), signedIn.User, by)
+		lacking, err = lp.Factors.Lacking(r.Context(), signedIn.User, factor.BySession(signedIn.SID, signedIn.ACR()))
 	}
 	switch {
 	case err != nil:

@@ -30,7 +30,7 @@ func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, si
 		return false
 	}
 	held, err := s.factors.Of(r.Context(), signedIn.User)
-	if err == nil && held.Lacking(factor.By{SID: signedIn.SID, MultiFactor: has(oauth2.ACRMultiFactor)}) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
+	if err == nil && held.Lacking(factor.BySession(signedIn.SID, signedIn.ACR())) && !oauth2.MeetsACR(required, oauth2.ACRMultiFactor) {
 		required = oauth2.ACRMultiFactor
 	}
 	can := func(class string) bool { return held.Any() && (class != oauth2.ACRPhishing || len(held.Passkeys) > 0) }
