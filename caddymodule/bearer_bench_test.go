@@ -5,11 +5,12 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
 // BenchmarkBearer is $expand answered from memory, with the guard (and a token that it has seen before) and without,
-// beside Caddy's respond of as many bytes. "Next" is the same answer by a handler behind the guard that is not ours.
+// beside Caddy's respond of as many bytes. With scopes off, only the token is checked. "Next" is the same answer by a handler behind the guard that is not ours.
 func BenchmarkBearer(b *testing.B) {
 	issuer := newTrustedIssuer(b)
 	site := func(routes string) *gateway {
@@ -30,6 +31,7 @@ func BenchmarkBearer(b *testing.B) {
 		{"respond", site(respond).Server},
 		{"open", open.Server},
 		{"guarded", site(guard + "\t\tfhir_expand").Server},
+		{"guarded, scopes off", site(strings.Replace(guard, "{", "{\n\t\t\tscopes off", 1) + "\t\tfhir_expand").Server},
 		{"guarded, next", site(guard + respond).Server},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

@@ -68,13 +68,12 @@ var notB64 = func() (not [256]byte) {
 // queryHasToken reports whether a query has the parameter access_token in any spelling that a backend may accept.
 func queryHasToken(query string) bool {
 	for query != "" {
-		var pair string
-		if i := strings.IndexAny(query, "&;"); i >= 0 {
-			pair, query = query[:i], query[i+1:]
-		} else {
-			pair, query = query, ""
+		end := 0
+		for end < len(query) && query[end] != '&' && query[end] != ';' {
+			end++
 		}
-		name, _, _ := strings.Cut(pair, "=")
+		name, _, _ := strings.Cut(query[:end], "=")
+		query = query[min(end+1, len(query)):]
 		if decoded, err := url.QueryUnescape(name); err == nil {
 			name = decoded
 		}

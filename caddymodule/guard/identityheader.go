@@ -21,7 +21,7 @@ type IdentityHeaders struct {
 	usual     headerNames
 	forwarded headerNames
 	hopByHop  headerNames
-	known     map[string]headerRule // of names that come often, by the rest
+	known     map[string]headerRule // of names that come often, in canonical form, by the rest
 }
 
 type headerRule uint8
@@ -52,7 +52,7 @@ func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	often := newHeaderNames(slices.Concat(forwarded, fhirHeaders, browserHeaders))
 	for _, set := range []headerNames{often, addressHeaders, caddyHeaders, messageHeaders, h.usual} {
 		for name := range set.exact {
-			h.known[name] = h.rule([]byte(name))
+			h.known[http.CanonicalHeaderKey(name)] = h.rule([]byte(name))
 		}
 	}
 	return h
@@ -81,10 +81,9 @@ func (i *IdentityHeaders) rule(folded []byte) headerRule {
 func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	var buffer [64]byte
 	for name := range h {
-		folded := appendFolded(buffer[:0], name)
-		rule, known := i.known[string(folded)]
+		rule, known := i.known[name]
 		if !known {
-			rule = i.rule(folded)
+			rule = i.rule(appendFolded(buffer[:0], name))
 		}
 		if rule == headerIsRemoved || rule == headerPassesByProxy && !byTrustedProxy {
 			delete(h, name)

@@ -65,10 +65,16 @@ func parseParameter(pair string) (Parameter, error) {
 
 // decode undoes the percent-encoding of a name or value.
 func decode(s string) (string, error) {
+	escaped := false
 	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' || c == ';' || c == '#' {
+		c := s[i]
+		if c <= ' ' || c > '~' || c == ';' || c == '#' {
 			return "", fmt.Errorf("%w: a character", errParameters)
 		}
+		escaped = escaped || c == '%' || c == '+'
+	}
+	if !escaped {
+		return s, nil
 	}
 	decoded, err := url.QueryUnescape(s)
 	if err != nil || !utf8.ValidString(decoded) || strings.ContainsRune(decoded, 0) {

@@ -29,8 +29,8 @@ type row struct {
 	single bool
 }
 
-// interactions is the one list of what is done.
-var interactions map[interaction.Kind]row
+// interactions is the one list of what is done, by [interaction.Kind].
+var interactions [1 << 8]row
 
 func init() { // not above, since entries of a bundle are answered by the list again
 	read := row{answer: answerRead, passes: passesRead, single: true}
@@ -39,7 +39,7 @@ func init() { // not above, since entries of a bundle are answered by the list a
 	update := row{answer: writing((*write.Writes).Update), passes: passesWrite, single: true}
 	patch := row{answer: writing((*write.Writes).Patch), passes: passesWrite, single: true}
 	remove := row{answer: writing((*write.Writes).Delete), passes: passesDelete, single: true}
-	interactions = map[interaction.Kind]row{
+	interactions = [1 << 8]row{
 		interaction.Read:              read,
 		interaction.VRead:             read,
 		interaction.InstanceHistory:   {answer: answerInstanceHistory, passes: passesRead, page: pageOfHistory},
