@@ -15,13 +15,14 @@ const backOffTime = 2 * time.Second
 // made-up token that the endpoint chokes on would lock out all others.
 var errNoAnswer = errors.New("no answer")
 
-// waitError refuses a token during the pause.
-type waitError struct{ wait time.Duration }
+// WaitError refuses a token that cannot be verified before some time has passed.
+type WaitError struct {
+	Wait time.Duration // until it may be verified
+	Why  string        // it cannot be now
+}
 
 // Error implements error.
-func (e *waitError) Error() string {
-	return fmt.Sprintf("the endpoint did not answer, left alone for %v", e.wait)
-}
+func (e *WaitError) Error() string { return fmt.Sprintf("%s, left alone for %v", e.Why, e.Wait) }
 
 // backOff pauses requests to an endpoint that does not answer, so that tokens are refused at once instead of after a
 // timeout each.
@@ -54,7 +55,7 @@ func (b *backOff) refuse(now time.Time) error {
 	if b.until.IsZero() || wait <= 0 && !b.trying {
 		return nil
 	}
-	return &waitError{max(wait, time.Second)}
+	return &WaitError{max(wait, time.Second), "the endpoint did not answer"}
 }
 
 // end takes the result of a request.

@@ -187,14 +187,11 @@ func badRequest(description string, err error) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: codeInvalidRequest, Description: description, Err: err}
 }
 
-// invalidToken refuses a token. All defects look alike, so that a forger does not learn how far it got. Only expiry is
-// named, since clients act on it; it is checked after the signature.
+// invalidToken refuses a token. Defects look alike, so that a forger does not learn how far it got. Named are expiry, since
+// clients act on it, and claims of other issuers, since somebody configured them wrongly: both are checked after the
+// signature, but for an issuer that is not known at all.
 func invalidToken(err error) *Error {
-	description := "The access token is invalid."
-	if errors.Is(err, ErrExpired) {
-		description = "The access token has expired."
-	}
-	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description, Err: err}
+	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description(err), Err: err}
 }
 
 // InsufficientScope refuses a request that a valid token's scopes do not allow, with 403 (RFC 6750 §3.1).
@@ -222,8 +219,8 @@ func unavailable(err error) *Error {
 		Description: "The access token cannot be verified at present.",
 		Err:         err,
 	}
-	if left, ok := errors.AsType[*waitError](err); ok {
-		refusal.Wait = left.wait
+	if left, ok := errors.AsType[*WaitError](err); ok {
+		refusal.Wait = left.Wait
 	}
 	return refusal
 }

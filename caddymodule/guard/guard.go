@@ -1,10 +1,13 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4/json"
@@ -91,7 +94,7 @@ func (g *Guard) policy(raw string) (*policy, error) {
 	if p := g.policies[issuer]; p != nil {
 		return p, nil
 	}
-	return nil, errIssuer
+	return nil, newClaimError("iss", issuer, cmp.Or(issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.policies)), " "), errIssuer)
 }
 
 // unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then

@@ -222,6 +222,14 @@ func (i *Introspector) issuer() string {
 	return i.Issuer
 }
 
+// audience is what aud must contain; empty for any.
+func (i *Introspector) audience() string {
+	if i.AnyAudience {
+		return ""
+	}
+	return i.Audience
+}
+
 func (i *Introspector) now() time.Time { return clock(i.Now) }
 
 // check returns an error if a required setting is missing or insecure.
@@ -253,11 +261,8 @@ func (i *Introspector) judge(response introspection) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	if i.Issuer != "" && response.Issuer != i.Issuer {
-		return Token{}, errIssuer
-	}
-	if !i.AnyAudience && !response.Audience.Contains(i.Audience) {
-		return Token{}, errAudience
+	if err := response.checkParties(i.Issuer, i.audience()); err != nil {
+		return Token{}, err
 	}
 	if err := response.checkUse(); err != nil {
 		return Token{}, err

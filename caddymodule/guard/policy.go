@@ -122,6 +122,10 @@ func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, erro
 	if err != nil {
 		return nil, invalidToken(err)
 	}
+	// Another issuer's kid must not have the keys fetched.
+	if issuer, err := unverifiedIssuer(raw); err == nil && issuer != "" && issuer != p.issuer {
+		return nil, invalidToken(newClaimError("iss", issuer, issuer, p.issuer, errIssuer))
+	}
 	key, err := p.key(ctx, header)
 	if err != nil {
 		return nil, err

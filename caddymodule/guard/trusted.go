@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,21 +72,20 @@ func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) 
 		return Token{}, err
 	}
 	if missing := c.missing(clientID); missing != "" {
-		return Token{}, fmt.Errorf("%w: %s", errMissingClaim, missing)
+		return Token{}, newClaimError(missing, c.Issuer, "", "one, as all but lightweight tokens have", errMissingClaim)
 	}
-	if c.Issuer != t.Issuer {
-		return Token{}, errIssuer
-	}
-	if !c.Audience.Contains(t.Audience) {
-		return Token{}, errAudience
-	}
-	if err := c.checkUse(); err != nil {
+	if err := c.checkParties(t.Issuer, t.Audience); err != nil {
 		return Token{}, err
 	}
-	if !header.isAccessToken() {
-		if err := c.checkNoIDToken(clientID); err != nil {
-			return Token{}, err
-		}
+	err = c.checkUse()
+	if err == nil && !header.isAccessToken() {
+		err = c.checkNoIDToken(clientID)
+	}
+	if errors.Is(err, errType) {
+		err = newClaimError("typ", c.Issuer, cmp.Or(c.Type, c.TokenUse, c.TokenType, "that of an ID token"), "that of an access token", err)
+	}
+	if err != nil {
+		return Token{}, err
 	}
 	if err := checkTimes(&c.Claims, t.now(), leewayOr(t.Leeway)); err != nil {
 		return Token{}, err

@@ -92,6 +92,17 @@ func (c *trustedClaims) missing(clientID string) string {
 	return ""
 }
 
+// checkParties checks iss, and aud unless any will do.
+func (c *trustedClaims) checkParties(issuer, audience string) error {
+	if issuer != "" && c.Issuer != issuer {
+		return newClaimError("iss", c.Issuer, c.Issuer, issuer, errIssuer)
+	}
+	if audience != "" && !c.Audience.Contains(audience) {
+		return newClaimError("aud", c.Issuer, strings.Join(c.Audience, " "), audience, errAudience)
+	}
+	return nil
+}
+
 // checkUse refuses what its issuer calls something other than an access token, such as refresh tokens, which
 // introspection reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4);
 // and tokens that are bound to a key of the client, which a mere bearer must not use (RFC 8705 §3, RFC 9449 §7.2).

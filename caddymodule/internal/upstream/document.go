@@ -43,6 +43,7 @@ type version[T any] struct {
 	value    T
 	usable   time.Time // until then; zero if there is no value
 	fresh    time.Time // until then
+	asked    time.Time // when the value was requested
 	retry    time.Time // not fetched again before then
 	failures int       // in a row
 	err      error     // of the last attempt
@@ -125,10 +126,11 @@ func (d *document[T]) renewInBackground(ctx context.Context, v *version[T]) {
 }
 
 func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
+	asked := time.Now()
 	value, fresh, err := d.fetch(ctx)
 	now := time.Now()
 	if err == nil {
-		v := &version[T]{value: value, fresh: now.Add(fresh), usable: now.Add(fresh), retry: now.Add(d.pause)}
+		v := &version[T]{value: value, asked: asked, fresh: now.Add(fresh), usable: now.Add(fresh), retry: now.Add(d.pause)}
 		if !d.exact {
 			v.usable = v.usable.Add(maxStale)
 		}

@@ -82,7 +82,7 @@ func TestUsableKeys(t *testing.T) {
 			wantKey(t, keys, "other", nil)
 			key, err := keys.Key(t.Context(), "k")
 			if !tt.usable {
-				if !errors.Is(err, upstream.ErrUnknownKey) {
+				if _, pending := errors.AsType[*upstream.PendingError](err); !pending {
 					t.Error(err)
 				}
 				return

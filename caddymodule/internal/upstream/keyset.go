@@ -19,6 +19,10 @@ const (
 	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
 
+	// unknownKeyInterval is the minimum time between two requests for an issuer's keys, in
+	// which a new key is not known yet ([PendingError]).
+	unknownKeyInterval = 5 * time.Second
+
 	inlineLifetime = 100 * 365 * 24 * time.Hour // longer than any process
 )
 
@@ -49,8 +53,8 @@ type KeySetConfig struct {
 // KeySet holds the public keys of an issuer, fetched on first use. It is safe for
 // concurrent use.
 //
-// Unknown kids, which anybody can put into a token, cause at most one request a minute; a
-// wrong signature causes none. Keys stay fresh for the response's max-age, between a minute
+// Unknown kids, which anybody can put into a token, cause at most one request in 5 s, for a
+// client's keys in a minute; a wrong signature causes none. Keys stay fresh for the response's max-age, between a minute
 // and a day. While fetching fails, the old ones are used for another day.
 type KeySet struct {
 	keys  *document[jwks]
@@ -64,12 +68,16 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 		if err := CheckIssuer(c.Issuer); err != nil {
 			return nil, err
 		}
-		return newKeySet(client, minInterval, failed, newMetadata(c.Issuer, client, failed).get), nil
+		return newKeySet(client, unknownKeyInterval, failed, newMetadata(c.Issuer, client, failed).get), nil
 	}
 	if err := checkEndpoint("jwks_uri", c.URI, c.URI); err != nil {
 		return nil, err
 	}
-	k := newKeySet(client, minInterval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil })
+	interval := unknownKeyInterval
+	if c.Exact {
+		interval = minInterval
+	}
+	k := newKeySet(client, interval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil })
 	k.exact, k.keys.exact = c.Exact, c.Exact
 	return k, nil
 }
@@ -150,11 +158,25 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
+// PendingError says that a kid is unknown, and the keys were fetched too recently to tell
+// whether it is a new one.
+type PendingError struct{ Wait time.Duration }
+
+// Error implements error.
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("the kid is unknown, and the keys are fetched again in %v", e.Wait)
+}
+
 // Key returns the public key with this kid; an empty kid means the only key. Its alg is
 // empty if the provider names none. The error wraps [ErrUnknownKey] if there is no such
-// key. Any other means that the keys are unavailable, and is an [Error] if it has a kind.
+// key, by keys that were asked for since, and is a [PendingError] as long as they cannot be. Any
+// other means that the keys are unavailable, and is an [Error] if it has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	began, before := time.Now(), k.keys.version()
 	keys, err := k.candidates(ctx, kid)
+	if v := k.keys.version(); errors.Is(err, ErrUnknownKey) && (v == before || v.asked.Before(began)) {
+		return jose.JSONWebKey{}, &PendingError{max(time.Until(v.retry), time.Second)}
+	}
 	if err != nil {
 		return jose.JSONWebKey{}, err
 	}

@@ -34,7 +34,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 		}
 		flood()
 		s.want(t, 1)
-		time.Sleep(time.Minute - time.Second)
+		time.Sleep(4 * time.Second)
 		flood()
 		s.want(t, 1)
 		time.Sleep(2 * time.Second)
@@ -54,6 +54,37 @@ func TestWrongSignatureFetchesNothing(t *testing.T) {
 			time.Sleep(30 * time.Second) // of all times within the hour of freshness
 		}
 		s.want(t, 1)
+	})
+}
+
+// A key that is rotated in is never called unknown: until the keys may be fetched again, nobody can tell.
+func TestKeyOfRotations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := new(keyServer)
+		s.serveKeys(ecPair("0").public())
+		keys := newKeySet(t, s)
+		wantKey(t, keys, "0", nil)
+		for i := range 3 {
+			kid := fmt.Sprint(i + 1)
+			s.serveKeys(ecPair(kid).public())
+			_, err := keys.Key(t.Context(), kid)
+			if pending, ok := errors.AsType[*upstream.PendingError](err); ok {
+				time.Sleep(pending.Wait)
+				_, err = keys.Key(t.Context(), kid)
+			}
+			if err != nil {
+				t.Errorf("rotation %d: %v", i, err)
+			}
+			time.Sleep(time.Duration(i) * 3 * time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		wantKey(t, keys, "none", upstream.ErrUnknownKey)
+		s.want(t, 5)
+		if _, err := keys.Key(t.Context(), "none"); errors.Is(err, upstream.ErrUnknownKey) {
+			t.Errorf("within the pause: %v", err)
+		}
+		s.want(t, 5)
 	})
 }
 

@@ -28,6 +28,9 @@ func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 	if errors.Is(err, k.unknown) {
 		return key, guard.ErrUnknownKey
 	}
+	if pending, ok := errors.AsType[*upstream.PendingError](err); ok {
+		return key, &guard.WaitError{Wait: pending.Wait, Why: pending.Error()}
+	}
 	return key, err
 }
 

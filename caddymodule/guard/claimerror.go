@@ -1,0 +1,53 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ClaimError says which claim of a token of another issuer is at fault. The client learns the claim alone; what was found
+// and expected is for the log.
+type ClaimError struct {
+	// Claim is its name: iss, aud, typ, or one that is missing.
+	Claim string
+	// Issuer is the iss of the token. Of a token by an unknown issuer it is not verified.
+	Issuer string
+	// Found is its value, at most 200 bytes; empty if it is missing.
+	Found string
+	// Expected is what it should have been.
+	Expected string
+	// Err is the cause.
+	Err error
+}
+
+// Error implements error.
+func (e *ClaimError) Error() string {
+	return fmt.Sprintf("%v: %s of a token by %q is %q, expected %s", e.Err, e.Claim, e.Issuer, e.Found, e.Expected)
+}
+
+// Unwrap returns the cause.
+func (e *ClaimError) Unwrap() error { return e.Err }
+
+// maxFound bounds what is shown of a claim, in bytes.
+const maxFound = 200
+
+func newClaimError(claim, issuer, found, expected string, cause error) *ClaimError {
+	return &ClaimError{claim, found200(issuer), found200(found), expected, cause}
+}
+
+func found200(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFound)], "") }
+
+// description is the sentence for the client.
+func description(err error) string {
+	claim, ok := errors.AsType[*ClaimError](err)
+	switch {
+	case errors.Is(err, ErrExpired):
+		return "The access token has expired."
+	case ok && claim.Found == "":
+		return "The access token lacks " + claim.Claim + "."
+	case ok:
+		return "The access token has another " + claim.Claim + " than is accepted here."
+	}
+	return "The access token is invalid."
+}
