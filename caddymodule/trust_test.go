@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -185,5 +187,25 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 		t.Error("the keys are still held")
 	} else {
 		_ = third.Cleanup()
+	}
+}
+
+// Whoever trusts an issuer sees in the log why its tokens are refused, without a flood of lines.
+//
+// Not in parallel: Caddy's default logger is the process's.
+func TestWarningOfClaim(t *testing.T) {
+	k, file := startKeycloak(t), filepath.Join(t.TempDir(), "log")
+	g := newGateway(t, exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\ttrust "+k.URL+" api://fhir\n\t\t}\n", exampleLog, "",
+		"\tskip_install_trust\n", "\tskip_install_trust\n\tlog {\n\t\toutput file "+file+"\n\t}\n"))
+	for range 30 {
+		r := g.Get("/fhir/R4/Patient", k.token(t, "account"))
+		if challenge := r.Header.Get("WWW-Authenticate"); r.StatusCode != http.StatusUnauthorized || !strings.Contains(challenge, "aud is not accepted") || strings.Contains(challenge, "account") {
+			t.Fatalf("%d, %s", r.StatusCode, challenge)
+		}
+	}
+	log, err := os.ReadFile(file)
+	lines := strings.Count(string(log), `"found":"account"`)
+	if err != nil || lines == 0 || lines > 10 || !strings.Contains(string(log), `"expected":"api://fhir"`) {
+		t.Errorf("%v, %d lines: %s", err, lines, log)
 	}
 }

@@ -47,7 +47,7 @@ func description(err error) string {
 	case ok && claim.Found == "":
 		return "The access token lacks " + claim.Claim + "."
 	case ok:
-		return "The access token has another " + claim.Claim + " than is accepted here."
+		return "The access token's " + claim.Claim + " is not accepted here."
 	}
 	return "The access token is invalid."
 }

@@ -18,6 +18,7 @@ type Guard struct {
 	policies     map[string]*policy // by issuer
 	only         *policy            // of policies, if there is a single one
 	introspector *Introspector
+	own          string // our issuer; empty if there is none
 }
 
 // New makes a guard of a verifier for our own tokens, verifiers for those of other issuers, and an introspector for
@@ -30,6 +31,7 @@ func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard,
 		if err := g.add(own.policy()); err != nil {
 			return nil, err
 		}
+		g.own = own.Issuer
 	}
 	for _, verifier := range trusted {
 		if err := g.add(verifier.policy()); err != nil {
@@ -64,7 +66,8 @@ func (g *Guard) add(p *policy) error {
 }
 
 // Verify returns what a valid access token says. A text with the three parts of a JWT goes to the verifier of the
-// issuer that it names, and to no other whatever the result; everything else goes to the introspector. Any error is an
+// issuer that it names, and to no other whatever the result; everything else, and with All others' JWTs, goes to the
+// introspector. Any error is an
 // [*Error]; it is 401 invalid_token if there is no verifier for the token. Other requests may share the [Token]: it must
 // not be changed.
 func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
@@ -74,11 +77,23 @@ func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
+	if g.introspects(raw) {
+		return g.introspector.Verify(ctx, raw)
+	}
 	p, err := g.policy(raw)
 	if err != nil {
 		return nil, invalidToken(err)
 	}
 	return p.verify(ctx, raw)
+}
+
+// introspects reports whether a JWT is asked about, rather than verified here: with All, each that does not say it is ours.
+func (g *Guard) introspects(raw string) bool {
+	if g.introspector == nil || !g.introspector.All {
+		return false
+	}
+	issuer, err := unverifiedIssuer(raw)
+	return err != nil || g.own == "" || issuer != g.own
 }
 
 // policy chooses the policy for a JWT. If there is only one, it checks iss itself, and the token need not be parsed

@@ -1,11 +1,15 @@
 package guard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
@@ -20,10 +24,24 @@ type introspection struct {
 	trustedClaims
 }
 
+// The media types of responses.
+const (
+	plainResponse  = "application/json"
+	signedResponse = "application/token-introspection+jwt" // RFC 9701 §5
+)
+
+// accept prefers a response that the issuer signed, if it can be verified.
+func (i *Introspector) accept() string {
+	if i.Keys == nil {
+		return plainResponse
+	}
+	return signedResponse + ", " + plainResponse + ";q=0.5"
+}
+
 // introspect makes an introspection request.
-func introspect(transport http.RoundTripper, r *http.Request) (introspection, error) {
+func (i *Introspector) introspect(r *http.Request) (introspection, error) {
 	client := http.Client{
-		Transport: transport,
+		Transport: i.Transport,
 		// A redirect would take the token to another place, and to believe what that one says.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -32,10 +50,10 @@ func introspect(transport http.RoundTripper, r *http.Request) (introspection, er
 		return introspection{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	defer response.Body.Close()
-	return readIntrospection(response)
+	return i.read(r.Context(), response)
 }
 
-func readIntrospection(response *http.Response) (introspection, error) {
+func (i *Introspector) read(ctx context.Context, response *http.Response) (introspection, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -44,7 +62,7 @@ func readIntrospection(response *http.Response) (introspection, error) {
 		return introspection{}, fmt.Errorf("status %d", response.StatusCode)
 	}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if err != nil || mediaType != "application/json" {
+	if err != nil || mediaType != plainResponse && (mediaType != signedResponse || i.Keys == nil) {
 		return introspection{}, errors.New("content type is not application/json")
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxIntrospectionSize+1))
@@ -54,7 +72,49 @@ func readIntrospection(response *http.Response) (introspection, error) {
 	if len(body) > maxIntrospectionSize {
 		return introspection{}, fmt.Errorf("more than %d bytes", maxIntrospectionSize)
 	}
+	if mediaType == signedResponse {
+		if body, err = i.open(ctx, string(body)); err != nil {
+			return introspection{}, fmt.Errorf("signed response: %w", err)
+		}
+	}
 	return parseIntrospection(body)
+}
+
+// open verifies a response that is a JWT, and returns the response in it (RFC 9701 §5): the signature, typ, iss, aud and iat,
+// so that no other JWT of the issuer passes for one, nor a response to somebody else.
+func (i *Introspector) open(ctx context.Context, raw string) ([]byte, error) {
+	header, err := signedResponseHeader.check(raw)
+	if err != nil {
+		return nil, err
+	}
+	jwk, err := i.Keys.Key(ctx, header.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	key, err := trustedKey(jwk, header.Algorithm)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := checkSignature(raw, header.Algorithm, key)
+	if err != nil {
+		return nil, err
+	}
+	var claims struct {
+		jwt.Claims
+
+		Response json.RawMessage `json:"token_introspection"`
+	}
+	switch err := strictjson.Unmarshal(payload, &claims); {
+	case err != nil:
+		return nil, err
+	case claims.Issuer != i.Issuer:
+		return nil, errIssuer
+	case !claims.Audience.Contains(i.ClientID):
+		return nil, errAudience
+	case claims.IssuedAt == nil || len(claims.Response) == 0:
+		return nil, fmt.Errorf("%w: iat or token_introspection", errMissingClaim)
+	}
+	return claims.Response, checkTimes(&claims.Claims, i.now(), leewayOr(i.Leeway))
 }
 
 // parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are

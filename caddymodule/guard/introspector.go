@@ -19,10 +19,8 @@ import (
 
 const (
 	// defaultTimeout is how long an introspection may take, with the wait for a turn, which may take half of it.
-	defaultTimeout = 10 * time.Second
-	// defaultActiveLifetime is how long an active token is remembered at most, and never past its exp. A revocation goes
-	// unnoticed for that time.
-	defaultActiveLifetime = time.Minute
+	defaultTimeout        = 10 * time.Second
+	defaultActiveLifetime = time.Minute // see Remember
 	// defaultRefusedLifetime is how long a refused token is remembered, so that repeating it makes no requests.
 	defaultRefusedLifetime = 10 * time.Second
 	// defaultConcurrency is how many requests are under way at most, half of them for one network. Up to 1000 tokens wait
@@ -56,6 +54,14 @@ type Introspector struct {
 	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report as active only
 	// what is meant for us (RFC 7662 §4).
 	AnyAudience bool
+	// All also asks about JWTs of issuers other than ours, whose signatures are then not checked here: about tokens that say
+	// too little, and for revocations to count.
+	All bool
+	// Remember is how long an active token is remembered at most, and never past its exp. A revocation goes unnoticed for that
+	// time. Default: a minute.
+	Remember time.Duration
+	// Keys are those of Issuer, by which responses that are JWTs are verified (RFC 9701). Nil: such responses are refused.
+	Keys KeySet
 	// Transport makes the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
 	// Network tells a request's network by its context: an IPv4 address or the /64 of an IPv6 address, which is what
@@ -70,8 +76,8 @@ type Introspector struct {
 	Leeway time.Duration
 
 	// Settings of tests; 0 means the default, and less nothing at all.
-	timeout, activeLifetime, refusedLifetime time.Duration
-	concurrency                              int
+	timeout, refusedLifetime time.Duration
+	concurrency              int
 
 	setUp    sync.Once
 	fault    error // what is required and not set
@@ -173,12 +179,12 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 		return introspection{}, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", i.accept())
 	// Asking twice does no harm: net/http may try again when the server has closed a connection that was kept. Without
 	// a value nothing is sent.
 	r.Header["Idempotency-Key"] = nil
 	r.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret))
-	return introspect(i.Transport, r)
+	return i.introspect(r)
 }
 
 func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {
@@ -200,7 +206,7 @@ func (i *Introspector) remember(id remembranceID, response introspection, asked 
 		i.refusals.put(id, response, cmp.Or(i.refusedLifetime, defaultRefusedLifetime))
 		return
 	}
-	until := asked.Add(cmp.Or(i.activeLifetime, defaultActiveLifetime))
+	until := asked.Add(cmp.Or(i.Remember, defaultActiveLifetime))
 	if expiry := response.Expiry; expiry != nil && expiry.Time().Before(until) {
 		until = expiry.Time()
 	}
@@ -211,7 +217,7 @@ func (i *Introspector) remember(id remembranceID, response introspection, asked 
 // (CVE-2026-71326).
 func (i *Introspector) remembranceID(raw string) remembranceID {
 	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
-		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.activeLifetime.String()), raw)
+		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.Remember.String()), raw)
 }
 
 // issuer is the issuer of the tokens.

@@ -79,7 +79,7 @@ func TestIntrospectorLifetimes(t *testing.T) {
 				}
 				rt, count := counted(answering(body))
 				i := testIntrospector(rt)
-				i.activeLifetime = test.lifetime
+				i.Remember = test.lifetime
 				wantRequests := func(want int64) {
 					t.Helper()
 					if _, err := i.Verify(t.Context(), "opaque"); err != nil {
@@ -236,7 +236,7 @@ func TestIntrospectorPolicies(t *testing.T) {
 		}, errInactive},
 		{"client", func(i *Introspector) { i.ClientID, i.Transport = "other", answering(`{"active":false}`) }, errInactive},
 		{"leeway", func(i *Introspector) { i.Leeway = time.Second }, nil},
-		{"lifetime", func(i *Introspector) { i.activeLifetime = time.Second }, nil},
+		{"lifetime", func(i *Introspector) { i.Remember = time.Second }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := ask(test.change); !errors.Is(err, test.want) {

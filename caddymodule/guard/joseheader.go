@@ -43,6 +43,17 @@ type headerRules struct {
 	untyped bool
 	// unnamed accepts a missing kid.
 	unnamed bool
+	// signed wants an introspection response in place of an access token (RFC 9701 §5).
+	signed bool
+}
+
+// isOf reports whether typ is that of what is wanted.
+func (r headerRules) isOf(header joseHeader) bool {
+	if r.signed {
+		typ := strings.ToLower(header.Type)
+		return typ == "token-introspection+jwt" || typ == signedResponse
+	}
+	return header.isAccessToken() || r.untyped && header.isUntyped()
 }
 
 // ownHeader are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other
@@ -53,13 +64,16 @@ var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
 // kid is optional in a JWS, and the [KeySet] decides about a missing one.
 var trustedHeader = headerRules{algorithms: trustedAlgorithms, untyped: true, unnamed: true}
 
+// signedResponseHeader are the rules for introspection responses.
+var signedResponseHeader = headerRules{algorithms: trustedAlgorithms, signed: true, unnamed: true}
+
 // check checks the header. It is not trusted yet, and can only make the token fail.
 func (r headerRules) check(raw string) (joseHeader, error) {
 	header, parameters, err := parseHeader(raw)
 	if err != nil {
 		return header, err
 	}
-	if !header.isAccessToken() && !(r.untyped && header.isUntyped()) {
+	if !r.isOf(header) {
 		return header, errType
 	}
 	if !slices.Contains(r.algorithms, header.Algorithm) {

@@ -103,7 +103,7 @@ func (c *trustedClaims) checkParties(issuer, audience string) error {
 	return nil
 }
 
-// checkUse refuses what its issuer calls something other than an access token, such as refresh tokens, which
+// checkUse refuses a patient by reference, and what its issuer calls something other than an access token, such as refresh tokens, which
 // introspection reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4);
 // and tokens that are bound to a key of the client, which a mere bearer must not use (RFC 8705 §3, RFC 9449 §7.2).
 func (c *trustedClaims) checkUse() error {
@@ -119,6 +119,9 @@ func (c *trustedClaims) checkUse() error {
 	}
 	if c.Confirmation {
 		return errBound
+	}
+	if strings.Contains(c.Patient, "/") {
+		return newClaimError("patient", c.Issuer, c.Patient, "the id alone (SMART App Launch 2.2, Launch context)", errMalformed)
 	}
 	return nil
 }

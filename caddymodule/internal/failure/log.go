@@ -78,6 +78,13 @@ func (l *Log) Server(name string, err error) error {
 	return &loggedError{err}
 }
 
+// Warn logs what a client did wrong that it cannot see, as often as a failure of its kind.
+func (l *Log) Warn(kind, message string, attributes ...any) {
+	if l.admit(kind) {
+		l.logger.Warn(message, attributes...)
+	}
+}
+
 func (l *Log) write(kind, message string, attributes ...any) {
 	if l.admit(kind) {
 		l.logger.Error(message, attributes...)

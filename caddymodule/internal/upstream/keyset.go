@@ -160,7 +160,9 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 
 // PendingError says that a kid is unknown, and the keys were fetched too recently to tell
 // whether it is a new one.
-type PendingError struct{ Wait time.Duration }
+type PendingError struct {
+	Wait time.Duration // until they may be fetched again
+}
 
 // Error implements error.
 func (e *PendingError) Error() string {

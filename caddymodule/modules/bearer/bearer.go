@@ -46,6 +46,9 @@ type Bearer struct {
 	// How to verify tokens that are not JWTs. Default: they are refused.
 	Introspection *Introspection `json:"introspect,omitempty"`
 
+	// What the first trusted issuer offers to SMART apps beyond its discovery document. Default: nothing.
+	Offer *Offer `json:"smart_configuration,omitempty"`
+
 	// The headers that are passed on; all others are removed. `fhir` stands for those of FHIR's REST API and of
 	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
 	// except for the usual identity headers, which must be named in full. Headers that describe the body or
@@ -125,7 +128,7 @@ func (h *Bearer) checkWords() error {
 // newGate is what requests pass as configured. The app may be nil.
 func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
 	g := &gate{
-		at: at, app: app, forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
+		at: at, app: app, forwardToken: h.ForwardToken, signIn: &h.SignInPolicy, failures: h.failures,
 		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
 	}
 	g.misplaced.logger = ctx.Slogger()
@@ -137,9 +140,13 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if err != nil {
 		return nil, err
 	}
-	g.smart, g.resource = newSMARTConfiguration(at, trusted), newProtectedResource(at, h.Trust, h.Introspection)
+	g.smart, g.resource = newSMARTConfiguration(at, trusted, h.Offer), newProtectedResource(at, h.Trust, h.Introspection)
 	g.locate(at.url)
-	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection)
+	asking, err := h.Introspection.keysOf(ctx, &h.keys)
+	if err != nil {
+		return nil, err
+	}
+	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking)
 	if err != nil {
 		return nil, err
 	}

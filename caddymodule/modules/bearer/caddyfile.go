@@ -17,6 +17,7 @@ import (
 //		fhir_base <path|url>
 //		trust <issuer> [<audience>]
 //		introspect <url> { … }
+//		smart_configuration { … }
 //		forward_header <names...>
 //		forward_token
 //		cors <origin|clients|*...>
@@ -37,14 +38,15 @@ import (
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := option.Block{
-		"fhir_base":      option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
-		"trust":          parseTrust(&h.Trust),
-		"introspect":     parseIntrospect(&h.Introspection),
-		"forward_header": option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
-		"forward_token":  option.Bareword(&h.ForwardToken),
-		"cors":           option.Words(&h.CORS, crossorigin.Check),
-		"acr":            option.Words(&h.ACR, checkACR),
-		"max_age":        option.Duration(&h.MaxAge),
+		"fhir_base":           option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
+		"trust":               parseTrust(&h.Trust),
+		"introspect":          parseIntrospect(&h.Introspection),
+		"smart_configuration": parseOffer(&h.Offer),
+		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
+		"forward_token":       option.Bareword(&h.ForwardToken),
+		"cors":                option.Words(&h.CORS, crossorigin.Check),
+		"acr":                 option.Words(&h.ACR, checkACR),
+		"max_age":             option.Duration(&h.MaxAge),
 	}
 	maps.Copy(options, h.Enforcement.subdirectives())
 	maps.Copy(options, goneFromBearer)

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 )
@@ -30,6 +31,7 @@ type gate struct {
 	enforced     *enforcement         // nil with scopes off
 	metadata     *capability.Metadata // nil with scopes off
 	misplaced    misplacement
+	failures     *failure.Log
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -56,6 +58,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	token, err := g.asks.authenticate(r)
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
+		g.warnOfClaim(err)
 		recordOutage(r, g.app, err)
 		return g.at.challenge().refuse(w, err)
 	}
@@ -68,6 +71,15 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 		return g.servePublic(w, r, next)
 	}
 	return g.serveAllowed(w, r, next, token)
+}
+
+// warnOfClaim logs which claim of another issuer's token was refused: whoever configured that issuer sees the log, and the
+// client only a 401.
+func (g *gate) warnOfClaim(err error) {
+	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
+		g.failures.Warn("token "+c.Claim, "access token of another issuer refused",
+			"issuer", c.Issuer, "claim", c.Claim, "found", c.Found, "expected", c.Expected, "error", c.Err)
+	}
 }
 
 // servePublic answers what needs no token.

@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/rs/cors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -21,14 +23,48 @@ import (
 type smartConfiguration struct {
 	path      string
 	discovery *upstream.Discovery
+	offer     *Offer // may be nil
+}
+
+// Offer is what another issuer offers to SMART apps beyond what its discovery document says (SMART App Launch 2.2,
+// Conformance).
+type Offer struct {
+	// Capabilities to list beside those that the discovery document implies, such as `launch-ehr` or
+	// `context-ehr-patient`. Default: none.
+	Capabilities []string `json:"capabilities,omitempty"`
+
+	// The scopes to list as supported, in place of those of the discovery document. Default: those.
+	Scopes []string `json:"scopes,omitempty"`
+}
+
+// parseOffer reads what an issuer offers.
+func parseOffer(to **Offer) option.Setter {
+	return func(d *caddyfile.Dispenser) error {
+		*to = new(Offer)
+		return option.Block{
+			"capability": option.Words(&(*to).Capabilities, nil),
+			"scope":      option.Scopes(&(*to).Scopes, authorize.CheckScope),
+		}.Parse(d)
+	}
+}
+
+// addTo adds the offer to a configuration that was made of a discovery document.
+func (o *Offer) addTo(c *authorize.SMARTConfiguration) {
+	if o == nil {
+		return
+	}
+	if len(o.Scopes) > 0 {
+		c.Scopes = o.Scopes
+	}
+	c.Capabilities = append(c.Capabilities, o.Capabilities...)
 }
 
 // newSMARTConfiguration serves the endpoints of the first trusted issuer; nil with the app, or without such an issuer.
-func newSMARTConfiguration(at address, trusted []trustedKeys) *smartConfiguration {
+func newSMARTConfiguration(at address, trusted []trustedKeys, offer *Offer) *smartConfiguration {
 	if at.issuer != "" || len(trusted) == 0 {
 		return nil
 	}
-	return &smartConfiguration{path: at.path + "/.well-known/smart-configuration", discovery: trusted[0].discovery}
+	return &smartConfiguration{path: at.path + "/.well-known/smart-configuration", discovery: trusted[0].discovery, offer: offer}
 }
 
 // documentCORS allows every origin: the documents are public.
@@ -42,7 +78,7 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 		if err != nil {
 			return nil, err
 		}
-		return smartConfigurationOf(body)
+		return smartConfigurationOf(body, s.offer)
 	})
 }
 
@@ -68,11 +104,12 @@ func serveDocument(w http.ResponseWriter, r *http.Request, document func(context
 }
 
 // smartConfigurationOf converts an issuer's discovery document.
-func smartConfigurationOf(discovery []byte) ([]byte, error) {
+func smartConfigurationOf(discovery []byte, offer *Offer) ([]byte, error) {
 	var c authorize.SMARTConfiguration
 	if err := json.Unmarshal(discovery, &c); err != nil {
 		return nil, err
 	}
+	offer.addTo(&c)
 	// SMART lists only what the token endpoint takes, and no plain challenges.
 	c.GrantTypes = without(c.GrantTypes, "implicit")
 	c.ChallengeMethods = without(c.ChallengeMethods, "plain")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -31,7 +32,7 @@ type TrustedIssuer struct {
 }
 
 // Introspection verifies tokens that are not JWTs by asking the server that issued them (RFC 7662). An active token is
-// remembered for at most a minute.
+// remembered for at most a minute. With an issuer, its keys verify responses that are JWTs (RFC 9701).
 type Introspection struct {
 	// The introspection endpoint: https, or http on loopback. Required.
 	Endpoint string `json:"endpoint,omitempty"`
@@ -49,8 +50,20 @@ type Introspection struct {
 	// is required.
 	Audience string `json:"audience,omitempty"`
 
+	// Ask about JWTs too, but for the fhir app's own: about those that say too little, such as Keycloak's lightweight
+	// ones, and so that revocations count. Trusted issuers' are then not verified here. Default: only about opaque tokens.
+	All bool `json:"all,omitempty"`
+
+	// How long an active token is remembered. Default: `1m`, with `all` `10s`.
+	Remember caddy.Duration `json:"remember,omitempty"`
+
 	option.TLS
 }
+
+const (
+	defaultRemembered = 10 * time.Second // with all
+	maxRemembered     = time.Hour        // a revocation must count some time
+)
 
 const anyAudience = "any"
 
@@ -58,7 +71,7 @@ var errNoAudience = errors.New("an audience is required without the fhir global 
 
 // newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted ones with their
 // keys, and introspection, if there is some.
-func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection) (*guard.Guard, error) {
+func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection, asking guard.KeySet) (*guard.Guard, error) {
 	memory := guard.NewMemory(guard.DefaultMemorySize)
 	var own *guard.Verifier
 	if app != nil {
@@ -79,6 +92,9 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 	if err != nil {
 		return nil, fmt.Errorf("introspect %s: %w", asked.Endpoint, err)
 	}
+	if introspector != nil {
+		introspector.Keys = asking
+	}
 	return guard.New(own, trusted, introspector)
 }
 
@@ -92,6 +108,18 @@ func keysOf(ctx caddy.Context, trust []TrustedIssuer, held *heldKeys) (all []tru
 		all = append(all, keys)
 	}
 	return all, nil
+}
+
+// keysOf takes the keys of the issuer, if its address is named; else nil.
+func (i *Introspection) keysOf(ctx caddy.Context, held *heldKeys) (guard.KeySet, error) {
+	if i == nil || upstream.CheckIssuer(i.Issuer) != nil {
+		return nil, nil
+	}
+	keys, err := held.take(ctx, i.Issuer, &i.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("introspect %s: %w", i.Endpoint, err)
+	}
+	return keys, nil
 }
 
 // introspector asks as configured, or is nil if nothing is.
@@ -114,6 +142,13 @@ func (i *Introspection) introspector(at address, memory *guard.Memory) (*guard.I
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
 		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: requester.Network, Transport: transport,
+		All: i.All, Remember: time.Duration(i.Remember),
+	}
+	if i.All {
+		asker.Remember = cmp.Or(asker.Remember, defaultRemembered)
+	}
+	if asker.Remember > maxRemembered {
+		return nil, fmt.Errorf("all %v is longer than %v: revocations would not count meanwhile", asker.Remember, maxRemembered)
 	}
 	if !asker.AnyAudience {
 		asker.Audience, err = audience(at, i.Audience)
@@ -149,6 +184,15 @@ func parseTrust(to *[]TrustedIssuer) option.Setter {
 	}
 }
 
+// parseAll reads the word all, after which may stand for how long to remember.
+func (i *Introspection) parseAll(d *caddyfile.Dispenser) error {
+	i.All = true
+	if d.CountRemainingArgs() == 0 {
+		return nil
+	}
+	return option.Duration(&i.Remember)(d)
+}
+
 // parseIntrospect reads the introspection endpoint.
 func parseIntrospect(to **Introspection) option.Setter {
 	return func(d *caddyfile.Dispenser) error {
@@ -161,6 +205,7 @@ func parseIntrospect(to **Introspection) option.Setter {
 			"client_secret": option.Word(&i.ClientSecret, option.CheckPlaceholders),
 			"issuer":        option.Word(&i.Issuer, nil),
 			"audience":      option.Word(&i.Audience, nil),
+			"all":           i.parseAll,
 		}
 		maps.Copy(fields, i.TLS.Subdirectives())
 		err := fields.Parse(d)
