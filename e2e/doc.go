@@ -35,8 +35,8 @@
 // postgres*_test.go run the store in PostgreSQL against servers of Debian's postgresql, which
 // they start, stop, kill and replace; BenchmarkPostgres measures it.
 //
-// bench measures the binary, house the code, searchquality the search, and mutants the tests of the guard. Each is a
-// command.
+// bench measures the binary, synthetic the search in one process and searchquality what it finds, house the code, and
+// mutants the tests of the guard. Each is a command.
 //
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
 // need Chromium, wrk, or Java and Maven are skipped where these are not

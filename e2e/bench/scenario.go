@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -144,14 +143,6 @@ func whole(s settings, gateway *server, path string) error {
 	fmt.Printf("\nUnpaged: %d MB in one answer, %.0f MB/s, %d MiB resident afterwards, %d at most.\n",
 		l.size()/1e6, float64(l.bytes)/1e6/l.elapsed.Seconds(), now, most)
 	return err
-}
-
-// generate writes a synthetic code system and its value sets.
-func generate(file string, concepts int) error {
-	command := exec.Command("go", "run", "-C", "..", "./terminology/terminologytest/generate",
-		"-url", system, "-concepts", strconv.Itoa(concepts), "-designations", "3", "-o", file)
-	command.Stderr = os.Stderr
-	return command.Run()
 }
 
 func query(valueSet string) string { return "url=" + url.QueryEscape(system+"/"+valueSet) }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // fixedTime is the clock of the libraries in tests.
@@ -115,10 +113,9 @@ func repeat(n int, element func(i int) string) string {
 
 // largeResource returns a code system that is kept off the heap.
 func largeResource() string {
-	r := rand.New(rand.NewPCG(4, 4))
 	var concepts []string
 	for i := range 6000 {
-		text := textindextest.RandomText(r, 4) + strings.Repeat(" word", 150)
+		text := fmt.Sprintf("fever n%d of kind %d", i, i%7) + strings.Repeat(" word", 150)
 		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":%q,"property":[{"code":"parent","valueCode":"c%d"}]}`, i, text, i/9))
 	}
 	return `{"resourceType":"CodeSystem","url":"s","status":"active","content":"complete","concept":[` + strings.Join(concepts, ",") + "]}"

@@ -1,12 +1,9 @@
 package textindex
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // TestCompounds has the parts of a word, in a corpus with some words.
@@ -32,7 +29,7 @@ func TestCompounds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			d := textindextest.Documents{{Code: "1", Display: test.words, Language: test.language}, {Code: "2", Display: test.word}}
+			d := documents{{Code: "1", Display: test.words, Language: test.language}, {Code: "2", Display: test.word}}
 			word := strings.TrimSpace(Fold(test.word))
 			var got []string
 			if c := NewCompounds(d); c != nil {
@@ -47,44 +44,9 @@ func TestCompounds(t *testing.T) {
 	}
 }
 
-// TestGermanAgainstRule compares index, scan and the rule by the letter, with compounds.
-func TestGermanAgainstRule(t *testing.T) {
-	for seed := range uint64(samples(300)) {
-		r := rand.New(rand.NewPCG(seed, 19))
-		w := waysToSearch(textindextest.GermanDocuments(r, 1+r.IntN(60)))
-		for range 30 {
-			checkSearch(t, w, textindextest.GermanFilter(r))
-		}
-	}
-}
-
-// TestGermanExplained has what is found by parts explained by the tier that it is in.
-func TestGermanExplained(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 19))
-	d := textindextest.GermanDocuments(r, 60)
-	for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
-		for range samples(300) {
-			f := NewFilter(textindextest.GermanFilter(r))
-			if f == nil {
-				continue
-			}
-			hits, _, _ := Search([]Part{p}, f, 0, 100, nil)
-			explained, err := Explain([]Part{p}, f, hits, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, h := range hits {
-				if explained[i].Tier != int(h.tier)+1 {
-					t.Fatalf("%s: %q: %q is in tier %d, explained as %d", name, f.line, d[h.Doc].Display, h.tier+1, explained[i].Tier)
-				}
-			}
-		}
-	}
-}
-
 // TestGermanCompounds has compounds found by their parts, after texts with the words themselves in their head.
 func TestGermanCompounds(t *testing.T) {
-	wantFound(t, textindextest.Documents{
+	wantFound(t, documents{
 		0: {Code: "0", Display: "Kniegelenkschmerz", Language: "de", Place: 1},
 		1: {Code: "1", Display: "Gelenkschmerzen"},
 		2: {Code: "2", Display: "Schmerz, Knie", Place: 2},

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 func TestTypos(t *testing.T) {
@@ -42,11 +40,11 @@ func TestTypist(t *testing.T) {
 			}
 			letters, want := []rune(candidate), noScore
 			if letters[0] == []rune(typed)[0] {
-				if whole := textindextest.Distance(letters, []rune(typed)); whole <= typist.whole {
+				if whole := distance(letters, []rune(typed)); whole <= typist.whole {
 					want = 2 * whole
 				}
 				for n := 1; n < len(letters); n++ {
-					if begun := textindextest.Distance(letters[:n], []rune(typed)); begun <= typist.begun {
+					if begun := distance(letters[:n], []rune(typed)); begun <= typist.begun {
 						want = min(want, 2*begun+1)
 					}
 				}
@@ -58,9 +56,31 @@ func TestTypist(t *testing.T) {
 	}
 }
 
+// distance is the restricted Damerau-Levenshtein distance, as a whole table.
+func distance(a, b []rune) int {
+	table := make([][]int, len(a)+1)
+	for i := range table {
+		table[i] = make([]int, len(b)+1)
+		for j := range table[i] {
+			switch {
+			case i == 0 || j == 0:
+				table[i][j] = i + j
+			case a[i-1] == b[j-1]:
+				table[i][j] = table[i-1][j-1]
+			default:
+				table[i][j] = 1 + min(table[i-1][j], table[i][j-1], table[i-1][j-1])
+			}
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				table[i][j] = min(table[i][j], table[i-2][j-2]+1)
+			}
+		}
+	}
+	return table[len(a)][len(b)]
+}
+
 func TestCorrections(t *testing.T) {
 	t.Parallel()
-	d := textindextest.Documents{
+	d := documents{
 		{Code: "1", Display: "Asthma"},
 		{Code: "2", Display: "Asthenia"},
 		{Code: "3", Display: "Kidney disease"},
@@ -89,9 +109,9 @@ func TestCorrections(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
+			for name, p := range waysToSearch(d) {
 				f := NewFilter(test.filter)
-				hits, _, _ := Search([]Part{p}, f, 0, math.MaxInt, nil)
+				hits, _ := search(p, f, 0, math.MaxInt)
 				var got []string
 				for _, h := range hits {
 					got = append(got, d[h.Doc].Code)

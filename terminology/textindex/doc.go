@@ -18,6 +18,6 @@
 //	            │ Explain: explain.go
 //	          []Explanation
 //
-// Both ways find the same in the same order: tests compare them with each other, and with the plain and slow
-// implementation in package textindextest.
+// Both ways find the same in the same order: tests compare them with each other, whatever the texts and the filter are. What
+// they find is in tables of the tests.
 package textindex

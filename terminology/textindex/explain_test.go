@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // explained looks for a filter and explains all hits.
@@ -27,52 +25,63 @@ func explained(t *testing.T, p Part, f *Filter) ([]Hit, []Explanation) {
 	return hits, all
 }
 
-// checkExplained checks that explanations have the tiers of the rule by the letter, and so never a better one after a worse
-// one, and that they name no more texts than are needed. It returns how many they name.
-func checkExplained(t *testing.T, w ways, typed string) (named int) {
+// checkExplained checks that explanations have the tiers of the hits, and that they name no more texts than are needed, and
+// synonyms where the words themselves are not enough. It returns how many of both they name.
+func checkExplained(t *testing.T, d documents, p Part, typed string, synonyms *Synonyms) (texts, named int) {
 	t.Helper()
-	f := NewFilter(typed)
+	f := NewFilterWith(typed, synonyms)
 	if f == nil {
-		return 0
+		return 0, 0
 	}
-	d, want := w.documents, w.rule.Search(typed)
-	for name, p := range w.parts {
-		hits, all := explained(t, p, f)
-		if len(all) != len(want) {
-			t.Fatalf("%s: filter %q: %d explanations, want %d", name, typed, len(all), len(want))
+	hits, all := explained(t, p, f)
+	for i, e := range all {
+		if e.Tier != int(hits[i].tier)+1 || e.Rule == "" || i > 0 && e.Tier < all[i-1].Tier {
+			t.Fatalf("filter %q: hit %d has tier %d (%s), want %d\n%v", typed, i, e.Tier, e.Rule, hits[i].tier+1, d)
 		}
-		for i, e := range all {
-			if e.Tier != int(want[i].Tier)+1 || e.Rule == "" || i > 0 && e.Tier < all[i-1].Tier {
-				t.Fatalf("%s: filter %q: hit %d has tier %d (%s), want %d\n%v", name, typed, i, e.Tier, e.Rule, want[i].Tier+1, d)
-			}
-			if first := i == 0 || all[i-1].Tier != e.Tier; first != (e.After == "") {
-				t.Fatalf("%s: filter %q: hit %d comes after the one before as it %q", name, typed, i, e.After)
-			}
-			if f.Corrected() == "" {
-				named += len(e.Texts)
-				checkTexts(t, w.rule, d[hits[i].Doc], typed, e)
-			}
+		if first := i == 0 || all[i-1].Tier != e.Tier; first != (e.After == "") {
+			t.Fatalf("filter %q: hit %d comes after the one before as it %q", typed, i, e.After)
+		}
+		if f.Corrected() == "" {
+			texts, named = texts+len(e.Texts), named+len(e.Synonyms)
+			checkTexts(t, f, d[hits[i].Doc], e)
+		}
+		if alone := tierAlone(withTexts(d[hits[i].Doc], e.Texts), NewFilter(typed)); f.Corrected() == "" && (alone+1 > e.Tier) != (len(e.Synonyms) > 0) {
+			t.Fatalf("filter %q: synonyms %q for tier %d, without any %d: %+v", typed, e.Synonyms, e.Tier, alone+1, d[hits[i].Doc])
 		}
 	}
-	return named
+	return texts, named
 }
 
-func TestExplainAgainstRule(t *testing.T) {
-	named := 0
+func TestExplainedAsFound(t *testing.T) {
+	synonyms, texts, named := readSynonyms(t, randomRules), 0, 0
 	for seed := range uint64(samples(150)) {
 		r := rand.New(rand.NewPCG(seed, 14))
-		w := waysToSearch(textindextest.RandomDocuments(r, 1+r.IntN(60)))
-		for range 20 {
-			named += checkExplained(t, w, textindextest.RandomFilter(r))
+		d := randomDocuments(r, 1+r.IntN(60))
+		for _, p := range waysToSearch(d) {
+			for range 20 {
+				some, _ := checkExplained(t, d, p, randomFilter(r), nil)
+				_, others := checkExplained(t, d, p, randomSynonym(r), synonyms)
+				texts, named = texts+some, named+others
+			}
 		}
 	}
-	if named < 100 {
-		t.Errorf("only %d texts were named", named)
+	if texts < 100 || named < 20 {
+		t.Errorf("only %d texts and %d synonyms were named", texts, named)
 	}
+}
+
+// tierAlone is the tier of a document that is alone in its corpus, for a filter whose words are as they were found last.
+func tierAlone(d document, f *Filter) int {
+	for _, how := range []leniency{strictly, withinWords} {
+		if hits, _, _ := searchScan(documents{d}, nil, f, how, 0, 1, func(int) error { return nil }); len(hits) > 0 {
+			return int(hits[0].tier)
+		}
+	}
+	return int(tierNone)
 }
 
 // withTexts returns a document with only some of its texts.
-func withTexts(d textindextest.Document, texts []string) textindextest.Document {
+func withTexts(d document, texts []string) document {
 	some := d
 	some.Others, some.Foreign = nil, nil
 	for _, text := range texts {
@@ -86,53 +95,22 @@ func withTexts(d textindextest.Document, texts []string) textindextest.Document 
 }
 
 // checkTexts checks that a document has its tier by the texts that are named, and by no fewer.
-func checkTexts(t *testing.T, rule *textindextest.Rule, d textindextest.Document, typed string, e Explanation) {
+func checkTexts(t *testing.T, f *Filter, d document, e Explanation) {
 	t.Helper()
-	if got := rule.TierOf(withTexts(d, e.Texts), typed); int(got)+1 != e.Tier {
-		t.Fatalf("filter %q: %q alone are in tier %d, want %d: %+v", typed, e.Texts, got+1, e.Tier, d)
+	if got := tierAlone(withTexts(d, e.Texts), f); got+1 != e.Tier {
+		t.Fatalf("filter %q: %q alone are in tier %d, want %d: %+v", f.line, e.Texts, got+1, e.Tier, d)
 	}
 	for i := range e.Texts {
 		fewer := withTexts(d, slices.Delete(slices.Clone(e.Texts), i, i+1))
-		if got := rule.TierOf(fewer, typed); int(got)+1 <= e.Tier {
-			t.Fatalf("filter %q: %q is not needed for tier %d: %+v", typed, e.Texts[i], e.Tier, d)
+		if got := tierAlone(fewer, f); got+1 <= e.Tier {
+			t.Fatalf("filter %q: %q is not needed for tier %d: %+v", f.line, e.Texts[i], e.Tier, d)
 		}
-	}
-}
-
-// Synonyms are named where the words themselves are not enough by the rule by the letter, and nowhere else.
-func TestExplainSynonymsAgainstRule(t *testing.T) {
-	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi abc", Other: "a b c d e"}}
-	synonyms, named := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi abc => a b c d e"), 0
-	for seed := range uint64(samples(150)) {
-		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 18)), 60)
-		x, rule, plain := New(d), textindextest.NewRule(d, rules...), textindextest.NewRule(d)
-		for _, filter := range []string{"mi", "MI a", "a myocardial infarction", "diabetes mellitus", "diabetes the mellitus 2", "mi mi", "abc mi"} {
-			f := NewFilterWith(filter, synonyms)
-			want := rule.Search(filter)
-			hits, all := explained(t, Part{Index: x}, f)
-			for i, e := range all {
-				if e.Tier != int(want[i].Tier)+1 {
-					t.Fatalf("filter %q: hit %d has tier %d, want %d\n%v", filter, i, e.Tier, want[i].Tier+1, d)
-				}
-				if f.Corrected() != "" {
-					continue
-				}
-				doc := withTexts(d[hits[i].Doc], e.Texts)
-				if alone := plain.TierOf(doc, filter); (int(alone)+1 > e.Tier) != (len(e.Synonyms) > 0) {
-					t.Fatalf("filter %q: synonyms %q for tier %d, without any %d: %+v", filter, e.Synonyms, e.Tier, alone+1, doc)
-				}
-				named += len(e.Synonyms)
-			}
-		}
-	}
-	if named < 20 {
-		t.Errorf("only %d synonyms were named", named)
 	}
 }
 
 // TestExplain has what is said of each document that is found.
 func TestExplain(t *testing.T) {
-	d := textindextest.Documents{
+	d := documents{
 		0: {Code: "mi", Display: "Myocardial infarction", Others: []string{"Infarct", "Heart attack", "Attack of the heart"}},
 		1: {Code: "ha", Display: "Heart, attack of", Header: true},
 		2: {Code: "x1", Display: "Attacking hearts", Others: []string{"Kidney disease", "Renal failure"}},
@@ -163,7 +141,7 @@ func TestExplain(t *testing.T) {
 		{"signs", "%", []string{"3 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
+			for name, p := range waysToSearch(d) {
 				hits, all := explained(t, p, NewFilterWith(test.filter, &s))
 				var got []string
 				for i, e := range all {
@@ -219,9 +197,9 @@ func TestExplainOrder(t *testing.T) {
 
 // TestExplainPays stops when no more can be spent.
 func TestExplainPays(t *testing.T) {
-	d := textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 14)), 60)
+	d := randomDocuments(rand.New(rand.NewPCG(1, 14)), 60)
 	f := NewFilter("d")
-	hits, _, _ := Search([]Part{scanned(d)}, f, 0, 60, nil)
+	hits, _ := search(scanned(d), f, 0, 60)
 	spent, errSpent := 0, errors.New("spent")
 	_, err := Explain([]Part{scanned(d)}, f, hits, func(steps int) error {
 		if spent += steps; spent > 5 {

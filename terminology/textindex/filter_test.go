@@ -3,8 +3,6 @@ package textindex
 import (
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 func TestTextFilter(t *testing.T) {
@@ -71,7 +69,7 @@ func TestTextFilter(t *testing.T) {
 		if filter == nil && test.want {
 			continue // everything matches
 		}
-		d := textindextest.Documents{{Code: "?", Display: test.display}}
+		d := documents{{Code: "?", Display: test.display}}
 		_, total, _ := searchScan(d, nil, filter, strictly, 0, 1, func(int) error { return nil })
 		if got := total > 0; got != test.want {
 			t.Errorf("display %q, filter %q: got %v", test.display, test.filter, got)

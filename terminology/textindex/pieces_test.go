@@ -2,12 +2,10 @@ package textindex
 
 import (
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 func TestContaining(t *testing.T) {
-	x := New(textindextest.Documents{{Code: "a", Display: "Hypertension"}, {Code: "b", Display: "Hypotension, arterial"}, {Code: "c", Display: "Ménière"}})
+	x := New(documents{{Code: "a", Display: "Hypertension"}, {Code: "b", Display: "Hypotension, arterial"}, {Code: "c", Display: "Ménière"}})
 	for _, test := range []struct {
 		name, part string
 		want       int

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // slow tries all that the tests draw at random or take from a long list. Otherwise they
@@ -24,68 +22,48 @@ func samples(all int) int {
 	return all / 10
 }
 
-// expected returns what the rule by the letter finds.
-func expected(rule *textindextest.Rule, filter string) []Hit {
-	var hits []Hit
-	for _, h := range rule.Search(filter) {
-		hits = append(hits, Hit{Doc: h.Doc, tier: tier(h.Tier)})
-	}
-	return hits
-}
-
 // search looks for a filter in a part.
-func search(p Part, filter string, from, to int) ([]Hit, int) {
-	hits, total, _ := Search([]Part{p}, NewFilter(filter), from, to, nil) // fails only where it pays
+func search(p Part, f *Filter, from, to int) ([]Hit, int) {
+	hits, total, _ := Search([]Part{p}, f, from, to, nil) // fails only where it pays
 	return hits, total
 }
 
 // scanned is a corpus that is scanned.
-func scanned(d textindextest.Documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
+func scanned(d documents) Part { return Part{Corpus: d, Compounds: NewCompounds(d)} }
 
-// ways are a corpus, the ways to search it, and the rule by the letter for it.
-type ways struct {
-	documents textindextest.Documents
-	rule      *textindextest.Rule
-	parts     map[string]Part
+// waysToSearch are the ways to search a corpus.
+func waysToSearch(d documents) map[string]Part {
+	return map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)}
 }
 
-func waysToSearch(d textindextest.Documents, synonyms ...textindextest.Synonym) ways {
-	return ways{d, textindextest.NewRule(d, synonyms...), map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)}}
-}
-
-// checkSearch compares index, scan and the rule by the letter, whole and in pages.
-func checkSearch(t *testing.T, w ways, filter string) {
+// checkIndex checks that the index finds what a scan finds, whole and in pages.
+func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Synonyms) {
 	t.Helper()
-	if NewFilter(filter) == nil {
+	f := NewFilterWith(filter, synonyms)
+	if f == nil {
 		return
 	}
-	d, want := w.documents, expected(w.rule, filter)
-	for name, p := range w.parts {
-		got, total := search(p, filter, 0, math.MaxInt)
-		if !slices.Equal(got, want) || total != len(want) {
-			t.Fatalf("%s: filter %q: got %v, total %d, want %v\n%v", name, filter, got, total, want, d)
-		}
-		size := 1 + len(filter)%5
-		var joined []Hit
-		for from := 0; from <= len(want); from += size {
-			page, total := search(p, filter, from, from+size)
-			if total != len(want) {
-				t.Fatalf("%s: filter %q from %d: total %d, want %d", name, filter, from, total, len(want))
-			}
-			joined = append(joined, page...)
-		}
-		if !slices.Equal(joined, want) {
-			t.Fatalf("%s: filter %q in pages of %d: got %v, want %v\n%v", name, filter, size, joined, want, d)
+	want, n := search(ways["scan"], f, 0, math.MaxInt)
+	size := 1 + len(filter)%5
+	for from := 0; from <= n; from += size {
+		whole, total := search(ways["index"], f, 0, math.MaxInt)
+		page, pages := search(ways["index"], f, from, from+size)
+		if !slices.Equal(whole, want) || total != n || pages != n || !slices.Equal(page, want[min(from, n):min(from+size, n)]) {
+			t.Fatalf("filter %q: got %v, total %d, and from %d %v, total %d; want %v\n%v", filter, whole, total, from, page, pages, want, ways["scan"].Corpus)
 		}
 	}
 }
 
-func TestSearchAgainstRule(t *testing.T) {
+// TestIndexAgainstScan compares all ways to search, whatever is in a corpus and typed.
+func TestIndexAgainstScan(t *testing.T) {
+	synonyms := readSynonyms(t, randomRules)
 	for seed := range uint64(samples(150)) {
 		r := rand.New(rand.NewPCG(seed, 11))
-		w := waysToSearch(textindextest.RandomDocuments(r, 1+r.IntN(60)))
+		english, german := waysToSearch(randomDocuments(r, 1+r.IntN(60))), waysToSearch(germanDocuments(r, 1+r.IntN(60)))
 		for range 30 {
-			checkSearch(t, w, textindextest.RandomFilter(r))
+			checkIndex(t, english, randomFilter(r), nil)
+			checkIndex(t, english, randomSynonym(r), synonyms)
+			checkIndex(t, german, germanFilter(r), nil)
 		}
 	}
 }
@@ -93,7 +71,7 @@ func TestSearchAgainstRule(t *testing.T) {
 // TestSearchLarge has so many documents that some prefixes have sets of their own and some letters bitsets.
 func TestSearchLarge(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 11))
-	d := textindextest.RandomDocuments(r, 6000)
+	d := randomDocuments(r, 6000)
 	for i := range 5000 { // what many have, but few at the beginning
 		d[i].Display = "often " + d[i].Display + ", seldom"
 		if i%500 == 0 {
@@ -109,34 +87,34 @@ func TestSearchLarge(t *testing.T) {
 	if *slow {
 		filters = append(filters, "ab", "abc", "d", "mel diab", "日", "%", "(", "e11.9", "b", "é", "diabx", "2 type", "di", "diabetes", "m", "me", "e11", "x", "xr", "日本", "ab a")
 	}
-	rule := textindextest.NewRule(d)
-	for _, filter := range filters {
-		want := expected(rule, filter)
+	for _, typed := range filters {
+		filter := NewFilter(typed)
+		want, _ := search(scanned(d), filter, 0, math.MaxInt)
 		got, total := search(Part{Index: x}, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
-			t.Errorf("filter %q: got %d hits, total %d, want %d", filter, len(got), total, len(want))
+			t.Errorf("filter %q: got %d hits, total %d, want %d", typed, len(got), total, len(want))
 		}
 		for _, window := range [][2]int{{0, 1}, {0, 20}, {7, 27}, {30, firsts}, {30, firsts + 1}, {100, 300}, {5900, 6100}} {
 			page, total := search(Part{Index: x}, filter, window[0], window[1])
 			from, to := min(window[0], len(want)), min(window[1], len(want))
 			if !slices.Equal(page, want[from:to]) || total != len(want) {
-				t.Errorf("filter %q: got %d and page %v, want %d and %v", filter, total, page, len(want), want[from:to])
+				t.Errorf("filter %q: got %d and page %v, want %d and %v", typed, total, page, len(want), want[from:to])
 			}
 		}
 	}
 }
 
-// FuzzFilter checks that the index finds what the rule says, whatever is typed.
+// FuzzFilter checks that the index finds what a scan finds, whatever is typed.
 func FuzzFilter(f *testing.F) {
-	for _, word := range append(textindextest.RandomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "gelenk schmerz", "lungenembolie", "infrakt", "ǆ", "가", strings.Repeat("a", 300)) {
+	for _, word := range append(randomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "gelenk schmerz", "lungenembolie", "infrakt", "ǆ", "가", strings.Repeat("a", 300)) {
 		f.Add(word)
 	}
-	english := waysToSearch(textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 11)), 60))
-	german := waysToSearch(textindextest.GermanDocuments(rand.New(rand.NewPCG(1, 19)), 60))
+	english := waysToSearch(randomDocuments(rand.New(rand.NewPCG(1, 11)), 60))
+	german := waysToSearch(germanDocuments(rand.New(rand.NewPCG(1, 19)), 60))
 	f.Fuzz(func(t *testing.T, filter string) {
 		if len(filter) <= 1000 {
-			checkSearch(t, english, filter)
-			checkSearch(t, german, filter)
+			checkIndex(t, english, filter, nil)
+			checkIndex(t, german, filter, nil)
 		}
 	})
 }
@@ -144,14 +122,14 @@ func FuzzFilter(f *testing.F) {
 // finding is a filter, and the documents that it finds, in order.
 type finding struct{ name, filter, want string }
 
-// wantFound has the index and the scan find the same.
-func wantFound(t *testing.T, d textindextest.Documents, tests []finding) {
+// wantFound has all ways to search find the same.
+func wantFound(t *testing.T, d documents, tests []finding, synonyms ...*Synonyms) {
 	t.Helper()
-	parts := waysToSearch(d).parts
+	ways := waysToSearch(d)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			for name, p := range parts {
-				hits, _ := search(p, test.filter, 0, math.MaxInt)
+			for name, p := range ways {
+				hits, _ := search(p, NewFilterWith(test.filter, append(synonyms, nil)[0]), 0, math.MaxInt)
 				var got []string
 				for _, h := range hits {
 					got = append(got, fmt.Sprint(h.Doc))
@@ -166,7 +144,7 @@ func wantFound(t *testing.T, d textindextest.Documents, tests []finding) {
 
 // TestRankingInside has words that begin inside others.
 func TestRankingInside(t *testing.T) {
-	d := textindextest.Documents{
+	d := documents{
 		0: {Code: "ActivityDefinition", Display: "ActivityDefinition"},
 		1: {Code: "c1", Display: "Request orchestration"},
 		2: {Code: "c2", Display: "ServiceRequest"},
@@ -192,7 +170,7 @@ func TestRankingInside(t *testing.T) {
 
 // TestRanking has one filter and what it finds, in order, for each step of the rule.
 func TestRanking(t *testing.T) {
-	d := textindextest.Documents{
+	d := documents{
 		0: {Code: "E11", Display: "Type 2 diabetes mellitus", Header: true},
 		1: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Place: 2},
 		2: {Code: "e119x", Display: "Other"},
@@ -270,12 +248,12 @@ func TestWordsThatFit(t *testing.T) {
 
 // TestSearchFarApart has words whose documents are so far apart that a step takes three bytes.
 func TestSearchFarApart(t *testing.T) {
-	d := make(textindextest.Documents, 40_000)
+	d := make(documents, 40_000)
 	for i := range d {
-		d[i] = textindextest.Document{Code: "x", Display: "common"}
+		d[i] = document{Code: "x", Display: "common"}
 	}
 	d[0].Display, d[17_000].Display, d[39_999].Display = "needle", "needle", "needle"
-	hits, total := search(Part{Index: New(d)}, "needle", 0, 10)
+	hits, total := search(Part{Index: New(d)}, NewFilter("needle"), 0, 10)
 	if total != 3 || hits[0].Doc != 0 || hits[1].Doc != 17_000 || hits[2].Doc != 39_999 {
 		t.Errorf("got %v, total %d", hits, total)
 	}
@@ -284,13 +262,13 @@ func TestSearchFarApart(t *testing.T) {
 // TestShortDescriptions has displays, and beside them the short descriptions that CMS gives them: what is typed of a word that
 // these cut short finds them no sooner than the display, whose beginning it is. Other designations are as they are.
 func TestShortDescriptions(t *testing.T) {
-	d := textindextest.Documents{
+	d := documents{
 		0: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications", Others: []string{"Type 2 diabetes mellitus without complications"}, Place: 1},
 		1: {Code: "E08.43", Display: "Diabetes mellitus due to underlying condition with diabetic autonomic (poly)neuropathy", Others: []string{"Diab due to undrl cond w diabetic autonm (poly)neuropathy"}, Place: 3},
 		2: {Code: "E11.37X1", Display: "Type 2 diabetes mellitus with diabetic macular edema, resolved following treatment, right eye", Others: []string{"Type 2 diab with diab mclr edma rslvd fol trtmt, right eye"}, Place: 4},
 		3: {Code: "E11.319", Display: "Type 2 diabetes mellitus with unspecified diabetic retinopathy without macular edema", Others: []string{"Type 2 diab w unsp diab rtnop w/o macular edema"}, Place: 2},
 		4: {Code: "A80", Display: "Acute poliomyelitis", Others: []string{"Polio"}, Place: 6},
-		5: {Code: "Z24", Display: "Need for immunization against poliovirus", Place: 5},
+		5: {Code: "Z24", Display: "Poliovirus immunization", Place: 5},
 		6: {Code: "V1", Display: "Type 11 collagen disorder", Others: []string{"Type 1 collagen dis"}, Place: 7},
 	}
 	wantFound(t, d, []finding{

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 )
 
 // readSynonyms reads rules.
@@ -34,8 +32,9 @@ fever => fever of unknown origin
 dvt => deep vein thrombosis
 dvt leg => thrombosis of unspecified vein
 stenoses => mitral stenosis
+fuo => fever of unknown origin
 `)
-	d := textindextest.Documents{
+	d := documents{
 		0:  {Code: "1", Display: "Essential hypertension"},
 		1:  {Code: "2", Display: "High blood pressure in pregnancy"},
 		2:  {Code: "3", Display: "Myocardial infarction"},
@@ -48,8 +47,9 @@ stenoses => mitral stenosis
 		9:  {Code: "10", Display: "Deep vein thrombosis of left leg"},
 		10: {Code: "11", Display: "Thrombosis of unspecified vein"},
 		11: {Code: "12", Display: "Stenoses"},
+		12: {Code: "13", Display: "Unknown origin, fever", Place: 2},
 	}
-	for _, test := range []struct{ name, filter, want string }{
+	wantFound(t, d, []finding{
 		{"the same", "htn", "0 1"},
 		{"the other way round", "high blood pressure", "0 1"},
 		{"one way", "mi", "2 8"},
@@ -62,26 +62,13 @@ stenoses => mitral stenosis
 		{"a stop word within", "kidney of stone", "4"},
 		{"a beginning is no word of a rule", "hypert", "0"},
 		{"a typo in a word of a rule", "kidny stone", "4"},
-		{"the display first that a rule names", "fever", "6 7"},
+		{"the display first that a rule names", "fever", "6 7 12"},
 		{"what a rule names, before what else begins so", "steno", "8 11"},
 		{"not before a whole word", "stenoses", "8 11"},
+		{"stop words of what is found", "fuo", "7 12"},
 		{"a shorter run does not count where the longest finds something", "leg dvt", "10"},
 		{"a shorter run, as nothing is found", "left leg dvt", "9"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": scanned(d)} {
-				hits, _, _ := Search([]Part{p}, NewFilterWith(test.filter, s), 0, math.MaxInt, nil)
-				var got []string
-				for _, h := range hits {
-					got = append(got, strconv.Itoa(int(h.Doc)))
-				}
-				if strings.Join(got, " ") != test.want {
-					t.Errorf("%s: filter %q: got %v, want %v", name, test.filter, got, test.want)
-				}
-			}
-		})
-	}
+	}, s)
 }
 
 func TestSynonymsThatAreWrong(t *testing.T) {
@@ -93,28 +80,14 @@ func TestSynonymsThatAreWrong(t *testing.T) {
 	}
 }
 
-// TestSynonymsAgainstRule compares index, scan and the rule by the letter.
-func TestSynonymsAgainstRule(t *testing.T) {
-	rules := []textindextest.Synonym{{Typed: "mi", Other: "myocardial infarction"}, {Typed: "myocardial infarction", Other: "mi"}, {Typed: "diabetes mellitus", Other: "iv of xray"}, {Typed: "mi fracture", Other: "a b c"}, {Typed: "hypertensive", Other: "hypertension"}, {Typed: "ab hypertensive", Other: "hypertension"}}
-	s := readSynonyms(t, "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c\nhypertensive, ab hypertensive => hypertension")
-	filters := []string{"mi", "MI a", "a myocardial infarction", "myocardial", "diabetes mellitus", "diabetes the mellitus 2", "diabetes diabetes mellitus", "mi mi", "mellitus diabetes", "infarction a myocardial", "infarction myocardial a", "fracture mi", "fracture mi diab", "the mi fracture ii", "hyper", "hyp", "hyperten", "a hyper", "ab hyper"}
-	for seed := range uint64(samples(150)) {
-		d := textindextest.RandomDocuments(rand.New(rand.NewPCG(seed, 17)), 60)
-		w := waysToSearch(d, rules...)
-		for i, filter := range filters {
-			if i%2 != int(seed)%2 { // half of them, as each takes long
-				continue
-			}
-			want := expected(w.rule, filter)
-			for name, p := range w.parts {
-				got, total, _ := Search([]Part{p}, NewFilterWith(filter, s), 0, math.MaxInt, nil)
-				if !slices.Equal(got, want) || total != len(want) {
-					t.Fatalf("%s: filter %q: got %v, want %v\n%v", name, filter, got, want, d)
-				}
-			}
-		}
-	}
-}
+// randomRules are synonyms of what random texts are made of, and randomSynonyms are what may be typed of them.
+const randomRules = "mi = myocardial infarction\ndiabetes mellitus => iv of xray\nmi fracture => a b c\nhypertensive, ab hypertensive => hypertension"
+
+var randomSynonyms = strings.Split("mi|MI a|a myocardial infarction|myocardial|diabetes mellitus|diabetes the mellitus 2|diabetes diabetes mellitus|mi mi|mellitus diabetes|"+
+	"infarction a myocardial|infarction myocardial a|fracture mi|fracture mi diab|the mi fracture ii|hyper|hyp|hyperten|a hyper|ab hyper", "|")
+
+// randomSynonym makes a filter that may have a synonym.
+func randomSynonym(r *rand.Rand) string { return randomSynonyms[r.IntN(len(randomSynonyms))] }
 
 // What a rule names for words that begin so comes first among many, whether all have the words in their heads or not.
 func TestSynonymsBegunAmongMany(t *testing.T) {
@@ -123,14 +96,14 @@ func TestSynonymsBegunAmongMany(t *testing.T) {
 	for name, other := range map[string]string{"in heads": "Chronic dementia, late", "in a tail": "Late, with chronic dementia"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := textindextest.Documents{{Code: "a", Display: other}}
+			d := documents{{Code: "a", Display: other}}
 			for i := range 40 {
-				d = append(d, textindextest.Document{Code: strconv.Itoa(i), Display: "Chronic dementia " + strconv.Itoa(i)})
+				d = append(d, document{Code: strconv.Itoa(i), Display: "Chronic dementia " + strconv.Itoa(i)})
 			}
-			d = append(d, textindextest.Document{Code: "z", Display: "Chronic dementia without other disease"})
+			d = append(d, document{Code: "z", Display: "Chronic dementia without other disease"})
 			f := NewFilterWith("chronic demen", s)
-			want, _, _ := Search([]Part{scanned(d)}, f, 0, math.MaxInt, nil)
-			got, total, _ := Search([]Part{{Index: New(d)}}, f, 0, math.MaxInt, nil)
+			want, _ := search(scanned(d), f, 0, math.MaxInt)
+			got, total := search(Part{Index: New(d)}, f, 0, math.MaxInt)
 			if total != 42 || got[0].Doc != 41 || !slices.Equal(got, want) {
 				t.Errorf("got %v, total %d, want %v", got, total, want)
 			}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -33,35 +33,29 @@ func TestSearchInCodeSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &entryCorpus{library: l.set, codes: x}
-	var d textindextest.Documents
+	var rows []uint32
 	for row := range x.Entries {
-		c.rows = append(c.rows, uint32(row))
-		doc := textindextest.Document{Code: string(c.Code(uint32(row))), Display: string(c.Display(uint32(row))), Place: c.Rank(uint32(row)) &^ (1 << 31), Header: c.Rank(uint32(row))>>31 == 1}
-		others, _ := c.AppendOthers(nil, uint32(row))
-		for _, other := range others {
-			doc.Others = append(doc.Others, string(other))
-		}
-		d = append(d, doc)
+		rows = append(rows, uint32(row))
 	}
-	r, rule := rand.New(rand.NewPCG(3, 3)), textindextest.NewRule(d)
+	c := newEntryCorpus(l.set, x, rows, codesystem.Languages{})
+	r := rand.New(rand.NewPCG(3, 3))
 	for range samples(100) {
-		source := d[r.IntN(len(d))]
-		words := textindextest.Words(source.Display + " " + source.Code)
+		source := uint32(r.IntN(c.Len()))
+		words := strings.Fields(textindex.Fold(string(c.Display(source)) + " " + string(c.Code(source))))
 		var typed []string
 		for range 1 + r.IntN(3) {
 			word := words[r.IntN(len(words))]
 			typed = append(typed, word[:1+r.IntN(len(word))])
 		}
 		filter := strings.Join(typed, " ")
-		want := rule.Search(filter)
+		want, n, _ := textindex.Search([]textindex.Part{{Corpus: c}}, textindex.NewFilter(filter), 0, math.MaxInt, nil)
 		got, total, _ := Search(l.set, x, textindex.NewFilter(filter), "", 0, math.MaxInt, nil)
-		if total != len(want) || len(got) != len(want) {
-			t.Fatalf("filter %q: got %d of %d, want %d", filter, len(got), total, len(want))
+		if total != n || len(got) != n {
+			t.Fatalf("filter %q: got %d of %d, want %d", filter, len(got), total, n)
 		}
 		for i, e := range got {
 			if e != x.Entries[want[i].Doc] {
-				t.Fatalf("filter %q: entry %d: got %q, want %q", filter, i, l.set.Display(e), d[want[i].Doc].Display)
+				t.Fatalf("filter %q: entry %d: got %q, want %q", filter, i, l.set.Display(e), c.Display(want[i].Doc))
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
-	"github.com/caddy-fhir/caddy-fhir/terminology/internal/textindextest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -33,7 +32,7 @@ func TestLanguageKey(t *testing.T) {
 // TestIndexesAreBounded asks in many languages.
 func TestIndexesAreBounded(t *testing.T) {
 	var s searchIndexes
-	build := func() *textindex.Index { return textindex.New(textindextest.Documents{}) }
+	build := func() *textindex.Index { return textindex.New(&conceptCorpus{table: new(Table)}) }
 	first := s.get("", build)()
 	for i := range 100 {
 		s.get(fmt.Sprint(i), build)()

@@ -1,7 +1,7 @@
-// Command measure makes a synthetic code system, loads it, and prints what that took and how long searches
-// in it take, for docs/evidence/performance.md:
+// Command synthetic makes a synthetic code system, loads it, and prints what that took and how long searches
+// in it take, in one process, for docs/evidence/performance.md:
 //
-//	go run ./terminology/terminologytest/measure -concepts 500000 -designations 3
+//	cd e2e && go run ./synthetic -concepts 500000 -designations 3
 package main
 
 import (

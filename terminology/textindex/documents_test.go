@@ -1,4 +1,4 @@
-package textindextest
+package textindex
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Document is a made-up document.
-type Document struct {
+// document is a made-up document.
+type document struct {
 	// Code and Display are its code and its display.
 	Code, Display string
 
@@ -29,17 +29,17 @@ type Document struct {
 	Header bool
 }
 
-// Documents is a made-up corpus.
-type Documents []Document
+// documents is a made-up corpus.
+type documents []document
 
 // Len returns the number of documents.
-func (d Documents) Len() int { return len(d) }
+func (d documents) Len() int { return len(d) }
 
 // Code returns a document's code.
-func (d Documents) Code(doc uint32) []byte { return []byte(d[doc].Code) }
+func (d documents) Code(doc uint32) []byte { return []byte(d[doc].Code) }
 
 // Rank returns a document's place, headers last.
-func (d Documents) Rank(doc uint32) uint32 {
+func (d documents) Rank(doc uint32) uint32 {
 	if d[doc].Header {
 		return 1<<31 | d[doc].Place
 	}
@@ -47,7 +47,7 @@ func (d Documents) Rank(doc uint32) uint32 {
 }
 
 // Language returns that of the first document.
-func (d Documents) Language() string {
+func (d documents) Language() string {
 	if len(d) == 0 {
 		return "en"
 	}
@@ -55,10 +55,10 @@ func (d Documents) Language() string {
 }
 
 // Display returns a document's display, or else its code.
-func (d Documents) Display(doc uint32) []byte { return []byte(d[doc].shown()) }
+func (d documents) Display(doc uint32) []byte { return []byte(d[doc].shown()) }
 
 // shown returns what is shown of a document.
-func (d *Document) shown() string {
+func (d *document) shown() string {
 	if d.Display == "" {
 		return d.Code
 	}
@@ -66,7 +66,7 @@ func (d *Document) shown() string {
 }
 
 // AppendOthers appends a document's designations.
-func (d Documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
+func (d documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	for _, other := range slices.Concat(d[doc].Others, d[doc].Foreign) {
 		dst = append(dst, []byte(other))
 	}
@@ -74,7 +74,7 @@ func (d Documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, fore
 }
 
 // String lists the documents, for a failed test.
-func (d Documents) String() string {
+func (d documents) String() string {
 	var b strings.Builder
 	for i, doc := range d {
 		fmt.Fprintf(&b, "%d: %q %q %q %q %x\n", i, doc.Code, doc.Display, doc.Others, doc.Foreign, d.Rank(uint32(i)))
@@ -82,9 +82,9 @@ func (d Documents) String() string {
 	return b.String()
 }
 
-// RandomWords are what random texts are made of: with common beginnings, marks, ligatures, several
+// randomWords are what random texts are made of: with common beginnings, marks, ligatures, several
 // scripts, digits and signs.
-var RandomWords = []string{
+var randomWords = []string{
 	"a", "ab", "abc", "abcd", "abcde", "diabetes", "diabetic", "mellitus", "Ménière", "meniere", "e\u0301tude", "ÉTUDE",
 	"ﬁbrosis", "fibrosis", "Ⅳ", "iv", "日本語", "日本", "本", "हिन्दी", "Ωmega", "ω", "İstanbul", "straße", "x-ray", "xray",
 	"E11.9", "e11", "E119", "9", "11", "type-2", "2", "(", ")", "%", "100%", "--", "+", "½", "Å", "\u0301", "b.c", "ba", "cab",
@@ -101,8 +101,8 @@ var germanParts = []string{
 	"Kind", "Alter", "Hüfte", "Hüft", "Bein", "Unter", "Schenkel", "Wirbel", "Säule", "Säulen", "Niere", "Fuß", "Arm", "Ader", "Ende", "Rand", "Enden", "abcdabcd", "und", "durch",
 }
 
-// RandomGerman makes a German word, which may be a compound of up to n parts.
-func RandomGerman(r *rand.Rand, n int) string {
+// randomGerman makes a German word, which may be a compound of up to n parts.
+func randomGerman(r *rand.Rand, n int) string {
 	var b strings.Builder
 	for i := range 1 + r.IntN(n) {
 		part := germanParts[r.IntN(len(germanParts))]
@@ -115,24 +115,24 @@ func RandomGerman(r *rand.Rand, n int) string {
 	return b.String()
 }
 
-// GermanDocuments makes a corpus in German, whose words are compounds for the most part.
-func GermanDocuments(r *rand.Rand, n int) Documents {
-	d := RandomDocuments(r, n)
+// germanDocuments makes a corpus in German, whose words are compounds for the most part.
+func germanDocuments(r *rand.Rand, n int) documents {
+	d := randomDocuments(r, n)
 	for i := range d {
-		words := []string{RandomGerman(r, 4), RandomGerman(r, 3), RandomText(r, 1)}
+		words := []string{randomGerman(r, 4), randomGerman(r, 3), randomText(r, 1)}
 		d[i].Display, d[i].Language = strings.Join(words[:1+r.IntN(3)], []string{" ", ", ", " im "}[r.IntN(3)]), "de"
 		if r.IntN(4) == 0 {
-			d[i].Others = append(d[i].Others, RandomGerman(r, 4))
+			d[i].Others = append(d[i].Others, randomGerman(r, 4))
 		}
 	}
 	return d
 }
 
-// GermanFilter makes a filter of parts of German words, some of them with typos.
-func GermanFilter(r *rand.Rand) string {
+// germanFilter makes a filter of parts of German words, some of them with typos.
+func germanFilter(r *rand.Rand) string {
 	var words []string
 	for range 1 + r.IntN(2) {
-		word := []rune(RandomGerman(r, 2))
+		word := []rune(randomGerman(r, 2))
 		word = word[r.IntN(min(len(word), 4)):]
 		if word = word[:1+r.IntN(len(word))]; r.IntN(5) == 0 {
 			word[r.IntN(len(word))] = []rune("abdeinß-")[r.IntN(8)]
@@ -142,35 +142,35 @@ func GermanFilter(r *rand.Rand) string {
 	return strings.Join(words, " ")
 }
 
-// RandomText makes a text of up to n words.
-func RandomText(r *rand.Rand, n int) string {
+// randomText makes a text of up to n words.
+func randomText(r *rand.Rand, n int) string {
 	var words []string
 	for range r.IntN(n + 1) {
-		words = append(words, RandomWords[r.IntN(len(RandomWords))])
+		words = append(words, randomWords[r.IntN(len(randomWords))])
 	}
 	return strings.Join(words, []string{" ", " ", "-", ", ", "; "}[r.IntN(5)])
 }
 
-// RandomDocuments makes a corpus.
-func RandomDocuments(r *rand.Rand, n int) Documents {
-	d := make(Documents, n)
+// randomDocuments makes a corpus.
+func randomDocuments(r *rand.Rand, n int) documents {
+	d := make(documents, n)
 	for i := range d {
-		d[i] = Document{Code: RandomWords[r.IntN(len(RandomWords))] + RandomText(r, 1), Display: RandomText(r, 4), Place: r.Uint32N(4), Header: r.IntN(4) == 0}
+		d[i] = document{Code: randomWords[r.IntN(len(randomWords))] + randomText(r, 1), Display: randomText(r, 4), Place: r.Uint32N(4), Header: r.IntN(4) == 0}
 		for range r.IntN(3) {
-			d[i].Others = append(d[i].Others, RandomText(r, 3))
+			d[i].Others = append(d[i].Others, randomText(r, 3))
 		}
 		if r.IntN(3) == 0 {
-			d[i].Foreign = []string{RandomText(r, 3)}
+			d[i].Foreign = []string{randomText(r, 3)}
 		}
 	}
 	return d
 }
 
-// RandomFilter makes a filter that is likely to find something: pieces of words, some of them with typos.
-func RandomFilter(r *rand.Rand) string {
+// randomFilter makes a filter that is likely to find something: pieces of words, some of them with typos.
+func randomFilter(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(3) {
-		word := []rune(RandomWords[r.IntN(len(RandomWords))])
+		word := []rune(randomWords[r.IntN(len(randomWords))])
 		word = word[:1+r.IntN(len(word))]
 		if r.IntN(4) == 0 {
 			word[r.IntN(len(word))] = []rune("abdei9é.")[r.IntN(8)]
