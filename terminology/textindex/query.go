@@ -10,7 +10,6 @@ import (
 type query struct {
 	index  *Index
 	within bitset.Set // the ranks to search; nil for all
-	how    leniency
 	judge  judge
 
 	sets  rankSets
