@@ -123,6 +123,7 @@ func TestWords(t *testing.T) {
 		"  (HL7)v3-ActCode": " hl7 v3 actcode",
 		"Pérez\u00a0Ñandú":  " perez nandu",
 		"o\u0302ne two":     " one two",
+		"vitamin-s a.s":     " vitamin s a s",
 		"\xffbroken":        " broken",
 		"हिन्दी":            " हिनदी",
 	}
