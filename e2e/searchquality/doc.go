@@ -32,4 +32,5 @@
 //	catalogue.go the terminologies: icd10cm.go makes a CodeSystem of the tabular list (tabular.go), snomed.go unpacks
 //	searcher.go  asks
 //	report.go    what is printed
+//	ablation     a command: what each part of search gives
 package main
