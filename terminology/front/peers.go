@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 // PeersOptions are those of [Peers]. All are required.
@@ -37,8 +39,8 @@ type Peers struct {
 	next  *message
 	down  bool // the last message could not be sent: nobody waits for the next
 	sent  []sentMessage
-	known knownIDs
-	heard time.Time // all that was sent before this is known
+	known boundedcache.Cache[string, struct{}] // ids of messages that were heard; to hear one again does no harm
+	heard time.Time                            // all that was sent before this is known
 }
 
 // message is what is sent next. Who waits for it has added to it.
@@ -58,12 +60,15 @@ const (
 	sendTimeout     = 3 * time.Second
 	maxEndings      = 100 // in a message, or to apply one by one; instead of more, all end
 	maxText         = 32 << 10
+	maxKnownIDs     = 50_000
 	maxSent         = 1000 // that are looked for; if any was lost, so were the latest
 )
 
 // NewPeers returns peers that have heard of all that was sent until now: nothing may be stored that was made before.
 func NewPeers(o PeersOptions) *Peers {
-	return &Peers{options: o, sending: make(chan struct{}, 1), next: new(message), heard: time.Now()}
+	p := &Peers{options: o, sending: make(chan struct{}, 1), next: new(message), heard: time.Now()}
+	p.known.MaxEntries = maxKnownIDs
+	return p
 }
 
 // Announce tells the peers what has ended here. It returns when they are told, or cannot be told now.
@@ -88,7 +93,7 @@ func (p *Peers) send() {
 	p.mu.Lock()
 	m := p.next
 	p.next = new(message)
-	p.known.add(id, time.Now())
+	p.known.Put(id, struct{}{}, 1)
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout) // the client may have gone
 	defer cancel()
@@ -154,7 +159,8 @@ func (p *Peers) learn(n News) (ended []Ending, unsent bool) {
 	ids := make(map[string]bool, len(n.Messages))
 	for _, m := range n.Messages {
 		ids[m.ID] = true
-		if p.known.add(m.ID, n.Asked) {
+		if _, known := p.known.Get(m.ID); !known {
+			p.known.Put(m.ID, struct{}{}, 1)
 			ended = appendEndings(ended, endingsOf(m.Text)...)
 		}
 	}
@@ -204,24 +210,4 @@ func endingsOf(text []byte) (list []Ending) {
 		return []Ending{{}}
 	}
 	return list
-}
-
-// knownIDs are those of messages that were heard, for at least twice their lifetime, unless they are too many: to hear one
-// again does no harm.
-type knownIDs struct {
-	young, old map[string]struct{}
-	began      time.Time // the young ones
-}
-
-const maxKnownIDs = 50_000
-
-// add notes an id, and reports whether it is new.
-func (k *knownIDs) add(id string, now time.Time) bool {
-	if len(k.young) >= maxKnownIDs || k.young == nil || now.Sub(k.began) > 2*messageLifetime {
-		k.young, k.old, k.began = make(map[string]struct{}), k.young, now
-	}
-	_, young := k.young[id]
-	_, old := k.old[id]
-	k.young[id] = struct{}{}
-	return !young && !old
 }
