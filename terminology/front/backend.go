@@ -20,7 +20,7 @@ import (
 // of any user.
 type backend struct {
 	fetched *terminology.Fetched
-	server  remote.Definitions
+	server  remote.Handler
 	next    atomic.Pointer[NextHandler]
 
 	mu         sync.Mutex
@@ -32,7 +32,7 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	b := &backend{fetched: fetched, references: map[string]string{}}
 	handler.Backoff = backoff
 	handler.Serve = func(w http.ResponseWriter, r *http.Request) error { return (*b.next.Load()).ServeHTTP(w, r) }
-	b.server.Client = &handler
+	b.server = handler
 	fetched.Source = b
 	return b
 }

@@ -15,20 +15,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
-// Definitions finds definitions on a FHIR server by a search for their canonical, or by a read. It is a
-// [terminology.Source].
-type Definitions struct {
-	// Client is the server. Required.
-	Client Client
-}
-
-// Definitions implements [terminology.Source].
-func (d *Definitions) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
+// Definitions finds definitions by a search for their canonical, or by a read. It implements [terminology.Source].
+func (h *Handler) Definitions(ctx context.Context, m outcome.Missing) ([]jsontext.Value, error) {
 	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
 	if m.ID != "" {
 		q = Request{Path: m.Kind + "/" + m.ID}
 	}
-	answer, err := d.Client.Ask(ctx, q)
+	answer, err := h.Ask(ctx, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -113,4 +106,4 @@ func checkWhole(resource jsontext.Value) error {
 	return nil
 }
 
-var _ terminology.Source = (*Definitions)(nil)
+var _ terminology.Source = (*Handler)(nil)

@@ -63,8 +63,8 @@ func TestDefinitions(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var asked *http.Request
-			s := serve(t, func(w http.ResponseWriter, r *http.Request) { asked = r; test.answer(w, r) }, nil)
-			list, err := (&Definitions{Client: s}).Definitions(t.Context(), test.m)
+			h := &Handler{Base: "/r4", Serve: func(w http.ResponseWriter, r *http.Request) error { asked = r; test.answer(w, r); return nil }}
+			list, err := h.Definitions(t.Context(), test.m)
 			if len(list) != test.want || !errors.Is(err, test.is) {
 				t.Fatalf("got %d, %v", len(list), err)
 			}
@@ -104,7 +104,7 @@ func TestExpandFromBackend(t *testing.T) {
 		return nil
 	}}
 	l := terminologytest.Core(t)
-	h := &api.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Client: backend}}}
+	h := &api.Handler{Library: l, Fetched: &terminology.Fetched{Source: backend}}
 	expand := func(url string) (string, error) {
 		r := httptest.NewRequest("GET", "/fhir/ValueSet/$expand?url="+url, nil)
 		r.Header.Set("Authorization", "Bearer of-the-user")

@@ -11,12 +11,6 @@ import (
 	"time"
 )
 
-// Client sends requests to a FHIR server: a [Server], or a [Handler].
-type Client interface {
-	// Ask sends a request. Its error is an [*Error].
-	Ask(ctx context.Context, q Request) (*Answer, error)
-}
-
 // Handler is a FHIR server behind a handler, such as reverse_proxy. Of the request that caused it, a request to it has
 // only the context.
 type Handler struct {
@@ -36,7 +30,7 @@ type Handler struct {
 	Backoff *Backoff
 }
 
-// Ask sends a request.
+// Ask sends a request. Its error is an [*Error].
 func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultTimeout))
 	defer cancel()
