@@ -97,6 +97,25 @@ func TestWordsInside(t *testing.T) {
 	}
 }
 
+// TestHeads has texts, and the words in their heads.
+func TestHeads(t *testing.T) {
+	for text, want := range map[string]string{
+		"a b, c d": "a b", "a; b": "a", "a: b": "a", "a of b": "a", "of a": "of a", ", a b": "a b", "a-b c": "a b ab c",
+		"a (b) c": "a c", "a [b] c": "a c", "a (b [c] d) e": "a e", "a) b (c": "a b", "a (b, c) d, e": "a d",
+	} {
+		s, got := spotter{language: languageOf("en")}, []string(nil)
+		s.add(nil, []byte(text))
+		for _, spot := range s.spots {
+			if spot.head {
+				got = append(got, string(spot.word))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // spotted returns the words of a text, and those inside them, each after a space.
 func spotted(text string) string {
 	s, all := spotter{language: languageOf("en")}, []byte(nil)
