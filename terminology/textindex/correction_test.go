@@ -88,6 +88,7 @@ func TestCorrections(t *testing.T) {
 		{Code: "5", Display: "Appendix"},
 		{Code: "6", Display: "Appendicitis, acute"},
 		{Code: "7", Display: "Ménière's disease"},
+		{Code: "8", Display: "Appendi"},
 	}
 	for _, test := range []struct{ name, filter, want, read string }{
 		{"a letter wrong", "kidnay", "3", "[{kidnay [kidney]}]"},
@@ -97,7 +98,7 @@ func TestCorrections(t *testing.T) {
 		{"two typos in six letters", "athsma", "1", "[{athsma [asthma]}]"},
 		{"two typos in five letters", "konde", "", "[]"},
 		{"a whole word before beginnings", "astma", "1", "[{astma [asthma]}]"},
-		{"the beginnings of words, the most common first", "appand", "4 5 6", "[{appand [appendicitis appendix]}]"},
+		{"the beginnings of words, the most common first", "appand", "4 5 6 8", "[{appand [appendicitis appendi appendix]}]"},
 		{"one word of several", "apendicitis acute", "6", "[{apendicitis [appendicitis]}]"},
 		{"two words", "kidny diseese", "3", "[{kidny [kidney]} {diseese [disease]}]"},
 		{"the first letter", "cidney", "", "[]"},
@@ -121,5 +122,17 @@ func TestCorrections(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCorrectedAgain has a filter that is used again where nothing needs to be corrected.
+func TestCorrectedAgain(t *testing.T) {
+	t.Parallel()
+	f := NewFilter("asthna")
+	for _, word := range []string{"Asthma", "Asthna", "Asthma"} {
+		hits, _ := search(scanned(documents{{Code: "1", Display: word}}), f, 0, 1)
+		if corrected := f.Corrected(); len(hits) != 1 || (corrected == "") != (word == "Asthna") {
+			t.Errorf("%s: %d hits, read as %q", word, len(hits), corrected)
+		}
 	}
 }
