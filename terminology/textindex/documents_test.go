@@ -10,43 +10,21 @@ import (
 
 // document is a made-up document.
 type document struct {
-	// Code and Display are its code and its display.
 	Code, Display string
-
-	// Others are its designations.
-	Others []string
-
-	// Foreign are those in another language, whose words are in no head.
-	Foreign []string
-
-	// Place says where it comes among others that match equally well.
-	Place uint32
-
-	// Language is that of the corpus, if it is the first document. Default: en.
-	Language string
-
-	// Header says that it cannot be chosen, so that it comes after those that can.
-	Header bool
+	Others        []string // its designations
+	Foreign       []string // those in another language, whose words are in no head
+	Place         uint32   // among others that match equally well
+	Language      string   // of the corpus, if it is the first document; default: en
+	Header        bool     // it cannot be chosen, so it comes after those that can
 }
 
 // documents is a made-up corpus.
 type documents []document
 
-// Len returns the number of documents.
-func (d documents) Len() int { return len(d) }
+func (d documents) Len() int                  { return len(d) }
+func (d documents) Code(doc uint32) []byte    { return []byte(d[doc].Code) }
+func (d documents) Display(doc uint32) []byte { return []byte(cmp.Or(d[doc].Display, d[doc].Code)) }
 
-// Code returns a document's code.
-func (d documents) Code(doc uint32) []byte { return []byte(d[doc].Code) }
-
-// Rank returns a document's place, headers last.
-func (d documents) Rank(doc uint32) uint32 {
-	if d[doc].Header {
-		return 1<<31 | d[doc].Place
-	}
-	return d[doc].Place
-}
-
-// Language returns that of the first document.
 func (d documents) Language() string {
 	if len(d) == 0 {
 		return "en"
@@ -54,18 +32,13 @@ func (d documents) Language() string {
 	return cmp.Or(d[0].Language, "en")
 }
 
-// Display returns a document's display, or else its code.
-func (d documents) Display(doc uint32) []byte { return []byte(d[doc].shown()) }
-
-// shown returns what is shown of a document.
-func (d *document) shown() string {
-	if d.Display == "" {
-		return d.Code
+func (d documents) Rank(doc uint32) uint32 {
+	if d[doc].Header {
+		return rankAbstract | d[doc].Place
 	}
-	return d.Display
+	return d[doc].Place
 }
 
-// AppendOthers appends a document's designations.
 func (d documents) AppendOthers(dst [][]byte, doc uint32) (others [][]byte, foreign int) {
 	for _, other := range slices.Concat(d[doc].Others, d[doc].Foreign) {
 		dst = append(dst, []byte(other))
