@@ -45,6 +45,7 @@ func New(c Corpus) *Index {
 	b.words = nil
 	x.collect()
 	x.stems, x.spelled = newAliases(&x.words, x.language.stem), newAliases(&x.words, x.language.otherSpelling)
+	x.pieces = newPieces(&x.words)
 	x.collect()
 	x.common = findCommon(&x.words, &x.postings, len(x.order))
 	if len(x.order) >= Large {
@@ -61,7 +62,7 @@ func (x *Index) settle(m *offheap.Memory) {
 	offheap.Move(m, &x.order, &x.words.from, &p.from, &e.displays.ranks, &e.codes.ranks)
 	offheap.Move(m, &x.stems.ids, &x.stems.forms.from, &x.spelled.ids, &x.spelled.forms.from)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
-	offheap.Move(m, &e.displays.hashes, &e.codes.hashes, &c.sets, &c.heads)
+	offheap.Move(m, &e.displays.hashes, &e.codes.hashes, &c.sets, &c.heads, (*[]uint64)(&x.pieces))
 	offheap.Move(m, &x.words.text, &p.list, &x.stems.forms.text, &x.spelled.forms.text)
 }
 

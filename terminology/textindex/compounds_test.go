@@ -65,5 +65,6 @@ func TestGermanCompounds(t *testing.T) {
 		{"an inflection of a part", "gelenke", "1 6 0"},
 		{"a typo in a part", "infrakt", "4 3"},
 		{"a designation", "kammer", "5"},
+		{"no part", "erzin", "3"},
 	})
 }

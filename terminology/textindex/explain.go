@@ -168,10 +168,13 @@ func (e *explainer) explain(doc uint32) (x Explanation) {
 	return x
 }
 
-// judged returns the tier of a document by some of its other texts.
+// judged returns the tier of a document by some of its other texts, also if it matches only in the middle of words.
 func (e *explainer) judged(doc uint32, others []otherText) tier {
 	e.some.others = others
 	t := e.judge.tier(doc)
+	if t == tierNone && e.judge.filter.terms != nil && e.judge.contains(doc) {
+		t = tierLenient
+	}
 	e.judge.pay(len(e.judge.filter.terms))
 	return t
 }
@@ -216,6 +219,8 @@ func (e *explainer) synonyms(s segment, t tier, lines [][]byte) (names []string)
 // isEnough reports whether a way to say a segment is good enough for the tier of a document.
 func (j *judge) isEnough(way []need, t tier) bool {
 	switch s := (segment{way}); t {
+	case tierLenient:
+		return j.containsOne(s)
 	case tierCode, tierTerm, tierMeant:
 		return j.segment(s) != tierNone
 	default:

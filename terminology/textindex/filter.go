@@ -23,7 +23,8 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 	"A designation that is the display in short has no head, and words of the display cut short in it (diab for diabetes) are no words of their own. " +
 	"If a language is asked for, words of a text in another than this and that of the display count as in no head. " +
 	"Among these: what can be chosen; what is shown in the language that is asked for; what is used most, where that is known; what is active; plain terms before variants, general before special ones; the order of the expansion. " +
-	"Only if nothing is found are words that no text has read as the most similar ones that are there: with one typo from five letters, two from six, their first letter " +
+	"Only if nothing is found may words of five letters or more be in the middle of others; only if nothing is found then are words " +
+	"that no text has read as the most similar ones that are there: with one typo from five letters, two from six, their first letter " +
 	"and words with a digit excepted."
 
 // Filter is what a person typed, prepared for matching. Exactly one of symbols, letter and terms is set.
@@ -59,6 +60,14 @@ type term struct {
 	words  [][]byte
 	joined []byte // all of them written together; nil if there is only one
 }
+
+// leniency is how to look for a filter: strictly first, then, if nothing is found, in a way that finds more.
+type leniency int
+
+const (
+	strictly    leniency = iota // each word begins another
+	withinWords                 // or is in the middle of one
+)
 
 // NewFilter prepares a filter. It is nil, and matches everything, if there is nothing to look for. An invalid byte is a
 // sign that no text has, and joins no others.
@@ -106,6 +115,13 @@ func (t *Filter) cut(f *folder, filter string) {
 func (t *Filter) theLetter() rune {
 	r, _ := utf8.DecodeRune(t.letter)
 	return r
+}
+
+// hasLongWord reports whether a word is long enough to be in the middle of others.
+func (t *Filter) hasLongWord() bool {
+	return slices.ContainsFunc(t.terms, func(t term) bool {
+		return slices.ContainsFunc(t.words, func(word []byte) bool { return letters(word) >= fewestWithin })
+	})
 }
 
 // asked is a filter in a language. A document must have all of its segments.
@@ -222,6 +238,7 @@ func (t *Filter) need(l *language, term term) (n need) {
 	}
 	if term.joined != nil {
 		n.joined = []wanted{t.wanted(l, term.joined)}
+		n.joined[0].joined = true
 	}
 	return n
 }

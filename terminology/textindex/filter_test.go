@@ -70,7 +70,7 @@ func TestTextFilter(t *testing.T) {
 			continue // everything matches
 		}
 		d := documents{{Code: "?", Display: test.display}}
-		_, total, _ := searchScan(d, nil, filter, 0, 1, func(int) error { return nil })
+		_, total, _ := searchScan(d, nil, filter, strictly, 0, 1, func(int) error { return nil })
 		if got := total > 0; got != test.want {
 			t.Errorf("display %q, filter %q: got %v", test.display, test.filter, got)
 		}

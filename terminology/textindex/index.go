@@ -20,6 +20,7 @@ type Index struct {
 	postings postings
 	common   commonPrefixes
 
+	pieces  pieces  // of the words
 	stems   aliases // the words that have inflections
 	spelled aliases // the words that have another spelling
 
@@ -67,7 +68,7 @@ func (x *Index) Words() int { return x.words.len() - x.words.notBefore([]byte{fi
 
 // Bytes returns the memory use in bytes.
 func (x *Index) Bytes() int {
-	words := x.words.bytes() + x.stems.bytes() + x.spelled.bytes()
+	words := x.words.bytes() + x.stems.bytes() + x.spelled.bytes() + 8*len(x.pieces)
 	if x.divided != nil {
 		words += x.divided.bytes()
 	}

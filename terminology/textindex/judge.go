@@ -16,7 +16,7 @@ const (
 	tierMeant                 // the display is what a synonym names for words that begin so
 	tierBegunHead             // all words begin words in a head, or are whole words
 	tierBegun                 // all words begin words
-	tierLenient               // only in the middle of words: of a single letter
+	tierLenient               // only in the middle of words
 	tierNone                  // no match
 )
 

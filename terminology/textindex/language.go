@@ -148,6 +148,7 @@ type wanted struct {
 	spelled  []byte   // in the one spelling
 	stem     []byte   // nil if it has no inflections
 	begins   bool     // whether others may begin with it
+	joined   bool     // several words written together, which are not looked for inside others
 	language *language
 }
 
@@ -202,6 +203,12 @@ func (w *wanted) alike(candidate []byte) bool {
 // inflects reports whether of two words with the same stem one is the other with an ending. So fractures are a fracture
 // as a whole, but what is hypertensive is not quite hypertension.
 func inflects(a, b []byte) bool { return bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a) }
+
+// isLong reports whether a word may be in the middle of others.
+func (w *wanted) isLong() bool { return w.begins && !w.joined && letters(w.word) >= fewestWithin }
+
+// fewestWithin is from how many letters on a word may be in the middle of another.
+const fewestWithin = 5
 
 // letters returns how many letters and digits a word has.
 func letters(word []byte) int { return utf8.RuneCount(word) }

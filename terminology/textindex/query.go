@@ -10,6 +10,7 @@ import (
 type query struct {
 	index  *Index
 	within bitset.Set // the ranks to search; nil for all
+	how    leniency
 	judge  judge
 
 	sets  rankSets

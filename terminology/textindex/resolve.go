@@ -3,6 +3,7 @@ package textindex
 import (
 	"bytes"
 	"slices"
+	"sort"
 )
 
 // resolved are the words of an index that fit a word of the filter.
@@ -94,4 +95,26 @@ func (r *resolved) begins(s span) bool {
 // covered reports whether the words that fit as a whole are among those that begin so.
 func (r *resolved) covered() bool {
 	return !slices.ContainsFunc(r.whole, func(s span) bool { return !r.begins(s) })
+}
+
+// containing returns the words that contain part. It goes through all words if one may, so it is used only if nothing
+// else was found.
+func (x *Index) containing(part []byte) (found []span) {
+	if !x.pieces.mayContain(part) {
+		return nil
+	}
+	for at := 0; ; {
+		next := bytes.Index(x.words.text[at:], part)
+		if next < 0 {
+			return found
+		}
+		at += next
+		word := sort.Search(len(x.words.from), func(i int) bool { return x.words.from[i] > uint32(at) }) - 1
+		if end := int(x.words.from[word+1]); at+len(part) <= end {
+			found = append(found, span{word, word + 1})
+			at = end
+		} else {
+			at++ // the match spans two words
+		}
+	}
 }

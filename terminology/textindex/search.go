@@ -17,6 +17,11 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	if hits, total, err := searchRuns(parts, f, from, to, spend); total > 0 || err != nil {
 		return hits, total, err
 	}
+	if f.hasLongWord() {
+		if hits, total, err := searchParts(parts, f, withinWords, from, to, spend); total > 0 || err != nil {
+			return hits, total, err
+		}
+	}
 	if corrected, err := f.correct(parts, spend); err != nil || !corrected {
 		return nil, 0, err
 	}
@@ -27,29 +32,29 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	return hits, total, err
 }
 
-// searchRuns is Search without a look at typos: first with the longest runs that have synonyms alone, so that what is meant as a whole is not
+// searchRuns is Search strictly: first with the longest runs that have synonyms alone, so that what is meant as a whole is not
 // flooded, and if nothing is found, with shorter ones within these as well.
 func searchRuns(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
-	hits, total, err := searchParts(parts, f, from, to, spend)
+	hits, total, err := searchParts(parts, f, strictly, from, to, spend)
 	if total > 0 || err != nil || !f.asked.hasRuns() {
 		return hits, total, err
 	}
 	f.divided, f.language = true, nil
-	if hits, total, err = searchParts(parts, f, from, to, spend); total == 0 {
+	if hits, total, err = searchParts(parts, f, strictly, from, to, spend); total == 0 {
 		f.divided, f.language = false, nil
 	}
 	return hits, total, err
 }
 
-// searchParts is Search for a filter as it is read now.
-func searchParts(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+// searchParts is Search in one way.
+func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if len(parts) == 1 {
-		return parts[0].search(f, from, to, spend)
+		return parts[0].search(f, how, from, to, spend)
 	}
 	var all []Hit
 	total := 0
 	for i := range parts {
-		hits, n, err := parts[i].search(f, 0, to, spend)
+		hits, n, err := parts[i].search(f, how, 0, to, spend)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -69,11 +74,16 @@ func searchParts(parts []Part, f *Filter, from, to int, spend func(steps int) er
 	return all[min(from, len(all)):min(to, len(all))], total, nil
 }
 
-func (p *Part) search(f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if p.Index == nil {
-		return searchScan(p.Corpus, p.divided(), f, from, to, spend)
+		return searchScan(p.Corpus, p.divided(), f, how, from, to, spend)
 	}
-	hits, total := searchIndex(p.Index, p.Within, f, from, to)
+	if how != strictly { // it goes through all words
+		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
+			return nil, 0, err
+		}
+	}
+	hits, total := searchIndex(p.Index, p.Within, f, how, from, to)
 	runtime.KeepAlive(p.Index) // its arrays are unmapped with it
 	return hits, total, nil
 }

@@ -198,7 +198,9 @@ func TestRanking(t *testing.T) {
 		{"a designation", "herz", "7"},
 		{"one letter anywhere, in the display only", "k", "8"},
 		{"one letter: beginnings of words, then the rest", "m", "7 1 0"},
-		{"not in the middle of words", "betes", ""},
+		{"in the middle of words, as nothing begins so", "betes", "5 4 6 1 0 3"},
+		{"in the middle of several words", "betes ellit", "1 0"},
+		{"not in the middle of a code with few letters", "19x", ""},
 		{"nothing", "tyx", ""},
 	})
 }

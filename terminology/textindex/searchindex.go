@@ -3,13 +3,13 @@ package textindex
 import "github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
 
 // searchIndex returns the hits from position from up to to, and how many there are in all.
-func searchIndex(x *Index, within bitset.Set, f *Filter, from, to int) ([]Hit, int) {
+func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
 	q := queries.Get().(*query)
-	q.index, q.within = x, within
+	q.index, q.within, q.how = x, within, how
 	q.judge.filter, q.judge.asked, q.judge.divided = f, f.in(x.language), x.divided
 	q.judge.reader.corpus, q.judge.reader.spotter.language = x.corpus, x.language
 	q.sets.n = len(x.order)
-	q.words.begin(x, q.judge.asked, &q.sets)
+	q.words.begin(x, q.judge.asked, how, &q.sets)
 	q.page.begin(x.order, from, to)
 	total := q.search()
 	hits := q.page.end() // not the index's memory, which may be unmapped from here on
@@ -23,19 +23,23 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, from, to int) ([]Hit, i
 
 // search finds and ranks hits, and returns how many there are.
 func (q *query) search() (total int) {
-	if w := q.judge.asked.only(); w != nil && q.within == nil {
+	if w := q.judge.asked.only(); w != nil && q.how == strictly && q.within == nil {
 		return q.rankWord(w)
 	}
 	match, all := q.find()
 	if q.within != nil {
 		match = q.sets.both(match, rankSet{bits: q.within})
 	}
-	if all {
+	switch {
+	case !all:
+		total = q.rankEach(&match)
+	case q.how != strictly:
+		total = match.count()
+		q.page.last(&match, tierLenient)
+	default:
 		total = match.count()
 		q.page.total = total
 		q.rank(&match)
-	} else {
-		total = q.rankEach(&match)
 	}
 	q.sets.release(match)
 	return total
@@ -49,6 +53,8 @@ func (q *query) find() (match rankSet, all bool) {
 		return q.findSymbols(string(f.symbols)), false
 	case f.letter != nil:
 		return q.withRune(letterAnywhere, f.theLetter()), true
+	case q.how != strictly:
+		return q.words.upTo(tierBegun), true
 	}
 	return q.words.find(fewMatches)
 }

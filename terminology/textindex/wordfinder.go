@@ -7,6 +7,7 @@ import "slices"
 type wordFinder struct {
 	index *Index
 	asked *asked
+	how   leniency
 	sets  *rankSets
 	found []found // by word of the filter
 }
@@ -20,8 +21,8 @@ type found struct {
 }
 
 // begin prepares for a filter.
-func (wf *wordFinder) begin(x *Index, a *asked, sets *rankSets) {
-	wf.index, wf.asked, wf.sets = x, a, sets
+func (wf *wordFinder) begin(x *Index, a *asked, how leniency, sets *rankSets) {
+	wf.index, wf.asked, wf.how, wf.sets = x, a, how, sets
 }
 
 // end drops what was found, but for memory.
@@ -194,6 +195,9 @@ func (wf *wordFinder) resolved(w *wanted) *found {
 	f := &wf.found[len(wf.found)-1]
 	f.wanted = w
 	wf.index.resolve(&f.resolved, w)
+	if wf.how == withinWords && w.isLong() {
+		f.begun = append(f.begun, wf.index.containing(w.word)...)
+	}
 	return f
 }
 

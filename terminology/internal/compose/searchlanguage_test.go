@@ -23,6 +23,7 @@ func TestSearchInLanguage(t *testing.T) {
 		{"de", "arm", "1"}, // the display of the code system
 		{"de", "limb", "2"},
 		{"de-ch", "ober", "1"},
+		{"de-at", "berar", "1"}, // Oberarm, in the middle
 		{"fr", "br", "1"},
 		{"fr", "be", ""},
 		{"xx", "leg", "2"},
