@@ -9,7 +9,7 @@
 //	identityheader.go          a Connection header that would remove our headers → 400;
 //	                           removes forged identity headers (identitynames.go), and
 //	                           addresses unless a trusted proxy wrote them
-//	cookie.go, body.go         removes the cookies of the sign-in, and headers after the body
+//	strip.go                   removes the cookies of the sign-in, and headers after the body
 //	   ▼
 //	bearer.go                  one Authorization header, one token → else 400 or 401
 //	   ▼
@@ -19,21 +19,21 @@
 //	   │  [Verifier.Verify]
 //	   │     ├─ [Memory]             this very token was verified before, or
 //	   │     ├─ joseheader.go        typ, alg, kid; nothing that names its own key
-//	   │     ├─ signature.go         the key from the [KeySet], the signature
+//	   │     ├─ key.go               the key from the [KeySet], the signature
 //	   │     ├─ verifier.go          iss, aud, exp, nbf, iat, sub, client_id, jti
 //	   │     └─ Revoked              asked each time, remembered or not (policy.go)
 //	   ├─ a JWT whose iss is a trusted issuer's
 //	   │     ▼
 //	   │  [Trusted.Verify]           the same way, with that issuer's [KeySet]
-//	   │     ├─ trustedkey.go        any asymmetric algorithm that fits the key
-//	   │     └─ trustedclaims.go     the claims by their other names; no ID token
+//	   │     ├─ key.go               any asymmetric algorithm that fits the key
+//	   │     └─ trusted.go           the claims by their other names; no ID token
 //	   ├─ a JWT of somebody else's → 401
 //	   └─ no JWT
 //	         ▼
 //	      [Introspector.Verify]      without one → 401
 //	         ├─ [Memory]             this very token was asked about lately, or
 //	         ├─ [fairqueue.Queue]    its turn, of which each network has a share
-//	         ├─ backoff.go           no turn while the server does not answer → 503
+//	         ├─ introspection.go     no turn while the server does not answer → 503
 //	         ├─ introspector.go      the request to the server, once for all who wait
 //	         └─ introspector.go      active, iss, aud, exp … each time, remembered or not
 //	   ▼

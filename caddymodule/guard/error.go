@@ -248,3 +248,12 @@ func (s *StepUp) challenge() (attributes string) {
 	}
 	return attributes
 }
+
+// WaitError refuses a token that cannot be verified before some time has passed.
+type WaitError struct {
+	Wait time.Duration // until it may be verified
+	Why  string        // it cannot be now
+}
+
+// Error implements error.
+func (e *WaitError) Error() string { return fmt.Sprintf("%s, left alone for %v", e.Why, e.Wait) }

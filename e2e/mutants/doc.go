@@ -18,7 +18,7 @@
 //
 // A mutant is written as
 //
-//	@ caddymodule/guard/internal/access/covers.go: a constraint need not hold
+//	@ caddymodule/guard/internal/access/verdict.go: a constraint need not hold
 //	- case !matches(g.Constraint, res):
 //	+ case false:
 //

@@ -3,20 +3,17 @@
 //
 // A request's way through:
 //
-//	serve.go         the client's request
-//	exchange.go        on its way:
-//	client.go          its body read
-//	binary.go          a content as a Binary, and a Binary as its content
+//	serve.go         the client's request,
+//	exchange.go        with its body read, a content as a Binary, and a Binary as its content
 //	interactions.go  by the one list of what is done for each interaction, whose empty row refuses,
-//	passing.go         passed on as it is, if nothing in request and answer has to be judged
-//	ownanswer.go         with its links sealed, unless it is one of our own, which has none
+//	passing.go         passed on, with its links sealed, if nothing in request and answer has to be judged
 //	   ▼               or answered by one of these:
 //	read, search, write, operation, export, bundle, capability
 //	   ▼               each of which says what it needs of these two:
 //	server           the FHIR server is asked
 //	judge            what it answers is judged
 //	   ▼
-//	decision.go      what was decided, for the audit trail
+//	enforcer.go      what a site sets, and what was decided, for the audit trail
 //
 // What they pass to each other is in package message, and links to pages are sealed by package paging.
 //

@@ -1,12 +1,22 @@
 package enforce
 
 import (
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/capability"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fairmemory"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/policy"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
@@ -56,4 +66,125 @@ type Bearer struct {
 	Binding string
 	// Token is the token, for rules and decisions. May be nil.
 	Token *guard.Token
+}
+
+type (
+	// Sealing seals links so that nobody but us can make or read them.
+	Sealing = paging.Sealing
+
+	// Operation is an operation that may be called.
+	Operation = operation.Operation
+
+	// Limits bound what one request may cost. The zero value means the defaults.
+	Limits = server.Limits
+)
+
+// NewOperations returns the default operations with a site's own: what it says of a name takes the place of the default.
+func NewOperations(own ...Operation) operation.Operations { return operation.NewOperations(own...) }
+
+// ParseOperation reads the words that say how an operation is judged: its name, what it does, and for which types.
+func ParseOperation(words ...string) (Operation, error) { return operation.ParseOperation(words...) }
+
+// AnswerOf is how long an answer may be that is judged in memory of a size.
+func AnswerOf(memory int64) int64 { return server.AnswerOf(memory) }
+
+// NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
+func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) { return server.NewMemory(size, l) }
+
+type (
+	// Holder is who holds a token.
+	Holder = access.Holder
+
+	// Rights are what a token may do.
+	Rights = access.Rights
+
+	// Shared are the rules for types outside of compartments.
+	Shared = access.Shared
+)
+
+// NewRights returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose
+// constraint cannot be checked grant nothing.
+func NewRights(h Holder, shared Shared) *Rights { return access.New(h, shared) }
+
+// Terminology are the grants of any valid token: to read and search definitions, which [Rights.Add] adds.
+func Terminology() []access.Grant { return access.Terminology() }
+
+// NewShared returns the default rules, changed by a site's own.
+func NewShared(own Shared) Shared { return access.NewShared(own) }
+
+// SharedRule returns the rule with a name; nil if there is none.
+func SharedRule(name string) *access.Rule { return access.RuleNamed(name) }
+
+// SharedRules are the names of the rules that a site can give to types.
+func SharedRules() []string { return access.RuleNames() }
+
+type (
+	// Policies are a site's own rules, on top of what scopes say.
+	Policies = judge.Policies
+
+	// PolicyRule is one rule of a site.
+	PolicyRule = policy.Rule
+
+	// PolicyEffect is what a rule does if its expression is true.
+	PolicyEffect = policy.Effect
+
+	// PolicyInput is what rules know besides the resource.
+	PolicyInput = policy.Input
+
+	// PolicyToken is what rules know of the access token.
+	PolicyToken = policy.Token
+
+	// PolicyRequest is what rules know of a request.
+	PolicyRequest = policy.Request
+)
+
+// CompilePolicies checks rules. It returns nil for none, and the errors of all that are wrong.
+func CompilePolicies(rules []PolicyRule) (*policy.Set, error) { return policy.Compile(rules) }
+
+// Decision is what was decided about a request, and why.
+type Decision struct {
+	// Interaction is what was asked for. Its Kind is 0 if it is no interaction of FHIR's.
+	Interaction interaction.Interaction
+	// Changes says that the interaction may change something.
+	Changes bool
+	// Err is why it was refused, or why it failed; nil if it was answered.
+	Err error
+
+	rights *access.Rights
+}
+
+// Scope is the scope that allows it: the first, if several do. Empty if none does, or none is needed.
+func (d Decision) Scope() string { return allowing(d.rights, d.Interaction) }
+
+// Refused reports whether the request was refused, rather than answered or not possible at present.
+func (d Decision) Refused() bool {
+	refusal, ok := errors.AsType[*guard.Error](d.Err)
+	return ok && refusal.Status < 500
+}
+
+// allowing is the scope that allows an interaction.
+func allowing(rights *access.Rights, i interaction.Interaction) string {
+	permission := i.Permission()
+	if permission == 0 {
+		return ""
+	}
+	for _, g := range rights.For(i.Type, permission) {
+		return g.Scope
+	}
+	return ""
+}
+
+// RelatedPatients are the ids of the patients for whom a RelatedPerson or a Person acts now, as the FHIR server has it.
+func (e *Enforcer) RelatedPatients(r *http.Request, next message.NextHandler, user interaction.Reference) ([]string, error) {
+	x, at := server.New(e.Base, e.Limits, e.Memory, next, r), message.Addresses{Path: e.Base, Base: e.BaseURL}
+	defer x.Share.Release()
+	a, err := x.Ask(r.Context(), message.Get(user.String(), ""))
+	if err != nil || a.Status != http.StatusOK || !a.IsJSON() {
+		return nil, err
+	}
+	res, err := at.Parse(a.Body)
+	if err != nil || res.Type != user.Type || res.ID != user.ID {
+		return nil, err
+	}
+	return relationship.Patients(res, time.Now()), nil
 }

@@ -1,10 +1,16 @@
 package compartment
 
 import (
+	"bytes"
 	_ "embed" // for the table
+	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
 //go:generate go run ../generate -compartments r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
@@ -59,4 +65,145 @@ func Patient(resourceType string) (params []string, ok bool) {
 		return nil, true
 	}
 	return m.Params, ok
+}
+
+// patientPaths returns, by type, the paths to the references that make a resource a member of a patient's compartment.
+var patientPaths = sync.OnceValue(func() map[string][]resource.Path {
+	paths := make(map[string][]resource.Path)
+	for k := range table() {
+		if k.compartment == "Patient" {
+			paths[k.resourceType] = pathsOf(k.resourceType)
+		}
+	}
+	return paths
+})
+
+// pathsOf returns the paths of a type's parameters, each once. What they lead to is looked at for patients anyway, so a
+// parameter that is for references to patients only is no other path than one for all references.
+func pathsOf(resourceType string) []resource.Path {
+	var paths []resource.Path
+	params, _ := Patient(resourceType)
+	for _, name := range params {
+		parameter, _ := searchparam.Lookup(resourceType, name)
+		for _, path := range parameter.Paths {
+			path.Target = ""
+			same := func(other resource.Path) bool { return slices.Equal(path.Elements, other.Elements) }
+			if !slices.ContainsFunc(paths, same) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// IsMembership reports whether all that a parameter of a type looks at puts resources into compartments of patients: what
+// it finds of a patient is in that patient's.
+func IsMembership(resourceType string, p searchparam.Parameter) bool {
+	paths := patientPaths()[resourceType]
+	return p.Kind == searchparam.Reference && len(p.Paths) > 0 && !slices.ContainsFunc(p.Paths, func(path resource.Path) bool {
+		return !slices.ContainsFunc(paths, func(of resource.Path) bool {
+			return slices.Equal(of.Elements, path.Elements) && len(of.Filters) == 0
+		})
+	})
+}
+
+// InPatient reports whether a resource is in the compartment of the patient with an id.
+func InPatient(r resource.Resource, patientID string) bool {
+	if r.Type == "Patient" {
+		return r.ID == patientID && patientID != ""
+	}
+	paths := patientPaths()[r.Type]
+	for i := range paths {
+		element, ok := r.Member(paths[i].Elements[0])
+		if ok && len(paths[i].Elements) == 1 && isPlainly(element, patientID) {
+			return true
+		}
+	}
+	return refersToPatient(r, patientID)
+}
+
+// refersToPatient is the rest of InPatient, by itself because the iterator puts the resource on the heap.
+func refersToPatient(r resource.Resource, patientID string) bool {
+	for element := range membershipReferences(r) {
+		to, _, ok := r.Refers(element)
+		if ok && to.Type == "Patient" && to.Base == "" && to.ID == patientID {
+			return true
+		}
+	}
+	return false
+}
+
+// isPlainly reports whether a reference is to the patient, written in the one way that needs no reading. Most are.
+func isPlainly(element []byte, patientID string) bool {
+	literal, _ := resource.Field(element, "reference")
+	id, ok := bytes.CutPrefix(literal, []byte(`"Patient/`))
+	return ok && len(id) == len(patientID)+1 && string(id[:len(patientID)]) == patientID && patientID != ""
+}
+
+// Patients returns the ids of all patients in whose compartments a resource is, some perhaps several times. A reference
+// to a patient of another server comes out as it is written, and one that may name a patient but cannot be read so too,
+// in quotation marks: neither is an id, so nobody who compares the two takes it for one. So does one to a contained Patient, who is
+// nobody that has a record here. A reference to another contained resource counts as those that put that into
+// compartments.
+func Patients(r resource.Resource) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if r.Type == "Patient" {
+			if r.ID != "" {
+				yield(r.ID)
+			}
+			return
+		}
+		for element := range membershipReferences(r) {
+			if !yieldPatients(r, element, yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldPatients yields what a reference says of patients.
+func yieldPatients(r resource.Resource, element []byte, yield func(string) bool) bool {
+	to, literal, ok := r.Refers(element)
+	if !ok || to.Contained == "" {
+		patient := named(to, literal, ok)
+		return patient == "" || yield(patient)
+	}
+	contained, _ := r.FindContained(to.Contained)
+	if contained.Type == "Patient" {
+		return yield(literal)
+	}
+	for element := range membershipReferences(contained) {
+		to, literal, ok := contained.Refers(element)
+		if patient := named(to, literal, ok); patient != "" && !yield(patient) {
+			return false
+		}
+	}
+	return true
+}
+
+// named returns the patient that a reference names, if it may name one.
+func named(to resource.Reference, literal string, ok bool) string {
+	switch {
+	case !ok && literal != "" && !strings.HasPrefix(literal, "urn:"):
+		return strconv.Quote(literal)
+	case to.Type != "Patient":
+		return ""
+	case to.Base != "":
+		return literal
+	default:
+		return to.ID
+	}
+}
+
+// membershipReferences returns the elements that put a resource into compartments of patients.
+func membershipReferences(r resource.Resource) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, path := range patientPaths()[r.Type] {
+			for element := range r.Values(path) {
+				if !yield(element) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -1,7 +1,6 @@
 // Package compartment holds the compartments of FHIR R4, and decides whether a resource is in that of a patient.
 //
-//	compartment.go    Members and Patient: the definitions, from the table r4.tsv (see ../generate/SOURCE.md)
-//	membership.go     InPatient and Patients: the compartments that a resource is in
+// [Members] are the definitions, from the table r4.tsv (see ../generate/SOURCE.md), by which InPatient and Patients judge.
 //
 // A compartment is defined by search parameters: a resource is a member if one of those listed for its type refers to
 // what the compartment is for. Only literal references count, since only they name a resource for certain. R4 says

@@ -1,8 +1,7 @@
 // Package resource is the view of a FHIR resource by which access to it is decided: [Parse] reads its text once, and
 // elements are looked up in the text when they are needed.
 //
-//	resource.go     Resource: type, id, version, members, contained resources
-//	reader.go       Reader: reads one after the other
+//	resource.go     Resource: type, id, version, members, contained resources; Reader: reads one after the other
 //	path.go         Path: the way from a resource to some of its elements, and Values, which goes it
 //	reference.go    Reference: what a literal reference names
 //	scan.go         Field, Elements: what lies in a part of a resource

@@ -3,6 +3,9 @@ package resource
 import (
 	"errors"
 	"iter"
+	"math"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 )
 
 // ErrNoType says that a JSON object is no resource: it has no resourceType.
@@ -90,4 +93,100 @@ func (r Resource) Contained() iter.Seq[[]byte] {
 			}
 		}
 	}
+}
+
+const (
+	// usualMembers is how many members there is room for in the usual resource, and usualNames how long their names are.
+	usualMembers = 24
+	usualNames   = 10 * usualMembers
+
+	// further is how many resources there is room for at once, once it is clear that they are several.
+	further = 16
+)
+
+// Reader reads resources that are values in one text, such as those in the entries of a Bundle. What it keeps of them
+// is in a few pieces of memory for all.
+type Reader struct {
+	c          *rawjson.Cursor
+	text       []byte
+	bases      []string
+	typeBefore string
+	names      []byte   // no names, with room for those of further resources
+	members    []member // likewise
+	room       int      // for how many resources there will be room next time
+}
+
+// NewReader returns a reader of the resources that come up at a cursor over a text. The rest is as for Parse.
+func NewReader(c *rawjson.Cursor, text []byte, bases ...string) *Reader {
+	return &Reader{c: c, text: text, bases: bases, room: 1}
+}
+
+// Read reads the cursor's next value, a resource. Part is where it stands in the text.
+func (r *Reader) Read() (res Resource, part []byte, err error) {
+	if len(r.text) > math.MaxInt32 {
+		return res, nil, errTooLong
+	}
+	r.makeRoom()
+	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}
+	r.c.Kind() // goes to its first byte
+	start := r.c.Offset()
+	err = r.c.Object(func(name []byte) error { return r.member(&res, name) })
+	if err == nil {
+		err = res.identify(r.typeBefore)
+	}
+	if err != nil {
+		return Resource{}, nil, err
+	}
+	r.typeBefore = res.Type
+	r.names, r.members = res.names[len(res.names):], res.members[len(res.members):]
+	return res, r.text[start:r.c.Offset():r.c.Offset()], nil
+}
+
+// member reads the value of a member, and notes where it is.
+func (r *Reader) member(res *Resource, name []byte) error {
+	m := member{name: int32(len(res.names)), value: int32(r.c.Offset())}
+	res.names = append(res.names, name...)
+	err := r.c.Skip()
+	m.nameEnd, m.end = int32(len(res.names)), int32(r.c.Offset())
+	res.members = append(res.members, m)
+	return err
+}
+
+// makeRoom makes room for further resources, unless there is enough for the usual one.
+func (r *Reader) makeRoom() {
+	if cap(r.members) < usualMembers {
+		r.members = make([]member, 0, r.room*usualMembers)
+	}
+	if cap(r.names) < usualNames {
+		r.names = make([]byte, 0, r.room*usualNames)
+	}
+	r.room = further
+}
+
+// Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
+// are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
+// server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
+func Parse(text []byte, bases ...string) (Resource, error) {
+	c := rawjson.NewCursor(text)
+	r, _, err := NewReader(c, text, bases...).Read()
+	if err == nil {
+		err = c.End()
+	}
+	if err != nil {
+		return Resource{}, err
+	}
+	return r, nil
+}
+
+// Part reads a resource whose text lies in this one, such as in an entry of a Bundle. It is on the same server.
+func (r Resource) Part(text []byte) (Resource, error) { return Parse(text, r.bases...) }
+
+// FindContained returns the contained resource with an id.
+func (r Resource) FindContained(id string) (Resource, bool) {
+	for value := range r.Contained() {
+		if c, err := Parse(value, r.bases...); err == nil && c.ID == id {
+			return c, true
+		}
+	}
+	return Resource{}, false
 }

@@ -2,9 +2,7 @@
 // constraints of SMART scopes, such as patient/Observation.rs?category=laboratory, so it knows no modifiers and no chains.
 //
 //	parameter.go    Parameter
-//	list.go         Parameters: those of a type
-//	table.go        Lookup in the table r4.tsv, read at first use (see ../generate/SOURCE.md)
-//	set.go          Set: R4's, and a site's own
+//	set.go          Set: R4's, from the table r4.tsv (see ../generate/SOURCE.md), and a site's own; those of a type
 //	expression.go   Structures.Paths: a FHIRPath expression as paths
 //	tokenize.go     its tokens
 //	structures.go   the elements of R4's types, elements.tsv

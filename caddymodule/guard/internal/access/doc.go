@@ -2,17 +2,15 @@
 // with a resource. It asks nobody and writes nothing.
 //
 //	the token's scopes, patient and fhirUser
-//	   │ [New]                 grant.go: one grant for each scope, with its context and its constraint
+//	   │ [New]                 one grant for each scope, with its context and its constraint
 //	   ▼
 //	[Rights]                   rights.go
 //	   │ [Rights.For]          the grants for a type and a permission. None: 403
 //	   │ [Rights.Whole]        one of them is about all resources of the type: nothing more to judge
 //	   ▼
-//	[Grant.Covers]             covers.go: is this resource among those that the grant is about?
+//	[Rights.Covers]            verdict.go: is this resource among those that the grant is about?
 //	                           document.go: a document is, if each of its entries is
 //	                           rule.go: the rules, as one table: what each says to all that is asked
-//	                           shared.go: which types have which, and the questions
-//	                           verdicts.go: what rules say of a resource
 //	[Shared.Confine]           confinement.go: searches that find what a grant is about
 //	[EffectOf]                 effect.go: what a server may do because a resource of the type is stored
 //

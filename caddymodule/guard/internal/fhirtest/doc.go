@@ -1,13 +1,11 @@
 // Package fhirtest is a small FHIR R4 server in memory for tests of the guard. It decides nothing: whoever asks gets
 // what is there, so that a test sees what the guard withholds.
 //
-//	server.go       Server: resources and their versions
-//	http.go         a request, which is read
-//	serve.go        who answers which interaction
-//	read.go         read, vread, history
-//	search.go       searches by type, in a compartment and of the system; includes; pages
-//	write.go        create, update, delete and FHIRPath Patch, by id with If-Match or, but for the patch, by criteria
-//	transaction.go  batches and transactions
+//	server.go  resources and their versions
+//	http.go    a request, which is read; batches and transactions
+//	serve.go   who answers which interaction
+//	search.go  read, vread, history; searches by type, in a compartment and of the system; includes; pages
+//	write.go   create, update, delete and FHIRPath Patch, by id with If-Match or, but for the patch, by criteria
 //
 // It searches by the table and the matching of package searchparam, and does what HAPI does where servers differ:
 // _getpages, links with its own address, 410 for what was deleted.

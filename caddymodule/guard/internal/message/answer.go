@@ -2,10 +2,12 @@ package message
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Answer is a response that is held until it is judged.
@@ -87,4 +89,114 @@ func IsNotModified(header http.Header, etag string) bool {
 		}
 	}
 	return false
+}
+
+// Held is a ResponseWriter that holds an answer, as far as it is admitted.
+type Held struct {
+	header  http.Header
+	status  int
+	body    *bytes.Buffer
+	admit   func(bytes int) error
+	refused error // by admit
+	done    bool
+}
+
+// Hold has the next handler answer a request. Each part of the answer is admitted before it is held. What is returned
+// is to be released, with an error too.
+func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (*Held, error) {
+	h := &Held{header: http.Header{}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
+	err := h.record(next, r)
+	switch {
+	case h.refused != nil:
+		return h, h.refused
+	case err == nil && h.status == 0:
+		return h, ErrNoAnswer
+	}
+	return h, err
+}
+
+// Buffers are those in which answers arrive, whose lengths are not known before. A few are kept, and no large ones.
+var Buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxBuffer is how large a buffer may be that is kept.
+const maxBuffer = 1 << 20
+
+// Release gives the buffer back, unless the next handler goes on with it: a panic may have left it writing.
+func (h *Held) Release() {
+	if h != nil && h.done {
+		h.done = false
+		GiveBack(h.body)
+	}
+}
+
+// Kept is the buffer for an answer that is still to be written, to be given back then; nil where the next handler goes
+// on with it.
+func (h *Held) Kept() *bytes.Buffer {
+	if !h.done {
+		return nil
+	}
+	h.done = false
+	return h.body
+}
+
+// GiveBack keeps a buffer for another answer. Nothing of what is in it may be in use any more.
+func GiveBack(b *bytes.Buffer) {
+	if b.Cap() <= maxBuffer {
+		b.Reset()
+		Buffers.Put(b)
+	}
+}
+
+// Answer is what is held, until it is released.
+func (h *Held) Answer() *Answer {
+	return &Answer{Status: h.status, Header: h.header, Body: h.body.Bytes()}
+}
+
+// Header implements http.ResponseWriter.
+func (h *Held) Header() http.Header { return h.header }
+
+// WriteHeader implements http.ResponseWriter. Informational responses are dropped.
+func (h *Held) WriteHeader(status int) {
+	if h.status == 0 && status >= http.StatusOK {
+		h.status, h.header = status, h.header.Clone()
+	}
+}
+
+// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the server.
+func (h *Held) Write(p []byte) (int, error) {
+	h.WriteHeader(http.StatusOK)
+	if h.refused == nil {
+		h.refused = h.admit(len(p))
+	}
+	if h.refused != nil {
+		return 0, h.refused
+	}
+	return h.body.Write(p)
+}
+
+// What an answer of the FHIR server may be withheld for.
+var (
+	ErrTooLong  = errors.New("answer of the FHIR server is too long to judge")
+	ErrNoAnswer = errors.New("the next handler gave no answer")
+)
+
+// ForgiveAbort goes on with a panic, unless a proxy aborts because we have refused to take more of an answer.
+func ForgiveAbort(cause any, refused error) {
+	if aborted, _ := cause.(error); cause != nil && (refused == nil || !errors.Is(aborted, http.ErrAbortHandler)) {
+		panic(cause)
+	}
+}
+
+// record has the next handler answer. A proxy that aborts because writing failed has not failed itself.
+func (h *Held) record(next NextHandler, r *http.Request) error {
+	defer func() { ForgiveAbort(recover(), h.refused) }()
+	err := next.ServeHTTP(h, r)
+	h.done = true
+	return err
+}
+
+// NextHandler leads to the FHIR server. It is caddyhttp.Handler without Caddy.
+type NextHandler interface {
+	// ServeHTTP answers a request. An error says that it did not.
+	ServeHTTP(w http.ResponseWriter, r *http.Request) error
 }

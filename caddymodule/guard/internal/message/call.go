@@ -1,10 +1,14 @@
 package message
 
 import (
+	"errors"
+	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -42,4 +46,92 @@ func (c Call) Interaction() (interaction.Interaction, error) {
 func sentence(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// accept is what an Accept header takes (RFC 9110 §12.5.1), by media types in small letters.
+type accept map[string]float64
+
+// ParseAccept reads Accept. A malformed range is none, and one without a weight that can be read counts in full.
+func ParseAccept(header http.Header) accept {
+	a := accept{}
+	for element := range strings.SplitSeq(strings.Join(header["Accept"], ","), ",") {
+		media, parameters, err := mime.ParseMediaType(element)
+		if err != nil {
+			continue
+		}
+		weight, err := strconv.ParseFloat(parameters["q"], 64)
+		if err != nil {
+			weight = 1
+		}
+		a[media] = max(a[media], weight)
+	}
+	return a
+}
+
+// FhirMedia are the names of FHIR's own formats, with those of DSTU2, and the general ones that FHIR's clients send for
+// them (R4 http.html#mime-type).
+var FhirMedia = SetOf(TypeJSON, "application/json", "application/json+fhir", "text/json", typeXML, "application/xml+fhir", "application/fhir+turtle")
+
+// typeXML is the media type that nothing here is read or written in.
+const typeXML = "application/fhir+xml"
+
+// Fhir is how much FHIR's formats are wanted by name, but for one name.
+func (a accept) Fhir(but string) (weight float64) {
+	for media, w := range a {
+		if media != but && FhirMedia[media] {
+			weight = max(weight, w)
+		}
+	}
+	return weight
+}
+
+// TakesJSON reports whether JSON is among what is accepted, which without a header is anything.
+func (a accept) TakesJSON() bool {
+	for media, weight := range a {
+		if weight > 0 && (strings.Contains(media, "json") || media == "*/*" || media == "application/*") {
+			return true
+		}
+	}
+	return len(a) == 0
+}
+
+// FormatOf is the parameter _format, which overrides Accept (R4 http.html#parameters). Empty if there is none.
+func FormatOf(parameters []smart.Parameter) string {
+	for _, p := range parameters {
+		if p.Name == "_format" && p.Value != "" {
+			return strings.ToLower(p.Value)
+		}
+	}
+	return ""
+}
+
+var errFormat = errors.New("only JSON is written")
+
+// CheckFormat refuses a request whose answer may not be in JSON, in which all is that was judged (RFC 9110 §15.5.7).
+func CheckFormat(header http.Header, parameters []smart.Parameter) error {
+	ok := strings.Contains(FormatOf(parameters), "json")
+	if FormatOf(parameters) == "" {
+		ok = ParseAccept(header).TakesJSON()
+	}
+	if ok {
+		return nil
+	}
+	return &guard.Error{
+		Status: http.StatusNotAcceptable, Err: errFormat,
+		Description: "Answers are FHIR JSON here: ask for application/fhir+json.",
+	}
+}
+
+// IsFHIRFormat reports whether a value of _format is one of FHIR's.
+func IsFHIRFormat(format string) bool {
+	return strings.Contains(format, "json") || strings.Contains(format, "xml") || strings.Contains(format, "turtle") || format == "ttl"
+}
+
+// SetOf is a set of names.
+func SetOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }

@@ -4,9 +4,78 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"regexp"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
+
+// Addresses are how clients know the FHIR API.
+type Addresses struct {
+	Path string // of the API
+	Base string // its URL; empty: links are relative
+}
+
+// URL is the address of a path below the FHIR base, as clients know it.
+func (to Addresses) URL(path, query string) string {
+	base := to.Base
+	if base == "" {
+		base = to.Path
+	}
+	u := strings.TrimSuffix(base+"/"+path, "/")
+	if query != "" {
+		u += "?" + query
+	}
+	return u
+}
+
+// Parse reads a resource of an answer.
+func (to Addresses) Parse(text []byte) (resource.Resource, error) {
+	res, err := resource.Parse(text, to.Base)
+	if err != nil {
+		return res, Withheld(err)
+	}
+	return res, nil
+}
+
+// ResourceURL finds the resource in an address: its type, id and version.
+var ResourceURL = regexp.MustCompile(`(?:^|/)([A-Z][A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[A-Za-z0-9.-]{1,64})?)$`)
+
+// LocalURL is the address of a resource as clients know it, whatever the FHIR server calls itself.
+func (to Addresses) LocalURL(address string) (string, bool) {
+	address, _, _ = strings.Cut(address, "?")
+	if match := ResourceURL.FindStringSubmatch(address); match != nil {
+		return to.URL(match[1], ""), true
+	}
+	return "", false
+}
+
+// localizeHeader has headers name resources as clients know them.
+func (to Addresses) localizeHeader(header http.Header) {
+	for _, name := range []string{"Location", "Content-Location"} {
+		if address := header.Get(name); address == "" {
+			continue
+		} else if local, ok := to.LocalURL(address); ok {
+			header.Set(name, local)
+		} else {
+			header.Del(name)
+		}
+	}
+}
+
+// Localize has an answer's headers name resources as clients know them.
+func (to Addresses) Localize(a *Answer) *Answer {
+	to.localizeHeader(a.Header)
+	return a
+}
+
+// WithoutVersion is a reference to a resource, from one to a version of it.
+func WithoutVersion(reference string) string {
+	resource, _, _ := strings.Cut(reference, "/_history/")
+	return resource
+}
 
 // Links is the value of Bundle.link.
 type Links []Link
@@ -103,4 +172,51 @@ func (all Links) Append(out []byte) []byte {
 		out = append(out, '}')
 	}
 	return append(out, ']')
+}
+
+// EachString calls visit with each string of a JSON text and the name of the member that it is, or is in an array of.
+func EachString(text []byte, visit func(name, said string) error) error {
+	return visitStrings(rawjson.NewCursor(text).AllowDuplicates(), "", visit)
+}
+
+func visitStrings(c *rawjson.Cursor, name string, visit func(name, said string) error) error {
+	switch c.Kind() {
+	case rawjson.Object:
+		return c.Object(func(member []byte) error { return visitStrings(c, string(member), visit) })
+	case rawjson.Array:
+		return c.Array(func() error { return visitStrings(c, name, visit) })
+	case rawjson.String:
+		said, err := c.Text()
+		if err != nil {
+			return err
+		}
+		return visit(name, said)
+	}
+	return c.Skip()
+}
+
+// References are the literal references in a resource, at any depth.
+func References(text []byte) ([]string, error) {
+	var all []string
+	err := EachString(text, func(name, said string) error {
+		if name == "reference" {
+			all = append(all, said)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Quoted is s as JSON.
+func Quoted(s string) string { return string(appendQuoted(nil, s)) }
+
+// appendQuoted writes s as JSON. Most strings need no escapes.
+func appendQuoted(out []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			text, _ := json.Marshal(s) // a string never fails
+			return append(out, text...)
+		}
+	}
+	return append(append(append(out, '"'), s...), '"')
 }

@@ -48,7 +48,7 @@ func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer
 			return j.finishAll(ctx, out, all, nil)
 		} else if next == "" {
 			return j.finishBeside(ctx, out, nil, had)
-		} else if at, err = j.after(next, got.Links.To("self"), at); err != nil {
+		} else if at, err = at.Next(got.Links, at.Call(j.asked).Path); err != nil {
 			return nil, err
 		} else if j.count < math.MaxInt && !isShort && len(out.Entries) > 0 {
 			break
@@ -75,11 +75,7 @@ func (j *judgedCall) fill(out *message.Bundle, kept []message.Entry, at *paging.
 
 // fetch asks the FHIR server for the page at a position.
 func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answer, error) {
-	c := j.asked
-	if !at.IsFirst() {
-		c = message.Get(at.Path, at.Query)
-	}
-	a, err := j.x.Server.Ask(ctx, c)
+	a, err := j.x.Server.Ask(ctx, at.Call(j.asked))
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +83,6 @@ func (j *judgedCall) fetch(ctx context.Context, at paging.Place) (*message.Answe
 		return nil, FailedOperation(a, j.asked.Said())
 	}
 	return a, a.RequireJSON()
-}
-
-// after is the position behind a page.
-func (j *judgedCall) after(next, self string, at paging.Place) (paging.Place, error) {
-	asked := at.Path
-	if at.IsFirst() {
-		asked = j.asked.Path
-	}
-	return paging.Local(next, self, asked, at)
 }
 
 // single answers with one resource, or with a document or message, of which each entry must be covered.

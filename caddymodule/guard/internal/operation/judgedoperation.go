@@ -2,9 +2,13 @@ package operation
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -112,3 +116,130 @@ func (j *judgedCall) answerKnown(ctx context.Context, i interaction.Interaction,
 	}
 	return j.answer(ctx, message.Get(j.c.Path, ""), parameters, at)
 }
+
+var errParameters = errors.New("parameters that cannot be judged")
+
+// Parameters are those of the query and of a Parameters body, which are one list (R4
+// operations.html#3.2.0.4). Those about the form of the answer are left out: it is JSON, and cut resources cannot be
+// judged.
+func Parameters(c message.Call, i interaction.Interaction) ([]smart.Parameter, error) {
+	posted, err := postedParameters(c.Body)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Concat(i.Parameters, posted), isForm), nil
+}
+
+// isForm reports whether a parameter is about the form of the answer.
+func isForm(p smart.Parameter) bool {
+	return slices.Contains([]string{"_format", "_pretty", "_summary", "_elements"}, p.Name)
+}
+
+// postedParameters reads a Parameters resource whose values are primitive, or references.
+func postedParameters(body []byte) ([]smart.Parameter, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	var resource struct {
+		ResourceType string
+		Parameter    []map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(body, &resource); err != nil || resource.ResourceType != "Parameters" {
+		return nil, message.Invalid(errParameters, "The body is no Parameters resource.")
+	}
+	var list []smart.Parameter
+	for _, members := range resource.Parameter {
+		p, err := postedParameter(members)
+		if err != nil {
+			return nil, message.Invalid(fmt.Errorf("%w: %w", errParameters, err), "A parameter in the body has no primitive value.")
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func postedParameter(members map[string]json.RawMessage) (p smart.Parameter, err error) {
+	if len(members) != 2 {
+		return p, errors.New("more members than name and value")
+	}
+	for member, text := range members {
+		switch {
+		case member == "name":
+			err = json.Unmarshal(text, &p.Name)
+		case member == "valueReference":
+			var reference struct{ Reference string }
+			err = json.Unmarshal(text, &reference)
+			p.Value = reference.Reference
+		case strings.HasPrefix(member, "value"):
+			p.Value, err = primitive(text)
+		default:
+			err = errors.New("no value")
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// primitive is a string, number or boolean as a query writes it.
+func primitive(text []byte) (s string, err error) {
+	switch text[0] {
+	case '"':
+		err = json.Unmarshal(text, &s)
+		return s, err
+	case '{', '[', 'n':
+		return "", errors.New("no primitive value")
+	}
+	return string(text), nil
+}
+
+// confined confines an operation that picks the latest of what it finds to the patient of a grant: among several
+// patients' records, or among records that a constraint hides, what is missing would tell of what was picked instead.
+// Found is false if the client asks for another patient, for whom nothing is found.
+func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Interaction, write func(id string) string) (_ []smart.Parameter, found bool, err error) {
+	patients := patientsOf(j.x.Judge.Rights().For(i.Type, j.op.Permission))
+	if len(patients) == 0 {
+		return nil, false, message.Forbidden(message.ErrOracle, "%s takes a scope without a constraint.", j.op.Name).
+			Lifted(j.x.Judge.Rights().Lacking(i.Type, j.op.Permission, false))
+	}
+	var rest, named []smart.Parameter
+	for _, p := range parameters {
+		if p.Name == "patient" || p.Name == "subject" {
+			named = append(named, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	if len(named) == 0 && len(patients) > 1 {
+		return nil, false, message.Invalid(errParameters, "Name the patient: the scopes are about several.")
+	}
+	patient := patients[0]
+	for n, p := range named {
+		id := patientID(p.Value)
+		if n > 0 && id != patient || !slices.Contains(patients, id) {
+			return nil, false, nil
+		}
+		patient = id
+	}
+	return append(rest, smart.Parameter{Name: "patient", Value: write(patient)}), true, nil
+}
+
+// patientsOf are the patients to whom grants without a constraint are bound.
+func patientsOf(grants []access.Grant) []string {
+	var patients []string
+	for _, g := range grants {
+		if g.Patient != "" && len(g.Constraint) == 0 && !slices.Contains(patients, g.Patient) {
+			patients = append(patients, g.Patient)
+		}
+	}
+	return patients
+}
+
+// isOverAll reports whether a grant is about all types, without a constraint.
+func isOverAll(g access.Grant) bool {
+	return g.Type == smart.AnyType && !g.ByRule && len(g.Constraint) == 0
+}
+
+// patientID is the id in the value of a patient parameter: Patient/id, or the id alone.
+func patientID(value string) string { return strings.TrimPrefix(value, "Patient/") }

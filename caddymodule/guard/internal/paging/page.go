@@ -62,9 +62,6 @@ type Place struct {
 // IsFirst reports whether the branch is before its first page.
 func (p Place) IsFirst() bool { return !p.Done && p.Path == "" && p.Query == "" }
 
-// isEnd reports whether there is nothing more.
-func (p Place) isEnd() bool { return p.Done && len(p.Left) == 0 }
-
 // IsStart reports whether no page has been shown yet.
 func (p Position) IsStart() bool {
 	return p.IsEnd() || !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.IsFirst() || at.Taken > 0 })
@@ -72,12 +69,12 @@ func (p Position) IsStart() bool {
 
 // IsEnd reports whether no branch has any more.
 func (p Position) IsEnd() bool {
-	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.isEnd() })
+	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.Done || len(at.Left) > 0 })
 }
 
 // IsWhole reports whether all that there is was found, as far as the FHIR server tells.
 func (p Position) IsWhole() bool {
-	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.isEnd() || at.Cut })
+	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.Done || len(at.Left) > 0 || at.Cut })
 }
 
 // Sealing seals texts so that nobody but us can make or read them.
@@ -158,15 +155,6 @@ func (x Pages) Seal(ctx context.Context, p Page) (string, error) {
 	return x.At.URL(PagePath+sealed, ""), nil
 }
 
-// pageLink is the link to a page of an answer that passes as it is.
-func (x Pages) pageLink(ctx context.Context, c message.Call, at Place) (string, error) {
-	i, err := c.Interaction()
-	if err != nil {
-		return "", err
-	}
-	return x.Seal(ctx, x.Begun(c, i, Position{Places: []Place{at}}))
-}
-
 // Opened is what a sealed link carries: the request as the client made it, and how far it has come. A link that is
 // another token's is not there.
 func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interaction.Interaction, at Position, err error) {
@@ -189,10 +177,23 @@ func (x Pages) Opened(r *http.Request, sealed string) (c message.Call, i interac
 // ErrForeignLink says that a page would have to be asked of another server.
 var ErrForeignLink = errors.New("link of the FHIR server that leads elsewhere")
 
-// Local is where a link of the FHIR server to a next page leads, which is no page that has been.
-func Local(next, self, asked string, from Place) (Place, error) {
-	to, ok := localTo(next, self, asked)
-	if !ok || to.IsFirst() || to.Path == from.Path && to.Query == from.Query {
+// Call is the call for the page at the place, if the first page is asked for by another one.
+func (p Place) Call(first message.Call) message.Call {
+	if p.IsFirst() {
+		return first
+	}
+	return message.Get(p.Path, p.Query)
+}
+
+// Next is the place behind the page that was asked for at the place by a path: where the FHIR server's link to the next
+// page leads, which is no page that has been.
+func (p Place) Next(links message.Links, asked string) (Place, error) {
+	next := links.To("next")
+	if next == "" {
+		return Place{Done: true}, nil
+	}
+	to, ok := localTo(next, links.To("self"), asked)
+	if !ok || to.IsFirst() || to.Path == p.Path && to.Query == p.Query {
 		return Place{}, message.Withheld(ErrForeignLink)
 	}
 	return to, nil
@@ -241,14 +242,6 @@ func beforeType(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// Joined is two parts of a path.
-func Joined(path, more string) string {
-	if path == "" {
-		return more
-	}
-	return path + "/" + more
-}
-
 // SealLinks are the links of a Bundle, sealed for the token, and where they stand in it. It is the answer to a call, or a
 // page of it, for which the server was asked at another path. What is no Bundle, or has no link that can be read, stays
 // as it is: nothing in it had to be judged.
@@ -262,13 +255,18 @@ func (x Pages) SealLinks(ctx context.Context, c message.Call, asked string, body
 	begun := message.Call{Method: http.MethodGet, Path: c.SearchPath(), Query: c.Query} // a page of a search by POST is asked for by GET
 	for _, l := range found {
 		to, ok := localTo(l.URL, self, asked)
-		if ok && l.Relation != "self" {
-			address, err := x.pageLink(ctx, begun, to)
-			if err != nil {
-				return at, nil, err
-			}
-			kept = append(kept, message.Link{Relation: l.Relation, URL: address})
+		if !ok || l.Relation == "self" {
+			continue
 		}
+		i, err := begun.Interaction()
+		if err != nil {
+			return at, nil, err
+		}
+		address, err := x.Seal(ctx, x.Begun(begun, i, Position{Places: []Place{to}}))
+		if err != nil {
+			return at, nil, err
+		}
+		kept = append(kept, message.Link{Relation: l.Relation, URL: address})
 	}
 	return at, kept.Append(nil), nil
 }

@@ -3,11 +3,18 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/ext"
 )
 
 // Effect is what a rule does if its expression is true.
@@ -34,9 +41,12 @@ type Rule struct {
 
 // Set is a site's rules. It is safe for concurrent use. A nil Set has no rules.
 type Set struct {
-	denies, allows []*rule
+	denies, allows ruleList
 	elements       []string // of resources, that some rule looks at
 }
+
+// ruleList are rules with one effect.
+type ruleList struct{ ofRequest, ofResource []*rule }
 
 // rule is a rule that is ready.
 type rule struct {
@@ -118,16 +128,18 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 	if r.program, err = env.Program(checked, options(cel.OptOptimize)...); err != nil {
 		return fmt.Errorf("%w: %w", errExpression, err)
 	}
-	if looks {
-		if r.partial, err = env.Program(checked, options(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
-			return fmt.Errorf("%w: %w", errExpression, err)
-		}
-	}
+	list := &s.allows
 	if from.Effect == Deny {
-		s.denies = append(s.denies, r)
-	} else {
-		s.allows = append(s.allows, r)
+		list = &s.denies
 	}
+	if !looks {
+		list.ofRequest = append(list.ofRequest, r)
+		return nil
+	}
+	if r.partial, err = env.Program(checked, options(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
+		return fmt.Errorf("%w: %w", errExpression, err)
+	}
+	list.ofResource = append(list.ofResource, r)
 	return nil
 }
 
@@ -149,3 +161,79 @@ func located(issues *cel.Issues) error {
 	}
 	return errors.Join(all...)
 }
+
+const (
+	// maxCost is how much an evaluation may cost, in CEL's units: about what it takes to look at a thousand codings.
+	maxCost = 100_000
+	// maxLength is how long an expression may be, in characters.
+	maxLength = 10_000
+	// interruptEvery is after how many steps of a loop the context is asked whether it is done.
+	interruptEvery = 100
+)
+
+// environment is what expressions may use. Variables and their fields have types, so that a wrong name is found when
+// the rule is compiled. Of a resource that is unknown: its elements depend on its type.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		ext.NativeTypes(ext.ParseStructTags(true), reflect.TypeFor[Token](), reflect.TypeFor[Request]()),
+		cel.Variable("token", cel.ObjectType("policy.Token")),
+		cel.Variable("request", cel.ObjectType("policy.Request")),
+		cel.Variable("now", cel.TimestampType),
+		cel.Variable(resourceName, cel.MapType(cel.StringType, cel.DynType)),
+		cel.OptionalTypes(),
+		cel.DefaultUTCTimeZone(true),
+		cel.ParserExpressionSizeLimit(maxLength),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
+		ext.Strings(),
+		ext.Network(),
+	)
+})
+
+// mentioned are the elements of the resource that an expression looks at; looks reports whether there are any. The
+// expression must name them, so that no more of a resource is read than needed.
+func mentioned(checked *ast.AST) (elements []string, looks bool, err error) {
+	isResource := func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == resourceName
+	}
+	for _, found := range ast.MatchDescendants(ast.NavigateAST(checked), isResource) {
+		element, ok := elementOf(found)
+		if !ok {
+			at := checked.SourceInfo().GetStartLocation(found.ID())
+			return nil, false, fmt.Errorf("%w: column %d: name an element, such as resource.subject or has(resource.subject)",
+				errExpression, at.Column()+1)
+		}
+		elements, looks = append(elements, element), true
+	}
+	return elements, looks, nil
+}
+
+// elementOf is the element that is selected from the resource: resource.name, resource.?name, resource["name"] or
+// resource[?"name"].
+func elementOf(found ast.NavigableExpr) (string, bool) {
+	parent, ok := found.Parent()
+	if !ok {
+		return "", false
+	}
+	switch parent.Kind() {
+	case ast.SelectKind:
+		return parent.AsSelect().FieldName(), true
+	case ast.CallKind:
+		call := parent.AsCall()
+		switch call.FunctionName() {
+		case operators.Index, operators.OptIndex, operators.OptSelect:
+			if by := call.Args()[1]; by.Kind() == ast.LiteralKind {
+				name, ok := by.AsLiteral().(types.String)
+				return string(name), ok
+			}
+		}
+	}
+	return "", false
+}
+
+// The causes for which [Compile] refuses a rule.
+var (
+	// errRule says that a rule's effect or name is not one.
+	errRule = errors.New("no rule")
+	// errExpression says that CEL does not accept the expression, or that it is not boolean.
+	errExpression = errors.New("invalid expression")
+)

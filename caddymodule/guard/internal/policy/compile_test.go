@@ -82,7 +82,7 @@ func TestMentioned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			looks := s.denies[0].partial != nil
+			looks := len(s.denies.ofResource) > 0
 			if got := strings.Join(s.elements, " "); got != tt.want || looks != (tt.want != "") {
 				t.Errorf("got %q, %t, want %q", got, looks, tt.want)
 			}

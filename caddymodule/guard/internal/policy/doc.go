@@ -3,16 +3,14 @@
 //
 //	the rules of a configuration
 //	   │ [Compile]             compile.go: checked, with errors that name the place
-//	   │                       environment.go: the names that a rule may use, and their types
-//	   │                       mentions.go: which elements of resources it looks at
 //	   ▼
 //	[Set]
-//	   │ [Set.Request]         set.go: what the rules say of a request by itself
+//	   │ [Set.Request]         judgement.go: what the rules say of a request by itself
 //	   ▼
-//	[Judgement]                judgement.go: what that left open
-//	   │ [Judgement.Resource]  elements.go: of a resource, no more is read than rules look at
+//	[Judgement]                and what that left open
+//	   │ [Judgement.Resource]  input.go: of a resource, no more is read than rules look at
 //	   ▼
-//	[Decision]                 decision.go: deny wins over allow; nothing leaves it to the scopes
+//	[Decision]                 deny wins over allow; nothing leaves it to the scopes
 //
 // A rule that fails does what is safe: deny denies, and allow does not allow.
 //

@@ -2,9 +2,83 @@ package policy
 
 import (
 	"context"
+	"fmt"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
+
+// Decision is what rules say.
+type Decision struct {
+	// Effect is [Deny], [Allow], or empty if no rule applies.
+	Effect Effect
+	// Rule is the name of the rule that decided. Empty if none did.
+	Rule string
+	// Err says why that rule, or one that allows nothing for it, failed. It may hold what a resource says: it is for
+	// the operator, not for the client.
+	Err error
+}
+
+// decide is what rules say. One that fails denies, or does not allow; the first that allows decides.
+func decide(ctx context.Context, denies, allows []*rule, v variables) (d Decision) {
+	for _, r := range denies {
+		if yes, err := r.isTrue(ctx, v); yes || err != nil {
+			return Decision{Effect: Deny, Rule: r.name, Err: err}
+		}
+	}
+	for _, r := range allows {
+		yes, err := r.isTrue(ctx, v)
+		if d.Err == nil {
+			d.Err = err
+		}
+		if yes && d.Effect == "" {
+			d.Effect, d.Rule = Allow, r.name
+		}
+	}
+	return d
+}
+
+// isTrue evaluates a rule.
+func (r *rule) isTrue(ctx context.Context, v variables) (bool, error) {
+	value, _, err := r.program.ContextEval(ctx, v)
+	if err != nil {
+		return false, fmt.Errorf("rule %s: %w", r.name, err)
+	}
+	return value == types.True, nil
+}
+
+// Request says what the rules make of a request by itself. What depends on a resource, the [Judgement] says of it; a
+// rule of which the request tells already that it does not apply is left out there.
+func (s *Set) Request(ctx context.Context, in *Input) Judgement {
+	if s == nil {
+		return Judgement{}
+	}
+	v := variables{in: in}
+	d := decide(ctx, s.denies.ofRequest, s.allows.ofRequest, v)
+	if d.Effect == Deny {
+		return Judgement{Decision: d}
+	}
+	return Judgement{Decision: d, set: s, in: in, denies: s.denies.open(ctx, v), allows: s.allows.open(ctx, v)}
+}
+
+// unknownResource stands for a resource that is not there yet.
+var unknownResource = cel.AttributePattern(resourceName)
+
+// open are the rules that could be true, or fail, for some resource.
+func (l ruleList) open(ctx context.Context, v variables) (open []*rule) {
+	for _, r := range l.ofResource {
+		known, err := cel.PartialVars(v, unknownResource)
+		if err == nil {
+			if value, _, err := r.partial.ContextEval(ctx, known); err == nil && value == types.False {
+				continue
+			}
+		}
+		open = append(open, r)
+	}
+	return open
+}
 
 // Judgement is what rules say of one request, and will say of the resources that it is about. The zero value leaves
 // all to the scopes.
@@ -29,16 +103,5 @@ func (j Judgement) Resource(ctx context.Context, res resource.Resource) Decision
 	if !j.MayDeny() && !j.MayAllow() {
 		return Decision{}
 	}
-	v := variables{in: j.in, resource: &elements{resource: res, names: j.set.elements}}
-	for _, r := range j.denies {
-		if yes, err := r.isTrue(ctx, r.program, v); yes || err != nil {
-			return Decision{Effect: Deny, Rule: r.name, Err: err}
-		}
-	}
-	var d Decision
-	for _, r := range j.allows {
-		yes, err := r.isTrue(ctx, r.program, v)
-		d = d.or(r, yes, err)
-	}
-	return d
+	return decide(ctx, j.denies, j.allows, variables{in: j.in, resource: &elements{resource: res, names: j.set.elements}})
 }

@@ -105,10 +105,7 @@ func (x *Reads) fetches(at paging.Position, whole bool) int {
 
 // fetchHistory asks the FHIR server for a page of versions.
 func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from paging.Place) (*message.Bundle, paging.Place, error) {
-	c := message.Get(from.Path, from.Query)
-	if from.IsFirst() {
-		c = first
-	}
+	c := from.Call(first)
 	a, err := x.Server.Ask(ctx, c)
 	if err != nil {
 		return nil, paging.Place{}, err
@@ -120,10 +117,7 @@ func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from pagin
 	if err != nil {
 		return nil, paging.Place{}, err
 	}
-	next := paging.Place{Done: true}
-	if to := got.Links.To("next"); to != "" {
-		next, err = paging.Local(to, got.Links.To("self"), c.Path, from)
-	}
+	next, err := from.Next(got.Links, c.Path)
 	return got, next, err
 }
 

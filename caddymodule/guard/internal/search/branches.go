@@ -12,18 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
-// becomes several, whose results are joined.
-type branch struct {
-	resourceType string
-	patient      string                // the compartment to which the path confines; empty for none
-	member       string                // the patient to whose compartment path or parameters confine; empty for none
-	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
-	confining    []smart.Parameter     // come on top of the client's
-	whole        bool                  // all that it could find is covered
-	byRule       bool                  // the site's rules must say of what it finds whether it may be seen
-}
-
 // path is where the branch searches.
 func (b branch) path() string {
 	switch {

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -106,4 +107,170 @@ func checkInclude(modifier string) error {
 		return message.Invalid(message.ErrSearch, "An include has no such modifier; there are :iterate and :recurse.")
 	}
 	return nil
+}
+
+// included are the other entries that come along with the matches of a page, each once.
+func (m *merge) included(ctx context.Context) ([]message.Entry, error) {
+	others := m.others
+	switch {
+	case !m.s.judged:
+		return others, nil
+	case m.s.includes == (includes{}):
+		return nil, nil
+	}
+	for _, c := range m.s.referring {
+		more, err := m.referring(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, more...)
+	}
+	if len(others) == 0 {
+		return nil, nil
+	}
+	w := newWeb(m.matches)
+	candidates, err := m.s.candidates(ctx, w, others)
+	return w.reach(candidates, m.s.includes), err
+}
+
+// candidates are the entries that may be seen, each once, and that are no matches.
+func (s *plan) candidates(ctx context.Context, w web, entries []message.Entry) ([]candidate, error) {
+	var found []candidate
+	seen := map[string]bool{}
+	for _, e := range entries {
+		c := candidate{entry: e, node: nodeOf(e)}
+		if w.ids[c.node.id] || seen[c.node.id] {
+			continue
+		}
+		seen[c.node.id] = true
+		var err error
+		if c.searched, err = s.x.Judge.Covered(ctx, e.Parsed, s.grantsFor(e.Parsed.Type, smart.Search)); err != nil {
+			return nil, err
+		}
+		if !c.searched {
+			if c.read, err = s.x.Judge.Covered(ctx, e.Parsed, s.grantsFor(e.Parsed.Type, smart.Read)); err != nil {
+				return nil, err
+			}
+		}
+		if c.searched || c.read {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// referring are resources that refer to the matches.
+func (m *merge) referring(ctx context.Context, c chain) ([]message.Entry, error) {
+	var ids []string
+	for i := range m.matches {
+		ids = append(ids, m.matches[i].Parsed.Type+"/"+m.matches[i].Parsed.ID)
+	}
+	var found []message.Entry
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	by := smart.Parameter{Name: c.by.Name, Value: strings.Join(ids, ",")}
+	err := m.s.find(ctx, c.types[0], by, func(e *message.Entry) error {
+		e.Mode = "include"
+		found = append(found, *e)
+		return nil
+	})
+	return found, err
+}
+
+// candidate is an entry that may be seen, if the client could have come to it.
+type candidate struct {
+	entry    message.Entry
+	node     node
+	searched bool // a scope lets the client search for it
+	read     bool // a scope lets the client read it, if it knows the id
+}
+
+// web are the resources that the client could have come to by itself: those of the matches, those that one of the web
+// names, and those that name one. The rest came over a resource that is withheld, and would tell what that one names,
+// or belongs to a match on another page.
+type web struct {
+	ids   map[string]bool
+	named map[string]bool
+}
+
+func newWeb(matches []message.Entry) web {
+	w := web{map[string]bool{}, map[string]bool{}}
+	for _, e := range matches {
+		w.add(nodeOf(e))
+	}
+	return w
+}
+
+func (w web) add(n node) {
+	w.ids[n.id] = true
+	for _, name := range n.names {
+		w.named[name] = true
+	}
+}
+
+// reach adds the entries that can be come to.
+func (w web) reach(candidates []candidate, by includes) []message.Entry {
+	var kept []message.Entry
+	for grown := true; grown; {
+		var added []node
+		rest := candidates[:0]
+		for _, c := range candidates {
+			switch {
+			case by.include && w.named[c.node.id] || by.revinclude && c.searched && c.node.namesAny(w.ids):
+				added = append(added, c.node)
+				kept = append(kept, c.entry)
+			default:
+				rest = append(rest, c)
+			}
+		}
+		for _, n := range added {
+			w.add(n)
+		}
+		candidates, grown = rest, by.iterate && len(added) > 0
+	}
+	return kept
+}
+
+// node is a resource and what it names.
+type node struct {
+	id    string // Type/id
+	names []string
+}
+
+// namesAny reports whether the resource names one of those given.
+func (n node) namesAny(ids map[string]bool) bool {
+	for _, name := range n.names {
+		if ids[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// nodeOf reads the references of a resource.
+func nodeOf(e message.Entry) node {
+	return node{id: e.Parsed.Type + "/" + e.Parsed.ID, names: Named(e)}
+}
+
+// Named are the resources that an entry's refers to, at any depth. An address on another server is taken for one here if it
+// ends alike: what it brings is judged in any case.
+func Named(e message.Entry) []string {
+	literals, _ := message.References(e.Resource) // what was read before it could not be read
+	var names []string
+	for _, literal := range literals {
+		if match := message.ResourceURL.FindStringSubmatch(literal); match != nil {
+			names = append(names, message.WithoutVersion(match[1]))
+		}
+	}
+	return names
+}
+
+// Reached are those of the entries that a client, who may search for all of them, could have come to by the matches.
+func Reached(matches, entries []message.Entry) []message.Entry {
+	var all []candidate
+	for _, e := range entries {
+		all = append(all, candidate{entry: e, node: nodeOf(e), searched: true})
+	}
+	return newWeb(matches).reach(all, includes{include: true, revinclude: true, iterate: true})
 }

@@ -1,26 +1,19 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
-
-// start is the position before the first page.
-func (s *plan) start() paging.Position {
-	at := paging.Position{Places: make([]paging.Place, len(s.branches))}
-	for i := range at.Places {
-		at.Places[i].Done = s.nothing
-	}
-	return at
-}
 
 // merge makes pages of the branches' pages: one branch after the other, or in the order that the client asked for.
 type merge struct {
@@ -45,20 +38,20 @@ type source struct {
 	others  []message.Entry // of the page, as long as none of its matches was taken
 }
 
-// newMerge continues a search at a position.
-func newMerge(s *plan, at paging.Position) (*merge, error) {
-	if len(at.Places) != len(s.branches) {
-		return nil, message.NotFound()
-	}
+// newMerge begins a search, or continues it at a position, which then has a place for each branch.
+func newMerge(s *plan, at paging.Position) *merge {
 	m := &merge{s: s, sources: make([]source, len(s.branches)), told: -1, most: paging.MaxFetches + len(s.branches)}
 	if len(s.order) == 0 { // one branch after the other: the rest is for further pages
 		m.most = max(min(m.most, s.x.Requests*3/4), 1)
+	}
+	for i := range m.sources {
+		m.sources[i].next.Done = s.nothing
 	}
 	for i, p := range at.Places {
 		m.resumes = m.resumes || len(p.Left) > 0
 		m.sources[i].next = paging.Place{Path: p.Path, Query: p.Query, Done: p.Done, Cut: p.Cut}
 	}
-	return m, nil
+	return m
 }
 
 // fill takes matches for a page. Without a size a page is as long as the FHIR server's.
@@ -74,14 +67,20 @@ func (m *merge) fill(ctx context.Context) error {
 	return nil
 }
 
-// next takes the match that is next. None: all sources are at their ends, or enough was asked of the FHIR server.
+// next takes the match that is next. None: all sources are at their ends, or enough was asked of the FHIR server for one
+// page, which ends with the server's where it decides on the length.
 func (m *merge) next(ctx context.Context) (*message.Entry, error) {
 	var first *source
 	for n := range m.sources {
-		if ok, err := m.load(ctx, n); err != nil || !ok {
-			return nil, err
-		}
 		from := &m.sources[n]
+		for len(from.matches) == 0 && !from.next.Done {
+			if m.fetched >= m.most || m.s.size == 0 && m.fetched > 0 && len(m.matches) > 0 {
+				return nil, nil
+			}
+			if err := m.fetch(ctx, n); err != nil {
+				return nil, err
+			}
+		}
 		if len(from.matches) > 0 && (first == nil || m.s.less(&from.matches[0], &first.matches[0])) {
 			first = from
 		}
@@ -98,25 +97,15 @@ func (m *merge) next(ctx context.Context) (*message.Entry, error) {
 	return e, nil
 }
 
-// load reads pages of a source until there is a match, unless it is at its end. It reports whether it could: not if too
-// much was asked for one page, nor at the end of a page whose length the FHIR server decides.
-func (m *merge) load(ctx context.Context, n int) (bool, error) {
-	for from := &m.sources[n]; len(from.matches) == 0 && !from.next.Done; {
-		if m.fetched >= m.most || m.s.size == 0 && m.fetched > 0 && len(m.matches) > 0 {
-			return false, nil
-		}
-		if err := m.fetch(ctx, n); err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
 // fetch loads the next page of a source. A first page that may have been cut is asked for again, longer.
 func (m *merge) fetch(ctx context.Context, n int) error {
 	from, b := &m.sources[n], m.s.branches[n]
 	parameters := slices.Concat(m.s.parameters, b.confining)
-	for size := m.s.branchSize(); ; size = min(2*size, maxCount) {
+	size := cmp.Or(m.s.size, min(m.s.count, maxCount))
+	if len(m.s.branches) > 1 && !m.s.short {
+		size = max(size, minMerged)
+	}
+	for size = max(size, 0); ; size = min(2*size, maxCount) {
 		got, next, err := m.page(ctx, searchCall(m.s.c.Method, b.path(), parameters, size), from.next)
 		if err != nil {
 			return err
@@ -146,10 +135,7 @@ func isFull(b *message.Bundle, at paging.Place, asked int) bool {
 // page asks the FHIR server for a page of what a call finds, and tells where the next one is. It is of use until the
 // merge is released.
 func (m *merge) page(ctx context.Context, first message.Call, at paging.Place) (*message.Bundle, paging.Place, error) {
-	c := message.Get(at.Path, at.Query)
-	if at.IsFirst() {
-		c = first
-	}
+	c := at.Call(first)
 	held, err := m.s.x.Server.Hold(ctx, c)
 	m.held = append(m.held, held)
 	if err != nil {
@@ -164,12 +150,8 @@ func (m *merge) page(ctx context.Context, first message.Call, at paging.Place) (
 		return nil, at, err
 	}
 	m.lists = append(m.lists, got.Entries)
-	next := got.Links.To("next")
-	if next == "" {
-		return got, paging.Place{Done: true}, nil
-	}
-	to, err := paging.Local(next, got.Links.To("self"), c.SearchPath(), at)
-	return got, to, err
+	next, err := at.Next(got.Links, c.SearchPath())
+	return got, next, err
 }
 
 // parted are the matches among entries, and the other ones.
@@ -187,20 +169,20 @@ func parted(entries []message.Entry) (matches, others []message.Entry) {
 // take sorts the entries of a page. What the FHIR server has to say about a search may be about any resource, so it is
 // left out of what is judged.
 func (m *merge) take(ctx context.Context, n int, entries []message.Entry) error {
-	if !m.s.judged {
-		matches, others := parted(entries)
-		m.sources[n].matches, m.others = matches, append(m.others, others...)
+	from := &m.sources[n]
+	if from.others = nil; !m.s.judged {
+		var others []message.Entry
+		from.matches, others = parted(entries)
+		m.others = append(m.others, others...)
 		return nil
 	}
-	from := &m.sources[n]
-	from.matches, from.others = entries[:0], nil
+	from.matches = entries[:0]
 	for i := range entries {
 		e := &entries[i]
-		switch e.Mode {
-		case "include":
+		if e.Mode == "include" {
 			from.others = append(from.others, *e)
-			continue
-		case "outcome":
+		}
+		if e.Mode == "include" || e.Mode == "outcome" {
 			continue
 		}
 		ok, err := m.keeps(ctx, e, n)
@@ -250,4 +232,53 @@ func (m *merge) release() {
 	for _, held := range m.held {
 		held.Release()
 	}
+}
+
+// resume loads the matches that the page before has read and not shown, by one search for those of each type. They are
+// judged as all else; what is not there any more is left out.
+func (m *merge) resume(ctx context.Context, at paging.Position) error {
+	ids := map[string][]string{}
+	for _, p := range at.Places {
+		for _, reference := range p.Left {
+			resourceType, id, _ := strings.Cut(reference, "/")
+			ids[resourceType] = append(ids[resourceType], id)
+		}
+	}
+	found := map[string]message.Entry{}
+	for resourceType, of := range ids {
+		if err := m.find(ctx, resourceType, of, found); err != nil {
+			return err
+		}
+	}
+	for n, p := range at.Places {
+		var left []message.Entry
+		for _, reference := range p.Left {
+			if e, ok := found[reference]; ok {
+				left = append(left, e)
+			}
+		}
+		if err := m.take(ctx, n, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find finds resources of a type by their ids, with what comes along.
+func (m *merge) find(ctx context.Context, resourceType string, ids []string, found map[string]message.Entry) error {
+	parameters := slices.DeleteFunc(slices.Clone(m.s.parameters), func(p smart.Parameter) bool { return !paging.IsForResults(p) })
+	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})
+	c := searchCall(m.s.c.Method, resourceType, parameters, len(ids))
+	for at := (paging.Place{}); !at.Done; {
+		got, next, err := m.page(ctx, c, at)
+		if err != nil {
+			return err
+		}
+		matches, others := parted(got.Entries)
+		for _, e := range matches {
+			found[e.Parsed.Type+"/"+e.Parsed.ID] = e
+		}
+		m.others, at = append(m.others, others...), next
+	}
+	return nil
 }

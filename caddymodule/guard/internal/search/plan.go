@@ -6,13 +6,42 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
+
+// asker asks the FHIR server.
+type asker interface {
+	Ask(ctx context.Context, c message.Call) (*message.Answer, error)
+	Hold(ctx context.Context, c message.Call) (*message.Held, error)
+}
+
+// judge says what the token may see.
+type judge interface {
+	Rights() *access.Rights
+	MayDeny() bool
+	Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error)
+	Remember(res resource.Resource, grants []access.Grant)
+}
+
+// Searches are the searches that one request needs.
+type Searches struct {
+	Server         asker             // asks the FHIR server
+	Judge          judge             // judges what it answers
+	At             message.Addresses // names what it holds as clients know it
+	Pages          paging.Pages      // seals links to pages
+	Parameters     searchparam.Set   // are the search parameters
+	Shared         access.Shared     // are the rules of types outside of the compartment
+	InCompartments bool              // the server finds a patient's resources by Patient/id/Type
+	Requests       int               // to the server that the request may cause
+}
 
 // plan is what is done for a search: what the client asked for, and the branches that answer it.
 type plan struct {
@@ -106,15 +135,6 @@ func (s *plan) setJudged(judged bool) {
 	}
 }
 
-// branchSize is how many matches are asked for on the first page of a branch; 0 leaves it to the FHIR server.
-func (s *plan) branchSize() int {
-	count := cmp.Or(s.size, min(s.count, maxCount))
-	if len(s.branches) > 1 && !s.short {
-		count = max(count, minMerged)
-	}
-	return max(count, 0)
-}
-
 // searchCall is a search in parts, for so many matches, or as many as the FHIR server likes. One that came in a body
 // goes on in a body, which keeps it out of logs.
 func searchCall(method, path string, parameters []smart.Parameter, size int) message.Call {
@@ -126,7 +146,7 @@ func searchCall(method, path string, parameters []smart.Parameter, size int) mes
 		return message.Get(path, text)
 	}
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	return message.Call{Method: http.MethodPost, Path: paging.Joined(path, "_search"), Header: header, Body: []byte(text)}
+	return message.Call{Method: http.MethodPost, Path: strings.TrimPrefix(path+"/_search", "/"), Header: header, Body: []byte(text)}
 }
 
 // said is what the client has sent, which the FHIR server may repeat.
@@ -136,4 +156,74 @@ func (s *plan) said() message.Said { return message.Said{}.Parameters(s.i.Parame
 func (s *plan) isOverAll() bool {
 	return (s.i.Type == "" || s.i.Type == smart.AnyType) &&
 		!slices.ContainsFunc(s.i.Parameters, func(p smart.Parameter) bool { return p.Name == "_type" })
+}
+
+// branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
+// becomes several, whose results are joined.
+type branch struct {
+	resourceType string
+	patient      string                // the compartment to which the path confines; empty for none
+	member       string                // the patient to whose compartment path or parameters confine; empty for none
+	within       interaction.Reference // the compartment that the client asked for, if the path is to say so
+	confining    []smart.Parameter     // come on top of the client's
+	whole        bool                  // all that it could find is covered
+	byRule       bool                  // the site's rules must say of what it finds whether it may be seen
+}
+
+// chain is the first link of a parameter that looks at other resources, and what it asks of them.
+type chain struct {
+	by      searchparam.Parameter // the reference
+	types   []string              // that are looked at
+	rest    smart.Parameter       // what is asked of them
+	reverse bool                  // _has: they refer to what is searched for
+}
+
+// includes are the ways by which other entries may come along with matches.
+type includes struct {
+	include    bool // named by a match
+	revinclude bool // naming a match
+	iterate    bool // and so on from there
+}
+
+// add notes what a parameter has come along, if it has anything.
+func (i *includes) add(name, modifier string) {
+	switch name {
+	case "_include":
+		i.include = true
+	case "_revinclude":
+		i.revinclude = true
+	default:
+		return
+	}
+	i.iterate = i.iterate || modifier != ""
+}
+
+// less reports whether an entry comes before another one. What has no value comes last, as on HAPI's server.
+func (s *plan) less(a, b *message.Entry) bool {
+	for i, key := range s.order {
+		x, y := s.rank(a, i), s.rank(b, i)
+		switch {
+		case x.Has != y.Has:
+			return x.Has
+		case !x.Has:
+			continue
+		}
+		if order := x.Compare(y); order != 0 {
+			return order < 0 != key.descending
+		}
+	}
+	return false
+}
+
+// rank is where an entry stands by a key, worked out once.
+func (s *plan) rank(e *message.Entry, key int) searchparam.Rank {
+	if e.Ranks == nil {
+		e.Ranks = make([]searchparam.Rank, len(s.order))
+		for i, k := range s.order {
+			if p, ok := s.x.Parameters.Lookup(e.Parsed.Type, k.name); ok {
+				e.Ranks[i] = p.Rank(e.Parsed, k.descending)
+			}
+		}
+	}
+	return e.Ranks[key]
 }

@@ -67,7 +67,12 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart
 	case "_format", "_pretty":
 		return nil, false, nil
 	case "_count":
-		return nil, true, r.count(p.Value)
+		n, err := strconv.Atoi(p.Value)
+		if err != nil || n < 0 {
+			return nil, false, message.Invalid(message.ErrSearch, "_count is no number.")
+		}
+		r.s.count, r.s.onlyTotal = n, r.s.onlyTotal || n == 0
+		return nil, true, nil
 	case "_summary":
 		if p.Value == "count" {
 			r.s.onlyTotal = true
@@ -88,15 +93,6 @@ func (r searchRules) one(ctx context.Context, p smart.Parameter) (passed []smart
 		return as, true, r.sort(p.Value)
 	}
 	return r.confined(ctx, p)
-}
-
-func (r searchRules) count(value string) error {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 {
-		return message.Invalid(message.ErrSearch, "_count is no number.")
-	}
-	r.s.count, r.s.onlyTotal = n, r.s.onlyTotal || n == 0
-	return nil
 }
 
 // checkType refuses _type where it is not for: a search by type has its type in the path.
@@ -146,4 +142,38 @@ func (r searchRules) confined(ctx context.Context, p smart.Parameter) (passed []
 		}
 	}
 	return as, true, nil
+}
+
+// sort reads _sort, and refuses an order by anything but the resource's own elements.
+func (r searchRules) sort(value string) error {
+	if r.trust == open && len(r.s.branches) == 1 {
+		return nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		name, descending := strings.CutPrefix(name, "-")
+		if err := r.checkSort(name); err != nil {
+			return err
+		}
+		if len(r.s.branches) > 1 {
+			r.s.order = append(r.s.order, sortKey{name, descending})
+		}
+	}
+	return nil
+}
+
+// checkSort refuses to sort by a reference, since the order may be that of the resources to which they are, and, where
+// several searches are joined, by what cannot be evaluated here.
+func (r searchRules) checkSort(name string) error {
+	for _, b := range r.s.branches {
+		p, ok := r.x.Parameters.Lookup(b.resourceType, name)
+		switch {
+		case !ok && telling[name] == "" && !strings.Contains(name, "."):
+			return unknown(b.resourceType, name)
+		case !isPlainKey(r.x, b.resourceType, name):
+			return message.Forbidden(message.ErrOracle, "_sort by %s is not allowed under these scopes: it may look at other resources.", strconv.Quote(name))
+		case len(r.s.branches) > 1 && !p.CanSort():
+			return message.Forbidden(message.ErrCostly, "_sort by %s is not possible under these scopes, since several searches are joined.", strconv.Quote(name))
+		}
+	}
+	return nil
 }

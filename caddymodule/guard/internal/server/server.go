@@ -64,7 +64,11 @@ func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error
 	if x.asked++; x.asked > x.Limits.Requests {
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
 	}
-	return message.Hold(x.Next, x.request(ctx, c), x.admitting(ctx))
+	held, err := message.Hold(x.Next, x.request(ctx, c), x.admitting(ctx))
+	if errors.Is(err, message.ErrNoAnswer) {
+		err = message.Withheld(err)
+	}
+	return held, err
 }
 
 // Pass has the next handler answer a call to w as it comes, in the media types of accept.
@@ -210,4 +214,24 @@ func (l Limits) orDefaults() Limits {
 		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
 		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
 	}
+}
+
+// smallestMemory is how many answers of the greatest length the memory takes at least: one counts twice, and so does the
+// body that is judged by it.
+const smallestMemory = 2 * timesHeld
+
+const defaultMemory = 256 << 20
+
+var errMemory = errors.New("max_memory is too small: it must be at least")
+
+// NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
+func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
+	smallest := smallestMemory * l.orDefaults().Answer
+	if size <= 0 {
+		size = max(defaultMemory, smallest)
+	}
+	if size < smallest {
+		return nil, fmt.Errorf("%w %d bytes", errMemory, smallest)
+	}
+	return fairmemory.New(size, Patience), nil
 }

@@ -12,6 +12,55 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
+// Create answers a create, conditional or not. The id in the body means nothing (R4 http.html#create).
+func (x *Writes) Create(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	w, err := x.newWrite(ctx, c, i)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.resolveReferences(ctx); err != nil {
+		return nil, err
+	}
+	after, err := w.newVersion(w.c.Body)
+	if err != nil {
+		return nil, err
+	}
+	if w.isForwarded() {
+		return w.forward(ctx)
+	}
+	body, err := rawjson.Without(after.text, "id")
+	if err != nil {
+		return nil, err
+	}
+	if after, err = w.newVersion(body); err != nil {
+		return nil, err
+	}
+	if err := w.may.permit(ctx, nil, after); err != nil {
+		return nil, err
+	}
+	if w.isConditional() {
+		id, err := w.criteria.One(ctx)
+		if err != nil || id != "" {
+			return x.found(ctx, i.Type, id, err)
+		}
+	}
+	return w.send(ctx, w.post(body))
+}
+
+// found is what a conditional create is answered with if the resource is there already (R4 http.html#ccreate).
+func (x *Writes) found(ctx context.Context, resourceType, id string, err error) (*message.Answer, error) {
+	if err != nil {
+		return nil, err
+	}
+	of := interaction.Reference{Type: resourceType, ID: id}
+	a, err := x.Reads.Read(ctx, message.Get(of.String(), ""), interaction.Interaction{Kind: interaction.Read, Type: of.Type, ID: of.ID})
+	if err != nil {
+		a = message.NewAnswer(http.StatusOK, nil)
+	}
+	a.Header.Set("Location", x.At.URL(of.String(), ""))
+	return a, nil
+}
+
 // Update answers an update, conditional or not. Under scopes that are not about all of the type, one grant must cover
 // the resource as it is, and as it will be.
 func (x *Writes) Update(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
@@ -115,4 +164,36 @@ func (w *write) upsertUnmatched(ctx context.Context, after *version) (*message.A
 		return nil, err
 	}
 	return nil, &guard.Error{Status: http.StatusConflict, Description: "The resource with that id does not match the criteria.", Err: errConflict}
+}
+
+// Delete answers a delete, conditional or not. Under scopes that are not about all of the type, what is not there, was
+// deleted or is not covered is not found: that it has been deleted, as R4 would have it, could be wrong, and for a
+// record that is to vanish a wrong yes is worse than a no.
+//
+// HAPI's server deletes whatever If-Match says. A resource that somebody moves to another patient after it was judged,
+// and before it is deleted, is deleted there.
+func (x *Writes) Delete(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+	w, err := x.newWrite(ctx, c, i)
+	switch {
+	case err != nil:
+		return nil, err
+	case w.isForwarded():
+		return w.forward(ctx)
+	}
+	if err := w.resolve(ctx); err != nil {
+		return nil, err
+	}
+	before, err := w.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.may.permit(ctx, before, nil); err != nil {
+		return nil, err
+	}
+	header := http.Header{"If-Match": {before.etag}}
+	a, err := w.send(ctx, message.Call{Method: http.MethodDelete, Path: w.i.Type + "/" + w.i.ID, Header: header})
+	if err != nil || !a.Succeeded() {
+		return a, err
+	}
+	return message.NewAnswer(http.StatusNoContent, nil), nil
 }
