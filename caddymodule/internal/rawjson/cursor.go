@@ -35,51 +35,14 @@ func (c *Cursor) Kind() Kind {
 
 // Object reads the next value, an object. It calls member with each name, and member must read the value, which is next
 // then. The name may be part of the text.
-func (c *Cursor) Object(member func(name []byte) error) error {
-	if err := c.enter(Object); err != nil {
-		return err
-	}
-	seen := c.scan.noNames()
-	at, more := c.scan.source.open(c.at, '}')
-	var err error
-	for more && err == nil {
-		at, more, err = c.member(&seen, at, member)
-	}
-	c.scan.forget(&seen)
-	return c.leave(at, err)
-}
-
-// member reads the member at the given place, and goes on to the next.
-func (c *Cursor) member(seen *nameSet, at int, read func(name []byte) error) (next int, more bool, err error) {
-	name, value, err := c.scan.newName(seen, at)
-	if err != nil {
-		return at, false, err
-	}
-	c.at = value
-	if err := c.given(func() error { return read(name) }); err != nil {
-		return at, false, err
-	}
-	return c.scan.source.separate(c.at, '}')
-}
+func (c *Cursor) Object(member func(name []byte) error) error { return c.nested(Object, '}', member) }
 
 // Array reads the next value, an array. It calls element for each value in it, and element must read that value.
 func (c *Cursor) Array(element func() error) error {
-	if err := c.enter(Array); err != nil {
-		return err
-	}
-	at, more := c.scan.source.open(c.at, ']')
-	var err error
-	for more && err == nil {
-		c.at = at
-		if err = c.given(element); err == nil {
-			at, more, err = c.scan.source.separate(c.at, ']')
-		}
-	}
-	return c.leave(at, err)
+	return c.nested(Array, ']', func([]byte) error { return element() })
 }
 
-// enter goes behind the bracket that opens the next value.
-func (c *Cursor) enter(wanted Kind) error {
+func (c *Cursor) nested(wanted Kind, closing byte, read func(name []byte) error) error {
 	if err := c.expect(wanted); err != nil {
 		return err
 	}
@@ -87,12 +50,13 @@ func (c *Cursor) enter(wanted Kind) error {
 		return c.fail(&Error{Offset: c.at, Err: ErrDepth})
 	}
 	c.scan.depth++
-	c.at++
-	return nil
-}
-
-// leave ends what enter began.
-func (c *Cursor) leave(at int, err error) error {
+	seen := c.scan.noNames(wanted == Object)
+	at, more := c.scan.source.open(c.at+1, closing)
+	var err error
+	for more && err == nil {
+		at, more, err = c.element(&seen, at, closing, read)
+	}
+	c.scan.names = c.scan.names[:seen.from]
 	c.scan.depth--
 	if err != nil {
 		return c.fail(err)
@@ -101,16 +65,26 @@ func (c *Cursor) leave(at int, err error) error {
 	return nil
 }
 
-// given lets a caller's function read a value, and checks that it did.
-func (c *Cursor) given(read func() error) error {
-	start := c.at
-	if err := read(); err != nil {
-		return err
+// element lets a caller's function read the element or member at a place, checks that it did, and goes on to the next.
+func (c *Cursor) element(seen *nameSet, at int, closing byte, read func(name []byte) error) (next int, more bool, err error) {
+	var said []byte
+	if closing == '}' {
+		end, escapes, value, err := c.scan.name(seen, at, true)
+		if err != nil {
+			return end, false, err
+		}
+		said, at = c.scan.source.said(at+1, end-1, escapes), value
 	}
-	if c.err == nil && c.at == start {
-		return &Error{Offset: start, Err: ErrNotRead}
+	c.at = at
+	switch err := read(said); {
+	case err != nil:
+		return at, false, err
+	case c.err != nil:
+		return at, false, c.err
+	case c.at == at:
+		return at, false, &Error{Offset: at, Err: ErrNotRead}
 	}
-	return c.err
+	return c.scan.source.separate(c.at, closing)
 }
 
 // expect goes to the next value, and checks its kind.
@@ -187,4 +161,30 @@ func (c *Cursor) End() error {
 		return c.fail(c.scan.source.syntaxError(c.at, "expected the end"))
 	}
 	return nil
+}
+
+// Kind is a kind of JSON value.
+type Kind byte
+
+// The kinds of values. None means that no value is next: the text ends, or is wrong here.
+const (
+	None Kind = iota
+	Object
+	Array
+	String
+	Number
+	Bool
+	Null
+)
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	return [...]string{"none", "object", "array", "string", "number", "boolean", "null"}[k]
+}
+
+// kinds are the kinds of values by their first byte.
+var kinds = [256]Kind{
+	'{': Object, '[': Array, '"': String, 't': Bool, 'f': Bool, 'n': Null, '-': Number,
+	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
+	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }

@@ -4,12 +4,10 @@
 // It is strict, so that a text says the same to every reader: RFC 8259 to the letter, valid UTF-8, no halves of surrogate
 // pairs, no number with a leading zero, nothing nested deeper than [MaxDepth], and no name twice in an object.
 //
-//	cursor.go       the Cursor: objects and arrays, strings, raw text
-//	kind.go         kinds of values
-//	skip.go         values that are only checked
+//	cursor.go       the Cursor: objects and arrays, strings, raw text, and the kinds of values
+//	skip.go         values that are only checked, and where a number ends
 //	names.go        the names that an object has had so far
 //	string.go       where a string ends, eight bytes at a time, and what it says
-//	number.go       where a number ends
 //	source.go       the text: white space, and what separates values
 //	edit.go         objects with a member set or removed, and all else as it was: With, Without
 //	error.go        errors, with the offset in the text
