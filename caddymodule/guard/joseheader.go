@@ -31,12 +31,6 @@ func (h joseHeader) isAccessToken() bool {
 	return typ == "at+jwt" || typ == "application/at+jwt"
 }
 
-// isUntyped reports whether typ leaves open what the JWT is: an access token, an ID token, or anything else its issuer
-// signs.
-func (h joseHeader) isUntyped() bool {
-	return h.Type == "" || strings.EqualFold(h.Type, "JWT")
-}
-
 type headerRules struct {
 	algorithms []jose.SignatureAlgorithm
 	// untyped accepts a missing typ or JWT, so that the claims must identify an access token.
@@ -53,7 +47,7 @@ func (r headerRules) isOf(header joseHeader) bool {
 		typ := strings.ToLower(header.Type)
 		return typ == "token-introspection+jwt" || typ == signedResponse
 	}
-	return header.isAccessToken() || r.untyped && header.isUntyped()
+	return header.isAccessToken() || r.untyped && (header.Type == "" || strings.EqualFold(header.Type, "JWT"))
 }
 
 // ownHeader are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other

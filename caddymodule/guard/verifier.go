@@ -42,15 +42,13 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 
 func (v *Verifier) policy() *policy {
 	return (&policy{
-		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: v.leeway(),
+		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: leewayOr(v.Leeway),
 		now: v.now, keys: v.Keys, revoked: v.Revoked, memory: v.Memory,
 		header: ownHeader, fit: ownKey, claims: v.checkClaims,
 	}).identified()
 }
 
 func (v *Verifier) now() time.Time { return clock(v.Now) }
-
-func (v *Verifier) leeway() time.Duration { return leewayOr(v.Leeway) }
 
 func clock(now func() time.Time) time.Time {
 	if now == nil {
@@ -83,7 +81,7 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	if !c.Audience.Contains(v.Audience) {
 		return Token{}, errAudience
 	}
-	if err := checkTimes(&c.Claims, v.now(), v.leeway()); err != nil {
+	if err := checkTimes(&c.Claims, v.now(), leewayOr(v.Leeway)); err != nil {
 		return Token{}, err
 	}
 	return Token{

@@ -41,26 +41,20 @@ func ParseParameters(query string) ([]Parameter, error) {
 		if pair == "" {
 			continue
 		}
-		parameter, err := parseParameter(pair)
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := decode(name)
+		if err == nil && !isParameterName(name) {
+			err = fmt.Errorf("%w: a name", errParameters)
+		}
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, parameter)
+		if value, err = decode(value); err != nil {
+			return nil, err
+		}
+		list = append(list, Parameter{Name: name, Value: value})
 	}
 	return list, nil
-}
-
-func parseParameter(pair string) (Parameter, error) {
-	name, value, _ := strings.Cut(pair, "=")
-	name, err := decode(name)
-	if err != nil {
-		return Parameter{}, err
-	}
-	if !isParameterName(name) {
-		return Parameter{}, fmt.Errorf("%w: a name", errParameters)
-	}
-	value, err = decode(value)
-	return Parameter{Name: name, Value: value}, err
 }
 
 // decode undoes the percent-encoding of a name or value.
@@ -85,15 +79,13 @@ func decode(s string) (string, error) {
 
 func isParameterName(s string) bool {
 	for i := range len(s) {
-		if !isAlphanumeric(s[i]) && !strings.ContainsRune("_.:-", rune(s[i])) {
+		c := s[i]
+		isAlphanumeric := 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
+		if !isAlphanumeric && c != '_' && c != '.' && c != ':' && c != '-' {
 			return false
 		}
 	}
 	return s != ""
-}
-
-func isAlphanumeric(c byte) bool {
-	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
 }
 
 // EncodeParameters writes a query that [ParseParameters] reads as the same list.

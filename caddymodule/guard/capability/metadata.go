@@ -55,7 +55,7 @@ func (m *Metadata) ServeHTTP(w http.ResponseWriter, r *http.Request, next messag
 	if err != nil {
 		return err
 	}
-	if isTerminology(parameters) {
+	if slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"}) {
 		return next.ServeHTTP(w, r)
 	}
 	if err := message.CheckFormat(r.Header, parameters); err != nil {
@@ -105,11 +105,6 @@ func (m *Metadata) Answer(x asker, c message.Call, r *http.Request) (*message.An
 // metadataParameters are those of R4 (http.html#capabilities, #parameters). Others could have a server that knows no
 // metadata search for something.
 var metadataParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
-
-// isTerminology reports whether the capabilities of a terminology server are asked for.
-func isTerminology(parameters []smart.Parameter) bool {
-	return slices.Contains(parameters, smart.Parameter{Name: "mode", Value: "terminology"})
-}
 
 // change changes a statement, or takes it from those that were changed before. What is none stays if it says as little of
 // anybody; else it is withheld, since it goes to whoever asks.

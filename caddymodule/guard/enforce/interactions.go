@@ -33,21 +33,25 @@ type row struct {
 var interactions [1 << 8]row
 
 func init() { // not above, since entries of a bundle are answered by the list again
-	read := row{answer: answerRead, passes: passesRead, single: true}
-	search := row{answer: answerSearch, passes: passesSearch, page: pageOfSearch}
-	create := row{answer: writing((*write.Writes).Create), passes: passesWrite, single: true}
-	update := row{answer: writing((*write.Writes).Update), passes: passesWrite, single: true}
-	patch := row{answer: writing((*write.Writes).Patch), passes: passesWrite, single: true}
-	remove := row{answer: writing((*write.Writes).Delete), passes: passesDelete, single: true}
+	instanceHistory := answering((*exchange).reads, (*read.Reads).InstanceHistory)
+	history := answering((*exchange).reads, (*read.Reads).History)
+	pageOfHistory := paged((*exchange).reads, (*read.Reads).HistoryPage)
+	found := answering((*exchange).searches, (*search.Searches).Search)
+	pageOfSearch := paged((*exchange).searches, (*search.Searches).PageAt)
+	read := row{answer: answering((*exchange).reads, (*read.Reads).Read), passes: passesRead, single: true}
+	create := row{answer: answering((*exchange).writes, (*write.Writes).Create), passes: passesWrite, single: true}
+	update := row{answer: answering((*exchange).writes, (*write.Writes).Update), passes: passesWrite, single: true}
+	patch := row{answer: answering((*exchange).writes, (*write.Writes).Patch), passes: passesWrite, single: true}
+	remove := row{answer: answering((*exchange).writes, (*write.Writes).Delete), passes: passesDelete, single: true}
 	interactions = [1 << 8]row{
 		interaction.Read:              read,
 		interaction.VRead:             read,
-		interaction.InstanceHistory:   {answer: answerInstanceHistory, passes: passesRead, page: pageOfHistory},
-		interaction.TypeHistory:       {answer: answerHistory, passes: passesAll, page: pageOfHistory},
-		interaction.SystemHistory:     {answer: answerHistory, passes: passesAll, page: pageOfHistory},
-		interaction.TypeSearch:        search,
-		interaction.CompartmentSearch: {answer: answerSearch, passes: passesCompartment, page: pageOfSearch},
-		interaction.SystemSearch:      {answer: answerSearch, passes: passesAll, page: pageOfSearch},
+		interaction.InstanceHistory:   {answer: instanceHistory, passes: passesRead, page: pageOfHistory},
+		interaction.TypeHistory:       {answer: history, passes: passesAll, page: pageOfHistory},
+		interaction.SystemHistory:     {answer: history, passes: passesAll, page: pageOfHistory},
+		interaction.TypeSearch:        {answer: found, passes: passesSearch, page: pageOfSearch},
+		interaction.CompartmentSearch: {answer: found, passes: passesCompartment, page: pageOfSearch},
+		interaction.SystemSearch:      {answer: found, passes: passesAll, page: pageOfSearch},
 		interaction.Create:            create,
 		interaction.Update:            update,
 		interaction.Patch:             patch,
@@ -56,9 +60,23 @@ func init() { // not above, since entries of a bundle are answered by the list a
 		interaction.ConditionalUpdate: {answer: update.answer},
 		interaction.ConditionalPatch:  {answer: patch.answer},
 		interaction.ConditionalDelete: {answer: remove.answer},
-		interaction.Bundle:            {answer: answerBundle},
-		interaction.Operation:         {answer: answerOperation, passes: passesOperation, page: pageOfOperation},
+		interaction.Bundle:            {answer: answering((*exchange).bundles, (*bundle.Bundles).Bundle)},
+		interaction.Operation:         {answer: answering((*exchange).operations, (*operation.Calls).Operation), passes: passesOperation, page: paged((*exchange).operations, (*operation.Calls).OperationPage)},
 		interaction.Capabilities:      {answer: answerCapabilities},
+	}
+}
+
+// answering answers a call by one of those who answer, made for the exchange.
+func answering[T any](by func(*exchange) T, answer func(T, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, *exchange, message.Call, interaction.Interaction) (*message.Answer, error) {
+	return func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+		return answer(by(x), ctx, c, i)
+	}
+}
+
+// paged is answering for a link to a page.
+func paged[T any](by func(*exchange) T, answer func(T, context.Context, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error)) func(context.Context, *exchange, message.Call, interaction.Interaction, paging.Position, string) (*message.Answer, error) {
+	return func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
+		return answer(by(x), ctx, c, i, at, self)
 	}
 }
 
@@ -98,58 +116,27 @@ func (x *exchange) bundles() *bundle.Bundles {
 	return &bundle.Bundles{Server: x.server, Judge: x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
 }
 
-func answerRead(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	return x.reads().Read(ctx, c, i)
-}
-
 func passesRead(x *exchange, i interaction.Interaction) bool {
 	return x.judge.Rights().Whole(i.Type, smart.Read)
 }
 
-func answerInstanceHistory(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	return x.reads().InstanceHistory(ctx, c, i)
-}
-
-func answerHistory(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	return x.reads().History(ctx, c, i)
-}
-
-func pageOfHistory(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
-	return x.reads().HistoryPage(ctx, c, i, at, self)
-}
-
-func answerSearch(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	return x.searches().Search(ctx, c, i)
-}
-
-func pageOfSearch(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
-	return x.searches().PageAt(ctx, c, i, at, self)
-}
-
 // passesAll reports whether a scope is about all resources of all types.
 func passesAll(x *exchange, _ interaction.Interaction) bool {
-	return x.judge.Rights().All()&smart.Search != 0
+	return x.judge.Rights().Whole(smart.AnyType, smart.Search)
 }
 
 func passesSearch(x *exchange, i interaction.Interaction) bool {
-	return x.judge.Rights().All()&smart.Search != 0 || x.judge.Rights().Whole(i.Type, smart.Search) && x.client.r.Method == http.MethodGet && x.searches().IsPlain(i)
+	return x.judge.Rights().Whole(smart.AnyType, smart.Search) || x.judge.Rights().Whole(i.Type, smart.Search) && x.client.r.Method == http.MethodGet && x.searches().IsPlain(i)
 }
 
 func passesCompartment(x *exchange, i interaction.Interaction) bool {
 	return x.e.CompartmentSearch && passesSearch(x, i)
 }
 
-// writing answers a write.
-func writing(write func(*write.Writes, context.Context, message.Call, interaction.Interaction) (*message.Answer, error)) func(context.Context, *exchange, message.Call, interaction.Interaction) (*message.Answer, error) {
-	return func(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-		return write(x.writes(), ctx, c, i)
-	}
-}
-
 // passesWrite reports whether a write passes. Its body may hold conditional references, which are searches of any type.
 func passesWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return !write.MayAct(rights, i.Type) && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.All()&smart.Search != 0 &&
+	return !write.MayAct(rights, i.Type) && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.Whole(smart.AnyType, smart.Search) &&
 		write.MayExtend(rights, x.client.r.Header, i)
 }
 
@@ -158,22 +145,10 @@ func passesDelete(x *exchange, i interaction.Interaction) bool {
 	return rights.Whole(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.client.r.Header, i)
 }
 
-func answerBundle(ctx context.Context, x *exchange, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
-	return x.bundles().Bundle(ctx, c)
-}
-
-func answerOperation(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction) (*message.Answer, error) {
-	return x.operations().Operation(ctx, c, i)
-}
-
 // passesOperation decides without what it takes to answer, since most operations pass.
 func passesOperation(x *exchange, i interaction.Interaction) bool {
 	deciding := operation.Calls{Judge: x.judge, List: x.e.Operations, ExpandScopes: x.e.ExpandScopes}
 	return deciding.Passes(x.client.r.Method, i)
-}
-
-func pageOfOperation(ctx context.Context, x *exchange, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Answer, error) {
-	return x.operations().OperationPage(ctx, c, i, at)
 }
 
 func answerCapabilities(ctx context.Context, x *exchange, c message.Call, _ interaction.Interaction) (*message.Answer, error) {

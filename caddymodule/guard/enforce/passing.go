@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/operation"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -32,14 +30,6 @@ func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Int
 		return err
 	}
 	return p.flush(r.Context(), c, asked)
-}
-
-// passPage is pass for a page of an answer that passed.
-func (x *exchange) passPage(w http.ResponseWriter, c message.Call, i interaction.Interaction, at paging.Place) error {
-	r := x.client.r
-	r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Path, "/"), RawQuery: at.Query}
-	r.RequestURI = r.URL.RequestURI()
-	return x.pass(w, c, i)
 }
 
 // passingWriter has an answer name addresses as clients know them. It holds a Bundle in JSON up to the limit; anything
@@ -103,7 +93,10 @@ func (p *passingWriter) hold(b []byte) (int, error) {
 // record has the next handler answer. If the answer is refused on its way, nothing of it is left, not even its headers.
 func (p *passingWriter) record() (err error) {
 	var few [8]field // has room for what there is mostly
-	before := fieldsOf(p.Header(), few[:0])
+	before := few[:0]
+	for name, values := range p.Header() {
+		before = append(before, field{name, slices.Clip(values)})
+	}
 	defer func() {
 		if message.ForgiveAbort(recover(), p.refused); p.refused != nil {
 			clear(p.Header())
@@ -120,14 +113,6 @@ func (p *passingWriter) record() (err error) {
 type field struct {
 	name   string
 	values []string
-}
-
-// fieldsOf appends the fields of a header.
-func fieldsOf(header http.Header, fields []field) []field {
-	for name, values := range header {
-		fields = append(fields, field{name, slices.Clip(values)})
-	}
-	return fields
 }
 
 // release writes what was held, in parts, and holds no more.

@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/export"
@@ -81,7 +82,7 @@ func (x *exchange) isHopeless(i interaction.Interaction) bool {
 		return false
 	}
 	for p := smart.Create; p <= smart.Search; p <<= 1 {
-		if i.Permission()&p != 0 && !x.judge.Rights().Allow(i.Type, p) {
+		if i.Permission()&p != 0 && len(x.judge.Rights().For(i.Type, p)) == 0 {
 			return true
 		}
 	}
@@ -115,7 +116,10 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 		return i, err
 	}
 	if len(at.Places) == 1 && !at.IsStart() && x.passes(i) && x.judge.LeavesPassing(c, i) {
-		return i, x.passPage(w, c, i, at.Places[0])
+		r := x.client.r
+		r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Places[0].Path, "/"), RawQuery: at.Places[0].Query}
+		r.RequestURI = r.URL.RequestURI()
+		return i, x.pass(w, c, i)
 	}
 	a, err := x.judge.Under(x.client.r.Context(), c, i, func() (*message.Answer, error) {
 		if row := interactions[i.Kind]; row.page != nil {

@@ -13,6 +13,5 @@
 //	error.go        errors, with the offset in the text
 //
 // Why not jsontext (github.com/go-json-experiment/json), which is as strict: it takes 2.4 times as long to check a Bundle of
-// records (338 MB/s here, 138 MB/s there). With it for no more than what the guard skips, BenchmarkSearch50 of package
-// enforce takes 0.24 ms instead of 0.14 ms, and with a constraint 0.31 ms instead of 0.20 ms.
+// records (338 MB/s here, 138 MB/s there). What it costs a search, docs/evidence/performance.md says.
 package rawjson

@@ -96,11 +96,6 @@ func special(w uint64) uint64 {
 	return ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs
 }
 
-// unusual is special that marks bytes that are not ASCII, too.
-func unusual(w uint64) uint64 {
-	return ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces) | w) & highs
-}
-
 // plainEnd returns what is behind the string at i, if that has neither escapes nor bytes that are not ASCII, and does not
 // end with the text. Otherwise it returns 0.
 func plainEnd(text []byte, i int) int {
@@ -108,7 +103,8 @@ func plainEnd(text []byte, i int) int {
 		return 0
 	}
 	for i++; i+8 <= len(text); i += 8 {
-		if found := unusual(binary.LittleEndian.Uint64(text[i:])); found != 0 {
+		w := binary.LittleEndian.Uint64(text[i:])
+		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces) | w) & highs; found != 0 {
 			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
 				return i + 1
 			}

@@ -60,11 +60,11 @@ func Members(name, resourceType string) (m Membership, ok bool) {
 // ok is false for a type of which none is. For Patient there are none, though R4 lists link: a patient is in its own
 // compartment, by its id.
 func Patient(resourceType string) (params []string, ok bool) {
-	m, ok := Members("Patient", resourceType)
-	if m.Self {
+	params, ok = table()[key{"Patient", resourceType}]
+	if slices.Contains(params, self) {
 		return nil, true
 	}
-	return m.Params, ok
+	return params, ok
 }
 
 // patientPaths returns, by type, the paths to the references that make a resource a member of a patient's compartment.
@@ -115,7 +115,12 @@ func InPatient(r resource.Resource, patientID string) bool {
 	paths := patientPaths()[r.Type]
 	for i := range paths {
 		element, ok := r.Member(paths[i].Elements[0])
-		if ok && len(paths[i].Elements) == 1 && isPlainly(element, patientID) {
+		if !ok || len(paths[i].Elements) > 1 {
+			continue
+		}
+		literal, _ := resource.Field(element, "reference") // mostly in the one way that needs no reading
+		id, ok := bytes.CutPrefix(literal, []byte(`"Patient/`))
+		if ok && len(id) == len(patientID)+1 && string(id[:len(patientID)]) == patientID && patientID != "" {
 			return true
 		}
 	}
@@ -131,13 +136,6 @@ func refersToPatient(r resource.Resource, patientID string) bool {
 		}
 	}
 	return false
-}
-
-// isPlainly reports whether a reference is to the patient, written in the one way that needs no reading. Most are.
-func isPlainly(element []byte, patientID string) bool {
-	literal, _ := resource.Field(element, "reference")
-	id, ok := bytes.CutPrefix(literal, []byte(`"Patient/`))
-	return ok && len(id) == len(patientID)+1 && string(id[:len(patientID)]) == patientID && patientID != ""
 }
 
 // Patients returns the ids of all patients in whose compartments a resource is, some perhaps several times. A reference

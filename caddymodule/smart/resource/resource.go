@@ -44,7 +44,9 @@ func (r *Resource) identify(typeBefore string) error {
 		case "id":
 			id, err = text(value)
 		case "meta":
-			version, err = versionID(value)
+			if version, _ = Field(value, "versionId"); version != nil {
+				version, err = text(version)
+			}
 		}
 		if err != nil {
 			return err
@@ -59,15 +61,6 @@ func (r *Resource) identify(typeBefore string) error {
 	both := string(id) + string(version) // one allocation
 	r.ID, r.VersionID = both[:len(id)], both[len(id):]
 	return nil
-}
-
-// versionID returns meta.versionId, if there is one.
-func versionID(meta []byte) ([]byte, error) {
-	version, ok := Field(meta, "versionId")
-	if !ok {
-		return nil, nil
-	}
-	return text(version)
 }
 
 // Member returns the text of a member's value; ok is false if there is none.
@@ -126,11 +119,24 @@ func (r *Reader) Read() (res Resource, part []byte, err error) {
 	if len(r.text) > math.MaxInt32 {
 		return res, nil, errTooLong
 	}
-	r.makeRoom()
+	if cap(r.members) < usualMembers { // too little for the usual one
+		r.members = make([]member, 0, r.room*usualMembers)
+	}
+	if cap(r.names) < usualNames {
+		r.names = make([]byte, 0, r.room*usualNames)
+	}
+	r.room = further
 	res = Resource{text: r.text, names: r.names, members: r.members, bases: r.bases}
 	r.c.Kind() // goes to its first byte
 	start := r.c.Offset()
-	err = r.c.Object(func(name []byte) error { return r.member(&res, name) })
+	err = r.c.Object(func(name []byte) error {
+		m := member{name: int32(len(res.names)), value: int32(r.c.Offset())}
+		res.names = append(res.names, name...)
+		err := r.c.Skip()
+		m.nameEnd, m.end = int32(len(res.names)), int32(r.c.Offset())
+		res.members = append(res.members, m)
+		return err
+	})
 	if err == nil {
 		err = res.identify(r.typeBefore)
 	}
@@ -140,27 +146,6 @@ func (r *Reader) Read() (res Resource, part []byte, err error) {
 	r.typeBefore = res.Type
 	r.names, r.members = res.names[len(res.names):], res.members[len(res.members):]
 	return res, r.text[start:r.c.Offset():r.c.Offset()], nil
-}
-
-// member reads the value of a member, and notes where it is.
-func (r *Reader) member(res *Resource, name []byte) error {
-	m := member{name: int32(len(res.names)), value: int32(r.c.Offset())}
-	res.names = append(res.names, name...)
-	err := r.c.Skip()
-	m.nameEnd, m.end = int32(len(res.names)), int32(r.c.Offset())
-	res.members = append(res.members, m)
-	return err
-}
-
-// makeRoom makes room for further resources, unless there is enough for the usual one.
-func (r *Reader) makeRoom() {
-	if cap(r.members) < usualMembers {
-		r.members = make([]member, 0, r.room*usualMembers)
-	}
-	if cap(r.names) < usualNames {
-		r.names = make([]byte, 0, r.room*usualNames)
-	}
-	r.room = further
 }
 
 // Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases

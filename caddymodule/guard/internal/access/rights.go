@@ -62,15 +62,7 @@ func (r *Rights) Judged() *Rights {
 	return &judged
 }
 
-// All are the permissions that some grant gives on all resources of all types.
-func (r *Rights) All() smart.Permission {
-	if r.judged {
-		return 0
-	}
-	return r.all
-}
-
-// Whole reports whether each of the permissions is given on all resources of a type. Grants that have neither context
+// Whole reports whether each of the permissions is given on all resources of a type, or of all types. Grants that have neither context
 // nor constraint have nothing to be mixed up, so one may give what another does not.
 func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
 	if r.judged {
@@ -100,24 +92,18 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 	return found
 }
 
-// Allow reports whether there are grants [Rights.For] it.
-func (r *Rights) Allow(resourceType string, p smart.Permission) bool {
-	for n := range r.Grants {
-		if r.isAbout(&r.Grants[n], resourceType, p) {
-			return true
-		}
-	}
-	return false
-}
-
 func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool {
-	return g.allows(resourceType, p) && (g.Patient == "" || r.Shared.rule(resourceType).allows(resourceType, p))
+	return (g.Type == smart.AnyType || g.Type == resourceType) && g.Permission&p == p &&
+		(g.Patient == "" || r.Shared.rule(resourceType).allows(resourceType, p))
 }
 
 // OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot be about it:
 // another grant would have to be.
 func (r *Rights) OnlyWhole(resourceType string, p smart.Permission) bool {
-	return len(r.For(resourceType, p)) == 0 && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.allows(resourceType, p) })
+	return len(r.For(resourceType, p)) == 0 && slices.ContainsFunc(r.Grants, func(g Grant) bool {
+		g.Patient = ""
+		return r.isAbout(&g, resourceType, p)
+	})
 }
 
 // Types are the types that some grant names with the permissions; any reports whether one is over all types.
@@ -159,11 +145,6 @@ type Grant struct {
 // Whole reports whether the grant is about all resources of its type.
 func (g Grant) Whole() bool {
 	return !g.ByRule && g.Patient == "" && g.Only == (interaction.Reference{}) && len(g.Constraint) == 0
-}
-
-// allows reports whether the grant is about a type and has all the permissions.
-func (g Grant) allows(resourceType string, p smart.Permission) bool {
-	return (g.Type == smart.AnyType || g.Type == resourceType) && g.Permission&p == p
 }
 
 // Holder is who holds a token.

@@ -39,7 +39,7 @@ func answers(t *testing.T, r *Rule, resourceType string) string {
 	rights := New(Holder{Scope: "patient/*.cruds", Patient: "a"}, s)
 	var permits smart.Permission
 	for _, p := range []smart.Permission{smart.Create, smart.Read, smart.Update, smart.Delete, smart.Search} {
-		if rights.Allow(resourceType, p) {
+		if len(rights.For(resourceType, p)) > 0 {
 			permits |= p
 		}
 	}

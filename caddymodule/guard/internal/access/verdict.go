@@ -18,7 +18,7 @@ func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
 		return outside
 	case g.Only != (interaction.Reference{}):
 		return byItself(g.Only == interaction.Reference{Type: res.Type, ID: res.ID})
-	case !r.matches(g.Constraint, res):
+	case slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) }):
 		return outside
 	case g.Patient == "":
 		return covered
@@ -36,11 +36,6 @@ func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
 		return read
 	}
 	return r.Shared.written(res, g.Patient, read)
-}
-
-// matches reports whether the resource matches all of a constraint.
-func (r *Rights) matches(constraint []smart.Parameter, res resource.Resource) bool {
-	return !slices.ContainsFunc(constraint, func(p smart.Parameter) bool { return !r.Matches(p, res) })
 }
 
 // Matches reports whether the resource is one that a search with the parameter would find. What cannot be evaluated

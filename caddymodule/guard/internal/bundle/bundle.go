@@ -6,15 +6,16 @@ import (
 	"net/http"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // Bundle answers a batch or a transaction.
-func (x *Bundles) Bundle(ctx context.Context, c message.Call) (*message.Answer, error) {
+func (x *Bundles) Bundle(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
 	s, err := parseSubmission(c.Body, x.MaxEntries)
 	if err != nil {
 		return nil, err
 	}
-	s.prefer(c)
+	s.prefer(c, i)
 	if x.passesWhole(s) {
 		return x.sendWhole(ctx, s)
 	}
@@ -25,9 +26,8 @@ func (x *Bundles) Bundle(ctx context.Context, c message.Call) (*message.Answer, 
 }
 
 // prefer has each entry prefer what the client prefers of the whole (R4 http.html#ops), but that it is done later.
-func (s *submission) prefer(c message.Call) {
-	i, err := c.Interaction()
-	if preferences := c.Header.Values("Prefer"); err == nil && !i.Async && len(preferences) > 0 {
+func (s *submission) prefer(c message.Call, i interaction.Interaction) {
+	if preferences := c.Header.Values("Prefer"); !i.Async && len(preferences) > 0 {
 		for _, e := range s.entries {
 			e.header["Prefer"] = preferences
 		}
@@ -48,7 +48,7 @@ func (x *Bundles) batch(ctx context.Context, s *submission) (*message.Answer, er
 		size += int64(len(e.Resource) + len(e.Response))
 		out.Entries = append(out.Entries, e)
 	}
-	return message.NewAnswer(http.StatusOK, out.Text()), nil
+	return out.Answer(), nil
 }
 
 // passesWhole reports whether a batch or transaction needs no judging: each entry is a request that would pass, and

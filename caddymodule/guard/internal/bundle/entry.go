@@ -72,7 +72,10 @@ func (x *Bundles) entryAnswer(ctx context.Context, e *submitted, size int64) (*m
 	a, err := x.Entries.Answer(ctx, c, i)
 	x.Server.Keep(before, a)
 	x.Entries.Decided(i, err)
-	return unlessModified(c, a, err)
+	if err == nil && c.Method == http.MethodGet && a.Status == http.StatusOK && message.IsNotModified(c.Header, a.Header.Get("Etag")) {
+		a = &message.Answer{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}} // as of [message.Answer.Write]
+	}
+	return a, err
 }
 
 // begin begins an entry. What was learned for the one before may have been changed by it.
@@ -80,14 +83,6 @@ func (x *Bundles) begin(i interaction.Interaction) {
 	x.Server.Begin()
 	x.Judge.Forget()
 	x.Entries.Begins(i)
-}
-
-// unlessModified is an answer without what the client has already: see [answer.write].
-func unlessModified(c message.Call, a *message.Answer, err error) (*message.Answer, error) {
-	if err == nil && c.Method == http.MethodGet && a.Status == http.StatusOK && message.IsNotModified(c.Header, a.Header.Get("Etag")) {
-		return &message.Answer{Status: http.StatusNotModified, Header: http.Header{"Etag": a.Header["Etag"]}}, nil
-	}
-	return a, err
 }
 
 // response is Bundle.entry.response.
@@ -102,7 +97,7 @@ type response struct {
 // entryOf is an answer, or the error in its place, as an entry of a batch-response or transaction-response.
 func entryOf(a *message.Answer, err error) message.Entry {
 	if err != nil {
-		return refusedEntry(refusalOf(err))
+		return refusedEntry(err)
 	}
 	r := response{
 		Status: statusLine(a.Status), Location: a.Header.Get("Location"), ETag: a.Header.Get("Etag"),
@@ -121,8 +116,15 @@ func entryOf(a *message.Answer, err error) message.Entry {
 	return message.Entry{Resource: a.Body, Response: r.text()}
 }
 
-func refusedEntry(refusal *guard.Error) message.Entry {
-	r := response{Status: statusLine(refusal.Status), Outcome: outcomeOf(refusal)}
+// refusedEntry is an error as an entry: an OperationOutcome, in the words that it has as the answer to a request.
+func refusedEntry(err error) message.Entry {
+	refusal, ok := errors.AsType[*guard.Error](err)
+	if !ok {
+		refusal = &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not answer.", Err: err}
+	}
+	outcome := `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":` + message.Quoted(refusal.IssueType()) +
+		`,"diagnostics":` + message.Quoted(refusal.Diagnostics()) + `}]}`
+	r := response{Status: statusLine(refusal.Status), Outcome: []byte(outcome)}
 	return message.Entry{Response: r.text()}
 }
 
@@ -164,20 +166,6 @@ func checkObject(text []byte) error {
 		return err
 	}
 	return c.End()
-}
-
-// outcomeOf is an error as an OperationOutcome, in the words that it has as the answer to a request.
-func outcomeOf(refusal *guard.Error) []byte {
-	return []byte(`{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":` + message.Quoted(refusal.IssueType()) +
-		`,"diagnostics":` + message.Quoted(refusal.Diagnostics()) + `}]}`)
-}
-
-// refusalOf is an error as what the client is told of it.
-func refusalOf(err error) *guard.Error {
-	if refusal, ok := errors.AsType[*guard.Error](err); ok {
-		return refusal
-	}
-	return &guard.Error{Status: http.StatusBadGateway, Description: "The FHIR server could not answer.", Err: err}
 }
 
 // requestOf is a call as Bundle.entry.request.

@@ -18,6 +18,7 @@ import (
 func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 	b := &message.Bundle{Kind: "transaction", Total: -1}
 	var first *part
+	said := message.Said{} // by the client
 	for _, p := range t.parts {
 		if p.sent == nil {
 			continue
@@ -26,6 +27,7 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 			first = p
 		}
 		b.Entries = append(b.Entries, t.entry(p))
+		said.Body(p.result.C.Body)
 	}
 	if first == nil {
 		return nil, nil
@@ -40,20 +42,9 @@ func (t *transaction) send(ctx context.Context) ([]message.Entry, error) {
 		return nil, err
 	}
 	if !a.Succeeded() {
-		return nil, first.result.Refusal(a, t.said())
+		return nil, first.result.Refusal(a, said)
 	}
 	return answersOf(a, len(b.Entries))
-}
-
-// said is what the client has sent.
-func (t *transaction) said() message.Said {
-	s := message.Said{}
-	for _, p := range t.parts {
-		if p.sent != nil {
-			s.Body(p.result.C.Body)
-		}
-	}
-	return s
 }
 
 // entry is what an entry comes to. References to what is new are to its fullUrl again, which the FHIR server resolves.
@@ -106,7 +97,7 @@ func (t *transaction) respond(ctx context.Context, answers []message.Entry) (*me
 		size += int64(len(e.Resource) + len(e.Response))
 		out.Entries = append(out.Entries, e)
 	}
-	return message.NewAnswer(http.StatusOK, out.Text()), nil
+	return out.Answer(), nil
 }
 
 // told is what the client is told of a write: what it would be told if it were alone.

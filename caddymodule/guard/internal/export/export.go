@@ -60,7 +60,7 @@ func (x *Exports) Export(ctx context.Context, c message.Call, i interaction.Inte
 	if a.Status != http.StatusAccepted || location == "" {
 		return nil, operation.FailedOperation(a, c.Said())
 	}
-	return x.started(ctx, job{Base: base, Request: pathAndQuery(c), Types: types.names, All: types.all}, location)
+	return x.started(ctx, job{Base: base, Request: strings.TrimSuffix(c.Path+"?"+c.Query, "?"), Types: types.names, All: types.all}, location)
 }
 
 // exportLevel are the types that an export needs for its level; ok is false for a level that there is not.
@@ -74,14 +74,6 @@ func exportLevel(i interaction.Interaction) (needed []string, ok bool) {
 		return []string{"Group", "Patient"}, true
 	}
 	return nil, false
-}
-
-// pathAndQuery is what a call asks for, below the FHIR base.
-func pathAndQuery(c message.Call) string {
-	if c.Query == "" {
-		return c.Path
-	}
-	return c.Path + "?" + c.Query
 }
 
 // started answers with the job's address, sealed.

@@ -2,7 +2,6 @@ package export
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -39,7 +38,11 @@ func (x *Exports) stream(w http.ResponseWriter, j job) error {
 	file := &fileWriter{to: w, header: http.Header{}, head: x.R.Method == http.MethodHead, limit: x.Limit}
 	switch accepted := message.ParseAccept(x.R.Header); {
 	case !j.All || x.Judge.MayDeny():
-		file.keeps = func(line []byte) bool { return x.keepsLine(ctx, j, line) }
+		// Of the type that the file is for, and left by the site's rules.
+		file.keeps = func(line []byte) bool {
+			res, err := x.At.Parse(line)
+			return err == nil && res.Type == j.Holds && x.Judge.Ruled(ctx, res) != policy.Deny
+		}
 	case !accepted.TakesJSON() && accepted.Fhir("") == 0:
 		accept = slices.Clone(x.R.Header["Accept"])
 	}
@@ -47,12 +50,6 @@ func (x *Exports) stream(w http.ResponseWriter, j job) error {
 		return err
 	}
 	return file.end()
-}
-
-// keepsLine reports whether a resource of a file is of the type that it should be of, and the site's rules leave it.
-func (x *Exports) keepsLine(ctx context.Context, j job, line []byte) bool {
-	res, err := x.At.Parse(line)
-	return err == nil && res.Type == j.Holds && x.Judge.Ruled(ctx, res) != policy.Deny
 }
 
 // fileWriter passes a file on as it comes, or line by line if not all lines may be kept.

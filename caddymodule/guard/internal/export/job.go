@@ -107,7 +107,7 @@ func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error)
 	case err != nil:
 		return nil, err
 	case a.Status == http.StatusAccepted:
-		return progress(a), nil
+		return answerWith(http.StatusAccepted, nil, a, "X-Progress", "Retry-After"), nil
 	case a.Status != http.StatusOK:
 		return nil, operation.FailedOperation(a, nil)
 	}
@@ -115,18 +115,15 @@ func (x *Exports) jobStatus(ctx context.Context, j job) (*message.Answer, error)
 	if err != nil {
 		return nil, err
 	}
-	done := message.NewAnswer(http.StatusOK, text)
+	done := answerWith(http.StatusOK, text, a, "Expires")
 	done.Header.Set("Content-Type", "application/json")
-	if expires := a.Header.Get("Expires"); expires != "" {
-		done.Header.Set("Expires", expires)
-	}
 	return done, nil
 }
 
-// progress is the answer while a job is at work.
-func progress(a *message.Answer) *message.Answer {
-	out := message.NewAnswer(http.StatusAccepted, nil)
-	for _, name := range []string{"X-Progress", "Retry-After"} {
+// answerWith is an answer of our own with some headers of the FHIR server's.
+func answerWith(status int, body []byte, a *message.Answer, names ...string) *message.Answer {
+	out := message.NewAnswer(status, body)
+	for _, name := range names {
 		if value := a.Header.Get(name); value != "" {
 			out.Header.Set(name, value)
 		}

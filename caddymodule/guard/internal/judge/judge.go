@@ -94,9 +94,6 @@ func (x *Judge) report(d policy.Decision) {
 
 // Ruled is what the rules say of a resource, in the call that is being answered.
 func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect {
-	if x.policies.Rules == nil {
-		return ""
-	}
 	d := x.judgement.Resource(ctx, res)
 	x.report(d)
 	return d.Effect
@@ -104,8 +101,10 @@ func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect 
 
 // Covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
 func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
-	if effect := x.Ruled(ctx, res); effect != "" {
-		return effect == policy.Allow, nil
+	if x.policies.Rules != nil {
+		if effect := x.Ruled(ctx, res); effect != "" {
+			return effect == policy.Allow, nil
+		}
 	}
 	for _, g := range grants {
 		ok, err := x.Holds(ctx, g, x.rights.Covers(g, res))
@@ -206,7 +205,11 @@ func (x *Judge) Resource(ctx context.Context, of interaction.Reference, grants [
 
 func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
 	if a.Status != http.StatusOK {
-		return resource.Resource{}, notRead(a)
+		// A status that depends on the resource would tell that it is there, or was: 410 does.
+		if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
+			return resource.Resource{}, message.Failed(a)
+		}
+		return resource.Resource{}, message.NotFound()
 	}
 	if err := a.RequireJSON(); err != nil {
 		return resource.Resource{}, err
@@ -220,15 +223,6 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 		err = message.NotFound()
 	}
 	return res, err
-}
-
-// notRead is what a failed read is answered with. A status that depends on the resource would tell that it is there,
-// or was: 410 does.
-func notRead(a *message.Answer) error {
-	if a.Status/100 == 5 || a.Status == http.StatusTooManyRequests {
-		return message.Failed(a)
-	}
-	return message.NotFound()
 }
 
 // EvenOut returns a refusal of a resource after as many questions to the server as one of its type takes that depends on

@@ -3,11 +3,14 @@ package message
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 // Answer is a response that is held until it is judged.
@@ -93,8 +96,9 @@ func IsNotModified(header http.Header, etag string) bool {
 
 // Held is a ResponseWriter that holds an answer, as far as it is admitted.
 type Held struct {
-	header  http.Header
-	status  int
+	// Answer is what is held, until it is released.
+	Answer Answer
+
 	body    *bytes.Buffer
 	admit   func(bytes int) error
 	refused error // by admit
@@ -102,15 +106,18 @@ type Held struct {
 }
 
 // Hold has the next handler answer a request. Each part of the answer is admitted before it is held. What is returned
-// is to be released, with an error too.
-func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (*Held, error) {
-	h := &Held{header: http.Header{}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
-	err := h.record(next, r)
-	switch {
-	case h.refused != nil:
-		return h, h.refused
-	case err == nil && h.status == 0:
-		return h, ErrNoAnswer
+// is to be released, with an error too. A proxy that aborts because writing failed has not failed itself.
+func Hold(next NextHandler, r *http.Request, admit func(bytes int) error) (h *Held, err error) {
+	h = &Held{Answer: Answer{Header: http.Header{}}, body: Buffers.Get().(*bytes.Buffer), admit: admit}
+	defer func() {
+		if ForgiveAbort(recover(), h.refused); h.refused != nil {
+			err = h.refused
+		}
+	}()
+	err = next.ServeHTTP(h, r)
+	h.done, h.Answer.Body = true, h.body.Bytes()
+	if err == nil && h.Answer.Status == 0 {
+		err = Withheld(ErrNoAnswer)
 	}
 	return h, err
 }
@@ -147,18 +154,13 @@ func GiveBack(b *bytes.Buffer) {
 	}
 }
 
-// Answer is what is held, until it is released.
-func (h *Held) Answer() *Answer {
-	return &Answer{Status: h.status, Header: h.header, Body: h.body.Bytes()}
-}
-
 // Header implements http.ResponseWriter.
-func (h *Held) Header() http.Header { return h.header }
+func (h *Held) Header() http.Header { return h.Answer.Header }
 
 // WriteHeader implements http.ResponseWriter. Informational responses are dropped.
 func (h *Held) WriteHeader(status int) {
-	if h.status == 0 && status >= http.StatusOK {
-		h.status, h.header = status, h.header.Clone()
+	if a := &h.Answer; a.Status == 0 && status >= http.StatusOK {
+		a.Status, a.Header = status, a.Header.Clone()
 	}
 }
 
@@ -176,6 +178,8 @@ func (h *Held) Write(p []byte) (int, error) {
 
 // What an answer of the FHIR server may be withheld for.
 var (
+	// ErrWithheld: the answer cannot be judged.
+	ErrWithheld = errors.New("answer cannot be judged")
 	ErrTooLong  = errors.New("answer of the FHIR server is too long to judge")
 	ErrNoAnswer = errors.New("the next handler gave no answer")
 )
@@ -187,16 +191,24 @@ func ForgiveAbort(cause any, refused error) {
 	}
 }
 
-// record has the next handler answer. A proxy that aborts because writing failed has not failed itself.
-func (h *Held) record(next NextHandler, r *http.Request) error {
-	defer func() { ForgiveAbort(recover(), h.refused) }()
-	err := next.ServeHTTP(h, r)
-	h.done = true
-	return err
-}
-
 // NextHandler leads to the FHIR server. It is caddyhttp.Handler without Caddy.
 type NextHandler interface {
 	// ServeHTTP answers a request. An error says that it did not.
 	ServeHTTP(w http.ResponseWriter, r *http.Request) error
+}
+
+// Withheld keeps back an answer of the FHIR server's.
+func Withheld(err error) *guard.Error {
+	return &guard.Error{
+		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
+		Err: fmt.Errorf("%w: %w", ErrWithheld, err),
+	}
+}
+
+// RequireJSON withholds an answer that cannot be read.
+func (a *Answer) RequireJSON() error {
+	if !a.IsJSON() {
+		return Withheld(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
+	}
+	return nil
 }

@@ -23,8 +23,6 @@ var (
 	ErrOracle = errors.New("could tell more than the scopes allow")
 	// ErrOutside: the resource is not one that the scopes are about, or is not there.
 	ErrOutside = errors.New("not there, or not covered by the scopes")
-	// ErrWithheld: the answer cannot be judged.
-	ErrWithheld = errors.New("answer cannot be judged")
 	// ErrRule: a rule of the site denies it.
 	ErrRule = errors.New("denied by a rule")
 	// ErrCostly: the request would cost too much.
@@ -63,22 +61,6 @@ func Invalid(err error, format string, args ...any) *guard.Error {
 // TooCostly refuses what would take too many requests, or too much memory.
 func TooCostly(format string, args ...any) *guard.Error {
 	return &guard.Error{Status: http.StatusForbidden, Description: fmt.Sprintf(format, args...), Err: ErrCostly}
-}
-
-// Withheld keeps back an answer of the FHIR server's.
-func Withheld(err error) *guard.Error {
-	return &guard.Error{
-		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
-		Err: fmt.Errorf("%w: %w", ErrWithheld, err),
-	}
-}
-
-// RequireJSON withholds an answer that cannot be read.
-func (a *Answer) RequireJSON() error {
-	if !a.IsJSON() {
-		return Withheld(fmt.Errorf("the answer is %q, no JSON", a.Header.Get("Content-Type")))
-	}
-	return nil
 }
 
 // Failed passes on that the FHIR server failed. Its words are left out: they may be about any resource.

@@ -58,7 +58,7 @@ type Calls struct {
 func (x *Calls) isWhole(op Operation, i interaction.Interaction) bool {
 	// What is judged resource by resource may be of any type.
 	if op.Reach == PatientReach {
-		return x.Judge.Rights().All()&op.Permission == op.Permission
+		return x.Judge.Rights().Whole(smart.AnyType, op.Permission)
 	}
 	return x.isOverType(op, i.Type)
 }

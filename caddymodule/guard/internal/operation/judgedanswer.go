@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +84,7 @@ func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *pagi
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
-	return message.NewAnswer(http.StatusOK, out.Text()), nil
+	return out.Answer(), nil
 }
 
 // maxBeside is how many resources may be fetched for a page beside its own.

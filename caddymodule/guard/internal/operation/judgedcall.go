@@ -48,7 +48,7 @@ func (j *judgedCall) page(ctx context.Context, at paging.Place) (*message.Answer
 			return j.finishAll(ctx, out, all, nil)
 		} else if next == "" {
 			return j.finishBeside(ctx, out, nil, had)
-		} else if at, err = at.Next(got.Links, at.Call(j.asked).Path); err != nil {
+		} else if at, err = at.Next(got.Links, at.Call(j.asked)); err != nil {
 			return nil, err
 		} else if j.count < math.MaxInt && !isShort && len(out.Entries) > 0 {
 			break
@@ -115,20 +115,16 @@ func (j *judgedCall) single(ctx context.Context, a *message.Answer, got *message
 
 var errOperationAnswer = errors.New("answer of an operation that is no resource of somebody's")
 
-// kept are the entries that may be seen.
+// kept are the entries that may be seen: of the others, those that the client could have come to by what it sees. The rest
+// may be in the answer because a resource names them that is hidden.
 func (j *judgedCall) kept(judged judgedEntries) []message.Entry {
-	kept := append(judged.matches, j.reached(judged.matches, judged.others, judged.hidden)...)
+	kept := judged.others
+	if judged.hidden || !j.complete {
+		kept = search.Reached(judged.matches, judged.others)
+	}
+	kept = append(judged.matches, kept...)
 	j.x.At.LocalizeEntries(kept)
 	return kept
-}
-
-// reached are those of the others that the client could have come to by what it sees. The rest may be in the answer
-// because a resource names them that is hidden.
-func (j *judgedCall) reached(matches, others []message.Entry, hidden bool) []message.Entry {
-	if hidden || !j.complete {
-		return search.Reached(matches, others)
-	}
-	return others
 }
 
 // finishAll is finish for entries that are judged as one, if there are any.

@@ -216,7 +216,7 @@ func (j *judgedCall) confined(parameters []smart.Parameter, i interaction.Intera
 	}
 	patient := patients[0]
 	for n, p := range named {
-		id := patientID(p.Value)
+		id := strings.TrimPrefix(p.Value, "Patient/")
 		if n > 0 && id != patient || !slices.Contains(patients, id) {
 			return nil, false, nil
 		}
@@ -240,6 +240,3 @@ func patientsOf(grants []access.Grant) []string {
 func isOverAll(g access.Grant) bool {
 	return g.Type == smart.AnyType && !g.ByRule && len(g.Constraint) == 0
 }
-
-// patientID is the id in the value of a patient parameter: Patient/id, or the id alone.
-func patientID(value string) string { return strings.TrimPrefix(value, "Patient/") }

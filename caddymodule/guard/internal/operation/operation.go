@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
@@ -23,7 +24,7 @@ func (x *Calls) Passes(method string, i interaction.Interaction) bool {
 
 // isBeyond reports whether an operation delivers what the scopes might not allow.
 func (x *Calls) isBeyond(op Operation) bool {
-	return delivering[op.Name] && x.Judge.Rights().All()&message.ReadSearch != message.ReadSearch
+	return delivering[op.Name] && !x.Judge.Rights().Whole(smart.AnyType, message.ReadSearch)
 }
 
 // Operation answers an operation.
@@ -89,7 +90,7 @@ func (x *Calls) confinedOperation(ctx context.Context, c message.Call, i interac
 }
 
 // OperationPage answers a link to a page of an operation's answer. All is judged again.
-func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position) (*message.Answer, error) {
+func (x *Calls) OperationPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, _ string) (*message.Answer, error) {
 	op, ok := x.List.Find(i)
 	switch {
 	case !ok, len(at.Places) != 1, op.Reach == TokenReach, op.Name == operationExport:

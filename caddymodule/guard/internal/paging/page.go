@@ -185,14 +185,14 @@ func (p Place) Call(first message.Call) message.Call {
 	return message.Get(p.Path, p.Query)
 }
 
-// Next is the place behind the page that was asked for at the place by a path: where the FHIR server's link to the next
+// Next is the place behind the page that a call has asked for at the place: where the FHIR server's link to the next
 // page leads, which is no page that has been.
-func (p Place) Next(links message.Links, asked string) (Place, error) {
+func (p Place) Next(links message.Links, asked message.Call) (Place, error) {
 	next := links.To("next")
 	if next == "" {
 		return Place{Done: true}, nil
 	}
-	to, ok := localTo(next, links.To("self"), asked)
+	to, ok := localTo(next, links.To("self"), asked.SearchPath())
 	if !ok || to.IsFirst() || to.Path == p.Path && to.Query == p.Query {
 		return Place{}, message.Withheld(ErrForeignLink)
 	}

@@ -38,7 +38,7 @@ func (x *Reads) History(ctx context.Context, c message.Call, i interaction.Inter
 	switch {
 	case len(x.Judge.Rights().For(of, smart.Search)) == 0:
 		return nil, message.Refused(x.Judge.Rights(), i)
-	case x.Judge.Rights().All()&smart.Search == 0 && (i.Type == "" || !x.Judge.Rights().Whole(i.Type, smart.Search)):
+	case !x.Judge.Rights().Whole(of, smart.Search):
 		return nil, message.Forbidden(message.ErrOracle, "%s takes scopes that are about all resources, without constraint and patient.", i.Kind).Lifted(message.Lacking(x.Judge.Rights(), i))
 	}
 	return x.historyOf(ctx, c, i)
@@ -57,7 +57,7 @@ var historyParameters = []string{"_count", "_since", "_at"}
 
 // HistoryPage answers with the versions from a position on. If none may be seen, the resource is not there.
 func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.Interaction, at paging.Position, self string) (*message.Answer, error) {
-	whole := x.Judge.Rights().Whole(i.Type, i.Permission()) || x.Judge.Rights().All()&i.Permission() == i.Permission()
+	whole := x.Judge.Rights().Whole(i.Type, i.Permission())
 	first := message.Get(c.Path, c.Query)
 	if !whole {
 		passed := slices.DeleteFunc(slices.Clone(i.Parameters), func(p smart.Parameter) bool { return !slices.Contains(historyParameters, p.Name) })
@@ -91,7 +91,7 @@ func (x *Reads) HistoryPage(ctx context.Context, c message.Call, i interaction.I
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
-	return message.NewAnswer(http.StatusOK, out.Text()), nil
+	return out.Answer(), nil
 }
 
 // fetches is how many of the server's pages a page may take. The first takes one, or how many versions there are of what
@@ -117,7 +117,7 @@ func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from pagin
 	if err != nil {
 		return nil, paging.Place{}, err
 	}
-	next, err := from.Next(got.Links, c.Path)
+	next, err := from.Next(got.Links, c)
 	return got, next, err
 }
 

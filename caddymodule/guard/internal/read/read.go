@@ -46,7 +46,7 @@ func (x *Reads) Read(ctx context.Context, c message.Call, i interaction.Interact
 		held.Release()
 		return nil, err
 	}
-	a := held.Answer()
+	a := &held.Answer
 	if _, err := x.Judge.Resource(ctx, interaction.Reference{Type: i.Type, ID: i.ID}, grants, a); err != nil {
 		held.Release()
 		return nil, err

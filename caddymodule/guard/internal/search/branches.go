@@ -124,7 +124,7 @@ func branchesOf(x *Searches, i interaction.Interaction) ([]branch, error) {
 	types, err := []string{i.Type}, error(nil)
 	switch {
 	case i.Type != "" && i.Type != smart.AnyType:
-	case x.Judge.Rights().All()&smart.Search == 0:
+	case !x.Judge.Rights().Whole(smart.AnyType, smart.Search):
 		types, err = typesFor(x, i)
 	case i.Kind == interaction.SystemSearch:
 		return []branch{{whole: true}}, nil

@@ -41,7 +41,7 @@ const maxincludes = 64
 // referrers are the ways in which resources of types that the scopes cover may refer to those of the search.
 func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
 	for _, of := range interaction.Types() {
-		if !r.x.Judge.Rights().Allow(of, smart.Search) {
+		if len(r.x.Judge.Rights().For(of, smart.Search)) == 0 {
 			continue
 		}
 		for _, by := range r.x.Parameters.Of(of) {
@@ -61,7 +61,7 @@ func (r searchRules) referrers(p smart.Parameter) (all []smart.Parameter) {
 func (r searchRules) leadsToCovered(by searchparam.Parameter) bool {
 	to := targets(by)
 	return by.Kind == searchparam.Reference && (len(to) == 0 || slices.ContainsFunc(to, func(t string) bool {
-		return r.x.Judge.Rights().Allow(t, smart.Search) || r.x.Judge.Rights().Allow(t, smart.Read)
+		return len(r.x.Judge.Rights().For(t, smart.Search))+len(r.x.Judge.Rights().For(t, smart.Read)) > 0
 	}))
 }
 

@@ -141,7 +141,7 @@ func (m *merge) page(ctx context.Context, first message.Call, at paging.Place) (
 	if err != nil {
 		return nil, at, err
 	}
-	a := held.Answer()
+	a := &held.Answer
 	if at.IsFirst() && a.Status == http.StatusNotFound && m.s.isOverAll() {
 		return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // a type that the server does not have
 	}
@@ -150,7 +150,7 @@ func (m *merge) page(ctx context.Context, first message.Call, at paging.Place) (
 		return nil, at, err
 	}
 	m.lists = append(m.lists, got.Entries)
-	next, err := at.Next(got.Links, c.SearchPath())
+	next, err := at.Next(got.Links, c)
 	return got, next, err
 }
 

@@ -30,7 +30,7 @@ func newPlan(ctx context.Context, x *Searches, find finder, c message.Call, i in
 		rules.types = typesIn(s.branches)
 	}
 	switch { // nothing is covered whole where rules judge each match
-	case x.Judge.Rights().All()&smart.Search != 0:
+	case x.Judge.Rights().Whole(smart.AnyType, smart.Search):
 		rules.trust = open
 	case len(s.branches) > 0 && !slices.ContainsFunc(s.branches, func(b branch) bool { return !b.whole }):
 		rules.trust = whole

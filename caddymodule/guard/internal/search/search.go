@@ -3,7 +3,6 @@ package search
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -23,7 +22,12 @@ func (x *Searches) Search(ctx context.Context, c message.Call, i interaction.Int
 		self = x.At.URL("", smart.EncodeParameters(s.asked))
 	}
 	if s.onlyTotal {
-		return s.countAlone(ctx, self)
+		n, err := s.counted(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out := &message.Bundle{Kind: "searchset", Total: n, Links: message.Links{{Relation: "self", URL: self}}}
+		return out.Answer(), nil
 	}
 	return s.page(ctx, paging.Position{}, self)
 }
@@ -174,16 +178,6 @@ var (
 const maxCounted = 4
 
 var errNoTotal = errors.New("the answer tells no total")
-
-// countAlone answers a search for the number of matches.
-func (s *plan) countAlone(ctx context.Context, self string) (*message.Answer, error) {
-	n, err := s.counted(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := &message.Bundle{Kind: "searchset", Total: n, Links: []message.Link{{Relation: "self", URL: self}}}
-	return message.NewAnswer(http.StatusOK, out.Text()), nil
-}
 
 // isCountable reports whether the FHIR server finds just what may be seen. Of some types it finds more: the rest is
 // dropped from answers, but it would be in a number.

@@ -54,21 +54,25 @@ func (x *Server) Ask(ctx context.Context, c message.Call) (*message.Answer, erro
 	if err != nil {
 		return nil, err
 	}
-	a := held.Answer()
+	a := held.Answer
 	a.Body = bytes.Clone(a.Body)
-	return a, nil
+	return &a, nil
 }
 
-// Hold is Ask for an answer that is of use only until it is released.
+// Hold is Ask for an answer that is of use only until it is released. Each part of it is admitted up to the limit, and if
+// there is memory.
 func (x *Server) Hold(ctx context.Context, c message.Call) (*message.Held, error) {
 	if x.asked++; x.asked > x.Limits.Requests {
 		return nil, message.TooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.Limits.Requests)
 	}
-	held, err := message.Hold(x.Next, x.request(ctx, c), x.admitting(ctx))
-	if errors.Is(err, message.ErrNoAnswer) {
-		err = message.Withheld(err)
-	}
-	return held, err
+	left := x.Limits.Answer
+	return message.Hold(x.Next, x.request(ctx, c), func(bytes int) error {
+		if int64(bytes) > left {
+			return message.Withheld(fmt.Errorf("%w: more than %d bytes", message.ErrTooLong, x.Limits.Answer))
+		}
+		defer func() { left -= int64(bytes) }()
+		return x.Reserve(ctx, bytes, left)
+	})
 }
 
 // Pass has the next handler answer a call to w as it comes, in the media types of accept.
@@ -76,18 +80,6 @@ func (x *Server) Pass(ctx context.Context, c message.Call, accept []string, w ht
 	r := x.request(ctx, c)
 	r.Header["Accept"] = accept
 	return x.Next.ServeHTTP(w, r)
-}
-
-// admitting returns what admits each part of an answer before it is held: up to the limit, and if there is memory.
-func (x *Server) admitting(ctx context.Context) func(bytes int) error {
-	left := x.Limits.Answer
-	return func(bytes int) error {
-		if int64(bytes) > left {
-			return message.Withheld(fmt.Errorf("%w: more than %d bytes", message.ErrTooLong, x.Limits.Answer))
-		}
-		defer func() { left -= int64(bytes) }()
-		return x.Reserve(ctx, bytes, left)
-	}
 }
 
 // request makes a call of the client's request. The two share nothing that a handler may change.
@@ -138,17 +130,12 @@ func (x *Server) Reserve(ctx context.Context, bytes int, most int64) error {
 		return message.TooCostly("What has to be judged is longer than the server's memory allows: ask for less at once.")
 	}
 	if err != nil {
-		return busy(err)
+		return &guard.Error{
+			Status: http.StatusServiceUnavailable, Description: "Too much is being judged at once: try again later.",
+			Wait: Patience, Err: fmt.Errorf("%w: %w", message.ErrBusy, err),
+		}
 	}
 	return nil
-}
-
-// busy refuses for a while what takes more memory than the others leave.
-func busy(err error) *guard.Error {
-	return &guard.Error{
-		Status: http.StatusServiceUnavailable, Description: "Too much is being judged at once: try again later.",
-		Wait: Patience, Err: fmt.Errorf("%w: %w", message.ErrBusy, err),
-	}
 }
 
 // Held is how much memory the request holds.

@@ -19,7 +19,7 @@ import (
 // MayAct reports whether a stored resource of the type could have the FHIR server send or ask more than the token may.
 // Who may read and search everything gains nothing by it.
 func MayAct(rights *access.Rights, resourceType string) bool {
-	return rights.All()&message.ReadSearch != message.ReadSearch && access.EffectOf(resourceType) != access.Inert
+	return !rights.Whole(smart.AnyType, message.ReadSearch) && access.EffectOf(resourceType) != access.Inert
 }
 
 // effects judge what a stored resource would have the FHIR server do.
@@ -59,12 +59,9 @@ func (x effects) maySearch(criteria string) bool {
 		return false
 	}
 	return x.rights.Whole(i.Type, message.ReadSearch) || slices.ContainsFunc(x.rights.For(i.Type, message.ReadSearch), func(g access.Grant) bool {
-		return g.Patient == "" && !g.ByRule && len(g.Constraint) > 0 && containsAll(i.Parameters, g.Constraint)
+		return g.Patient == "" && !g.ByRule && len(g.Constraint) > 0 &&
+			!slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !slices.Contains(i.Parameters, p) })
 	})
-}
-
-func containsAll(list, some []smart.Parameter) bool {
-	return !slices.ContainsFunc(some, func(p smart.Parameter) bool { return !slices.Contains(list, p) })
 }
 
 // questions are the elements of a resource that is carried out which may say what is to be asked: Da Vinci HRex writes a
@@ -196,7 +193,8 @@ func checkChannel(res resource.Resource) error {
 		return nil
 	}
 	for value := range resource.Elements(headers) {
-		if !isHeader(resource.Text(value)) {
+		match := headerLine.FindStringSubmatch(resource.Text(value))
+		if match == nil || framing[http.CanonicalHeaderKey(match[1])] {
 			return invalidChannel("A header of the Subscription's channel is no \"Name: value\", or one that says how the request is read.")
 		}
 	}
@@ -212,9 +210,3 @@ var framing = message.SetOf("Connection", "Content-Length", "Expect", "Host", "T
 
 // headerLine is a header on one line (RFC 9110 §5.5).
 var headerLine = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$")
-
-// isHeader reports whether a text is a header that the server may send along.
-func isHeader(line string) bool {
-	match := headerLine.FindStringSubmatch(line)
-	return match != nil && !framing[http.CanonicalHeaderKey(match[1])]
-}

@@ -79,7 +79,13 @@ func (w permission) isPlain(operation any, parameters searchparam.Set) bool {
 	} else if !slices.Contains([]string{"insert", "delete", "replace", "move"}, kind) {
 		return false
 	}
-	return elements != "" && w.isFree(strings.Split(elements[1:], "."), parameters)
+	if elements == "" {
+		return false
+	}
+	names := strings.Split(elements[1:], ".")
+	first, _, _ := strings.Cut(names[0], "[")
+	return !slices.Contains(names, "reference") &&
+		!slices.ContainsFunc(w.fixed(parameters), func(name string) bool { return isSameElement(first, name) })
 }
 
 // partsOf are the values of an operation's parts, by name. There is none that is nested, repeated or a reference.
@@ -121,13 +127,6 @@ func hasReference(value any) bool {
 		}
 	}
 	return false
-}
-
-// isFree reports whether an element may be changed without the resource being judged again.
-func (w permission) isFree(elements []string, parameters searchparam.Set) bool {
-	first, _, _ := strings.Cut(elements[0], "[")
-	return !slices.Contains(elements, "reference") &&
-		!slices.ContainsFunc(w.fixed(parameters), func(name string) bool { return isSameElement(first, name) })
 }
 
 // isSameElement reports whether two names may be of one element: FHIRPath calls valueQuantity value.

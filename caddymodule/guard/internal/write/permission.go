@@ -150,7 +150,7 @@ func (w *write) resolveReferences(ctx context.Context) error {
 	slices.Sort(all)
 	searching := slices.DeleteFunc(slices.Compact(all), func(literal string) bool {
 		of, _, searches := strings.Cut(literal, "?")
-		return !searches || !interaction.IsType(of) || !w.in.Judge.Rights().Allow(of, smart.Search)
+		return !searches || !interaction.IsType(of) || len(w.in.Judge.Rights().For(of, smart.Search)) == 0
 	})
 	if len(searching) > maxSearching {
 		return message.TooCostly("At most %d references of a resource may be searches under these scopes.", maxSearching)
@@ -189,7 +189,7 @@ func (x *Writes) searched(ctx context.Context, literal string) (string, error) {
 // checkSearching refuses one reference that is a search.
 func checkSearching(rights *access.Rights, literal string) error {
 	path, criteria, searches := strings.Cut(literal, "?")
-	if !searches || rights.All()&smart.Search != 0 {
+	if !searches || rights.Whole(smart.AnyType, smart.Search) {
 		return nil
 	}
 	of := path[strings.LastIndexByte(path, '/')+1:]

@@ -54,12 +54,11 @@ func (w *write) extra() string {
 // MayExtend reports whether the scopes allow all resources that a write may reach beside the one that it names: those
 // that refer to a deleted one, on HAPI's servers, and a Provenance (R4 provenance.html#header).
 func MayExtend(rights *access.Rights, header http.Header, i interaction.Interaction) bool {
-	all := rights.All()
-	if header.Get("X-Provenance") != "" && (all&smart.Search == 0 || !rights.Whole("Provenance", smart.Create)) {
+	if header.Get("X-Provenance") != "" && (!rights.Whole(smart.AnyType, smart.Search) || !rights.Whole("Provenance", smart.Create)) {
 		return false
 	}
 	cascades := header.Get("X-Cascade") != "" || slices.ContainsFunc(i.Parameters, isCascade)
-	return !cascades || all&smart.Delete != 0
+	return !cascades || rights.Whole(smart.AnyType, smart.Delete)
 }
 
 // newVersion reads the resource that the client writes.
