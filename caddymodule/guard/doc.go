@@ -7,7 +7,7 @@
 //	path.go                    a path that servers read differently → 400
 //	   ▼
 //	identityheader.go          a Connection header that would remove our headers → 400;
-//	                           removes forged identity headers (identitynames.go), and
+//	                           removes forged identity headers, and
 //	                           addresses unless a trusted proxy wrote them
 //	strip.go                   removes the cookies of the sign-in, and headers after the body
 //	   ▼

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -103,4 +104,173 @@ func (i *IdentityHeaders) Check(r *http.Request) error {
 		}
 	}
 	return nil
+}
+
+// headerNames is a set of header names and patterns.
+type headerNames struct {
+	exact                       map[string]struct{}
+	prefixes, suffixes, anyPart []string
+}
+
+// newHeaderNames makes a set of names. A * at the beginning or end of a name matches any rest.
+func newHeaderNames(names []string) headerNames {
+	set := headerNames{exact: make(map[string]struct{}, len(names))}
+	for _, name := range names {
+		folded, isSuffix := strings.CutPrefix(string(appendFolded(nil, name)), "*")
+		part, isPrefix := strings.CutSuffix(folded, "*")
+		switch {
+		case isSuffix && isPrefix:
+			set.anyPart = append(set.anyPart, part)
+		case isSuffix:
+			set.suffixes = append(set.suffixes, folded)
+		case isPrefix:
+			set.prefixes = append(set.prefixes, part)
+		default:
+			set.exact[folded] = struct{}{}
+		}
+	}
+	return set
+}
+
+// CheckHeaderPattern checks that a text is a header name (RFC 9110 §5.1), possibly with a * at its beginning or end.
+// Any other pattern would match no header.
+func CheckHeaderPattern(text string) error {
+	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
+	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
+		return fmt.Errorf("%q is no header name; a * may stand at its beginning or end", text)
+	}
+	return nil
+}
+
+// has reports whether the set has a name in any spelling.
+func (n headerNames) has(name string) bool {
+	var buffer [64]byte
+	return n.hasFolded(appendFolded(buffer[:0], name))
+}
+
+// hasExactly reports whether the set has a folded name in full.
+func (n headerNames) hasExactly(folded []byte) bool {
+	_, ok := n.exact[string(folded)]
+	return ok
+}
+
+// hasFolded reports whether the set has a folded name.
+func (n headerNames) hasFolded(folded []byte) bool {
+	if n.hasExactly(folded) {
+		return true
+	}
+	for _, prefix := range n.prefixes {
+		if len(folded) >= len(prefix) && string(folded[:len(prefix)]) == prefix {
+			return true
+		}
+	}
+	for _, suffix := range n.suffixes {
+		if len(folded) >= len(suffix) && string(folded[len(folded)-len(suffix):]) == suffix {
+			return true
+		}
+	}
+	for _, part := range n.anyPart {
+		if bytes.Contains(folded, []byte(part)) {
+			return true
+		}
+	}
+	return false
+}
+
+// appendFolded appends a name in lower case, with _ and . as -.
+func appendFolded(dst []byte, name string) []byte {
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'A' <= c && c <= 'Z':
+			c += 'a' - 'A'
+		case c == '_' || c == '.':
+			c = '-'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// defaultIdentityHeaders are the request headers in which proxies tell backends who is asking, or what was requested.
+// From a client they are forgeries.
+var defaultIdentityHeaders = []string{
+	// Authelia; what CGI's REMOTE_USER became; front proxies as Kubernetes knows them.
+	"Remote-*", "X-Remote-*", "Impersonate-*",
+	// oauth2-proxy, alone and behind nginx; Traefik and its guides; but for what tells the address, which
+	// [IdentityHeaders.Strip] sees to, all that proxies forward.
+	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
+	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
+	"X-Auth*", "Auth-*", "X-Token-*",
+	// Pomerium, authentik, Vouch, Ory Oathkeeper, Teleport, Tyk.
+	"X-Pomerium-*", "X-Authentik-*", "X-Vouch-*", "X-Oathkeeper-*", "X-Hydra-*", "X-Kratos-*", "X-Ory-*", "X-Teleport-*", "Teleport-*", "X-Tyk-*",
+	// Cloudflare Access, Tailscale.
+	"Cf-Access-*", "Tailscale-*",
+	// Apache: mod_auth_openidc, mod_auth_mellon, Shibboleth, CAS.
+	"OIDC-*", "X-OIDC-*", "Mellon-*", "Shib-*", "X-Shib-*", "X-SAML-*", "CAS-*",
+	// Shibboleth's attributes, by its attribute-map.xml.
+	"EPPN", "EduPerson*", "Affiliation", "Unscoped-Affiliation", "Primary-Affiliation", "Entitlement", "Persistent-ID", "Targeted-ID",
+	"Pairwise-ID", "Subject-ID", "UID", "Mail", "MemberOf", "Assurance",
+	// SiteMinder, Oracle Access Manager, IBM WebSEAL.
+	"SM-*", "SMUser", "OAM-*", "IV-*",
+	// Kong, APISIX, Apigee; Istio and Envoy.
+	"X-Authenticated-*", "X-Consumer-*", "X-Anonymous-Consumer", "X-Credential-*", "X-Access-Token", "X-ID-Token",
+	"X-Refresh-Token", "X-Apigee-*", "X-JWT*", "Sec-Istio-*", "X-Istio-*", "X-Envoy-*", "X-Ext-Authz*",
+	// What Google, Azure and Amazon set in front of what they host.
+	"X-Goog-*", "X-Endpoint-API-*", "X-Apigateway-*", "X-Appengine-*", "X-Serverless-Authorization",
+	"X-MS-Client-Principal*", "X-MS-Token-*", "X-Amzn-OIDC-*", "X-Amzn-MTLS-*", "X-Amzn-Ava-*",
+	"X-Amzn-Apigateway-*", "X-Amzn-Request-Context", "X-Amzn-RequestContext", "X-Amzn-Lambda-Context", "X-Amz-Cognito-*", "X-Cognito-*",
+	"X-MS-Auth-*", "X-Zumo-*", "X-ARR-*", "X-Azure-FDID",
+	// F5 BIG-IP APM, Citrix NetScaler, Okta Access Gateway, WSO2, API Umbrella.
+	"X-F5-*", "F5-*", "X-APM-*", "X-LogonName", "X-Citrix-*", "Citrix-*", "NSC-*", "X-NSC-*", "AAA-*", "X-NetScaler-*",
+	"X-Okta-*", "Okta-*", "OAG-*", "X-OAG-*", "X-WSO2-*", "X-Api-User*", "X-Api-Roles", "X-Api-Umbrella-*",
+	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx, HAProxy and Traefik; Azure.
+	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
+	"X-Cert*", "X-Peer-Cert*", "X-Mtls-*", "Mtls-*", "*-Spiffe-ID", "X-Client-S-DN", "X-Client-CN",
+	// Grafana's auth proxy, and those that are made by hand.
+	"X-WebAuth-*", "X-User*", "X-Role*", "X-Group*", "X-Email*", "X-Scope*", "X-Permission*", "X-Subject*",
+	"X-Principal*", "X-Identity*", "X-Claim*", "X-Impersonat*", "X-OAuth*", "X-OpenID*", "X-Proxy-User*", "*On-Behalf-Of",
+	"*-User", "*-UserID", "*-User-ID", "*-Username", "*-User-Name", "*-User-Email", "*-User-Groups", "*-User-Roles", "*-Groups", "*-Role", "*-Roles",
+	"*-Subject", "*-Principal", "*-Claims", "*-Identity", "*-Authorization", "User", "UserID", "User-ID", "Username", "User-Name", "User-Email", "Groups",
+	"Role", "Roles", "Permissions", "X-Sub", "X-UID", "X-Login*", "X-Actor*", "X-Account*", "X-Admin*", "X-Is-Admin", "X-Superuser", "X-Sudo",
+	"Sudo", "X-Run-As", "RunAs", "X-Act-As", "X-Assume-*", "X-Delegat*", "X-Caller*", "X-Requester*", "X-Internal-*", "X-Service-Account*",
+	"X-Gateway-*", "X-Client-ID",
+	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom (Aidbox, Epic, Google's consent).
+	"X-FHIR-*", "X-HAPI-*", "X-Smile-*", "X-Tenant*", "*-Tenant-ID", "Tenant", "Tenant-ID", "X-Partition*", "Partition", "X-Realm", "Realm", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
+	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
+	// Decided upon as GET, carried out as DELETE.
+	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Original-Method",
+	// Decided upon for one path, carried out for another (CVE-2026-40575).
+	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL",
+}
+
+// addressHeaders are those in which proxies tell the address of the client, and the address it used.
+var addressHeaders = newHeaderNames([]string{
+	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP",
+	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+	"X-Original-Forwarded-For", "X-Original-Host",
+})
+
+// caddyHeaders are address headers that Caddy itself takes care of.
+var caddyHeaders = newHeaderNames([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
+
+// messageHeaders describe the body and the connection, without which the request means something else. Authorization
+// is removed elsewhere.
+var messageHeaders = newHeaderNames([]string{
+	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
+})
+
+// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4 §3.1.0.1), and those of CORS and tracing. X-Provenance
+// is not among them: it has the server write what no scope was asked for.
+var fhirHeaders = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
+	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
+	"X-Request-Id", "X-Correlation-Id", "X-Security-Context", "Traceparent", "Tracestate",
+	"Access-Control-Request-Headers", "Access-Control-Request-Method",
+}
+
+// browserHeaders are other headers that browsers commonly send.
+var browserHeaders = []string{
+	"Cookie", "DNT", "Pragma", "Priority", "Referer", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform", "Sec-Fetch-Dest",
+	"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-GPC", "Via",
 }

@@ -7,8 +7,8 @@
 //	cursor.go       the Cursor: objects and arrays, strings, raw text, and the kinds of values
 //	skip.go         values that are only checked, and where a number ends
 //	names.go        the names that an object has had so far
-//	string.go       where a string ends, eight bytes at a time, and what it says
-//	source.go       the text: white space, and what separates values
+//	source.go       the text: white space, what separates values, where a string ends, eight bytes at a time, and what it
+//	                says
 //	edit.go         objects with a member set or removed, and all else as it was: With, Without
 //	error.go        errors, with the offset in the text
 //

@@ -1,9 +1,13 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // MaxDepth is how deep objects and arrays may be nested.
@@ -107,5 +111,149 @@ func (s *source) behindSpace(i int) int {
 		if b := s.peek(i); b != '\n' && b != '\r' && b != '\t' {
 			return i
 		}
+	}
+}
+
+// said returns what a string says whose characters go from i to end.
+func (s *source) said(i, end int, escapes bool) []byte {
+	if escapes {
+		return s.unescape(i, end)
+	}
+	return s.text[i:end:end]
+}
+
+// unescape returns what the part of a string from i to end says. It has been checked.
+func (s *source) unescape(i, end int) []byte {
+	said := make([]byte, 0, end-i)
+	for {
+		plain := bytes.IndexByte(s.text[i:end], '\\')
+		if plain < 0 {
+			return append(said, s.text[i:end]...)
+		}
+		said = append(said, s.text[i:i+plain]...)
+		said, i = s.appendEscaped(said, i+plain+1)
+	}
+}
+
+// appendEscaped appends what the escape means whose backslash is before i.
+func (s *source) appendEscaped(said []byte, i int) ([]byte, int) {
+	switch b := s.text[i]; b {
+	case 'u':
+		r, end, _ := s.escapedRune(i + 1)
+		return utf8.AppendRune(said, r), end
+	case 'b':
+		return append(said, '\b'), i + 1
+	case 'f':
+		return append(said, '\f'), i + 1
+	case 'n':
+		return append(said, '\n'), i + 1
+	case 'r':
+		return append(said, '\r'), i + 1
+	case 't':
+		return append(said, '\t'), i + 1
+	default:
+		return append(said, b), i + 1
+	}
+}
+
+// escapeEnd checks the escape whose backslash is before i. Halves of a surrogate pair are valid only together.
+func (s *source) escapeEnd(i int) (int, error) {
+	switch s.peek(i) {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 1, nil
+	case 'u':
+		_, end, err := s.escapedRune(i + 1)
+		return end, err
+	default:
+		return i, s.syntaxError(i, "invalid escape")
+	}
+}
+
+// escapedRune reads the character whose hexadecimal digits are at i.
+func (s *source) escapedRune(i int) (r rune, end int, err error) {
+	first := s.hex(i)
+	if !utf16.IsSurrogate(first) && first >= 0 {
+		return first, i + 4, nil
+	}
+	if s.peek(i+4) == '\\' && s.peek(i+5) == 'u' {
+		if r = utf16.DecodeRune(first, s.hex(i+6)); r != utf8.RuneError {
+			return r, i + 10, nil
+		}
+	}
+	return 0, i, s.syntaxError(i, `invalid \u escape`)
+}
+
+// hex returns the number that four hexadecimal digits at i make, or -1.
+func (s *source) hex(i int) rune {
+	if i+4 > len(s.text) {
+		return -1
+	}
+	var number [2]byte
+	if _, err := hex.Decode(number[:], s.text[i:i+4]); err != nil {
+		return -1
+	}
+	return rune(number[0])<<8 | rune(number[1])
+}
+
+// special marks the first byte in a word that is a quotation mark, a backslash or a control character. Bytes after it
+// may be marked wrongly.
+func special(w uint64) uint64 {
+	return ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs
+}
+
+// plainEnd returns what is behind the string at i, if that has neither escapes nor bytes that are not ASCII, and does not
+// end with the text. Otherwise it returns 0.
+func plainEnd(text []byte, i int) int {
+	if i >= len(text) || text[i] != '"' {
+		return 0
+	}
+	for i++; i+8 <= len(text); i += 8 {
+		w := binary.LittleEndian.Uint64(text[i:])
+		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces) | w) & highs; found != 0 {
+			if i += bits.TrailingZeros64(found) / 8; text[i] == '"' {
+				return i + 1
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// stringEnd checks the string whose first character is at i. It returns what is behind the quotation mark that ends it,
+// and whether it has escapes.
+func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
+	start, all := i, uint64(0)
+	for {
+		var read uint64
+		i, read = s.specialAt(i)
+		all |= read
+		switch s.peek(i) {
+		case '"':
+			if all&highs != 0 && !utf8.Valid(s.text[start:i]) {
+				return i, escapes, s.syntaxError(start, "string is not UTF-8")
+			}
+			return i + 1, escapes, nil
+		case '\\':
+			escapes = true
+			if i, err = s.escapeEnd(i + 1); err != nil {
+				return i, escapes, err
+			}
+		default:
+			return i, escapes, s.syntaxError(i, "control character in a string")
+		}
+	}
+}
+
+// specialAt finds the next byte that is special in a string. It also returns the bytes before that, ORed: where none of
+// them has its highest bit set, they are ASCII.
+func (s *source) specialAt(i int) (at int, all uint64) {
+	for {
+		w := s.eight(i)
+		if found := special(w); found != 0 {
+			before := bits.TrailingZeros64(found) &^ 7
+			return i + before/8, all | w&(1<<before-1)
+		}
+		all |= w
+		i += 8
 	}
 }
