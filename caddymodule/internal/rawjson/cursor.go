@@ -51,8 +51,11 @@ func (c *Cursor) nested(wanted Kind, closing byte, read func(name []byte) error)
 	}
 	c.scan.depth++
 	seen := c.scan.noNames(wanted == Object)
-	at, more := c.scan.source.open(c.at+1, closing)
-	var err error
+	at, err := c.scan.source.next(c.at+1), error(nil)
+	more := c.scan.source.peek(at) != closing
+	if !more {
+		at++
+	}
 	for more && err == nil {
 		at, more, err = c.element(&seen, at, closing, read)
 	}

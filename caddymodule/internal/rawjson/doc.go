@@ -5,8 +5,7 @@
 // pairs, no number with a leading zero, nothing nested deeper than [MaxDepth], and no name twice in an object.
 //
 //	cursor.go       the Cursor: objects and arrays, strings, raw text, and the kinds of values
-//	skip.go         values that are only checked, and where a number ends
-//	names.go        the names that an object has had so far
+//	scanner.go      values that are only checked, where a number ends, and the names that an object has had so far
 //	source.go       the text: white space, what separates values, where a string ends, eight bytes at a time, and what it
 //	                says
 //	edit.go         objects with a member set or removed, and all else as it was: With, Without

@@ -43,15 +43,6 @@ func (s *source) eight(i int) uint64 {
 	return binary.LittleEndian.Uint64(last[:])
 }
 
-// open goes on behind an opening bracket: behind the closing one, if that is next, or to what is first in between.
-func (s *source) open(i int, closing byte) (at int, more bool) {
-	i = s.next(i)
-	if s.peek(i) == closing {
-		return i + 1, false
-	}
-	return i, true
-}
-
 // separate goes on behind a value: behind the closing bracket, or to what follows the comma.
 func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
 	i = s.next(i)

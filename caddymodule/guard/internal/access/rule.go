@@ -125,7 +125,7 @@ func (r *Rule) Fits(resourceType string) bool { return r.fits != nil && r.fits(r
 
 // allows reports whether a bound grant may have permissions on the type.
 func (r *Rule) allows(resourceType string, p smart.Permission) bool {
-	return r.covers != nil && r.Fits(resourceType) && p&^r.permits == 0
+	return r.covers != nil && r.fits != nil && r.fits(resourceType) && p&^r.permits == 0
 }
 
 // Shared are the types' rules. A type without one is ruled by the Patient compartment; a type that is not in it either
