@@ -16,19 +16,19 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/postgresstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 
 // TestPostgresNetwork disturbs the connections, and the server.
 func TestPostgresNetwork(t *testing.T) {
 	server := startPostgres(t, "fsync=off")
-	storetest.NetworkSuite{New: func(t *testing.T) *storetest.Network {
-		proxy := storetest.NewProxy(t, "tcp", fmt.Sprint("127.0.0.1:", server.port))
+	storefault.Suite{New: func(t *testing.T) *storefault.Network {
+		proxy := storefault.NewProxy(t, "tcp", fmt.Sprint("127.0.0.1:", server.port))
 		config := postgresstore.Config{DSN: server.dsn(""), Table: postgresTable(), Timeout: time.Second, Followed: []string{"revoked"}}
 		direct := openPostgres(t, config)
 		_, port, _ := net.SplitHostPort(proxy.Address())
 		config.DSN = server.dsn("port=" + port)
-		return &storetest.Network{
+		return &storefault.Network{
 			Store: openPostgres(t, config), Direct: direct, Proxy: proxy, Timeout: config.Timeout,
 			Stop: func() { server.kill(t) }, Start: func() { server.start(t) },
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 
 // redisLifetime is how long entries live in tests: they wait for it.
@@ -62,12 +63,12 @@ func TestRedisNetwork(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t)
 	var made atomic.Int64
-	storetest.NetworkSuite{New: func(t *testing.T) *storetest.Network {
-		proxy := storetest.NewProxy(t, "tcp", server.address())
+	storefault.Suite{New: func(t *testing.T) *storefault.Network {
+		proxy := storefault.NewProxy(t, "tcp", server.address())
 		options := withPrefix(redisstore.Options{Address: server.address(), Timeout: time.Second, Followed: []string{"revoked"}}, &made)
 		direct := openRedis(t, options)
 		options.Address = proxy.Address()
-		return &storetest.Network{
+		return &storefault.Network{
 			Store: openRedis(t, options), Direct: direct, Proxy: proxy, Timeout: options.Timeout,
 			Stop: server.kill, Start: func() { server.start(t) },
 		}

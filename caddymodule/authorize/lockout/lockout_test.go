@@ -323,12 +323,12 @@ func TestLockoutWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) {
 			c.Lockout.Failures = 4
-			c.Durable = &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+			c.Durable = storetest.NewIntercepted(func(method, _ string) error {
 				if method == "Put" {
 					return store.ErrFull // takes nothing new
 				}
 				return nil
-			}}
+			})
 		})
 		servertest.Guess(t, s, "alice", "wrong") // counts for the account, and for the address
 		servertest.Guess(t, s, "bob", "wrong")

@@ -19,13 +19,13 @@ import (
 
 // sharedStore is a store elsewhere: it has a clock, answers after a moment, and counts steps.
 type sharedStore struct {
-	storetest.Intercepted
+	*storetest.Intercepted
 	slow  func() time.Duration
 	steps atomic.Int32
 }
 
 func newSharedStore(slow func() time.Duration) *sharedStore {
-	return &sharedStore{Intercepted: storetest.Intercepted{Store: store.NewMemory(0, 0)}, slow: slow}
+	return &sharedStore{Intercepted: storetest.NewIntercepted(nil), slow: slow}
 }
 
 func (s *sharedStore) Now() time.Time { return time.Now() }

@@ -55,10 +55,10 @@ var ErrBroken = errors.New("broken")
 
 // Failing is a store in memory that fails while broken says so.
 func Failing(broken *bool) store.Store {
-	return &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(string, string) error {
+	return storetest.NewIntercepted(func(string, string) error {
 		if *broken {
 			return ErrBroken
 		}
 		return nil
-	}}
+	})
 }

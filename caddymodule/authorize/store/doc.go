@@ -8,7 +8,7 @@
 //	export.go             what can be copied: [Exporter]
 //	issuermark.go         whose state a store has: [Claim]
 //	shared.go             what a store of several gateways can do besides: [Shared]
-//	room.go               what a full store still takes: [Room]
+//	room.go               a step in a store of one process, and what a full one still takes: [Room]
 //	memory.go             [Memory], of one process
 //	recentlist.go         [RecentList], a bounded list of the latest items
 //	latest.go             [Latest], how many entries of a kind a person has

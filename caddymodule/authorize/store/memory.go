@@ -51,7 +51,7 @@ func (m *Memory) Size() (entries, bound int) {
 
 // Get implements [Store].
 func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
-	held, found := m.held(key)
+	held, found := memoryTable{m.items}.Held(key)
 	if !found {
 		return nil, ErrNotFound
 	}
@@ -90,64 +90,38 @@ func (m *Memory) Entries(ctx context.Context, tell func(key string, value []byte
 func (m *Memory) Do(_ context.Context, calls ...*Call) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	room := Room{Max: m.max, Endings: m.endings}
-	for _, c := range calls {
-		held, found := m.held(c.Key)
-		if err := c.Check(held, found); err != nil {
-			return err
-		}
-		room.Count(c, found)
-	}
-	if err := m.checkRoom(calls, &room); err != nil {
-		return err
-	}
-	for _, c := range calls {
-		m.do(c)
-	}
-	return nil
+	return Room{m.max, m.endings}.Do(memoryTable{m.items}, calls)
 }
 
-// do makes a call that succeeds. It requires the lock.
-func (m *Memory) do(c *Call) {
-	held, found := m.held(c.Key)
-	switch c.Op {
-	case Get:
-		c.Value = bytes.Clone(held)
-	case Put, Add, Swap:
-		m.items.Set(c.Key, append([]byte{}, c.Value...), c.TTL) // never nil, which is "nothing"
-	case Append:
-		m.items.Set(c.Key, append(append([]byte{}, held...), c.Value...), c.TTL)
-	case Take:
-		c.Value = held
-		m.items.Delete(c.Key)
-	case Delete:
-		if found {
-			m.items.Delete(c.Key)
-		}
-	}
-}
+// memoryTable is the [Table] of a [Memory].
+type memoryTable struct{ items *cache.Cache }
 
-func (m *Memory) held(key string) (value []byte, found bool) {
-	v, found := m.items.Get(key)
+// Held implements [Table].
+func (t memoryTable) Held(key string) (value []byte, found bool) {
+	v, found := t.items.Get(key)
 	if !found {
 		return nil, false
 	}
 	return v.([]byte), true
 }
 
-// checkRoom fails with [ErrFull] if there is no room for a step, after a sweep if need be. It
-// requires the lock.
-func (m *Memory) checkRoom(calls []*Call, room *Room) error {
-	if room.Fits(m.items.ItemCount()) {
-		return nil
-	}
-	if m.items.DeleteExpired(); room.Fits(m.items.ItemCount()) {
-		return nil
-	}
-	for _, c := range calls {
-		if _, found := m.held(c.Key); c.Stores() && !found {
-			c.Err = ErrFull
-		}
-	}
-	return ErrFull
+// Set implements [Table].
+func (t memoryTable) Set(key string, value []byte, ttl time.Duration) error {
+	t.items.Set(key, append([]byte{}, value...), ttl) // never nil, which is "nothing"
+	return nil
+}
+
+// Remove implements [Table].
+func (t memoryTable) Remove(key string) error {
+	t.items.Delete(key)
+	return nil
+}
+
+// Size implements [Table].
+func (t memoryTable) Size() int { return t.items.ItemCount() }
+
+// Sweep implements [Table].
+func (t memoryTable) Sweep() error {
+	t.items.DeleteExpired()
+	return nil
 }

@@ -3,8 +3,8 @@
 // To add one, write a package with a Caddy module `fhir.stores.<name>` whose type is a [Guest], and import it in the
 // binary. The packages below are examples: memory and file for a store of one gateway, redis and postgres for one that
 // several share; outside_test.go has one of each kind by a stranger, with its tests. A [store.Store] that embeds
-// [store.Singly] has List and Do to write, and [store.Room] says when it is full. Package storetest has the tests that every
-// store must pass, and gatewaytest runs a Caddyfile that names it.
+// [store.Singly] has List and Do to write; one of a single gateway makes its steps by [store.Room]. Package storetest has
+// the tests that every store must pass, and gatewaytest runs a Caddyfile that names it.
 //
 //	guest.go     what a module may implement: [Starter], [Claimer], [Watched], …
 //	shared.go    what a module embeds whose store several gateways share: [Shared], and [Remote], which it opens

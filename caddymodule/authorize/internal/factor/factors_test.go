@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	keys := sharedKeys()
-	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0)}
+	durable := storetest.NewIntercepted(nil)
 	enrolments := &factor.Enrolments{Durable: durable, Keys: keys}
 	return &world{
 		Factors: &factor.Factors{

@@ -215,12 +215,12 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, key string) error {
+		c.Durable = storetest.NewIntercepted(func(method, key string) error {
 			if method == "Put" && strings.HasPrefix(key, "consent:") {
 				return store.ErrFull
 			}
 			return nil
-		}}
+		})
 	}))
 	servertest.WantCode(t, b.Allow(b.SignIn(servertest.Request(nil), "alice", "right")))
 }

@@ -146,12 +146,12 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}
 	p.Fail(authorizetest.Keys, nil)
 	fails := false
-	store := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+	store := storetest.NewIntercepted(func(method, _ string) error {
 		if fails && method == "List" {
 			return errors.New("the store is away")
 		}
 		return nil
-	}}
+	})
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b, token := servertest.NewBrowser(t, s), p.LogoutToken()
 	servertest.Federate(b, nil)
@@ -172,12 +172,12 @@ func TestSignedOutAtProviderByGatewayThatDies(t *testing.T) {
 	p := authorizetest.Start(t)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
-		store := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(string, string) error {
+		store := storetest.NewIntercepted(func(string, string) error {
 			if calls++; alive || calls < at {
 				return nil
 			}
 			return errors.New("the gateway is dead")
-		}}
+		})
 		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 		b, token := servertest.NewBrowser(t, s), p.LogoutToken()
 		servertest.Federate(b, nil)

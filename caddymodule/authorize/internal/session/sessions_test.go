@@ -209,12 +209,12 @@ func online() url.Values { return servertest.Request(url.Values{"scope": {"openi
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	writes := 0
-	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+	durable := storetest.NewIntercepted(func(method, _ string) error {
 		if method == "Put" || method == "Add" || method == "Swap" {
 			writes++
 		}
 		return nil
-	}}
+	})
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Durable = durable }))
 	b.Tokens(nil)
 	signedIn := writes

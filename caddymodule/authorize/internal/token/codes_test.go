@@ -119,7 +119,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 // behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
-	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0)}
+	durable := storetest.NewIntercepted(nil)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { servertest.Refreshing(c); c.Durable = durable }))
 	code := b.Code(servertest.OfflineAccess(nil))
 	durable.Before = func(method, key string) error {

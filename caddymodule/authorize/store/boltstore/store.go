@@ -149,7 +149,7 @@ func (s *Store) Close() error {
 // Size returns the number of entries, with expired ones not yet removed, and the limit.
 func (s *Store) Size() (entries, bound int) {
 	_ = s.read(func(t transaction) error { // none, if it cannot be read
-		entries = int(t.held())
+		entries = t.Size()
 		return nil
 	})
 	return entries, int(s.max.Load())

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 var (
@@ -49,8 +51,8 @@ func (s *Store) transaction(tx *bbolt.Tx) transaction {
 	return t
 }
 
-// get returns the unexpired value of a key, in bbolt's memory.
-func (t transaction) get(key string) ([]byte, bool) {
+// Held implements [store.Table]. The value is in bbolt's memory.
+func (t transaction) Held(key string) ([]byte, bool) {
 	held := t.entries.Get([]byte(key))
 	if held == nil || !t.lives(held) {
 		return nil, false
@@ -58,8 +60,8 @@ func (t transaction) get(key string) ([]byte, bool) {
 	return held[expirySize:], true
 }
 
-// put stores an entry, for which there is room.
-func (t transaction) put(key string, value []byte, ttl time.Duration) error {
+// Set implements [store.Table].
+func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	held := t.entries.Get([]byte(key))
 	if held == nil {
 		if err := errors.Join(t.sweep(false), t.add(1)); err != nil {
@@ -87,7 +89,8 @@ func (t transaction) expiry(ttl time.Duration) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
 }
 
-func (t transaction) remove(key string) error {
+// Remove implements [store.Table].
+func (t transaction) Remove(key string) error {
 	held := t.entries.Get([]byte(key))
 	if held == nil {
 		return nil
@@ -101,6 +104,9 @@ func (t transaction) remove(key string) error {
 	return t.add(-1)
 }
 
+// Sweep implements [store.Table].
+func (t transaction) Sweep() error { return t.sweep(true) }
+
 // sweep removes some expired entries, or all.
 func (t transaction) sweep(all bool) error {
 	var over [][]byte
@@ -109,7 +115,7 @@ func (t transaction) sweep(all bool) error {
 		over = append(over, bytes.Clone(k))
 	}
 	for _, k := range over {
-		if err := t.remove(string(k[expirySize:])); err != nil {
+		if err := t.Remove(string(k[expirySize:])); err != nil {
 			return err
 		}
 	}
@@ -149,18 +155,20 @@ func (t transaction) lives(b []byte) bool {
 	return t.now.UnixNano() < int64(binary.BigEndian.Uint64(b))
 }
 
-// held returns the number of entries, with expired ones.
-func (t transaction) held() int64 {
+// Size implements [store.Table].
+func (t transaction) Size() int {
 	if n := t.count.Get(countKey); n != nil {
-		return int64(binary.BigEndian.Uint64(n))
+		return int(binary.BigEndian.Uint64(n))
 	}
 	return 0
 }
 
-func (t transaction) add(n int64) error {
-	return t.count.Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(t.held()+n)))
+func (t transaction) add(n int) error {
+	return t.count.Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(t.Size()+n)))
 }
 
 func expiryKey(expiry []byte, key string) []byte {
 	return append(bytes.Clone(expiry), key...)
 }
+
+var _ store.Table = transaction{}

@@ -2,18 +2,26 @@ package storetest
 
 import (
 	"context"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Intercepted is a store whose calls a test hears of before they are made.
+// Intercepted is a store in memory whose calls a test hears of before they are made.
 type Intercepted struct {
-	store.Store
+	store.Singly
 
 	// Before gets the name of the method, and its key or prefix. Its error is that of the
 	// call, which is then not made. Default: all calls are made.
 	Before func(method, key string) error
+
+	memory *store.Memory
+}
+
+// NewIntercepted returns an empty store.
+func NewIntercepted(before func(method, key string) error) *Intercepted {
+	i := &Intercepted{Before: before, memory: store.NewMemory(0, 0)}
+	i.Singly = i.Do
+	return i
 }
 
 func (i *Intercepted) before(method, key string) error {
@@ -23,68 +31,12 @@ func (i *Intercepted) before(method, key string) error {
 	return i.Before(method, key)
 }
 
-// Put implements [store.Store].
-func (i *Intercepted) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := i.before("Put", key); err != nil {
-		return err
-	}
-	return i.Store.Put(ctx, key, value, ttl)
-}
-
-// Add implements [store.Store].
-func (i *Intercepted) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := i.before("Add", key); err != nil {
-		return err
-	}
-	return i.Store.Add(ctx, key, value, ttl)
-}
-
-// Get implements [store.Store].
-func (i *Intercepted) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := i.before("Get", key); err != nil {
-		return nil, err
-	}
-	return i.Store.Get(ctx, key)
-}
-
-// Swap implements [store.Store].
-func (i *Intercepted) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	if err := i.before("Swap", key); err != nil {
-		return err
-	}
-	return i.Store.Swap(ctx, key, old, value, ttl)
-}
-
-// Take implements [store.Store].
-func (i *Intercepted) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := i.before("Take", key); err != nil {
-		return nil, err
-	}
-	return i.Store.Take(ctx, key)
-}
-
-// Delete implements [store.Store].
-func (i *Intercepted) Delete(ctx context.Context, key string) error {
-	if err := i.before("Delete", key); err != nil {
-		return err
-	}
-	return i.Store.Delete(ctx, key)
-}
-
 // List implements [store.Store].
 func (i *Intercepted) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := i.before("List", prefix); err != nil {
 		return nil, err
 	}
-	return i.Store.List(ctx, prefix)
-}
-
-// Append implements [store.Store].
-func (i *Intercepted) Append(ctx context.Context, key string, item []byte, most int, ttl time.Duration) error {
-	if err := i.before("Append", key); err != nil {
-		return err
-	}
-	return i.Store.Append(ctx, key, item, most, ttl)
+	return i.memory.List(ctx, prefix)
 }
 
 // Do implements [store.Store]. Before gets each of its calls.
@@ -94,5 +46,5 @@ func (i *Intercepted) Do(ctx context.Context, calls ...*store.Call) error {
 			return c.Err
 		}
 	}
-	return i.Store.Do(ctx, calls...)
+	return i.memory.Do(ctx, calls...)
 }

@@ -1,4 +1,4 @@
-package storetest
+package storefault
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A NetworkSuite tests what a store does when the network or its server fails. It needs a
+// A Suite tests what a store does when the network or its server fails. It needs a
 // server, and takes real time.
-type NetworkSuite struct {
+type Suite struct {
 	// New makes an empty store.
 	New func(t *testing.T) *Network
 }
@@ -31,7 +31,7 @@ type Network struct {
 }
 
 // Run runs the tests.
-func (s NetworkSuite) Run(t *testing.T) {
+func (s Suite) Run(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T, *Network)
@@ -218,5 +218,12 @@ func restart(t *testing.T, n *Network) {
 	wantThere(t, n.Store, "kept:1", "v")
 	if _, err := n.Store.Take(t.Context(), "kept:1"); err != nil {
 		t.Errorf("Take after the restart: %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,11 +1,10 @@
-package storetest
+package storefault
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -99,12 +98,12 @@ func answerLostMeanwhile(t *testing.T, n *Network) {
 }
 
 func announcementLost(t *testing.T, n *Network) {
-	f := (&shared{lifetime: time.Second}).follow(t, n.Direct)
+	f := follow(t, n.Direct)
 	n.Proxy.LoseAnswers(1, nil)
 	must(t, n.Store.Add(t.Context(), "revoked:1", []byte("v"), long))
-	f.awaitValues(t, map[string]string{"revoked:1": "v"})
+	f.await(t, map[string]string{"revoked:1": "v"})
 	n.Proxy.LoseAnswers(1, nil)
 	_, err := n.Store.Take(t.Context(), "revoked:1")
 	must(t, err)
-	f.awaitValues(t, map[string]string{})
+	f.await(t, map[string]string{})
 }

@@ -1,13 +1,65 @@
-package storetest
+package storefault
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
+
+// A follower keeps the values that are reported to it.
+type follower struct {
+	mu     sync.Mutex
+	values map[string]string
+}
+
+// follow starts a follower, until the test ends.
+func follow(t *testing.T, s store.Shared) *follower {
+	f := &follower{values: map[string]string{}}
+	ctx, end := context.WithCancel(context.Background())
+	done, began := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(began) })
+	go func() {
+		defer close(done)
+		defer begin()
+		_ = s.Follow(ctx, func(u store.Update) { f.hear(u); begin() })
+	}()
+	t.Cleanup(func() { end(); <-done })
+	<-began
+	return f
+}
+
+func (f *follower) hear(u store.Update) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u.Whole {
+		clear(f.values)
+	}
+	for _, c := range u.Changes {
+		if f.values[c.Key] = string(c.Value); c.Value == nil {
+			delete(f.values, c.Key)
+		}
+	}
+}
+
+// await waits until the follower knows exactly the values.
+func (f *follower) await(t *testing.T, want map[string]string) {
+	t.Helper()
+	knows := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return maps.Equal(f.values, want)
+	}
+	for end := time.Now().Add(10 * time.Second); !knows(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it does not learn of %q", want)
+		}
+	}
+}
 
 // followerCut changes entries while the follower cannot hear, which is reported when it follows
 // again.
@@ -37,8 +89,8 @@ func followerCut(t *testing.T, n *Network) {
 	must(t, n.Direct.Put(t.Context(), "revoked:new", []byte("v"), long))
 	n.Proxy.SetRefusing(false)
 	n.wantBack(t)
-	f := (&shared{lifetime: time.Second}).follow(t, n.Store)
-	f.awaitValues(t, map[string]string{"revoked:new": "v"})
+	f := follow(t, n.Store)
+	f.await(t, map[string]string{"revoked:new": "v"})
 }
 
 // followerSilent has a follower not claim to have heard while no answer comes.
