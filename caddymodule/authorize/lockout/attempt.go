@@ -18,7 +18,7 @@ func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, 
 		return check()
 	}
 	begin := l.begin
-	if l.isShared() {
+	if store.IsShared(l.Store) {
 		begin = l.reserve
 	}
 	end, err := begin(ctx, counters)
@@ -49,7 +49,7 @@ func outcomeOf(err, wrong error) outcome {
 // settle counts an attempt that ended with err, which is returned, or refuses it. Other
 // gateways need not know of it before: it is admitted and counted in one step.
 func (l *Limiter) settle(ctx context.Context, counters []counter, err error) error {
-	if l.Off || !l.isShared() {
+	if l.Off || !store.IsShared(l.Store) {
 		return l.Attempt(ctx, counters, err, func() error { return err })
 	}
 	refused := l.change(ctx, counters, func(c counter, t *tally) error {

@@ -60,12 +60,6 @@ type sharedTries struct {
 	seen boundedcache.Cache[string, []byte]
 }
 
-// isShared reports whether the store serves several gateways, and so has a clock for them.
-func (l *Limiter) isShared() bool {
-	_, shared := l.Store.(interface{ Now() time.Time })
-	return shared
-}
-
 // wait is how long a counter must wait.
 func (l *Limiter) wait(t *tally, now time.Time) error {
 	if wait := max(t.wait(now), l.uncountedWait()); wait > 0 {
@@ -119,11 +113,4 @@ func (s *sharedTries) lastSeen(counters []counter) [][]byte {
 		held[i], _ = s.seen.Get(c.key)
 	}
 	return held
-}
-
-// saw remembers what is stored after a step.
-func (s *sharedTries) saw(calls []*store.Call) {
-	for _, c := range calls {
-		s.seen.Put(c.Key, c.Value, 0)
-	}
 }

@@ -134,10 +134,8 @@ func (l *Limiter) change(ctx context.Context, counters []counter, alter func(cou
 		case err != nil || len(calls) == 0:
 			return err
 		default:
-			if err = l.Store.Do(ctx, calls...); err == nil {
-				l.shared.saw(calls)
-			}
-			if !errors.Is(err, store.ErrChanged) && !errors.Is(err, store.ErrExists) {
+			if err = l.Store.Do(ctx, calls...); !store.Lost(err) {
+				l.saw(calls, err)
 				return err
 			}
 		}
@@ -179,23 +177,30 @@ func orNone(held []byte) []byte {
 	return held
 }
 
+// saw remembers what a step has stored.
+func (l *Limiter) saw(calls []*store.Call, err error) {
+	for _, c := range calls {
+		if err == nil {
+			l.shared.seen.Put(c.Key, c.Value, 0)
+		}
+	}
+}
+
 func (l *Limiter) readShared(ctx context.Context, counters []counter) ([][]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	calls := make([]*store.Call, len(counters))
+	var keys []string
+	for _, c := range counters {
+		keys = append(keys, c.key)
+	}
+	held, err := store.Values(ctx, l.Store, keys...)
 	for i, c := range counters {
-		calls[i] = &store.Call{Op: store.Get, Key: c.key}
+		if err == nil {
+			l.shared.seen.Put(c.key, held[i], 0)
+		}
 	}
-	if err := l.Store.Do(ctx, calls...); err != nil {
-		return nil, err
-	}
-	l.shared.saw(calls)
-	held := make([][]byte, len(calls))
-	for i, call := range calls {
-		held[i] = call.Value
-	}
-	return held, nil
+	return held, err
 }
 
 func (s *sharedTries) start() {

@@ -11,12 +11,8 @@ import (
 // IssuerKey is the key of the entry that says whose state a store has; see [Claim].
 const IssuerKey = "issuer:mark"
 
-const (
-	// issuerLifetime is how long a store is an issuer's after its last start.
-	issuerLifetime = 10 * 365 * 24 * time.Hour
-
-	claimTrials = 3 // of changes at once
-)
+// issuerLifetime is how long a store is an issuer's after its last start.
+const issuerLifetime = 10 * 365 * 24 * time.Hour
 
 // An OtherIssuerError says that a store has the state of another issuer. What that one gave, such as a session or a code,
 // would be taken for this one's.
@@ -40,37 +36,29 @@ type issuerMark struct {
 // stays the same as long as the store loses nothing. If the store is another's, it returns an [OtherIssuerError]. A full store
 // stays as it is, since what it has can be used.
 func Claim(ctx context.Context, s Store, issuer string) (mark []byte, err error) {
-	for range claimTrials {
-		mark, err = claim(ctx, s, issuer)
-		if !Lost(err) {
-			break
-		}
+	err = Alter(ctx, s, IssuerKey, issuerLifetime, func(found []byte) ([]byte, error) {
+		mark, err = markFor(found, issuer)
+		return mark, err
+	})
+	if err != nil {
+		mark = nil
 	}
 	if errors.Is(err, ErrFull) {
-		return nil, nil
+		err = nil
 	}
 	return mark, err
 }
 
-// claim looks first: a full store refuses a change before it says what there is.
-func claim(ctx context.Context, s Store, issuer string) ([]byte, error) {
-	found, err := s.Get(ctx, IssuerKey)
-	if errors.Is(err, ErrNotFound) {
-		mark, err := ToJSON(issuerMark{issuer, rand.Text()})
-		if err != nil {
-			return nil, err
-		}
-		return mark, s.Add(ctx, IssuerKey, mark, issuerLifetime)
-	}
-	if err != nil {
-		return nil, err
-	}
+// markFor is the mark that is found, or a new one if there is none.
+func markFor(found []byte, issuer string) ([]byte, error) {
 	held, err := FromJSON[issuerMark](found)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("the entry %s: %w", IssuerKey, err)
-	}
-	if held.Issuer != issuer {
+	case held == nil:
+		return ToJSON(issuerMark{issuer, rand.Text()})
+	case held.Issuer != issuer:
 		return nil, &OtherIssuerError{Theirs: held.Issuer, Ours: issuer}
 	}
-	return found, s.Swap(ctx, IssuerKey, found, found, issuerLifetime)
+	return found, nil
 }

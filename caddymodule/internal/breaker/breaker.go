@@ -40,15 +40,15 @@ var Outcomes = []Outcome{Answered, Full, Unavailable, Rejected, Failed}
 // Operations are the names of the operations that are measured.
 var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete", "list", "step"}
 
-// Breaker is a shared store that fails fast. Its fields must not change once it is used.
+// Breaker is a shared store that fails fast. [New] makes one.
 type Breaker struct {
-	store.Shared
+	store.Singly
 
-	MaxCalls int          // at the same time. Default: [DefaultMaxCalls].
-	Logger   *slog.Logger // gets when the store goes, and when it is back
+	MaxCalls int // at the same time; not to be changed once it is used. Default: [DefaultMaxCalls].
 
-	// Observe gets each call: one of [Operations], how it ended, and how long it took.
-	Observe func(operation string, outcome Outcome, took time.Duration)
+	shared  store.Shared
+	logger  *slog.Logger
+	observe Observe
 
 	mu       sync.Mutex
 	calls    int // under way
@@ -60,6 +60,35 @@ type Breaker struct {
 	probed   time.Time
 }
 
+// Observe gets each call: one of [Operations], how it ended, and how long it took.
+type Observe func(operation string, outcome Outcome, took time.Duration)
+
+// New returns a breaker for a store. The logger gets when the store goes, and when it is back.
+func New(s store.Shared, logger *slog.Logger, observe Observe) *Breaker {
+	b := &Breaker{shared: s, logger: logger, observe: observe}
+	b.Singly = func(ctx context.Context, calls ...*store.Call) error {
+		return b.call(ctx, strings.ToLower(calls[0].Op.String()), func() error { return s.Do(ctx, calls...) })
+	}
+	return b
+}
+
+// List implements [store.Store].
+func (b *Breaker) List(ctx context.Context, prefix string) (keys []string, err error) {
+	err = b.call(ctx, "list", func() error {
+		keys, err = b.shared.List(ctx, prefix)
+		return err
+	})
+	return keys, err
+}
+
+// Do implements [store.Store].
+func (b *Breaker) Do(ctx context.Context, calls ...*store.Call) error {
+	return b.call(ctx, "step", func() error { return b.shared.Do(ctx, calls...) })
+}
+
+// Now implements [store.Shared].
+func (b *Breaker) Now() time.Time { return b.shared.Now() }
+
 // outage is a row of failures.
 type outage struct {
 	began time.Time // the first failure
@@ -69,13 +98,13 @@ type outage struct {
 // call makes a call, unless it would only wait.
 func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
 	if err := b.enter(); err != nil {
-		b.Observe(operation, Rejected, 0)
+		b.observe(operation, Rejected, 0)
 		return err
 	}
 	began := time.Now()
 	err := call()
 	b.leave(ctx, err)
-	b.Observe(operation, outcomeOf(err), time.Since(began))
+	b.observe(operation, outcomeOf(err), time.Since(began))
 	return err
 }
 
@@ -137,17 +166,17 @@ func (b *Breaker) LastOutage() store.Outage {
 
 // Try tries the store ([store.Try]), unless it is down.
 func (b *Breaker) Try(ctx context.Context) error {
-	return b.call(ctx, "step", func() error { return store.Try(ctx, b.Shared) })
+	return b.call(ctx, "step", func() error { return store.Try(ctx, b.shared) })
 }
 
 // try makes a change that nobody reads, so a store that only reads is not back, and one that is full is.
 func (b *Breaker) try(ctx context.Context) error {
-	if own, ok := b.Shared.(interface {
+	if own, ok := b.shared.(interface {
 		Try(ctx context.Context) error
 	}); ok {
 		return own.Try(ctx)
 	}
-	return b.Shared.Delete(ctx, "check:")
+	return b.shared.Do(ctx, &store.Call{Op: store.Delete, Key: "check:"})
 }
 
 // probe finds out whether the store is back. No request waits for it.
@@ -159,13 +188,13 @@ func (b *Breaker) probe() {
 	b.probing = false
 	if b.down && outcomeOf(err) != Unavailable {
 		if store.CauseOf(b.outage.cause) == store.CauseUnavailable {
-			b.Logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.began).Round(time.Millisecond))
+			b.logger.InfoContext(ctx, "the store is back", "after", time.Since(b.outage.began).Round(time.Millisecond))
 		}
 		b.down, b.last = false, store.Outage{Began: b.outage.began, Over: time.Now()}
 	}
 	b.mu.Unlock()
 	b.leave(ctx, err)
-	b.Observe("delete", outcomeOf(err), time.Since(began))
+	b.observe("delete", outcomeOf(err), time.Since(began))
 }
 
 func (b *Breaker) maxCalls() int {
@@ -213,14 +242,14 @@ func (b *Breaker) failed(ctx context.Context, err error) {
 	if store.CauseOf(err) != store.CauseUnavailable {
 		return // whoever tries the store logs it
 	}
-	b.Logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
+	b.logger.ErrorContext(ctx, "the store cannot be reached: what needs it is answered 503 until it is back", "error", err)
 }
 
 // Follow implements [store.Shared]. An update is a reason to ask the store whether it is
 // back, before a request does. No update is one to try it: an outage is noticed, and
 // logged, though nobody asks. The error is [store.ErrUnavailable] if it is one.
 func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
-	err := b.Shared.Follow(ctx, func(u store.Update) {
+	err := b.shared.Follow(ctx, func(u store.Update) {
 		tell(u)
 		b.mu.Lock()
 		may := b.mayProbe()
@@ -237,3 +266,5 @@ func (b *Breaker) Follow(ctx context.Context, tell func(store.Update)) error {
 	}
 	return err
 }
+
+var _ store.Shared = (*Breaker)(nil)

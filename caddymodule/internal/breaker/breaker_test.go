@@ -30,21 +30,14 @@ type stalling struct {
 	asked  atomic.Int64
 }
 
-func (s *stalling) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := s.answer(ctx); err != nil {
-		return nil, err
-	}
-	return s.Shared.Get(ctx, key)
-}
-
-func (s *stalling) Delete(ctx context.Context, key string) error {
-	if s.reads.Load() {
+func (s *stalling) Do(ctx context.Context, calls ...*store.Call) error {
+	if s.reads.Load() && calls[0].Op == store.Delete {
 		return fmt.Errorf("%w: NOREPLICAS", store.ErrUnavailable)
 	}
 	if err := s.answer(ctx); err != nil {
 		return err
 	}
-	return s.Shared.Delete(ctx, key)
+	return s.Shared.Do(ctx, calls...)
 }
 
 func (s *stalling) List(ctx context.Context, prefix string) ([]string, error) {
@@ -78,14 +71,11 @@ type harness struct {
 
 func newHarness() *harness {
 	h := &harness{stalling: &stalling{Shared: storetest.NewShared("revoked").Gateway()}}
-	h.breaker = &breaker.Breaker{
-		Shared: h.stalling, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
-		Observe: func(operation string, outcome breaker.Outcome, took time.Duration) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.observed = append(h.observed, fmt.Sprint(operation, " ", outcome, " ", took))
-		},
-	}
+	h.breaker = breaker.New(h.stalling, slog.New(slog.NewTextHandler(&h.log, nil)), func(operation string, outcome breaker.Outcome, took time.Duration) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.observed = append(h.observed, fmt.Sprint(operation, " ", outcome, " ", took))
+	})
 	return h
 }
 

@@ -24,8 +24,7 @@ type TLS struct {
 }
 
 var (
-	// ErrNoCertificates says that a file of certificate authorities has none.
-	ErrNoCertificates = errors.New("no certificate found")
+	errNoCertificates = errors.New("no certificate found") // in a file of certificate authorities
 	errHalfClientTLS  = errors.New("tls_client needs both a certificate and its key")
 )
 
@@ -38,44 +37,59 @@ func (t *TLS) Subdirectives() Block {
 }
 
 // Authorities returns the certificate authorities' PEM text.
-func (t *TLS) Authorities() ([]byte, error) {
-	if t.CA == "" {
+func (t *TLS) Authorities() ([]byte, error) { return t.files().Authorities() }
+
+// Config is nil if nothing is set.
+func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
+	switch {
+	case *t == (TLS{}):
+		return nil, nil
+	case (t.ClientCertificate == "") != (t.ClientKey == ""):
+		return nil, errHalfClientTLS
+	}
+	return t.files().Config(authorities)
+}
+
+func (t *TLS) files() TLSFiles {
+	return TLSFiles{t.CA, t.ClientCertificate, t.ClientKey, "tls_ca", "tls_client"}
+}
+
+// TLSFiles are files by which a server and we authenticate to each other, and the options that name them.
+type TLSFiles struct{ CA, Certificate, Key, CAOption, PairOption string }
+
+// Authorities returns the certificate authorities' PEM text.
+func (f TLSFiles) Authorities() ([]byte, error) {
+	if f.CA == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(t.CA)
+	text, err := os.ReadFile(f.CA)
 	if err != nil {
-		return nil, fmt.Errorf("tls_ca: %w", err)
+		return nil, fmt.Errorf("%s: %w", f.CAOption, err)
 	}
 	return text, nil
 }
 
-// Config is nil if nothing is set.
-func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
-	if *t == (TLS{}) {
-		return nil, nil
-	}
+// Config reads the client certificate, to see whether it can be used, and again for each connection.
+func (f TLSFiles) Config(authorities []byte) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.CA != "" {
+	if f.CA != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("tls_ca: %s: %w", t.CA, ErrNoCertificates)
+			return nil, fmt.Errorf("%s: %s: %w", f.CAOption, f.CA, errNoCertificates)
 		}
 	}
-	if t.ClientCertificate == "" && t.ClientKey == "" {
+	if f.Certificate == "" {
 		return config, nil
 	}
-	if t.ClientCertificate == "" || t.ClientKey == "" {
-		return nil, errHalfClientTLS
+	if _, err := f.clientPair(nil); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.PairOption, err)
 	}
-	if _, err := t.clientPair(nil); err != nil {
-		return nil, fmt.Errorf("tls_client: %w", err)
-	}
-	config.GetClientCertificate = t.clientPair
+	config.GetClientCertificate = f.clientPair
 	return config, nil
 }
 
-func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(t.ClientCertificate, t.ClientKey)
+func (f TLSFiles) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	return &pair, err
 }
 

@@ -17,7 +17,7 @@ var (
 )
 
 // observeStore returns how to measure the operations of a store elsewhere.
-func observeStore(name string) func(string, breaker.Outcome, time.Duration) {
+func observeStore(name string) breaker.Observe {
 	counters := map[string]map[breaker.Outcome]prometheus.Counter{}
 	for _, operation := range breaker.Operations {
 		counters[operation] = metrics.ByLabel(breaker.Outcomes, func(o breaker.Outcome) prometheus.Counter {

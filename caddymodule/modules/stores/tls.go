@@ -3,10 +3,7 @@ package stores
 import (
 	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
@@ -64,16 +61,7 @@ func (t *TLS) OrNone() TLS {
 }
 
 // Authorities returns the certificate authorities' PEM text.
-func (t *TLS) Authorities() ([]byte, error) {
-	if t == nil || t.CA == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(t.CA)
-	if err != nil {
-		return nil, fmt.Errorf("tls: ca: %w", err)
-	}
-	return text, nil
-}
+func (t *TLS) Authorities() ([]byte, error) { return t.files().Authorities() }
 
 // Config is nil without a block.
 func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
@@ -83,24 +71,14 @@ func (t *TLS) Config(authorities []byte) (*tls.Config, error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CA != "" {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("tls: ca: %s: %w", t.CA, option.ErrNoCertificates)
-		}
+	config, err := t.files().Config(authorities)
+	if err == nil {
+		config.ServerName = t.ServerName
 	}
-	if t.Certificate == "" {
-		return config, nil
-	}
-	if _, err := t.clientPair(nil); err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	config.GetClientCertificate = t.clientPair
-	return config, nil
+	return config, err
 }
 
-func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(t.Certificate, t.Key)
-	return &pair, err
+func (t *TLS) files() option.TLSFiles {
+	set := t.OrNone()
+	return option.TLSFiles{CA: set.CA, Certificate: set.Certificate, Key: set.Key, CAOption: "tls: ca", PairOption: "tls"}
 }

@@ -164,18 +164,8 @@ func (d *database) explain(caller context.Context, err error) error {
 	case code(err) == insufficientRights, errors.Is(err, errRights):
 		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
-	return &unavailableError{telling(err)}
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, telling(err)) // not wrapped: it may be the end of a context, but not of the caller's
 }
-
-// An unavailableError is [store.ErrUnavailable], and says why. It does not wrap the reason: if
-// that is the end of a context, it would be taken for the caller's.
-type unavailableError struct{ why error }
-
-// Error says what [store.ErrUnavailable] does, and why.
-func (e *unavailableError) Error() string { return store.ErrUnavailable.Error() + ": " + e.why.Error() }
-
-// Unwrap returns [store.ErrUnavailable].
-func (e *unavailableError) Unwrap() error { return store.ErrUnavailable }
 
 // isMistake reports whether only whoever configured the store or the server can mend it:
 // wrong credentials, no such database, no rights, a server that takes no changes, another

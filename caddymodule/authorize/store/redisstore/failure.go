@@ -40,18 +40,8 @@ func failure(ctx context.Context, err error) error {
 	case !isRefusal(err):
 		return fmt.Errorf("redis: %w", err)
 	}
-	return &unavailable{err}
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, err) // not wrapped: it may be the end of a context, but not of the caller's
 }
-
-// unavailable is [store.ErrUnavailable], with its reason as text only: that may be the end of a
-// context, but not of the caller's.
-type unavailable struct{ reason error }
-
-// Error implements error.
-func (u *unavailable) Error() string { return store.ErrUnavailable.Error() + ": " + u.reason.Error() }
-
-// Unwrap is for [errors.Is].
-func (*unavailable) Unwrap() error { return store.ErrUnavailable }
 
 // isRefusal reports whether an error passes without anybody's doing anything about the program.
 func isRefusal(err error) bool {

@@ -94,12 +94,10 @@ func (o *Options) single() *redis.Options {
 func (o *Options) sentinels() *sentinels {
 	s := &sentinels{name: o.Sentinel.Master, dial: dialer{o.attempt(), o.TLS}}
 	for _, node := range o.Sentinel.Nodes {
-		s.nodes = append(s.nodes, redis.NewSentinelClient(&redis.Options{
-			Addr: node, Username: o.Sentinel.Username, Password: o.Sentinel.Password, TLSConfig: o.TLS,
-			PoolSize: 3, DialTimeout: o.attempt(), ReadTimeout: o.attempt(), WriteTimeout: o.attempt(),
-			MaxRetries: 1, MinRetryBackoff: minPause, MaxRetryBackoff: maxPause, DialerRetries: 1,
-			ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: noNotifications(),
-		}))
+		options := o.single()
+		options.Network, options.Addr, options.DB, options.PoolSize, options.MaxRetries = "tcp", node, 0, 3, 1
+		options.Username, options.Password = o.Sentinel.Username, o.Sentinel.Password
+		s.nodes = append(s.nodes, redis.NewSentinelClient(options))
 	}
 	return s
 }

@@ -11,7 +11,7 @@ import (
 // room bounds the entries, by the number of keys that the server is asked for once in a while.
 type room struct {
 	connection *connection
-	max        atomic.Int64 // 0: any number
+	max        int64        // 0: any number
 	entries    atomic.Int64 // as last counted
 	counted    atomic.Int64 // when that was, as Unix time in ns
 }
@@ -27,8 +27,7 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 			need--
 		}
 	}
-	most := r.max.Load()
-	if most <= 0 || need <= 0 {
+	if r.max <= 0 || need <= 0 {
 		return nil
 	}
 	asked, now := r.counted.Load(), time.Now()
@@ -37,7 +36,7 @@ func (r *room) check(ctx context.Context, need int, calls []*store.Call) error {
 			return err
 		}
 	}
-	if r.entries.Load() >= most {
+	if r.entries.Load() >= r.max {
 		return store.ErrFull
 	}
 	return nil

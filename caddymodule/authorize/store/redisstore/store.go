@@ -27,10 +27,9 @@ func New(o Options) *Store {
 	n := names{cmp.Or(o.KeyPrefix, defaultKeyPrefix), len(o.Cluster) > 0, set(o.Followed)}
 	clock := new(clock)
 	s := &Store{
-		connection: c, names: n, clock: clock, room: &room{connection: c},
+		connection: c, names: n, clock: clock, room: &room{connection: c, max: int64(o.MaxEntries)},
 		steps: &stepper{&runner{c, o.WaitReplicas, clock}, n, set(o.Unbounded)},
 	}
-	s.setMaxEntries(o.MaxEntries)
 	s.Singly = s.Do
 	return s
 }
@@ -60,9 +59,6 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	return err
 }
-
-// setMaxEntries changes the limit for new entries (0: none but the server's memory).
-func (s *Store) setMaxEntries(n int) { s.room.max.Store(int64(n)) }
 
 // Size returns the number of keys in the database, with what other programs keep there.
 func (s *Store) Size(ctx context.Context) (entries int, err error) { return s.room.count(ctx) }
