@@ -26,14 +26,9 @@ import (
 
 // Gateway is a provisioned configuration, and a browser that calls its server.
 type Gateway struct {
-	// Server is the first HTTP server of the configuration.
-	Server http.Handler
-
-	// Context is what the configuration was provisioned with.
-	Context caddy.Context
-
-	// Cookies are the browser's, by name.
-	Cookies map[string]string
+	Server  http.Handler      // the first HTTP server of the configuration
+	Context caddy.Context     // what the configuration was provisioned with
+	Cookies map[string]string // the browser's, by name
 }
 
 // New is a gateway with a storage of its own.

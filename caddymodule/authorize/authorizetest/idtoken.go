@@ -13,16 +13,11 @@ import (
 
 // IDToken is an ID token before it is signed.
 type IDToken struct {
-	// Algorithm is the alg header. With "none" there is no signature.
-	Algorithm jose.SignatureAlgorithm
-	// Type is the typ header. Empty: JWT.
-	Type jose.ContentType
-	// KeyID is the kid header. Empty: none.
-	KeyID string
-	// Key signs: a private key, or the bytes of a secret.
-	Key any
-	// Claims are the payload.
-	Claims map[string]any
+	Algorithm jose.SignatureAlgorithm // the alg header. With "none" there is no signature.
+	Type      jose.ContentType        // the typ header. Empty: JWT.
+	KeyID     string                  // the kid header. Empty: none.
+	Key       any                     // Key signs: a private key, or the bytes of a secret
+	Claims    map[string]any          // the payload
 }
 
 // sign makes the compact form. It panics where that cannot be: the test is

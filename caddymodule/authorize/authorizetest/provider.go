@@ -35,10 +35,8 @@ const (
 
 // Person is somebody who can sign in at the provider.
 type Person struct {
-	// Subject is the sub claim, and what login_hint picks the person by.
-	Subject string
-	// Claims are in the ID token and in userinfo.
-	Claims map[string]any
+	Subject string         // the sub claim, and what login_hint picks the person by
+	Claims  map[string]any // in the ID token and in userinfo
 }
 
 // Alice is who signs in unless login_hint names another.
@@ -49,46 +47,34 @@ var Alice = Person{Subject: "248289761001", Claims: map[string]any{
 
 // Settings are what can be changed of a provider while it runs.
 type Settings struct {
-	// ClientID is the one client's. Default: [ClientID].
-	ClientID string
+	ClientID string // the one client's. Default: [ClientID].
 	// ClientSecret is the client's. Default: [ClientSecret]. Empty: the client
 	// is public, and must not send one.
 	ClientSecret string
 	// People are those who can sign in; the first does, unless login_hint is
 	// the subject of another. Default: [Alice].
-	People []Person
-	// Metadata is laid over the discovery document; nil removes a member.
-	Metadata map[string]any
-	// KeyID is the kid of the signing key. Default: key-1.
-	KeyID string
+	People   []Person
+	Metadata map[string]any // laid over the discovery document; nil removes a member
+	KeyID    string         // the kid of the signing key. Default: key-1.
 	// KeyAlgorithm is the alg of the signing key in the key set. Default:
 	// RS256. Empty: none, as many providers have it.
-	KeyAlgorithm string
-	// IDToken changes each ID token before it is signed.
-	IDToken func(*IDToken)
-	// TokenResponse changes each token response before it is sent.
-	TokenResponse func(map[string]any)
-	// UserInfoResponse changes each userinfo response before it is sent.
-	UserInfoResponse func(map[string]any)
-	// AuthorizationError, if set, is answered in place of a code.
-	AuthorizationError string
+	KeyAlgorithm       string
+	IDToken            func(*IDToken)       // IDToken changes each ID token before it is signed
+	TokenResponse      func(map[string]any) // TokenResponse changes each token response before it is sent
+	UserInfoResponse   func(map[string]any) // UserInfoResponse changes each userinfo response before it is sent
+	AuthorizationError string               // AuthorizationError, if set, is answered in place of a code
 }
 
 // Request is what an endpoint was sent.
 type Request struct {
-	// Method is the HTTP method.
-	Method string
-	// Header are the headers.
-	Header http.Header
-	// Form are the parameters, of the query and of the body.
-	Form url.Values
+	Method string      // the HTTP method
+	Header http.Header // the headers
+	Form   url.Values  // the parameters, of the query and of the body
 }
 
 // Provider is the provider. It is safe for concurrent use.
 type Provider struct {
-	// Issuer is the provider's issuer.
-	Issuer string
-
+	Issuer string // the provider's issuer
 	server *httptest.Server
 
 	mu       sync.Mutex

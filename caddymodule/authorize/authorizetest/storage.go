@@ -11,8 +11,7 @@ import (
 type Storage struct {
 	mu sync.Mutex
 
-	// Files are what is stored, by key.
-	Files map[string][]byte
+	Files map[string][]byte // what is stored, by key
 }
 
 // Update implements keyring.Storage.

@@ -223,27 +223,39 @@ func (k *Keyring) location() string { return k.storage.Location(k.name) }
 // renew adds the keys that are due, unless another gateway has just done so.
 func (k *Keyring) renew(ctx context.Context) (*keySet, error) {
 	made, back := 0, 0
-	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
-		set, err := k.parse(document)
-		if err != nil || !set.due() {
-			made, back = 0, 0
-			return document, err
+	set, err := k.replace(ctx, "renewing", func(set *keySet) ([]storedKey, error) {
+		if made, back = 0, 0; !set.due() {
+			return nil, nil
 		}
 		keys, err := set.renewed(time.Now())
-		if err != nil {
-			return nil, err
-		}
 		made, back = len(keys), len(set.lost)
-		return json.Marshal(keys)
+		return keys, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("renewing %s: %w", k.location(), err)
-	}
 	switch {
+	case err != nil:
 	case back > 0:
 		k.logger.Warn("the store had lost signing keys in use: put them back", "stored", k.location(), "keys", back)
 	case made > 0:
 		k.logger.Info("made signing keys", "stored", k.location(), "keys", made)
+	}
+	return set, err
+}
+
+// replace stores what altered makes of the stored keys, unless that is nil.
+func (k *Keyring) replace(ctx context.Context, doing string, altered func(*keySet) ([]storedKey, error)) (*keySet, error) {
+	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
+		set, err := k.parse(document)
+		if err != nil {
+			return nil, err
+		}
+		keys, err := altered(set)
+		if keys == nil || err != nil {
+			return document, err
+		}
+		return json.Marshal(keys)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", doing, k.location(), err)
 	}
 	return k.parse(document)
 }

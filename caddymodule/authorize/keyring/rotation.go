@@ -2,7 +2,6 @@ package keyring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,24 +22,10 @@ func (k *Keyring) Rotate(ctx context.Context) error {
 	defer k.inUse.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	document, err := k.storage.Update(ctx, k.name, func(document []byte) ([]byte, error) {
-		set, err := k.parse(document)
-		if err != nil {
-			return nil, err
-		}
-		keys, err := set.rotated(time.Now())
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(keys)
-	})
-	if err != nil {
-		if errors.Is(err, ErrManyKeys) {
-			return err
-		}
-		return fmt.Errorf("rotating %s: %w", k.location(), err)
+	set, err := k.replace(ctx, "rotating", func(set *keySet) ([]storedKey, error) { return set.rotated(time.Now()) })
+	if errors.Is(err, ErrManyKeys) {
+		return ErrManyKeys
 	}
-	set, err := k.parse(document)
 	if err == nil {
 		k.inUse.set.Store(set)
 		k.logger.Info("made signing keys, as the operator asked: they sign in an hour", "stored", k.location(), "keys", len(IDTokenAlgorithms))

@@ -11,14 +11,9 @@ import (
 
 // Browser sends a person's requests to a server and keeps its cookies. What an app sends beside it goes the same way.
 type Browser struct {
-	// T is the test that fails if a request does not work.
-	T testing.TB
-
-	// Server is what requests are sent to.
-	Server http.Handler
-
-	// Cookies are the browser's, by name.
-	Cookies map[string]string
+	T       testing.TB        // the test that fails if a request does not work
+	Server  http.Handler      // what requests are sent to
+	Cookies map[string]string // the browser's, by name
 }
 
 // NewBrowser makes a browser without cookies.

@@ -10,9 +10,7 @@ import (
 
 // Form is the form of a page, with the values that it comes with.
 type Form struct {
-	// Action is where the form is sent to. Empty: the page has no form.
-	Action string
-
+	Action string // where the form is sent to. Empty: the page has no form.
 	// Fields are what is sent, checkboxes as if they were checked, but radio buttons only if
 	// they are.
 	Fields url.Values

@@ -2,7 +2,6 @@ package servertest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -32,14 +31,9 @@ var ErrDown = errors.New("connection refused")
 
 // FHIRServer has the patients ada and bob, of whom ada has a visit.
 type FHIRServer struct {
-	// Answer is the answer to everything, if it is not empty.
-	Answer string
-
-	// Down lets every request fail.
-	Down bool
-
-	// Last is who asked last.
-	Last launch.Reader
+	Answer string        // the answer to everything, if it is not empty
+	Down   bool          // Down lets every request fail
+	Last   launch.Reader // who asked last
 }
 
 // Get implements [launch.Records].
@@ -117,28 +111,14 @@ func RegisteredLaunch(t *testing.T, c *authorize.Config, change func(*launch.Reg
 // LaunchResponse is what the token endpoint says to an app that was launched.
 type LaunchResponse struct {
 	launch.Context
-
-	// Access is the access token.
-	Access string `json:"access_token"`
-
-	// Refresh is the refresh token.
-	Refresh string `json:"refresh_token"`
-
-	// Scope is what they are good for.
-	Scope string `json:"scope"`
+	TokenResponse
 }
 
 // RedeemLaunch exchanges the code of an answer, as [Browser.Redeem] does, for what the app is launched with.
-func RedeemLaunch(b *Browser, answer *url.URL) (r LaunchResponse) {
+func RedeemLaunch(b *Browser, answer *url.URL) LaunchResponse {
 	b.T.Helper()
-	if answer.Query().Get("code") == "" {
-		b.T.Fatalf("no code: %s", answer)
-	}
-	response := b.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil))
-	if err := json.Unmarshal([]byte(Body(b.T, response)), &r); err != nil {
-		b.T.Fatal(err)
-	}
-	return r
+	WantCode(b.T, answer)
+	return Decode[LaunchResponse](b.T, b.Post("/oauth2/token", CodeForm(answer.Query().Get("code"), nil)))
 }
 
 // LaunchPage is the path of the launch page.

@@ -15,17 +15,10 @@ import (
 
 // Party is a client's back-channel endpoint.
 type Party struct {
-	// URI is its address.
-	URI string
-
-	// Tokens gets the logout tokens that arrive.
-	Tokens chan string
-
-	// Status is what it answers with.
-	Status atomic.Int32
-
-	// Transport, if not nil, is in place of the network.
-	Transport http.RoundTripper
+	URI       string            // its address
+	Tokens    chan string       // Tokens gets the logout tokens that arrive
+	Status    atomic.Int32      // what it answers with
+	Transport http.RoundTripper // Transport, if not nil, is in place of the network
 }
 
 // NewParty starts an endpoint that answers 200.

@@ -18,8 +18,7 @@ import (
 type ClientStorage struct {
 	authorizetest.Storage
 
-	// Loaded are the keys of what was loaded.
-	Loaded []string
+	Loaded []string // the keys of what was loaded
 }
 
 // Load implements client.Storage.
@@ -51,53 +50,22 @@ func ClientMetadata(change map[string]any) map[string]any {
 
 // RegistrationResponse is what the registration endpoint says.
 type RegistrationResponse struct {
-	// ID is the client_id.
-	ID string `json:"client_id"`
-
-	// Secret is the client_secret of a client that has one.
-	Secret string `json:"client_secret"`
-
-	// IssuedAt is when, in seconds since 1970.
-	IssuedAt int64 `json:"client_id_issued_at"`
-
-	// Expires is when Secret expires; 0: never.
-	Expires *int64 `json:"client_secret_expires_at"`
-
-	// AccessToken is for the client configuration endpoint.
-	AccessToken string `json:"registration_access_token"`
-
-	// URI is that of the client configuration endpoint.
-	URI string `json:"registration_client_uri"`
-
-	// Scope is what the client may have.
-	Scope string `json:"scope"`
-
-	// Method is how the client authenticates.
-	Method string `json:"token_endpoint_auth_method"`
-
-	// Redirects are its redirect URIs.
-	Redirects []string `json:"redirect_uris"`
-
-	// GrantTypes are its grant types.
-	GrantTypes []string `json:"grant_types"`
-
-	// Algorithm is what its assertions must be signed by.
-	Algorithm string `json:"token_endpoint_auth_signing_alg"`
-
-	// JWKSURI is where its keys are.
-	JWKSURI string `json:"jwks_uri"`
-
-	// Name is what people see.
-	Name string `json:"client_name"`
-
-	// ApplicationType is web or native.
-	ApplicationType string `json:"application_type"`
-
-	// Error is the error code.
-	Error string `json:"error"`
-
-	// JWKS are its keys.
-	JWKS json.RawMessage `json:"jwks"`
+	ID              string          `json:"client_id"`                       // the client_id
+	Secret          string          `json:"client_secret"`                   // the client_secret of a client that has one
+	IssuedAt        int64           `json:"client_id_issued_at"`             // when, in seconds since 1970
+	Expires         *int64          `json:"client_secret_expires_at"`        // when Secret expires; 0: never
+	AccessToken     string          `json:"registration_access_token"`       // for the client configuration endpoint
+	URI             string          `json:"registration_client_uri"`         // that of the client configuration endpoint
+	Scope           string          `json:"scope"`                           // what the client may have
+	Method          string          `json:"token_endpoint_auth_method"`      // how the client authenticates
+	Redirects       []string        `json:"redirect_uris"`                   // its redirect URIs
+	GrantTypes      []string        `json:"grant_types"`                     // its grant types
+	Algorithm       string          `json:"token_endpoint_auth_signing_alg"` // what its assertions must be signed by
+	JWKSURI         string          `json:"jwks_uri"`                        // where its keys are
+	Name            string          `json:"client_name"`                     // what people see
+	ApplicationType string          `json:"application_type"`                // web or native
+	Error           string          `json:"error"`                           // the error code
+	JWKS            json.RawMessage `json:"jwks"`                            // its keys
 }
 
 // Register sends metadata to the registration endpoint, with an initial access token

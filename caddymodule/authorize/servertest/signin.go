@@ -115,17 +115,10 @@ func (b *Browser) SignedIn() bool {
 
 // PushResponse is what the endpoint of pushed requests says.
 type PushResponse struct {
-	// RequestURI is the reference to the request.
-	RequestURI string `json:"request_uri"`
-
-	// ExpiresIn is for how many seconds it is good.
-	ExpiresIn int `json:"expires_in"`
-
-	// Error is the error code.
-	Error string `json:"error"`
-
-	// Description is the description of the error.
-	Description string `json:"error_description"`
+	RequestURI  string `json:"request_uri"`       // the reference to the request
+	ExpiresIn   int    `json:"expires_in"`        // for how many seconds it is good
+	Error       string `json:"error"`             // the error code
+	Description string `json:"error_description"` // the description of the error
 }
 
 // Push sends an authorization request to the endpoint for pushed ones (RFC 9126), as the

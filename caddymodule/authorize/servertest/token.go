@@ -35,29 +35,14 @@ func (b *Browser) Tokens(change url.Values) TokenResponse {
 
 // TokenResponse is what the token endpoint says.
 type TokenResponse struct {
-	// AccessToken is the access token.
-	AccessToken string `json:"access_token"`
-
-	// TokenType is Bearer.
-	TokenType string `json:"token_type"`
-
-	// ExpiresIn is for how many seconds the access token is good.
-	ExpiresIn int `json:"expires_in"`
-
-	// Scope is what it is good for.
-	Scope string `json:"scope"`
-
-	// IDToken is the ID token.
-	IDToken string `json:"id_token"`
-
-	// Refresh is the refresh token.
-	Refresh string `json:"refresh_token"`
-
-	// Error is the error code.
-	Error string `json:"error"`
-
-	// Description is the description of the error.
-	Description string `json:"error_description"`
+	AccessToken string `json:"access_token"`      // the access token
+	TokenType   string `json:"token_type"`        // Bearer
+	ExpiresIn   int    `json:"expires_in"`        // for how many seconds the access token is good
+	Scope       string `json:"scope"`             // what it is good for
+	IDToken     string `json:"id_token"`          // the ID token
+	Refresh     string `json:"refresh_token"`     // the refresh token
+	Error       string `json:"error"`             // the error code
+	Description string `json:"error_description"` // the description of the error
 }
 
 // RequestTokens asks the token endpoint.

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -41,34 +42,35 @@ func submit(s *Store, q request) (reply, error) {
 	return bundleJSON{ResourceType: "Bundle", Type: b.Type + "-response", Entry: answers}.reply()
 }
 
-// submitEntries answers the entries in the order of R4 http.html#trules.
+// methods are in the order of R4 http.html#trules.
+var methods = []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead}
+
+// submitEntries answers the entries in the order of their methods.
 func submitEntries(s *Store, q request, b submission) ([]entryJSON, error) {
 	ids, urns := b.ids()
 	answers := make([]entryJSON, len(b.Entry))
-	for _, method := range []string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead, ""} {
-		for n, e := range b.Entry {
-			if e.Request.Method != method && (method != "" || isMethod(e.Request.Method)) {
-				continue
-			}
-			q.id, q.body = ids[n], []byte(urns.Replace(string(e.Resource)))
-			answer, err := submitEntry(s, q, e.Request.Method, e.Request.URL, http.Header{
-				"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
-			})
-			if err != nil && (b.Type == "transaction" || q.canceled() != nil) {
-				f := describe(err)
-				return nil, failure{f.status, f.code, "Entry " + strconv.Itoa(n) + ": " + f.text}
-			}
-			if err != nil {
-				answer = outcome(err)
-			}
-			answers[n] = answer.entry()
+	order := make([]int, len(b.Entry))
+	for n := range order {
+		order[n] = n
+	}
+	turn := func(n int) uint { return uint(slices.Index(methods, b.Entry[n].Request.Method)) } // what is none comes last
+	slices.SortStableFunc(order, func(m, n int) int { return cmp.Compare(turn(m), turn(n)) })
+	for _, n := range order {
+		e := b.Entry[n]
+		q.id, q.body = ids[n], []byte(urns.Replace(string(e.Resource)))
+		answer, err := submitEntry(s, q, e.Request.Method, e.Request.URL, http.Header{
+			"If-Match": {e.Request.IfMatch}, "If-None-Match": {e.Request.IfNoneMatch}, "If-None-Exist": {e.Request.IfNoneExist},
+		})
+		if err != nil && (b.Type == "transaction" || q.canceled() != nil) {
+			f := describe(err)
+			return nil, failure{f.status, f.code, "Entry " + strconv.Itoa(n) + ": " + f.text}
 		}
+		if err != nil {
+			answer = outcome(err)
+		}
+		answers[n] = answer.entry()
 	}
 	return answers, nil
-}
-
-func isMethod(name string) bool {
-	return slices.Contains([]string{http.MethodDelete, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodHead}, name)
 }
 
 // ids are the ids of what a transaction creates, by entry, and what replaces its URNs in the other entries.

@@ -13,8 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
 )
 
-//go:generate go run ../generate -compartments r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
-
 // r4 has a line for each type in each compartment: compartment, type, and the names of search parameters.
 //
 //go:embed r4.tsv

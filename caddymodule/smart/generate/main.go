@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/zip"
-	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -18,44 +17,33 @@ const (
 	valueSetsFile  = "org/hl7/fhir/r4/model/valueset/valuesets.xml"
 )
 
+// tables are what is made, by the file that it is written to.
+var tables = map[string]func(*zip.Reader) ([]string, error){
+	"../searchparam/elements.tsv": elementTable,
+	"../searchparam/r4.tsv":       parameterTable,
+	"../compartment/r4.tsv":       compartmentTable,
+}
+
 func main() {
 	log.SetFlags(0)
-	elements := flag.String("elements", "", "file to write the elements to")
-	parameters := flag.String("parameters", "", "file to write the search parameters to")
-	compartments := flag.String("compartments", "", "file to write the compartments to")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		log.Fatal("usage: generate [-elements file] [-parameters file] [-compartments file] hapi-fhir-validation-resources-r4.jar")
+	if len(os.Args) != 2 {
+		log.Fatal("usage: generate hapi-fhir-validation-resources-r4.jar")
 	}
-	if err := run(flag.Arg(0), *elements, *parameters, *compartments); err != nil {
-		log.Fatal(err)
+	for file, table := range tables {
+		if err := write(os.Args[1], file, table); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 
-// run writes the table, or tables, that are asked for from an archive.
-func run(archive, elements, parameters, compartments string) error {
+// write makes a table from an archive and writes its lines to a file.
+func write(archive, file string, table func(*zip.Reader) ([]string, error)) error {
 	jar, err := zip.OpenReader(archive)
 	if err != nil {
 		return err
 	}
 	defer jar.Close()
-	for _, t := range []struct {
-		file string
-		make func(*zip.Reader) ([]string, error)
-	}{{elements, elementTable}, {parameters, parameterTable}, {compartments, compartmentTable}} {
-		if t.file == "" {
-			continue
-		}
-		if err := writeTable(t.file, &jar.Reader, t.make); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeTable makes a table and writes its lines to a file.
-func writeTable(file string, jar *zip.Reader, table func(*zip.Reader) ([]string, error)) error {
-	lines, err := table(jar)
+	lines, err := table(&jar.Reader)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}

@@ -67,7 +67,7 @@ func TestParameters(t *testing.T) {
 	t.Parallel()
 	jar := archive(t, map[string]string{typesFile: types, resourcesFile: resources, valueSetsFile: valueSets, parametersFile: parameters})
 	out := filepath.Join(t.TempDir(), "out.tsv")
-	if err := run(jar, "", out, ""); err != nil {
+	if err := write(jar, out, parameterTable); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(out); string(got) != table {
@@ -89,7 +89,7 @@ func TestCompartments(t *testing.T) {
 			<resource><code value="Device"/><param value="{def}"/></resource>
 		</CompartmentDefinition></resource></entry></Bundle>`})
 	out := filepath.Join(t.TempDir(), "out.tsv")
-	if err := run(jar, "", "", out); err != nil {
+	if err := write(jar, out, compartmentTable); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"Device\tDevice\t{def}", "Patient\tList\tsource subject", "Patient\tPatient\tlink {def}"}
@@ -107,10 +107,10 @@ func TestFails(t *testing.T) {
 		"nothing in it": archive(t, nil),
 		"no XML":        archive(t, map[string]string{typesFile: "<", resourcesFile: "<"}),
 	} {
-		if err := run(jar, "", out, ""); err == nil {
+		if err := write(jar, out, parameterTable); err == nil {
 			t.Errorf("%s: parameters were made", name)
 		}
-		if err := run(jar, "", "", out); err == nil {
+		if err := write(jar, out, compartmentTable); err == nil {
 			t.Errorf("%s: compartments were made", name)
 		}
 	}

@@ -76,13 +76,13 @@ func (p parameter) paths(s searchparam.Structures, base string) []string {
 	}
 	var written []string
 	for _, path := range paths {
-		written = append(written, write(path))
+		written = append(written, inTable(path))
 	}
 	return written
 }
 
-// write is a path as the table has it.
-func write(p resource.Path) string {
+// inTable is a path as the table has it.
+func inTable(p resource.Path) string {
 	elements := slices.Clone(p.Elements)
 	for _, f := range p.Filters {
 		elements[f.Depth-1] += "[" + f.Element + "=" + f.Value + "]"

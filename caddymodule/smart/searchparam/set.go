@@ -131,7 +131,7 @@ var comparableTypes = map[Kind][]string{
 	Quantity:  {"Quantity", "Age", "Count", "Distance", "Duration", "Money"},
 }
 
-//go:generate go run ../generate -elements elements.tsv -parameters r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
+//go:generate go run ../generate ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
 
 // r4 has a line for each parameter of each type: type, name, kind, targets and paths.
 //

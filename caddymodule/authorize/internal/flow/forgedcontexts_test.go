@@ -164,7 +164,7 @@ func (w *forgedWorld) redeemCode(code issuedCode, clients []string) {
 	for _, as := range clients {
 		form := servertest.CodeForm(code.text, url.Values{"patient": {w.anyPatient()}, "launch": {pick(w, w.handles)}, "scope": {"patient/*.cruds"}})
 		r := w.redeem(as, form)
-		if r.Access != "" && code.client != "" && code.client != as {
+		if r.AccessToken != "" && code.client != "" && code.client != as {
 			w.t.Errorf("%s got tokens by a code of %s", as, code.client)
 		}
 		w.check(r, code.user, as, true)
@@ -182,7 +182,7 @@ func (w *forgedWorld) refreshSomething() {
 		form.Set("refresh_token", servertest.Altered(token.text+"x"))
 	}
 	r := w.redeem(as, form)
-	if r.Access != "" && as != token.client {
+	if r.AccessToken != "" && as != token.client {
 		w.t.Errorf("%s refreshed a token of %s", as, token.client)
 	}
 	w.check(r, token.user, as, false)
@@ -190,7 +190,7 @@ func (w *forgedWorld) refreshSomething() {
 
 // check compares a token response with who may have whom.
 func (w *forgedWorld) check(r servertest.LaunchResponse, user, as string, byCode bool) {
-	if r.Access == "" {
+	if r.AccessToken == "" {
 		return
 	}
 	var claims struct {
@@ -200,7 +200,7 @@ func (w *forgedWorld) check(r servertest.LaunchResponse, user, as string, byCode
 		Encounter string
 		Scope     string
 	}
-	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(r.Access, ".")[1])
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(r.AccessToken, ".")[1])
 	if err == nil {
 		err = json.Unmarshal(payload, &claims)
 	}

@@ -164,7 +164,7 @@ func TestPickPatient(t *testing.T) {
 		t.Errorf("refreshed: %s", refreshed)
 	}
 	introspected := servertest.Body(t, b.Post("/oauth2/introspect", url.Values{
-		"token": {got.Access}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
+		"token": {got.AccessToken}, "client_id": {"confidential"}, "client_secret": {"s3cret/+ %"},
 	}))
 	if !strings.Contains(introspected, `"active":false`) { // another client's
 		t.Errorf("introspected: %s", introspected)
