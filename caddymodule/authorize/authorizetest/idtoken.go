@@ -2,13 +2,13 @@ package authorizetest
 
 import (
 	"cmp"
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
 	"sync"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 // IDToken is an ID token before it is signed.
@@ -31,19 +31,11 @@ func (t *IDToken) sign() string {
 		encode := base64.RawURLEncoding.EncodeToString
 		return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode(payload) + "."
 	}
-	options := (&jose.SignerOptions{}).WithType(cmp.Or(t.Type, "JWT"))
+	header := josetest.Header{jose.HeaderType: cmp.Or(t.Type, "JWT")}
 	if t.KeyID != "" {
-		options.WithHeader("kid", t.KeyID)
+		header["kid"] = t.KeyID
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: t.Algorithm, Key: t.Key}, options)
-	if err != nil {
-		panic(err)
-	}
-	jws, err := signer.Sign(payload)
-	if err != nil {
-		panic(err)
-	}
-	compact, err := jws.CompactSerialize()
+	compact, err := josetest.Compact(jose.SigningKey{Algorithm: t.Algorithm, Key: t.Key}, header, payload)
 	if err != nil {
 		panic(err)
 	}
@@ -51,10 +43,4 @@ func (t *IDToken) sign() string {
 }
 
 // signingKey is the key of every provider.
-var signingKey = sync.OnceValue(func() *rsa.PrivateKey {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err) // the system has no randomness
-	}
-	return key
-})
+var signingKey = sync.OnceValue(josetest.NewRSA)

@@ -1,8 +1,6 @@
 package authorizetest
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"io"
@@ -12,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/josetest"
 )
 
 // What follows are values for [Settings.IDToken]. Each makes an ID token wrong
@@ -70,13 +70,7 @@ func OtherAuthorizedParty(t *IDToken) {
 func EmailVerifiedString(t *IDToken) { t.Claims["email_verified"] = "true" }
 
 // foreignKey is a key of nobody.
-var foreignKey = sync.OnceValue(func() *rsa.PrivateKey {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err) // the system has no randomness
-	}
-	return key
-})
+var foreignKey = sync.OnceValue(josetest.NewRSA)
 
 // SignedJSON answers 200 with claims as a signed JWT, as a userinfo endpoint
 // may (OpenID Connect Core §5.3.2); change makes it wrong before it is signed.

@@ -42,19 +42,24 @@ type Header map[jose.HeaderKey]any
 // §7.1).
 func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) string {
 	t.Helper()
-	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: header})
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
+	token, err := Compact(key, header, payload)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
+}
+
+// Compact is [Sign] outside of a test.
+func Compact(key jose.SigningKey, header Header, payload []byte) (string, error) {
+	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: header})
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
 // SignClaims signs claims as a JWT (RFC 7519).

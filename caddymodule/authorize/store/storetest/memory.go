@@ -146,7 +146,7 @@ func (s *Shared) announce(ctx context.Context, calls []*store.Call) error {
 
 // Follow implements [store.Shared].
 func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
-	update, reported, changed, err := g.whole(ctx)
+	update, reported, changed, err := g.since(ctx, -1)
 	for err == nil {
 		tell(update)
 		select {
@@ -159,34 +159,27 @@ func (g *Gateway) Follow(ctx context.Context, tell func(store.Update)) error {
 	return err
 }
 
-// whole returns all followed entries, how long the log is, and what says that it grew.
-func (g *Gateway) whole(ctx context.Context) (store.Update, int, <-chan struct{}, error) {
+// since returns what changed after the first so many changes, or all followed entries if reported is negative; how long the
+// log is, and what says that it grew.
+func (g *Gateway) since(ctx context.Context, reported int) (update store.Update, length int, changed <-chan struct{}, err error) {
 	s := g.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	update := store.Update{Whole: true, Heard: time.Now()}
-	if g.cut || s.down {
-		return update, 0, nil, store.ErrUnavailable
+	update = store.Update{Whole: reported < 0, Heard: time.Now()}
+	switch {
+	case g.cut || s.down:
+		err = store.ErrUnavailable
+	case update.Whole:
+		err = s.memory.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
+			if slices.Contains(s.kinds, store.KindOf(key)) {
+				update.Changes = append(update.Changes, store.Change{Key: key, Value: append([]byte{}, value...), Expires: time.Now().Add(ttl)})
+			}
+			return nil
+		})
+	default:
+		update.Changes, err = slices.Clone(s.log[reported:]), ctx.Err()
 	}
-	err := s.memory.Entries(ctx, func(key string, value []byte, ttl time.Duration) error {
-		if slices.Contains(s.kinds, store.KindOf(key)) {
-			update.Changes = append(update.Changes, store.Change{Key: key, Value: append([]byte{}, value...), Expires: time.Now().Add(ttl)})
-		}
-		return nil
-	})
 	return update, len(s.log), s.changed, err
-}
-
-// since is whole for what changed after the first so many changes.
-func (g *Gateway) since(ctx context.Context, reported int) (store.Update, int, <-chan struct{}, error) {
-	s := g.shared
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	update := store.Update{Heard: time.Now(), Changes: slices.Clone(s.log[reported:])}
-	if g.cut || s.down {
-		return update, 0, nil, store.ErrUnavailable
-	}
-	return update, len(s.log), s.changed, ctx.Err()
 }
 
 // Now implements [store.Shared].
