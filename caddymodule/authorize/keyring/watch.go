@@ -9,13 +9,19 @@ import (
 // watching is how often the stored keys are looked at, by a gateway that shares them.
 const watching = time.Second
 
+// watch looks at the keys of a keyring where they are stored.
+type watch struct{ keyring *Keyring }
+
 // Watch looks at the keys of an authentic storage until ctx ends: those that other gateways
 // made are used as soon as they are stored, and those that the storage lost are put back before
 // they are missed. It leaves any other storage alone.
 func (k *Keyring) Watch(ctx context.Context) {
-	if !k.storage.IsAuthentic() {
-		return
+	if k.storage.IsAuthentic() {
+		watch{k}.run(ctx)
 	}
+}
+
+func (w watch) run(ctx context.Context) {
 	tick := time.NewTicker(watching)
 	defer tick.Stop()
 	for {
@@ -23,34 +29,34 @@ func (k *Keyring) Watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			k.look(ctx)
+			w.look(ctx)
 		}
 	}
 }
 
 // look reads the keys again if they are not stored as they were read. What fails is noted, and
 // tried again with the next look.
-func (k *Keyring) look(ctx context.Context) {
-	k.inUse.mu.Lock()
-	defer k.inUse.mu.Unlock()
+func (w watch) look(ctx context.Context) {
+	w.keyring.inUse.mu.Lock()
+	defer w.keyring.inUse.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := k.lookAtSet(ctx)
+	err := w.lookAtSet(ctx)
 	if err == nil {
-		err = k.storageKeys.look(ctx)
+		err = w.keyring.storageKeys.look(ctx)
 	}
-	k.noteProblem(err)
+	w.keyring.noteProblem(err)
 }
 
 // lookAtSet requires mu.
-func (k *Keyring) lookAtSet(ctx context.Context) error {
-	document, err := k.storage.Load(ctx, k.name)
-	if old := k.inUse.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
+func (w watch) lookAtSet(ctx context.Context) error {
+	document, err := w.keyring.storage.Load(ctx, w.keyring.name)
+	if old := w.keyring.inUse.set.Load(); err == nil && old != nil && bytes.Equal(document, old.stored) {
 		return nil
 	}
-	set, err := k.read(ctx)
+	set, err := w.keyring.read(ctx)
 	if err == nil {
-		k.inUse.set.Store(set)
+		w.keyring.inUse.set.Store(set)
 	}
 	return err
 }

@@ -16,9 +16,9 @@ const (
 	maxFailures = 3                      // in a row, until the store is down; a lone one may be of the network
 	probePause  = 250 * time.Millisecond // between the calls to a store that is down
 
-	// DefaultMaxCalls is the default limit of calls under way. Only a store that is slow gets
-	// there: 1000 that take 10 ms each are 100,000 per second.
-	DefaultMaxCalls = 1000
+	// MaxCalls is the limit of calls under way. Only a store that is slow gets there: 1000 that
+	// take 10 ms each are 100,000 per second.
+	MaxCalls = 1000
 )
 
 // An Outcome is how a call ended.
@@ -43,8 +43,6 @@ var Operations = []string{"get", "put", "add", "swap", "take", "append", "delete
 // Breaker is a shared store that fails fast. [New] makes one.
 type Breaker struct {
 	store.Singly
-
-	MaxCalls int // at the same time; not to be changed once it is used. Default: [DefaultMaxCalls].
 
 	shared  store.Shared
 	logger  *slog.Logger
@@ -131,7 +129,7 @@ func (b *Breaker) enter() error {
 			go b.probe()
 		}
 		return b.refusal()
-	case b.calls >= b.maxCalls():
+	case b.calls >= MaxCalls:
 		return fmt.Errorf("%w: %d calls wait for it", store.ErrUnavailable, b.calls)
 	}
 	b.calls++
@@ -195,13 +193,6 @@ func (b *Breaker) probe() {
 	b.mu.Unlock()
 	b.leave(ctx, err)
 	b.observe("delete", outcomeOf(err), time.Since(began))
-}
-
-func (b *Breaker) maxCalls() int {
-	if b.MaxCalls <= 0 {
-		return DefaultMaxCalls
-	}
-	return b.MaxCalls
 }
 
 // leave ends a call, and judges by it whether the store is there. A call that its caller gave

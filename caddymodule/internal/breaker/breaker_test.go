@@ -212,19 +212,18 @@ func TestNoOutage(t *testing.T) {
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness()
-		h.breaker.MaxCalls = 2
-		h.stalls.Store(true)
+		h, slow := newHarness(), make(chan struct{})
+		h.slow = func() { <-slow }
 		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() { h.get(t.Context()) })
+		for range breaker.MaxCalls {
+			all.Go(func() { _, _ = h.breaker.List(t.Context(), "") })
 		}
 		synctest.Wait()
-		if took, _ := h.get(t.Context()); took != 0 {
-			t.Errorf("the third call waited %v", took)
+		if took, answered := h.get(t.Context()); took != 0 || answered {
+			t.Errorf("one more call: %t after %v", answered, took)
 		}
+		close(slow)
 		all.Wait()
-		h.stalls.Store(false)
 		if _, answered := h.get(t.Context()); !answered || h.lines() > 0 {
 			t.Errorf("later: %t\n%s", answered, h.log.String())
 		}
