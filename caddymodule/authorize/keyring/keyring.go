@@ -169,29 +169,23 @@ func (k *Keyring) noteProblem(err error) {
 
 func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < refresh }
 
-// read loads the keys, and renews those that are due.
-func (k *Keyring) read(ctx context.Context) (*keySet, error) {
-	set, err := k.load(ctx)
-	if err != nil || !set.due() {
-		return set, err
-	}
-	return k.renew(ctx)
-}
-
 var (
 	errKeysGone = errors.New("keys in use are gone from there")
 	errNoKeys   = errors.New("there are no keys in it; if it was never to hold any, remove it")
 )
 
-// load reads the keys. If none were ever stored, it returns none.
-func (k *Keyring) load(ctx context.Context) (*keySet, error) {
+// read loads the keys, and renews those that are due.
+func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("loading %s: %w", k.location(), err)
 	}
 	set, err := k.parse(document)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", k.location(), err)
+	case set.due():
+		return k.renew(ctx)
 	}
 	return set, nil
 }
