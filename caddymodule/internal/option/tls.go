@@ -55,7 +55,10 @@ func (t *TLS) files() TLSFiles {
 }
 
 // TLSFiles are files by which a server and we authenticate to each other, and the options that name them.
-type TLSFiles struct{ CA, Certificate, Key, CAOption, PairOption string }
+type TLSFiles struct {
+	CA, Certificate, Key string // PEM files; none is needed
+	CAOption, PairOption string // for messages
+}
 
 // Authorities returns the certificate authorities' PEM text.
 func (f TLSFiles) Authorities() ([]byte, error) {
