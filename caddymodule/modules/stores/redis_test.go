@@ -1,4 +1,4 @@
-package redis
+package stores_test
 
 import (
 	"encoding/pem"
@@ -19,30 +19,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/redis"
 )
 
 func TestRedisStoreFaults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		redis Store
+		store redis.Store
 		want  string // in the error
 	}{
-		{"two ways", Store{Address: "a:1", Cluster: []string{"b:1"}}, "exclude each other"},
-		{"no nodes", Store{Sentinel: &Sentinel{Master: "m"}}, "sentinel needs a master and nodes"},
-		{"a node without a port", Store{Sentinel: &Sentinel{Master: "m", Nodes: []string{"a"}}}, `"a" is not host:port`},
-		{"a database of a cluster", Store{Cluster: []string{"a:1"}, Database: 1}, "no database but 0"},
-		{"a password that is not set", Store{Password: "{env.NO_SUCH_PASSWORD}"}, "password: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
-		{"a password of Sentinels that is not set", Store{Sentinel: &Sentinel{Master: "m", Nodes: []string{"a:1"}, Password: "{env.NO_SUCH_PASSWORD}"}}, "password of sentinel: {env.NO_SUCH_PASSWORD}"},
-		{"an authority that is not there", Store{TLS: &stores.TLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+		{"two ways", redis.Store{Address: "a:1", Cluster: []string{"b:1"}}, "exclude each other"},
+		{"no nodes", redis.Store{Sentinel: &redis.Sentinel{Master: "m"}}, "sentinel needs a master and nodes"},
+		{"a node without a port", redis.Store{Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{"a"}}}, `"a" is not host:port`},
+		{"a database of a cluster", redis.Store{Cluster: []string{"a:1"}, Database: 1}, "no database but 0"},
+		{"a password that is not set", redis.Store{Password: "{env.NO_SUCH_PASSWORD}"}, "password: {env.NO_SUCH_PASSWORD}: the environment variable is not set"},
+		{"a password of Sentinels that is not set", redis.Store{Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{"a:1"}, Password: "{env.NO_SUCH_PASSWORD}"}}, "password of sentinel: {env.NO_SUCH_PASSWORD}"},
+		{"an authority that is not there", redis.Store{TLS: &stores.TLS{CA: "/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			err := tt.redis.Provision(caddy.Context{})
+			err := tt.store.Provision(caddy.Context{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "store redis: ") {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
-			if err := tt.redis.Cleanup(); err != nil {
+			if err := tt.store.Cleanup(); err != nil {
 				t.Error(err)
 			}
 		})
@@ -52,7 +53,7 @@ func TestRedisStoreFaults(t *testing.T) {
 // An address in a placeholder is checked when it is known.
 func TestRedisStoreAddressInPlaceholder(t *testing.T) {
 	t.Setenv("REDIS_ADDRESS", "redis.example")
-	r := Store{Address: "{env.REDIS_ADDRESS}"}
+	r := redis.Store{Address: "{env.REDIS_ADDRESS}"}
 	if err := r.Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), `"redis.example" is not host:port`) {
 		t.Errorf("error %v", err)
 	}
@@ -62,12 +63,12 @@ func TestRedisStoreAddressInPlaceholder(t *testing.T) {
 func TestRedisStoreURLIsNotTold(t *testing.T) {
 	for _, url := range []string{"redis://:hunter2@h/0", "rediss://fhir:hunter2@h:6379", "fhir:hunter2@h:6379", "hunter2@h:6379", "redis://h:6379?password=hunter2"} {
 		t.Setenv("REDIS_URL", url)
-		for option, r := range map[string]*Store{
+		for option, r := range map[string]*redis.Store{
 			"address in a placeholder": {Address: "{env.REDIS_URL}"}, "address": {Address: url},
-			"sentinel": {Sentinel: &Sentinel{Master: "m", Nodes: []string{url}}}, "cluster": {Cluster: []string{url}},
+			"sentinel": {Sentinel: &redis.Sentinel{Master: "m", Nodes: []string{url}}}, "cluster": {Cluster: []string{url}},
 		} {
 			err := r.Provision(caddy.Context{})
-			if !errors.Is(err, errRedisURL) || strings.Contains(err.Error(), "hunter2") {
+			if err == nil || !strings.Contains(err.Error(), "an address is host:port, and no URL") || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s %s: %v", option, url, err)
 			}
 		}
@@ -80,9 +81,9 @@ func TestRedisStoreIsPooled(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	writeAuthority(t, ca, "")
 	socket := filepath.Join(t.TempDir(), "socket")
-	provision := func(password string) *Store {
+	provision := func(password string) *redis.Store {
 		t.Setenv("REDIS_PASSWORD", password)
-		r := &Store{Address: socket, Password: "{env.REDIS_PASSWORD}", TLS: &stores.TLS{CA: ca}}
+		r := &redis.Store{Address: socket, Password: "{env.REDIS_PASSWORD}", TLS: &stores.TLS{CA: ca}}
 		if err := r.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func writeAuthority(t *testing.T, name, more string) {
 func TestRedisStoreTakesZero(t *testing.T) {
 	t.Parallel()
 	for block, ok := range map[string]bool{"database 0\nwait_replicas 0": true, "database 1\nwait_replicas 1": true, "database -1": false, "wait_replicas none": false} {
-		var r Store
+		var r redis.Store
 		if err := r.UnmarshalCaddyfile(caddyfile.NewTestDispenser("redis {\n" + block + "\n}")); (err == nil) != ok {
 			t.Errorf("%s: %v", block, err)
 		}

@@ -1,4 +1,4 @@
-package file
+package stores_test
 
 import (
 	"bytes"
@@ -13,23 +13,24 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/file"
 )
 
 // A file is one issuer's too, and one without a mark becomes its first user's.
 func TestFileOfOtherIssuer(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	file := new(Store)
-	if err := file.Locate(path); err != nil {
+	f := new(file.Store)
+	if err := f.Locate(path); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = file.Cleanup() })
+	t.Cleanup(func() { _ = f.Cleanup() })
 	for range 2 {
-		if _, err := file.Claim(t.Context(), "https://a.example"); err != nil {
+		if _, err := f.Claim(t.Context(), "https://a.example"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := file.Claim(t.Context(), "https://b.example"); err == nil || !strings.Contains(err.Error(), "https://a.example") || !strings.Contains(err.Error(), path) {
+	if _, err := f.Claim(t.Context(), "https://b.example"); err == nil || !strings.Contains(err.Error(), "https://a.example") || !strings.Contains(err.Error(), path) {
 		t.Errorf("another issuer: %v", err)
 	}
 }
@@ -38,8 +39,8 @@ func TestFileOfOtherIssuer(t *testing.T) {
 func TestFileStoreIsPooled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	first, second, failed := new(Store), new(Store), new(Store)
-	for _, f := range []*Store{first, second} {
+	first, second, failed := new(file.Store), new(file.Store), new(file.Store)
+	for _, f := range []*file.Store{first, second} {
 		if err := f.Locate(path); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 	if err := first.Put(t.Context(), "k", []byte("v"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []*Store{failed, first} {
+	for _, f := range []*file.Store{failed, first} {
 		if err := f.Cleanup(); err != nil {
 			t.Error(err)
 		}
@@ -78,8 +79,8 @@ func TestReloadWithDamagedStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")
-			first, second := new(Store), new(Store)
-			for _, f := range []*Store{first, second} {
+			first, second := new(file.Store), new(file.Store)
+			for _, f := range []*file.Store{first, second} {
 				if err := f.Locate(path); err != nil {
 					t.Fatal(err)
 				}

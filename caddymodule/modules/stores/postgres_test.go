@@ -1,4 +1,4 @@
-package postgres
+package stores_test
 
 import (
 	"errors"
@@ -9,32 +9,44 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores/postgres"
 )
 
-// The options make a connection string that says the same, whatever is in them.
+// The options make a connection string that says the same, whatever is in them: who writes it shares the connections.
 func TestPostgresConnectionString(t *testing.T) {
 	t.Setenv("PGPASSWORD_HERE", `it's \ "a" secret`)
-	store := Store{
-		Hosts: []string{"db1", "db2"}, Port: 5433, User: "o'hara", Password: "{env.PGPASSWORD_HERE}", Database: "my data",
-	}
-	config, err := store.resolved()
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := pgconn.ParseConfig(config.DSN)
+	dsn := `host='db1,db2' user='o\'hara' password='it\'s \\ "a" secret' dbname='my data' port=5433`
+	parsed, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if parsed.User != "o'hara" || parsed.Password != `it's \ "a" secret` || parsed.Database != "my data" || parsed.Host != "db1" || parsed.Port != 5433 {
-		t.Errorf("it is %q", config.DSN)
+		t.Errorf("it says %+v", parsed)
+	}
+	options := &postgres.Store{
+		Hosts: []string{"db1", "db2"}, Port: 5433, User: "o'hara", Password: "{env.PGPASSWORD_HERE}", Database: "my data",
+	}
+	written := &postgres.Store{DSN: dsn}
+	if err := errors.Join(options.Provision(caddy.Context{}), written.Provision(caddy.Context{})); err != nil {
+		t.Fatal(err)
+	}
+	if options.Shared != written.Shared {
+		t.Error("another connection string")
+	}
+	if err := errors.Join(options.Cleanup(), written.Cleanup()); err != nil {
+		t.Error(err)
 	}
 }
 
 // A port among the hosts is no host that cannot be found.
 func TestPostgresHostTakesNoPort(t *testing.T) {
 	t.Parallel()
-	for host, want := range map[string]error{"db:5432": errPostgresPort, "[::1]:5432": errPostgresPort, "db": nil, "::1": nil, "/run/pg:1": nil} {
-		if err := (&Store{Hosts: []string{"other", host}}).check(); !errors.Is(err, want) {
+	for host, good := range map[string]bool{"db:5432": false, "[::1]:5432": false, "db": true, "::1": true, "/run/pg:1": true} {
+		store := &postgres.Store{Hosts: []string{"other", host}}
+		if err := store.Provision(caddy.Context{}); (err == nil) != good || !good && !strings.Contains(err.Error(), "host takes no port") {
+			t.Errorf("%s: %v", host, err)
+		}
+		if err := store.Cleanup(); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -43,7 +55,7 @@ func TestPostgresHostTakesNoPort(t *testing.T) {
 // A secret that is not there is an error that names the option and not the others.
 func TestPostgresSecretMissing(t *testing.T) {
 	t.Setenv("EMPTY", "")
-	for option, store := range map[string]*Store{
+	for option, store := range map[string]*postgres.Store{
 		"dsn":      {DSN: "{env.EMPTY}"},
 		"password": {Hosts: []string{"db"}, Password: "{env.EMPTY}"},
 		"tls":      {Hosts: []string{"db"}, TLS: &stores.TLS{CA: "/nowhere/ca.pem"}},
@@ -61,7 +73,7 @@ func TestPostgresSecretMissing(t *testing.T) {
 func TestPostgresURLIsNotTold(t *testing.T) {
 	t.Setenv("PGURL", "postgres://fhir:hunter2@db/fhir")
 	t.Setenv("DSN", "host=db port=abc password = 'hunter2 s3c'")
-	for option, store := range map[string]*Store{
+	for option, store := range map[string]*postgres.Store{
 		"host":           {Hosts: []string{"{env.PGURL}"}},
 		"second host":    {Hosts: []string{"db", "{env.PGURL}"}},
 		"user":           {Hosts: []string{"db"}, User: "{env.PGURL}"},
@@ -83,8 +95,8 @@ func TestPostgresURLIsNotTold(t *testing.T) {
 // its own.
 func TestPostgresStoreIsPooled(t *testing.T) {
 	t.Parallel()
-	same, again, other := &Store{DSN: "host=/nowhere"}, &Store{DSN: "host=/nowhere"}, &Store{DSN: "host=/nowhere", PoolSize: 3}
-	for _, p := range []*Store{same, again, other} {
+	same, again, other := &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere"}, &postgres.Store{DSN: "host=/nowhere", PoolSize: 3}
+	for _, p := range []*postgres.Store{same, again, other} {
 		if err := p.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +104,7 @@ func TestPostgresStoreIsPooled(t *testing.T) {
 	if same.Shared != again.Shared || same.Shared == other.Shared {
 		t.Error("the same settings have two stores, or others the same one")
 	}
-	for _, p := range []*Store{same, again, other} {
+	for _, p := range []*postgres.Store{same, again, other} {
 		if err := p.Cleanup(); err != nil {
 			t.Error(err)
 		}
