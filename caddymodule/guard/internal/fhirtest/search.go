@@ -108,7 +108,7 @@ func (s *Server) included(i interaction.Interaction, matches []found) []found {
 	for round := range 3 {
 		for _, p := range i.Parameters {
 			name, modifier, _ := strings.Cut(p.Name, ":")
-			if round > 0 && modifier != "iterate" {
+			if name != "_include" && name != "_revinclude" || round > 0 && modifier != "iterate" {
 				continue
 			}
 			for _, key := range s.order {
