@@ -200,6 +200,7 @@ func leavesHeap() bool {
 }
 
 func TestConcurrentRequests(t *testing.T) {
+	t.Parallel()
 	l, err := terminology.Load(t.Context(), definitions.Options{Core: true, MaxCachedEntries: 3000}) // so small that expansions make room again and again
 	if err != nil {
 		t.Fatal(err)

@@ -178,6 +178,7 @@ func codedOf(e expanded) []coded {
 }
 
 func TestSetAlgebra(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(150) {
 		w := randomWorld(rand.New(rand.NewPCG(seed, 1)))
 		l := libraryOf(t, w.resources()...)

@@ -43,6 +43,7 @@ func TestRead(t *testing.T) {
 // TestReadCore reads all built-in definitions, and compares them with what they are made of. What reading adds
 // is the tag; what it leaves out are stored expansions, and extensions of concepts.
 func TestReadCore(t *testing.T) {
+	t.Parallel()
 	decoder, err := zstd.NewReader(nil)
 	if err != nil {
 		t.Fatal(err)

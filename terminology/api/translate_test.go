@@ -287,6 +287,7 @@ func TestTwoTypes(t *testing.T) {
 
 // TestLargeTranslation asks for more than an answer may hold. Its comments are twice as long in JSON as in memory.
 func TestLargeTranslation(t *testing.T) {
+	t.Parallel()
 	h := &Handler{Library: libraryOf(t, `{"resourceType":"ConceptMap","url":"http://x/m","status":"active","group":[{"source":"http://x/a","target":"http://x/b",
 		"element":[{"code":"a","target":[{"code":"b","equivalence":"equal","comment":"`+strings.Repeat(`\"`, 2<<20-8)+`"}]}]}]}`)}
 	for codings, status := range map[int]int{15: 200, 16: 422} {
