@@ -37,32 +37,52 @@ func New(t testing.TB, caddyfile string) *Gateway {
 	return NewAt(t, caddyfile, Folder(t))
 }
 
-// Folder is a storage that has the signing keys of the example's issuer: to make them takes longer than most tests.
+// Folder is a storage that has the signing keys of the example's issuer, and Caddy's own certificate authority: to make
+// them takes longer than most tests.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(signingKeys())); err != nil {
+	if err := os.CopyFS(folder, os.DirFS(filled())); err != nil {
 		t.Fatal(err)
 	}
 	return folder
 }
 
-var signingKeys = sync.OnceValue(func() string {
+var filled = sync.OnceValue(func() string {
 	folder := filepath.Join(caddy.AppDataDir(), "example") // goes with the process
 	storage := keyring.Locked{LockedStorage: &certmagic.FileStorage{Path: folder}}
 	name := "fhir/keys/" + fhirapp.StorageName("https://localhost:8443") + ".json"
 	if err := keyring.New(storage, name, slog.New(slog.DiscardHandler)).Refresh(context.Background()); err != nil {
 		panic(err)
 	}
+	if err := makeAuthority(folder); err != nil {
+		panic(err)
+	}
 	return folder
 })
+
+func makeAuthority(folder string) error {
+	provisioning.Lock()
+	defer provisioning.Unlock()
+	_, err := caddy.ProvisionContext(&caddy.Config{
+		StorageRaw: fileStorage(folder), AppsRaw: caddy.ModuleMap{"pki": []byte("{}")},
+		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{caddy.DefaultLoggerName: {
+			BaseLog: caddy.BaseLog{WriterRaw: caddyconfig.JSONModuleObject(struct{}{}, "output", "discard", nil)},
+		}}},
+	})
+	return err
+}
+
+func fileStorage(folder string) []byte {
+	return caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
+}
 
 // NewAt is a gateway that keeps its keys and certificates in a folder, as one
 // does that is restarted.
 func NewAt(t testing.TB, caddyfile, folder string) *Gateway {
 	t.Helper()
 	config := Adapt(t, caddyfile)
-	config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
+	config.StorageRaw = fileStorage(folder)
 	g, err := Serve(t, config)
 	if err != nil {
 		t.Fatal(err)
