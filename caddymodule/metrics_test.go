@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/expand"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
@@ -40,6 +41,11 @@ func TestMetrics(t *testing.T) {
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	g := exampleGateway(t, backend)
 	token := g.token()
+	for _, name := range authorize.EndpointNames {
+		if _, measured := g.series()["caddy_fhir_endpoint_duration_seconds endpoint="+name]; !measured {
+			t.Errorf("%s is not measured", name)
+		}
+	}
 	tests := []struct {
 		name string
 		do   func()
