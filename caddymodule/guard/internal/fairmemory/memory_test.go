@@ -16,6 +16,12 @@ const (
 	patience = 10 * time.Second
 )
 
+// inBubble runs a test of a new memory.
+func inBubble(t *testing.T, test func(t *testing.T, m *Memory)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, New(size, patience)) })
+}
+
 // grown is a new share that holds some bytes.
 func grown(t *testing.T, m *Memory, bytes int64) *Share {
 	t.Helper()
@@ -120,9 +126,7 @@ func TestShrinkTo(t *testing.T) {
 }
 
 func TestWaits(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := grown(t, m, 50), grown(t, m, 50)
 		result := growing(t.Context(), second, 30)
 		pending(t, result)
@@ -137,9 +141,7 @@ func TestWaits(t *testing.T) {
 }
 
 func TestOldestFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		old, holder := grown(t, m, 10), grown(t, m, 90)
 		late := growing(t.Context(), m.Share(), 5)
 		first := growing(t.Context(), old, 60)
@@ -155,9 +157,7 @@ func TestOldestFirst(t *testing.T) {
 }
 
 func TestOlderOvertakes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		old := grown(t, m, 80)
 		late := growing(t.Context(), m.Share(), 50)
 		if err := old.Grow(t.Context(), 20, 20); err != nil {
@@ -169,9 +169,7 @@ func TestOlderOvertakes(t *testing.T) {
 }
 
 func TestMutualWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := grown(t, m, 50), grown(t, m, 50)
 		late := growing(t.Context(), second, 10)
 		pending(t, late)
@@ -184,9 +182,7 @@ func TestMutualWait(t *testing.T) {
 }
 
 func TestMutualWaitAfterRelease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second, third := grown(t, m, 40), grown(t, m, 40), grown(t, m, 20)
 		early, late := growing(t.Context(), first, 50), growing(t.Context(), second, 50)
 		pending(t, early)
@@ -199,9 +195,7 @@ func TestMutualWaitAfterRelease(t *testing.T) {
 }
 
 func TestPatience(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		grown(t, m, 100)
 		start := time.Now()
 		err := m.Share().Grow(t.Context(), 1, 1)
@@ -213,9 +207,7 @@ func TestPatience(t *testing.T) {
 
 // TestPatienceInAll checks that somebody who waits again and again does not wait longer than somebody who waits once.
 func TestPatienceInAll(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 100), m.Share()
 		start := time.Now()
 		time.AfterFunc(patience/2, func() { holder.ShrinkTo(99) })
@@ -230,9 +222,7 @@ func TestPatienceInAll(t *testing.T) {
 
 // TestAhead checks that who has to wait does so once, for the most that it may need, and gives back what it did not need.
 func TestAhead(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 60), m.Share()
 		for range 2 {
 			if err := s.Grow(t.Context(), 10, 50); err != nil { // at once, so no more than that
@@ -260,9 +250,7 @@ func TestAhead(t *testing.T) {
 
 // TestAheadIsBounded checks that the most that a share may need is not more than there is.
 func TestAheadIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		holder, s := grown(t, m, 100), m.Share()
 		result := make(chan error, 1)
 		go func() { result <- s.Grow(t.Context(), 10, 2*size) }()
@@ -276,9 +264,7 @@ func TestAheadIsBounded(t *testing.T) {
 }
 
 func TestGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		grown(t, m, 80)
 		ctx, cancel := context.WithCancel(t.Context())
 		leaves := growing(ctx, m.Share(), 50)
@@ -291,9 +277,7 @@ func TestGone(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		first, second := grown(t, m, 50), grown(t, m, 50)
 		left := growing(t.Context(), second, 10)
 		second.Release()
@@ -310,9 +294,7 @@ func TestRelease(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		holder := grown(t, m, 50)
 		holder2 := grown(t, m, 50)
 		for range Places {
@@ -332,9 +314,7 @@ func TestPlaces(t *testing.T) {
 // TestThousand has a thousand grow to various sizes, each of which would take all there is if it came to the worst. It ends,
 // most often well, without anybody's patience being tried.
 func TestThousand(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := New(size, patience)
+	inBubble(t, func(t *testing.T, m *Memory) {
 		var served atomic.Int64
 		var group sync.WaitGroup
 		start := time.Now()
