@@ -114,6 +114,7 @@ type App struct {
 	keys   *keyring.Keyring
 	pooled string // the keys in keysInUse
 	health *healthPort
+	asking *background // of identity providers
 	server *authorize.Server
 	events *audit.Log
 	logger *slog.Logger

@@ -67,6 +67,41 @@ type IdentityProvider struct {
 
 	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: false.
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
+
+	// Ask the provider again, by its refresh token, whether people who signed in may still come. Default: every `5m`.
+	Revalidate *Revalidation `json:"revalidate,omitempty"`
+}
+
+// Revalidation asks an identity provider again.
+type Revalidation struct {
+	// How old the provider's last yes may get until it is asked again, from `1m` to `1h`. Default: `5m`.
+	Interval caddy.Duration `json:"interval,omitempty"`
+
+	// How long people go on after the provider's last yes while it does not answer, from the interval to `7d`. Default: `8h`.
+	Outage caddy.Duration `json:"outage,omitempty"`
+
+	// Do not ask. Default: false.
+	Off bool `json:"off,omitempty"`
+}
+
+func (r *Revalidation) settings() (s authorize.Revalidation) {
+	switch {
+	case r == nil:
+	case r.Off:
+		s.Interval = -1
+	default:
+		s = authorize.Revalidation{Interval: time.Duration(r.Interval), Outage: time.Duration(r.Outage)}
+	}
+	return s
+}
+
+// parse reads the interval, and perhaps the outage; or off.
+func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
+	err := option.OrOff(&r.Off, option.UpToTwo(option.ParseDuration(&r.Interval), option.ParseDuration(&r.Outage)))(d)
+	if err != nil {
+		return err
+	}
+	return option.WithLine(d, r.settings().Check())
 }
 
 // AllowRule allows some people to sign in.
@@ -106,6 +141,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) authorize.Identity
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
 		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
+		Revalidate: p.Revalidate.settings(),
 	}
 	for _, rule := range p.Allow {
 		c.Allow = append(c.Allow, authorize.AllowRule(rule))
@@ -139,6 +175,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"allow":               p.parseAllow,
 		"link":                option.Only("email", &p.LinkEmail),
 		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
+		"revalidate":          p.parseRevalidate,
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
 	err = fields.Parse(d, "claim", "fhir_user", "allow")
@@ -161,6 +198,11 @@ func (p *IdentityProvider) setKey(w string) error {
 func (p *IdentityProvider) setKind(w string) error {
 	p.Kind = w
 	return checkKind(w)
+}
+
+func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {
+	p.Revalidate = new(Revalidation)
+	return p.Revalidate.parse(d)
 }
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/sandbox"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
@@ -38,6 +39,7 @@ type assembly struct {
 	authenticator *client.Authenticator
 	revocations   *revocation.Revocations
 	consents      *consent.Consents
+	signIns       *revalidation.SignIns
 	sessions      *session.Sessions
 	tokens        *token.Tokens
 	site          *page.Site
@@ -126,9 +128,16 @@ func (a *assembly) addClients(c *Config) error {
 }
 
 func (a *assembly) addSessions(c *Config) {
+	a.signIns = &revalidation.SignIns{
+		Durable: c.Durable, Keys: c.Keys, Accounts: a.accounts, Session: c.SessionLifetime, AccessToken: c.AccessTokenLifetime,
+		Refresh: c.RefreshTokenLifetime, SessionKey: session.Key, Logger: c.Logger,
+		End: func(ctx context.Context, signIn revalidation.SignIn) error {
+			return a.tokens.Revoker.EndSignIn(ctx, signIn)
+		},
+	}
 	a.sessions = &session.Sessions{
 		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime,
-		Accounts: a.accounts, Devices: a.limiter.Devices, Revocations: a.revocations,
+		Accounts: a.accounts, Devices: a.limiter.Devices, SignIns: a.signIns, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.trail, c.Logger),
 		Trail:        a.trail, Logger: c.Logger,
@@ -143,6 +152,7 @@ func (a *assembly) addTokens(c *Config) {
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
 		Authenticator: a.authenticator, Accounts: a.accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.consents, Revocations: a.revocations, Sessions: a.sessions,
+		SignIns: a.signIns,
 	})
 }
 

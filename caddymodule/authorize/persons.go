@@ -9,6 +9,9 @@ type (
 	// IdentityProvider configures an OpenID Connect provider by which people may sign in.
 	IdentityProvider = people.IdentityProvider
 
+	// Revalidation asks an [IdentityProvider] again about people who signed in there.
+	Revalidation = people.Revalidation
+
 	// AllowRule is one way to be allowed in by an [IdentityProvider].
 	AllowRule = people.AllowRule
 )

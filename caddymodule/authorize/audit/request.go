@@ -56,6 +56,11 @@ func NoteGrant(ctx context.Context, clientID, user string, scope []string) {
 // NoteSessionEndReason notes why the request ends sessions.
 func NoteSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
 
+// ForReason returns a context for work in the background that ends sessions, with why it does.
+func ForReason(ctx context.Context, why string) context.Context {
+	return context.WithValue(ctx, requestKey{}, &Request{sessionEndReason: why})
+}
+
 // SessionEndReason returns why a session ends. Without a request, an administrator ends it.
 func SessionEndReason(ctx context.Context) string {
 	if ctx.Value(requestKey{}) == nil {

@@ -76,18 +76,27 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
 		return
 	}
+	if r.PostForm.Get("grant_type") == "refresh_token" {
+		p.refreshed(w, s, r.PostForm.Get("refresh_token"))
+		return
+	}
 	g, ok := p.takeGrant(r.PostForm.Get("code"))
 	if !ok || r.PostForm.Get("grant_type") != "authorization_code" ||
 		r.PostForm.Get("redirect_uri") != g.redirectURI || challenge(r.PostForm.Get("code_verifier")) != g.challenge {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}
+	p.sendTokens(w, s, g, rand.Text())
+}
+
+// sendTokens sends new tokens, and stores what they stand for.
+func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refresh string) {
 	access := rand.Text()
 	p.mu.Lock()
-	p.access[access] = g.person
+	p.access[access], p.refresh[refresh] = g.person, g
 	p.mu.Unlock()
 	answer := map[string]any{
-		"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": rand.Text(),
+		"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh,
 		"id_token": p.idToken(s, g, access),
 	}
 	if s.TokenResponse != nil {

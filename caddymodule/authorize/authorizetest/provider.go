@@ -25,6 +25,7 @@ const (
 	Token         Endpoint = "/token"
 	UserInfo      Endpoint = "/userinfo"
 	EndSession    Endpoint = "/logout"
+	Revocation    Endpoint = "/revoke"
 )
 
 // The client that a provider knows unless it is told otherwise.
@@ -52,7 +53,7 @@ type Settings struct {
 	// is public, and must not send one.
 	ClientSecret string
 	// People are those who can sign in; the first does, unless login_hint is
-	// the subject of another. Default: [Alice].
+	// the subject of another. Who is no longer there is refused when they refresh. Default: [Alice].
 	People   []Person
 	Metadata map[string]any // laid over the discovery document; nil removes a member
 	KeyID    string         // the kid of the signing key. Default: key-1.
@@ -62,6 +63,7 @@ type Settings struct {
 	IDToken            func(*IDToken)       // IDToken changes each ID token before it is signed
 	TokenResponse      func(map[string]any) // TokenResponse changes each token response before it is sent
 	UserInfoResponse   func(map[string]any) // UserInfoResponse changes each userinfo response before it is sent
+	KeepRefreshToken   bool                 // lets a refresh token be used again. Else each is used once, and replaced.
 	AuthorizationError string               // AuthorizationError, if set, is answered in place of a code
 }
 
@@ -83,6 +85,7 @@ type Provider struct {
 	requests map[Endpoint][]Request
 	grants   map[string]grant  // by code
 	access   map[string]Person // by access token
+	refresh  map[string]grant  // by refresh token
 }
 
 // New returns a provider with this issuer that listens nowhere: it is an
@@ -98,6 +101,7 @@ func New(issuer string) *Provider {
 		requests: map[Endpoint][]Request{},
 		grants:   map[string]grant{},
 		access:   map[string]Person{},
+		refresh:  map[string]grant{},
 	}
 }
 
@@ -187,7 +191,7 @@ func (p *Provider) current() Settings {
 // metadataNames are the members of the discovery document that name endpoints.
 var metadataNames = map[Endpoint]string{
 	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
-	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint",
+	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint", Revocation: "revocation_endpoint",
 }
 
 // grant is what a code stands for.

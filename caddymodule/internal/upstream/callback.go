@@ -48,7 +48,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	identity, err := p.verify(ctx, m, tokens, r)
+	identity, err := p.verify(ctx, m, tokens, &r)
 	if err != nil {
 		return nil, err
 	}

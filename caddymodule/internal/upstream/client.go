@@ -26,11 +26,12 @@ const maxBody = 1 << 20
 type endpoint string
 
 const (
-	discoveryEndpoint endpoint = "discovery"
-	keysEndpoint      endpoint = "jwks_uri"
-	tokenEndpoint     endpoint = "token endpoint"
-	userinfoEndpoint  endpoint = "userinfo endpoint"
-	registeredAddress endpoint = "registered address"
+	discoveryEndpoint  endpoint = "discovery"
+	keysEndpoint       endpoint = "jwks_uri"
+	tokenEndpoint      endpoint = "token endpoint"
+	userinfoEndpoint   endpoint = "userinfo endpoint"
+	revocationEndpoint endpoint = "revocation endpoint"
+	registeredAddress  endpoint = "registered address"
 )
 
 type client struct {

@@ -19,6 +19,9 @@
 //	  ▼
 //	[Identity]
 //
+// Later, [Provider.Refresh] in refresh.go asks whether the person may still come, and who they are
+// now; [Denied] tells a no from an outage. [Provider.Revoke] gives the refresh token back.
+//
 // The caller makes state and nonce, binds them to the browser, and uses each once. A
 // [Provider] keeps nothing of a sign-in, so that concurrent ones cannot be mixed up.
 //
@@ -31,6 +34,6 @@
 // provider. [KeySet] also verifies tokens of other issuers.
 //
 // References: OpenID Connect Core 1.0, Discovery 1.0, RP-Initiated Logout 1.0,
-// Back-Channel Logout 1.0; RFC 6749, RFC 7517 (JWK), RFC 7636 (PKCE), RFC 8414
+// Back-Channel Logout 1.0; RFC 6749, RFC 7009 (revocation), RFC 7517 (JWK), RFC 7636 (PKCE), RFC 8414
 // (metadata), RFC 9207 (iss in the response), RFC 9700 (security best practice).
 package upstream

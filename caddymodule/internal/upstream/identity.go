@@ -15,4 +15,6 @@ type Identity struct {
 
 	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
 	AuthTime time.Time // the auth_time, or zero
+
+	RefreshToken string // the latest, for [Provider.Refresh]; "" if the provider gave none
 }

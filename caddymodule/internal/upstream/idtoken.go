@@ -33,8 +33,9 @@ type idTokenClaims struct {
 	AuthTime        *float64 `json:"auth_time"`
 }
 
-// verify validates the ID token (OpenID Connect Core §3.1.3.7).
-func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r AuthenticationRequest) (*Identity, error) {
+// verify validates the ID token of a sign-in (OpenID Connect Core §3.1.3.7), or, without a
+// request, of a refresh (§12.2).
+func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r *AuthenticationRequest) (*Identity, error) {
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
 		return nil, fmt.Errorf("%w: the token response has none", ErrIDToken)
@@ -44,7 +45,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime)}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime), RefreshToken: tokens.RefreshToken}
 	var payload json.RawMessage
 	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
 		err = token.Claims(&payload)
@@ -86,13 +87,13 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 }
 
 // checkClaims checks what go-oidc leaves to its caller.
-func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r AuthenticationRequest) error {
+func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r *AuthenticationRequest) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
 		return errors.New("iss or sub is there in two spellings")
 	case c.Subject == "" || len(c.Subject) > maxSubject:
 		return fmt.Errorf("sub has %d bytes", len(c.Subject))
-	case c.Nonce != r.Nonce:
+	case r != nil && c.Nonce != r.Nonce:
 		return errors.New("nonce is not that of the request")
 	}
 	if err := p.checkParties(token.Audience, c.AuthorizedParty); err != nil {
@@ -117,9 +118,12 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 }
 
 // checkTimes checks iat, and auth_time in case the provider ignored max_age.
-func (c *idTokenClaims) checkTimes(now time.Time, r AuthenticationRequest) error {
+func (c *idTokenClaims) checkTimes(now time.Time, r *AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
+	}
+	if r == nil {
+		return nil
 	}
 	age, asked, err := r.maxAge()
 	switch {

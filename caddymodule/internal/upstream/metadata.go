@@ -29,11 +29,13 @@ type metadata struct {
 	TokenEndpoint         string `json:"token_endpoint"`
 	UserInfoEndpoint      string `json:"userinfo_endpoint"`
 	EndSessionEndpoint    string `json:"end_session_endpoint"`
+	RevocationEndpoint    string `json:"revocation_endpoint"`
 	JWKSURI               string `json:"jwks_uri"`
 
 	// After parsing, Algorithms holds only those of [algorithms].
 	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	Scopes                []string `json:"scopes_supported"`
 	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
 	AnnouncesIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
 }

@@ -30,6 +30,10 @@ type Config struct {
 	// Transport makes the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
+	// Offline asks for a refresh token that outlives the person's session at the provider (OpenID
+	// Connect Core §11), if the provider has such; Google has a parameter of its own for that.
+	Offline, Google bool
+
 	// Logger gets failures that an older document or older keys hide from callers (Warn).
 	// Default: none.
 	Logger *slog.Logger
@@ -87,12 +91,19 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 // oauth makes a new configuration for each use, because one has a cache in it.
 func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
+	scopes := p.config.Scopes
+	if p.config.Offline && slices.Contains(m.Scopes, offlineAccess) && !slices.Contains(scopes, offlineAccess) {
+		scopes = append(slices.Clip(scopes), offlineAccess)
+	}
 	return &oauth2.Config{
 		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret,
-		RedirectURL: p.config.RedirectURI, Scopes: p.config.Scopes,
+		RedirectURL: p.config.RedirectURI, Scopes: scopes,
 		Endpoint: oauth2.Endpoint{AuthURL: m.AuthorizationEndpoint, TokenURL: m.TokenEndpoint, AuthStyle: style},
 	}, err
 }
+
+// offlineAccess is the scope of [Config.Offline].
+const offlineAccess = "offline_access"
 
 // authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
 // Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens

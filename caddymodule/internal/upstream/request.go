@@ -67,6 +67,9 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	if m.pkce() {
 		options = append(options, oauth2.S256ChallengeOption(r.Verifier))
 	}
+	if p.config.Offline && p.config.Google {
+		options = append(options, oauth2.AccessTypeOffline)
+	}
 	for _, o := range []struct{ name, value string }{
 		{"login_hint", r.LoginHint}, {"prompt", r.Prompt}, {"max_age", r.MaxAge},
 		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues},

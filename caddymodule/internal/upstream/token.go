@@ -23,11 +23,17 @@ func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier
 	if m.pkce() {
 		options = append(options, oauth2.VerifierOption(verifier))
 	}
+	return p.askForTokens(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+		return config.Exchange(ctx, code, options...)
+	}, code, verifier, config.ClientSecret)
+}
+
+// askForTokens makes one request to the token endpoint. Its error quotes none of the secrets.
+func (p *Provider) askForTokens(ctx context.Context, ask func(context.Context) (*oauth2.Token, error), secrets ...string) (*oauth2.Token, error) {
 	watched := &watchedTransport{next: exchange{p.client, tokenEndpoint}}
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: watched})
-	tokens, err := config.Exchange(ctx, code, options...)
+	tokens, err := ask(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: watched}))
 	if err != nil && watched.status != 0 { // there was an answer
-		err = tokenError(watched.status, err, code, verifier, config.ClientSecret)
+		err = tokenError(watched.status, err, secrets...)
 	}
 	return tokens, err
 }

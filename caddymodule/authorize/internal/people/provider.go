@@ -50,6 +50,39 @@ type IdentityProvider struct {
 	// KeepUpstreamToken keeps the provider's ID token with the session, so that the provider
 	// asks nobody to confirm that they sign out.
 	KeepUpstreamToken bool
+
+	// Revalidate says how the provider is asked again whether people may still come.
+	Revalidate Revalidation
+}
+
+// Revalidation asks a provider again about people who signed in there (package revalidation).
+type Revalidation struct {
+	// Interval is how old the provider's last yes may get until it is asked again. Default: 5 min;
+	// from 1 min to 1 h. Negative: it is not asked.
+	Interval time.Duration
+
+	// Outage is how long a person goes on after the provider's last yes while it does not answer.
+	// Default: 8 h; from the interval to 7 days.
+	Outage time.Duration
+}
+
+const (
+	defaultInterval, minInterval, maxInterval = 5 * time.Minute, time.Minute, time.Hour
+	defaultOutage, maxOutage                  = 8 * time.Hour, 7 * 24 * time.Hour
+)
+
+// Check returns an error if a duration is out of bounds.
+func (r Revalidation) Check() error {
+	interval, outage := cmp.Or(r.Interval, defaultInterval), cmp.Or(r.Outage, defaultOutage)
+	switch {
+	case interval < 0:
+		return nil
+	case interval < minInterval || interval > maxInterval:
+		return fmt.Errorf("revalidate: the interval %v is not from %v to %v", interval, minInterval, maxInterval)
+	case outage < interval || outage > maxOutage:
+		return fmt.Errorf("revalidate: the outage %v is not from the interval, %v, to %v", outage, interval, maxOutage)
+	}
+	return nil
 }
 
 // AllowRule is one way to be allowed in.
@@ -124,12 +157,14 @@ type Provider struct {
 
 func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*Provider, error) {
 	c.Name = cmp.Or(c.Name, c.Key)
+	c.Revalidate = Revalidation{cmp.Or(c.Revalidate.Interval, defaultInterval), cmp.Or(c.Revalidate.Outage, defaultOutage)}
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	client, err := upstream.New(upstream.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
 		RedirectURI: redirectURI, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
+		Offline: c.Revalidate.Interval > 0, Google: c.Google,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idp %q: %w", c.Key, err)
@@ -138,7 +173,7 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 }
 
 func (c *IdentityProvider) check() error {
-	errs := []error{CheckProviderKey(c.Key)}
+	errs := []error{CheckProviderKey(c.Key), c.Revalidate.Check()}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
 	}

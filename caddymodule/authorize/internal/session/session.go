@@ -49,6 +49,9 @@ type Session struct {
 	// UpstreamIDToken is kept if the provider's keep_upstream_token says so.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
+	// UpstreamRefreshToken is kept apart from the session, sealed (package revalidation).
+	UpstreamRefreshToken string `json:"upstream_refresh_token,omitempty"`
+
 	SID string `json:"-"` // part of the store's key
 
 	root       string // part of the cookie; "" in sessions of earlier versions

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -26,6 +27,7 @@ type Sessions struct {
 	Lifetime     time.Duration           // of a session
 	Accounts     *people.Accounts        // whose sessions they are
 	Devices      *browser.Devices        // learn who signed in
+	SignIns      *revalidation.SignIns   // at identity providers, which are asked again
 	Revocations  *revocation.Revocations // void what ended sessions gave
 	Participants *Participants           // clients that got something
 	Notifier     *Notifier               // tells them of the end
@@ -41,10 +43,14 @@ func (s *Sessions) listOf(user string) store.RecentList {
 }
 
 // Current returns who is signed in at this browser, or nil. A client may not accept the way
-// they signed in.
+// they signed in. It asks their identity provider again if that is due.
 func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	stored, err := s.Stored(r)
 	if stored == nil || err != nil {
+		return nil, err
+	}
+	serves, err := s.SignIns.Serves(r.Context(), stored.SID, stored.Provider)
+	if !serves || err != nil {
 		return nil, err
 	}
 	user, err := s.User(r.Context(), stored)

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -32,12 +33,19 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if err != nil {
 		return nil, err
 	}
-	var cookie *http.Cookie
-	if earlier != nil && earlier.User == user.ID && earlier.Credential == session.Credential {
+	again := earlier != nil && earlier.User == user.ID && earlier.Credential == session.Credential
+	if again {
 		session.SID, session.root, session.Began = earlier.SID, earlier.root, earlier.Began
-		cookie, err = s.renew(r.Context(), &session)
+	}
+	signIn, err := s.keepSignIn(r.Context(), &session, again)
+	if err != nil {
+		return nil, err
+	}
+	var cookie *http.Cookie
+	if again {
+		cookie, err = s.renew(r.Context(), &session, signIn...)
 	} else {
-		cookie, err = s.add(r.Context(), &session, earlier)
+		cookie, err = s.add(r.Context(), &session, earlier, signIn...)
 	}
 	if err != nil {
 		return nil, err
@@ -47,25 +55,37 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	return s.signedIn(&session, user), nil
 }
 
-// renew stores a continued session.
-func (s *Sessions) renew(ctx context.Context, session *Session) (*http.Cookie, error) {
+// keepSignIn returns the calls that keep what the identity provider can be asked by, which is no
+// part of the session.
+func (s *Sessions) keepSignIn(ctx context.Context, session *Session, again bool) ([]*store.Call, error) {
+	token := session.UpstreamRefreshToken
+	session.UpstreamRefreshToken = ""
+	return s.SignIns.Starting(ctx, revalidation.Begun{
+		SignIn:  revalidation.SignIn{User: session.User, SID: session.SID, Provider: session.Provider},
+		Subject: session.UpstreamSubject, RefreshToken: token, Again: again,
+	})
+}
+
+// renew stores a continued session, and makes other calls with that.
+func (s *Sessions) renew(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	renewing, err := s.Participants.renewing(ctx, session.SID)
 	if err != nil {
 		return nil, err
 	}
-	return s.put(ctx, session, renewing...)
+	return s.put(ctx, session, append(renewing, calls...)...)
 }
 
 // add stores a new session, and ends the one it replaces, and the person's oldest if there
-// are too many.
-func (s *Sessions) add(ctx context.Context, session, earlier *Session) (*http.Cookie, error) {
+// are too many. It makes other calls with that.
+func (s *Sessions) add(ctx context.Context, session, earlier *Session, calls ...*store.Call) (*http.Cookie, error) {
 	list := s.listOf(session.User)
-	cookie, err := s.put(ctx, session, list.Adding(session.SID))
+	calls = append(calls, list.Adding(session.SID))
+	cookie, err := s.put(ctx, session, calls...)
 	for errors.Is(err, store.ErrTooLong) && ctx.Err() == nil {
 		var dropped []string
 		if dropped, err = list.Fold(ctx, len(session.SID)); err == nil {
 			s.endDropped(ctx, session.User, dropped)
-			cookie, err = s.put(ctx, session, list.Adding(session.SID))
+			cookie, err = s.put(ctx, session, calls...)
 		}
 	}
 	if err != nil || earlier == nil {

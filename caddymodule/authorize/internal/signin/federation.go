@@ -168,7 +168,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	if err != nil {
 		return nil, begun, err
 	}
-	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: people.Strings(identity.Claims["amr"]), UpstreamSubject: identity.Subject}
+	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: people.Strings(identity.Claims["amr"]), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
 	}

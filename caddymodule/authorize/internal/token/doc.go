@@ -15,7 +15,8 @@
 //	userinfo.go            the UserInfo endpoint
 //	introspection.go       the introspection endpoint
 //	revocationendpoint.go  the revocation endpoint
-//	revoker.go             revokes all grants of a user or client, for an operator
+//	revoker.go             revokes all grants of a user or client, for an operator;
+//	                       signinend.go those of a sign-in that an identity provider ended
 //
 // All tokens of a grant are a family: the jti of an access token begins with the family's
 // id, so that one entry revokes them all (package revocation).

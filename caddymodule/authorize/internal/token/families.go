@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -27,6 +28,7 @@ type families struct {
 	clients     *client.Registry
 	accounts    *people.Accounts
 	grants      *Grants
+	signIns     *revalidation.SignIns
 	revocations *revocation.Revocations
 	trail       *audit.Recorder
 	logger      *slog.Logger
@@ -85,11 +87,26 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	if err := fs.checkGrant(ctx, f, client); err != nil {
 		return nil, err
 	}
+	if err := fs.revalidate(ctx, f, client); err != nil {
+		return nil, err
+	}
 	g := *f.Grant
 	g.Nonce = "" // of the sign-in only (OpenID Connect Core §12.2)
 	var err error
 	g.Scope, err = narrowScope(g.Scope, asked)
 	return &g, err
+}
+
+// revalidate asks the identity provider of a grant's sign-in again, and checks the grant against
+// what it says of the person now.
+func (fs *families) revalidate(ctx context.Context, f *refreshFamily, client *client.Client) error {
+	if f.Grant.Provider == "" {
+		return nil
+	}
+	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider); err != nil {
+		return err
+	}
+	return fs.checkGrant(ctx, f, client)
 }
 
 // state returns what a token is to its family. If the current token was issued when an outage

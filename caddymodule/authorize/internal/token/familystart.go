@@ -79,5 +79,9 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 		return nil, err
 	}
 	start.ttl = f.expires(fs.RefreshIdle).Sub(now)
-	return start, fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime)
+	err = fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime)
+	if err == nil && !g.online() {
+		err = fs.signIns.Keep(ctx, g.Session, g.Provider, lifetime)
+	}
+	return start, err
 }

@@ -34,6 +34,7 @@ type Revoker struct {
 	trail       *audit.Recorder
 	apps        *appIndex
 	turns       *fairqueue.Queue // of people: each search of the store is costly
+	families    *families
 }
 
 // RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all

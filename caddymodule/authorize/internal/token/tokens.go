@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -30,6 +31,7 @@ type Config struct {
 	Consents      *consent.Consents       // of people
 	Revocations   *revocation.Revocations // of tokens and grants
 	Sessions      *session.Sessions       // of people
+	SignIns       *revalidation.SignIns   // of theirs at identity providers
 }
 
 // Tokens issue, check and revoke tokens.
@@ -68,8 +70,9 @@ func New(c Config) *Tokens {
 	t.Verifier.signatures.MaxEntries = maxSignatures
 	t.families = &families{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
-		revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
+		signIns: c.SignIns, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
 	}
+	t.Revoker.families = t.families
 	t.Apps = &Apps{
 		index: apps, families: t.families, consents: c.Consents, clients: c.Authenticator.Clients, sessions: c.Sessions, revocations: c.Revocations,
 	}

@@ -1,0 +1,168 @@
+package revalidation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+const (
+	// askTime bounds a question, and claimTime a claim to ask: long enough to store the answer too.
+	askTime, claimTime = 30 * time.Second, time.Minute
+
+	// pause is between two looks at what another gateway asks, and between tries to store an answer.
+	pause = 250 * time.Millisecond
+)
+
+// reason is why sessions end.
+const reason = "the identity provider no longer admits the person, or ended the sign-in"
+
+// question is how a provider is asked.
+type question struct {
+	recent time.Duration // how old the last yes may be
+	waits  bool          // for the answer that another gateway gets
+}
+
+// ask asks a provider about a sign-in: nil is a yes, errEnded a no, and anything else an outage.
+func (s *SignIns) ask(ctx context.Context, p *people.Provider, name string, q question) error {
+	for {
+		if err := s.providers.silent(p.Key); err != nil {
+			return err
+		}
+		r, held, err := s.claim(ctx, p, name, q.recent)
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
+			return errEnded // meanwhile
+		case r.Denied:
+			return s.end(ctx, r)
+		case held:
+			return s.askAs(ctx, p, r)
+		case r.Claim == "" || s.age(r) < p.Revalidate.Interval || !q.waits:
+			return nil
+		}
+		time.Sleep(pause)
+	}
+}
+
+// claim returns a sign-in, and whether this gateway may ask about it now.
+func (s *SignIns) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
+	claim := oauth2.RandomToken()
+	r, err = s.change(ctx, name, func(r *record) bool {
+		if r.Denied || r.Issuer != p.Issuer || s.age(r) < recent {
+			r.Claim = ""
+			return false
+		}
+		if r.Claim != "" && store.Until(s.Durable, r.Claimed) > 0 {
+			return false
+		}
+		r.Claim, r.Claimed = claim, store.Now(s.Durable).Add(claimTime)
+		return true
+	})
+	return r, err == nil && r != nil && r.Claim == claim, err
+}
+
+// askAs asks with the claim of a record.
+func (s *SignIns) askAs(ctx context.Context, p *people.Provider, r *record) error {
+	token, err := s.Keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
+	if err != nil {
+		return s.answered(ctx, r, "", fmt.Errorf("reading the refresh token of an identity provider: %w", err))
+	}
+	limited, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	identity, err := p.Client.Refresh(limited, token, r.Subject)
+	s.note(p, err)
+	if upstream.Denied(err) {
+		return s.deny(ctx, r)
+	}
+	next := ""
+	if identity != nil && identity.RefreshToken != token {
+		next = identity.RefreshToken
+	}
+	if err == nil && identity.Claims != nil {
+		_, err = s.Accounts.Admit(ctx, p, p.Identity(identity))
+		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Err == nil {
+			return s.deny(ctx, r)
+		}
+	}
+	return s.answered(ctx, r, next, err)
+}
+
+// answered stores what came of a question, and returns it. It tries again while it has the claim:
+// without the next refresh token the provider could not be asked any more.
+func (s *SignIns) answered(ctx context.Context, r *record, next string, outcome error) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTime-askTime)
+	defer cancel()
+	var sealed string
+	var err error
+	for ctx.Err() == nil {
+		if next != "" && sealed == "" {
+			sealed, err = s.seal(ctx, r.name(), next)
+		}
+		if err == nil {
+			err = s.release(ctx, r, sealed, outcome == nil)
+		}
+		if err == nil {
+			return outcome
+		}
+		time.Sleep(pause)
+	}
+	s.Logger.ErrorContext(ctx, "the answer of an identity provider could not be stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
+	return outcome
+}
+
+// release stores an answer and gives up the claim, unless it was lost meanwhile.
+func (s *SignIns) release(ctx context.Context, claimed *record, sealed string, yes bool) error {
+	_, err := s.change(ctx, claimed.name(), func(r *record) bool {
+		if r.Claim != claimed.Claim {
+			return false
+		}
+		if r.Claim, r.Claimed = "", (time.Time{}); sealed != "" {
+			r.Token = sealed
+		}
+		if yes {
+			r.Yes = store.Now(s.Durable)
+		}
+		return true
+	})
+	return err
+}
+
+// deny notes a no, and ends what came of the sign-in. The note lets nobody go on who could not be ended yet.
+func (s *SignIns) deny(ctx context.Context, claimed *record) error {
+	r, err := s.change(ctx, claimed.name(), func(r *record) bool {
+		if r.Claim != claimed.Claim {
+			return false // the person has signed in again
+		}
+		r.Denied, r.Claim = true, ""
+		return true
+	})
+	switch {
+	case err != nil:
+		s.Logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", claimed.Provider, "user", claimed.User, "error", err)
+	case r != nil && !r.Denied:
+		return nil
+	default:
+		return s.end(ctx, claimed)
+	}
+	return errEnded
+}
+
+// end ends a sign-in, and its record last: until then, it is tried again.
+func (s *SignIns) end(ctx context.Context, r *record) error {
+	err := s.End(ctx, SignIn{User: r.User, SID: r.SID, Provider: r.Provider})
+	if err == nil {
+		err = s.remove(ctx, r.name())
+	}
+	if err != nil {
+		s.Logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", r.Provider, "user", r.User, "error", err)
+	}
+	return errEnded
+}

@@ -1,0 +1,62 @@
+package revalidation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+)
+
+// maxSignIns is how many sign-ins of one person at a provider are listed.
+const maxSignIns = 1000
+
+var sidSize = len(oauth2.RandomToken())
+
+// listOf lists the sessions of a person at a provider.
+func (s *SignIns) listOf(r *record) store.RecentList {
+	return store.RecentList{
+		Store: s.Durable, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: s.Refresh + s.Session,
+		Ended: func(sids []string) ([]bool, error) { return s.areOver(context.Background(), r.Provider, sids) },
+	}
+}
+
+// areOver reports of which sessions' sign-ins nothing is left.
+func (s *SignIns) areOver(ctx context.Context, provider string, sids []string) ([]bool, error) {
+	var keys []string
+	for _, sid := range sids {
+		keys = append(keys, recordPrefix+name(sid, provider))
+	}
+	values, err := store.Values(ctx, s.Durable, keys...)
+	over := make([]bool, len(values))
+	for i, value := range values {
+		over[i] = value == nil
+	}
+	return over, err
+}
+
+// close removes a sign-in whose session has ended with all that it gave, and gives the refresh token
+// back, lest the provider keep a sign-in that nobody needs. It does so with the person's last
+// sign-in only: some providers revoke all that the person gave us with one refresh token.
+func (s *SignIns) close(ctx context.Context, r *record) {
+	if err := s.remove(ctx, r.name()); err != nil {
+		return // the next sweep tries again
+	}
+	p := s.asked(r.Provider)
+	sids, err := s.listOf(r).Items(ctx, sidSize)
+	slices.Sort(sids)
+	var over []bool
+	if err == nil {
+		over, err = s.areOver(ctx, r.Provider, slices.Compact(sids))
+	}
+	if p == nil || err != nil || slices.Contains(over, false) {
+		return
+	}
+	token, err := s.Keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
+	if err == nil && s.providers.silent(p.Key) == nil {
+		err = p.Client.Revoke(ctx, token)
+	}
+	if err != nil {
+		s.Logger.InfoContext(ctx, "a refresh token was not given back to the identity provider", "idp", p.Key, "error", err)
+	}
+}

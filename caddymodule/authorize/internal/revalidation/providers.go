@@ -1,0 +1,90 @@
+package revalidation
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+const (
+	// maxFailures is how many answers in a row may be missing until a provider counts as silent;
+	// one may be the fault of that person's account.
+	maxFailures = 3
+
+	// rest is how long a silent provider is not asked then, so that nobody waits for it.
+	rest = 30 * time.Second
+)
+
+var errRests = errors.New("the identity provider does not answer, and is not asked again yet")
+
+// providers knows which providers do not answer.
+type providers struct {
+	mu    sync.Mutex
+	state map[string]state
+}
+
+type state struct {
+	failures int // in a row
+	next     time.Time
+}
+
+// silent returns an error if a provider is not to be asked.
+func (ps *providers) silent(key string) error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if time.Now().Before(ps.state[key].next) {
+		return errRests
+	}
+	return nil
+}
+
+// note counts an answer, or that it is missing, and returns how many were missing before it.
+func (ps *providers) note(key string, answered bool) (before int) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.state == nil {
+		ps.state = map[string]state{}
+	}
+	now := ps.state[key]
+	before = now.failures
+	if now.failures++; answered {
+		now = state{}
+	} else if now.failures >= maxFailures {
+		now.next = time.Now().Add(rest)
+	}
+	ps.state[key] = now
+	return before
+}
+
+// note logs when a provider stops answering, and when it does again.
+func (s *SignIns) note(p *people.Provider, err error) {
+	answered := err == nil || upstream.Denied(err)
+	switch before := s.providers.note(p.Key, answered); {
+	case answered && before > 0:
+		s.Logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)
+	case !answered && before == 0:
+		s.Logger.Warn("the identity provider does not answer whether people may still come: they go on until its last yes is too old",
+			"idp", p.Key, "outage", p.Revalidate.Outage, "error", err)
+	}
+}
+
+// asked returns a provider that is asked, or nil.
+func (s *SignIns) asked(key string) *people.Provider {
+	if p := s.Accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
+		return p
+	}
+	return nil
+}
+
+// interval is the shortest of all providers; 0 if none is asked.
+func (s *SignIns) interval() (shortest time.Duration) {
+	for key := range s.Accounts.Providers {
+		if p := s.asked(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
+			shortest = p.Revalidate.Interval
+		}
+	}
+	return shortest
+}

@@ -1,0 +1,95 @@
+package revalidation
+
+import (
+	"context"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// record is a sign-in as stored.
+type record struct {
+	SID      string    `json:"sid"`
+	Provider string    `json:"provider"`          // its key
+	Issuer   string    `json:"issuer"`            // its issuer then
+	Subject  string    `json:"subject"`           // the sub there
+	User     string    `json:"user"`              // the sub here
+	Token    string    `json:"token"`             // the refresh token, sealed
+	Yes      time.Time `json:"yes"`               // the provider's latest
+	Denied   bool      `json:"denied,omitempty"`  // it said no, and what there is has not ended yet
+	Offline  bool      `json:"offline,omitempty"` // a grant outlives the session
+	Session  time.Time `json:"session"`           // when the session is over, if nobody ends it
+	Active   time.Time `json:"active"`            // until when something given lasts by itself
+	Until    time.Time `json:"until"`             // when nothing refers to the sign-in any more
+
+	Claim   string    `json:"claim,omitempty"`  // of the gateway that is asking
+	Claimed time.Time `json:"claimed,omitzero"` // until when it is
+}
+
+const (
+	recordPrefix = "upstream:"
+	duePrefix    = "upstream-due:" // marks what the sweep looks at
+)
+
+// closing is how long after its end the sweep has to give a refresh token back.
+const closing = time.Hour
+
+// name is that of the sign-in of a session at a provider. Someone may sign in to a session again at another.
+func name(sid, provider string) string { return sid + "." + provider }
+
+func (r *record) name() string { return name(r.SID, r.Provider) }
+
+// extend makes something last.
+func extend(until *time.Time, to time.Time) {
+	if to.After(*until) {
+		*until = to
+	}
+}
+
+// calls returns the calls that store a record in place of what was read; nil for anything.
+func (s *SignIns) calls(r *record, read []byte) ([]*store.Call, error) {
+	extend(&r.Until, r.Active.Add(closing))
+	value, err := store.ToJSON(r)
+	if err != nil {
+		return nil, err
+	}
+	save := &store.Call{Op: store.Put, Key: recordPrefix + r.name(), Value: value, TTL: s.until(r.Until)}
+	if read != nil {
+		save.Op, save.Old = store.Swap, read
+	}
+	return []*store.Call{save, {Op: store.Put, Key: duePrefix + r.name(), TTL: s.until(r.Active.Add(closing))}}, nil
+}
+
+// until is the time that is left, at least a second.
+func (s *SignIns) until(t time.Time) time.Duration {
+	return max(store.Until(s.Durable, t), time.Second).Truncate(time.Second)
+}
+
+// change changes a record, unless do says that there is nothing to change, and returns it as it is
+// then; nil if there is none. After a concurrent change, do runs again.
+func (s *SignIns) change(ctx context.Context, name string, do func(*record) bool) (*record, error) {
+	for {
+		read, err := store.Values(ctx, s.Durable, recordPrefix+name)
+		if err != nil {
+			return nil, err
+		}
+		r, err := store.FromJSON[record](read[0])
+		if r == nil || err != nil || !do(r) {
+			return r, err
+		}
+		calls, err := s.calls(r, read[0])
+		if err == nil {
+			err = s.Durable.Do(ctx, calls...)
+		}
+		if !store.Lost(err) {
+			return r, err
+		}
+	}
+}
+
+// remove removes a sign-in of which nothing is left.
+func (s *SignIns) remove(ctx context.Context, name string) error {
+	return s.Durable.Do(
+		ctx, &store.Call{Op: store.Delete, Key: recordPrefix + name}, &store.Call{Op: store.Delete, Key: duePrefix + name},
+	)
+}

@@ -1,0 +1,124 @@
+package revalidation
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const (
+	// asksAtOnce and askEach bound what a gateway asks in the background: 20 a second. With more
+	// than that in an interval, it takes longer.
+	asksAtOnce, askEach = 4, 50 * time.Millisecond
+
+	// readAtOnce is how many sign-ins are read in one step.
+	readAtOnce = 100
+
+	// sweepsPerInterval makes an answer as old as the interval at most, since those are asked for
+	// that would be older with the next sweep.
+	sweepsPerInterval = 5
+
+	// sweepKey says that a gateway looks through the sign-ins for all.
+	sweepKey = "upstream-sweep:"
+)
+
+// Run asks in the background until ctx ends, and then waits for the answers that are due.
+func (s *SignIns) Run(ctx context.Context) {
+	interval := s.interval()
+	if interval == 0 {
+		return
+	}
+	tick := time.NewTicker(interval / sweepsPerInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := s.sweep(ctx, interval/sweepsPerInterval); err != nil && ctx.Err() == nil {
+				s.Logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
+			}
+		}
+	}
+}
+
+// sweep asks about the sign-ins that are due, unless another gateway does.
+func (s *SignIns) sweep(ctx context.Context, each time.Duration) error {
+	if err := s.Durable.Add(ctx, sweepKey, nil, each*9/10); store.Lost(err) {
+		return nil
+	}
+	keys, err := s.Durable.List(ctx, duePrefix)
+	if err != nil {
+		return err
+	}
+	var asking errgroup.Group
+	defer func() { _ = asking.Wait() }() // they log what fails
+	asking.SetLimit(asksAtOnce)
+	for some := range slices.Chunk(keys, readAtOnce) {
+		if err := s.sweepSome(ctx, &asking, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *SignIns) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string) error {
+	var names, wanted []string
+	for _, key := range keys {
+		name := strings.TrimPrefix(key, duePrefix)
+		sid, _, _ := strings.Cut(name, ".")
+		names, wanted = append(names, name), append(wanted, recordPrefix+name, s.SessionKey(sid))
+	}
+	values, err := store.Values(ctx, s.Durable, wanted...)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		r, err := store.FromJSON[record](values[2*i])
+		if err != nil { // perhaps of a later version
+			s.Logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", name, "error", err)
+			continue
+		}
+		if do := s.due(r, name, values[2*i+1] != nil); do != nil {
+			background := audit.ForReason(context.WithoutCancel(ctx), reason)
+			asking.Go(func() error { do(background); return nil })
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(askEach):
+			}
+		}
+	}
+	return nil
+}
+
+// due returns what is to be done about a sign-in, or nil.
+func (s *SignIns) due(r *record, name string, inSession bool) func(context.Context) {
+	now := store.Now(s.Durable)
+	switch {
+	case r == nil:
+		return func(ctx context.Context) { _ = s.Durable.Delete(ctx, duePrefix+name) } // else it expires
+	case !inSession && !r.Offline && (now.Before(r.Session) || now.After(r.Active)):
+		return func(ctx context.Context) { s.close(ctx, r) }
+	case now.After(r.Active):
+		return func(ctx context.Context) { _ = s.Durable.Delete(ctx, duePrefix+name) }
+	}
+	p := s.asked(r.Provider)
+	if p == nil || p.Issuer != r.Issuer {
+		return nil
+	}
+	if r.Denied {
+		return func(ctx context.Context) { _ = s.end(ctx, r) }
+	}
+	recent := p.Revalidate.Interval * (sweepsPerInterval - 1) / sweepsPerInterval
+	if s.age(r) < recent {
+		return nil
+	}
+	return func(ctx context.Context) { _ = s.ask(ctx, p, name, question{recent: recent}) }
+}
