@@ -161,7 +161,7 @@ func (tr *tokenRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, errors.Join(err, json.Unmarshal(body, &tr.tokens))
 }
 
-// An identity keeps none of the provider's access and refresh tokens.
+// An identity keeps nothing of the provider's tokens but the refresh token, in its place alone.
 func TestTokensHidden(t *testing.T) {
 	t.Parallel()
 	idp := authorizetest.Start(t)
@@ -173,6 +173,10 @@ func TestTokensHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if identity.RefreshToken != recorder.tokens.Refresh {
+		t.Error("another refresh token")
+	}
+	identity.RefreshToken = ""
 	marshalled, err := json.Marshal(identity)
 	if err != nil || recorder.tokens.Access == "" || recorder.tokens.Refresh == "" {
 		t.Fatal("no tokens", err)

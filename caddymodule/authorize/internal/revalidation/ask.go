@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// askTime bounds a question, and claimTime a claim to ask: long enough to store the answer too.
-	askTime, claimTime = 30 * time.Second, time.Minute
+	// askTime bounds a question, and claimTime a claim to ask: long enough to store the answer too,
+	// the last try of which takes storeTime at most.
+	askTime, claimTime, storeTime = 30 * time.Second, time.Minute, 10 * time.Second
 
 	// pause is between two looks at what another gateway asks, and between tries to store an answer.
 	pause = 250 * time.Millisecond
@@ -98,12 +99,12 @@ func (s *SignIns) askAs(ctx context.Context, p *people.Provider, r *record) erro
 // answered stores what came of a question, and returns it. It tries again while it has the claim:
 // without the next refresh token the provider could not be asked any more.
 func (s *SignIns) answered(ctx context.Context, r *record, next string, outcome error) error {
-	ctx, cancel := context.WithTimeout(ctx, claimTime-askTime)
+	ctx, cancel := context.WithTimeout(ctx, store.Until(s.Durable, r.Claimed)-storeTime)
 	defer cancel()
 	var sealed string
 	var err error
 	for ctx.Err() == nil {
-		if next != "" && sealed == "" {
+		if err = nil; next != "" && sealed == "" {
 			sealed, err = s.seal(ctx, r.name(), next)
 		}
 		if err == nil {

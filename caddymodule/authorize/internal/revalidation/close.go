@@ -14,10 +14,10 @@ const maxSignIns = 1000
 var sidSize = len(oauth2.RandomToken())
 
 // listOf lists the sessions of a person at a provider.
-func (s *SignIns) listOf(r *record) store.RecentList {
+func (s *SignIns) listOf(ctx context.Context, r *record) store.RecentList {
 	return store.RecentList{
 		Store: s.Durable, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: s.Refresh + s.Session,
-		Ended: func(sids []string) ([]bool, error) { return s.areOver(context.Background(), r.Provider, sids) },
+		Ended: func(sids []string) ([]bool, error) { return s.areOver(ctx, r.Provider, sids) },
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *SignIns) close(ctx context.Context, r *record) {
 		return // the next sweep tries again
 	}
 	p := s.asked(r.Provider)
-	sids, err := s.listOf(r).Items(ctx, sidSize)
+	sids, err := s.listOf(ctx, r).Items(ctx, sidSize)
 	slices.Sort(sids)
 	var over []bool
 	if err == nil {

@@ -79,7 +79,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	if before != nil {
 		r.Offline, r.Until = before.Offline, before.Until
 	} else if err == nil {
-		_, err = s.listOf(r).Add(ctx, b.SID)
+		_, err = s.listOf(ctx, r).Add(ctx, b.SID)
 	}
 	if err == nil {
 		r.Token, err = s.seal(ctx, r.name(), b.RefreshToken)

@@ -1,0 +1,76 @@
+package revalidation_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+)
+
+func (h *hospital) endSessionOf(b *servertest.Browser, tokens servertest.TokenResponse) {
+	h.t.Helper()
+	sid, _ := b.Claims(tokens.IDToken)["sid"].(string)
+	n, err := h.servers[0].EndSession(context.Background(), sid)
+	if err != nil || n != 1 {
+		h.t.Fatal(n, err)
+	}
+}
+
+// With a person's last sign-in, of which nothing is left, its refresh token is given back, and
+// nothing stays here. Some providers revoke all of a person's by one.
+func TestRefreshTokenIsGivenBack(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 2, nil, func(h *hospital) {
+		ward, tokens := h.signIn("online_access")
+		office, others := h.signIn("online_access")
+		h.endSessionOf(ward, tokens)
+		after(interval)
+		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 0, "there is another sign-in")
+		h.wantWorks(office, others)
+		h.endSessionOf(office, others)
+		after(interval)
+		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 1, "of the last")
+		servertest.Equal(t, len(h.keys("upstream"))+len(h.keys("upstream-due")), 0, "left")
+	})
+}
+
+// A grant that outlives the session keeps what can be asked by, and is asked about only while an
+// access token lasts, or when it is refreshed.
+func TestGrantOutlivesSession(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		h.endSessionOf(b, tokens)
+		after(50 * time.Hour)
+		asked := len(h.asked())
+		after(200 * time.Hour)
+		servertest.Equal(t, len(h.asked()), asked, "while nothing lasts")
+		tokens = b.Refresh(tokens.Refresh, nil)
+		servertest.Equal(t, len(h.asked()), asked+1, "at the refresh")
+		h.becomes(nil)
+		after(interval)
+		servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	})
+}
+
+// Signing in again in a session replaces what the provider is asked by, and keeps the grants of before.
+func TestSignInAgain(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		q := servertest.ByProvider("hospital")
+		q.Set("prompt", "login")
+		there := servertest.Location(t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
+		servertest.WantCode(t, servertest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
+		servertest.Equal(t, len(h.keys("upstream")), 1)
+		tokens = h.wantWorks(b, tokens)
+		h.endSessionOf(b, tokens)
+		after(interval)
+		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 0)
+		h.becomes(nil)
+		after(interval)
+		servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	})
+}

@@ -1,0 +1,177 @@
+package revalidation_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const interval, outage = 5 * time.Minute, 8 * time.Hour // the defaults
+
+// hospital is an identity provider without a network, and gateways with one store that sign people in there.
+type hospital struct {
+	*authorizetest.Provider
+	t       *testing.T
+	stored  *faultyStore
+	servers []*authorize.Server
+	delay   time.Duration // of each answer
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (h *hospital) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(h.delay)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r.Clone(r.Context()))
+	return w.Result(), r.Context().Err()
+}
+
+// faultyStore fails to change what fails says.
+type faultyStore struct {
+	store.Store
+	mu    sync.Mutex
+	fails func(*store.Call) bool
+}
+
+var errBroken = errors.New("broken")
+
+func (s *faultyStore) failing(fails func(*store.Call) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = fails
+}
+
+// Do implements [store.Store].
+func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
+	s.mu.Lock()
+	fails := s.fails
+	s.mu.Unlock()
+	for _, c := range calls {
+		if fails != nil && fails(c) {
+			return errBroken
+		}
+	}
+	return s.Store.Do(ctx, calls...)
+}
+
+// inHospital runs a test in a bubble of synctest, with some gateways that ask in the background, or one that does not.
+func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvider, *authorize.Config), test func(*hospital)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hospital{Provider: authorizetest.New("https://login.hospital.example"), t: t, stored: &faultyStore{Store: store.NewMemory(0, 0)}}
+		h.Change(func(s *authorizetest.Settings) {
+			s.Metadata["scopes_supported"] = []string{"openid", "profile", "email", "offline_access"}
+		})
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		defer func() { end(); running.Wait() }()
+		for range max(gateways, 1) {
+			s := servertest.NewFederated(t, h.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
+				servertest.Refreshing(c)
+				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
+				c.Store, p.Transport = h.stored, h
+				c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour
+				if change != nil {
+					change(p, c)
+				}
+			})
+			h.servers = append(h.servers, s)
+			if gateways > 0 {
+				running.Go(func() { s.Run(ctx) })
+			}
+		}
+		test(h)
+	})
+}
+
+// signIn signs Alice in, and returns her browser and tokens that outlive the session, or not.
+func (h *hospital) signIn(lasting string) (*servertest.Browser, servertest.TokenResponse) {
+	h.t.Helper()
+	b := servertest.NewBrowser(h.t, h.servers[0])
+	q := servertest.ByProvider("hospital")
+	q.Set("scope", "openid groups user/*.rs "+lasting)
+	there := servertest.Location(h.t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
+	back := h.Authorize(h.t, there.String())
+	answer := servertest.Location(h.t, b.Get("/oauth2/callback/hospital?"+back.Encode()))
+	tokens := b.Redeem(answer)
+	if tokens.Refresh == "" {
+		h.t.Fatalf("no refresh token: %v", answer)
+	}
+	return b, tokens
+}
+
+// becomes changes what the provider says of Alice; without claims, she is gone there.
+func (h *hospital) becomes(claims map[string]any) {
+	h.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "another"}}
+		if claims != nil {
+			s.People = []authorizetest.Person{{Subject: authorizetest.Alice.Subject, Claims: claims}}
+		}
+	})
+}
+
+// asked are the refresh tokens that the provider was sent.
+func (h *hospital) asked() (tokens []string) {
+	for _, r := range h.Requests(authorizetest.Token) {
+		if token := r.Form.Get("refresh_token"); token != "" {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+// keys are those of a kind in the store.
+func (h *hospital) keys(kind string) []string {
+	keys, err := h.stored.List(h.t.Context(), kind+":")
+	servertest.NoError(h.t, err)
+	return keys
+}
+
+// after waits, and until the sweep of the moment is over.
+func after(d time.Duration) { time.Sleep(d + time.Second); synctest.Wait() }
+
+// wantGone checks that session and tokens are void.
+func (h *hospital) wantGone(b *servertest.Browser, tokens servertest.TokenResponse) {
+	h.t.Helper()
+	if b.SignedIn() {
+		h.t.Error("the session goes on")
+	}
+	servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+}
+
+// wantWorks checks that session and access token are good, and returns the next tokens.
+func (h *hospital) wantWorks(b *servertest.Browser, tokens servertest.TokenResponse) servertest.TokenResponse {
+	h.t.Helper()
+	if !b.SignedIn() || !b.TokenWorks(tokens.AccessToken) {
+		h.t.Error("session or access token ended")
+	}
+	next := b.Refresh(tokens.Refresh, nil)
+	if next.AccessToken == "" {
+		h.t.Fatalf("refresh: %s %s", next.Error, next.Description)
+	}
+	return next
+}
+
+// holds reports whether a text is stored anywhere.
+func (h *hospital) holds(text string) bool {
+	keys, err := h.stored.List(h.t.Context(), "")
+	servertest.NoError(h.t, err)
+	values, err := store.Values(h.t.Context(), h.stored, keys...)
+	servertest.NoError(h.t, err)
+	for _, value := range values {
+		if strings.Contains(string(value), text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,295 @@
+package revalidation_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+func cliniciansOnly(p *authorize.IdentityProvider, _ *authorize.Config) {
+	p.Allow = []authorize.AllowRule{{Claim: "group", Value: "clinicians"}}
+}
+
+// Who is gone at the provider, or has lost the group that is needed, has nothing here within the
+// interval, whoever asks: the sweep alone, an app, or a page.
+func TestNoEndsSignIn(t *testing.T) {
+	t.Parallel()
+	for why, claims := range map[string]map[string]any{
+		"gone": nil, "without the group": {"groups": []any{"visitors"}},
+	} {
+		for _, lasting := range []string{"offline_access", "online_access"} {
+			for how, ask := range map[string]func(*servertest.Browser, servertest.TokenResponse){
+				"by the sweep": func(*servertest.Browser, servertest.TokenResponse) { after(interval) },
+				"by an app": func(b *servertest.Browser, tokens servertest.TokenResponse) {
+					time.Sleep(11 * time.Second)
+					b.Refresh(tokens.Refresh, nil)
+				},
+			} {
+				t.Run(why+" "+lasting+" "+how, func(t *testing.T) {
+					t.Parallel()
+					inHospital(t, 2, cliniciansOnly, func(h *hospital) {
+						b, tokens := h.signIn(lasting)
+						h.becomes(claims)
+						ask(b, tokens)
+						if how == "by the sweep" && b.TokenWorks(tokens.AccessToken) {
+							t.Error("the access token goes on")
+						}
+						h.wantGone(b, tokens)
+						if left := h.keys("upstream"); len(left) > 0 {
+							t.Errorf("left: %q", left)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A page asks when the last yes is older than the interval. Here nothing asks before.
+func TestSessionAsks(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 0, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		h.becomes(nil)
+		time.Sleep(interval - time.Second)
+		if !b.SignedIn() || len(h.asked()) > 0 {
+			t.Errorf("asked %d times within the interval, or signed out", len(h.asked()))
+		}
+		time.Sleep(time.Second)
+		h.wantGone(b, tokens)
+	})
+}
+
+// What the provider says now is what apps are told.
+func TestYesBringsClaims(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, cliniciansOnly, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		h.becomes(map[string]any{"groups": []any{"clinicians", "surgeons"}})
+		after(interval)
+		h.wantWorks(b, tokens)
+		servertest.WantText(t, servertest.Body(t, b.Userinfo(tokens.AccessToken)), "surgeons")
+	})
+}
+
+// An outage that is shorter than its bound ends nothing; a longer one pauses, and ends nothing either.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 2, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		for _, fault := range []authorizetest.Fault{
+			authorizetest.Status(http.StatusBadGateway), authorizetest.ErrorResponse(http.StatusUnauthorized, "invalid_client"),
+			authorizetest.Silent, authorizetest.HTML, authorizetest.ErrorResponse(http.StatusTooManyRequests, "access_denied"),
+		} {
+			h.Fail(authorizetest.Token, fault)
+			after(time.Hour)
+			tokens = h.wantWorks(b, tokens)
+		}
+		after(outage - 5*time.Hour)
+		r := b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil))
+		if body := servertest.Body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporarily_unavailable") {
+			t.Errorf("%d %s", r.StatusCode, body)
+		}
+		if b.SignedIn() {
+			t.Error("the session goes on")
+		}
+		h.Fail(authorizetest.Token, nil)
+		after(interval)
+		h.wantWorks(b, tokens)
+	})
+}
+
+// A provider that hangs is not waited for again and again.
+func TestSilentProviderDelaysFew(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		time.Sleep(10 * time.Second)
+		h.Fail(authorizetest.Token, authorizetest.Silent)
+		start := time.Now()
+		for range 20 {
+			tokens = h.wantWorks(b, tokens)
+		}
+		if waited := time.Since(start); waited > 40*time.Second {
+			t.Errorf("20 refreshes took %v", waited)
+		}
+	})
+}
+
+// However many ask at once, over gateways that share the store, no refresh token is sent twice, and
+// nobody is thrown out.
+func TestRefreshTokensAreSentOnce(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 3, nil, func(h *hospital) {
+		h.delay = 2 * time.Second
+		type app struct {
+			*servertest.Browser
+			servertest.TokenResponse
+		}
+		var apps []app
+		first, tokens := h.signIn("offline_access")
+		for i := range 12 {
+			b := servertest.NewBrowser(t, h.servers[i%3])
+			b.Cookies = first.Cookies
+			apps = append(apps, app{b, tokens})
+			tokens = first.RequestTokens(servertest.CodeForm(first.CodeOfSession(servertest.OfflineAccess(nil)), nil))
+		}
+		for range 10 {
+			time.Sleep(interval * 9 / 10)
+			var all sync.WaitGroup
+			for i := range apps {
+				all.Go(func() { apps[i].TokenResponse = apps[i].Browser.Refresh(apps[i].TokenResponse.Refresh, nil) })
+			}
+			all.Wait()
+		}
+		for i := range apps {
+			if apps[i].AccessToken == "" {
+				t.Errorf("app %d: %s %s", i, apps[i].Error, apps[i].Description)
+			}
+		}
+		sent := h.asked()
+		slices.Sort(sent)
+		if n := len(sent); len(slices.Compact(sent)) != n || n < 10 || n > 40 {
+			t.Errorf("%d were sent, of which %d different", n, len(slices.Compact(sent)))
+		}
+	})
+}
+
+// upstreamRecord reports whether a call changes what is kept of a sign-in.
+func upstreamRecord(c *store.Call) bool {
+	return c.Op == store.Swap && strings.HasPrefix(c.Key, "upstream:")
+}
+
+// The next refresh token is stored as soon as the store can, for as long as nobody else may ask. If
+// it is lost all the same, as with a gateway that dies, others ask by the earlier one, and the
+// provider decides.
+func TestAnswerNotStored(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		lasts       time.Duration
+		keeps, goes bool
+	}{
+		"for some seconds":                               {15 * time.Second, false, true},
+		"until the claim is over":                        {2 * time.Minute, true, true},
+		"until the claim is over, and the token rotates": {2 * time.Minute, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inHospital(t, 2, nil, func(h *hospital) {
+				h.Change(func(s *authorizetest.Settings) { s.KeepRefreshToken = tt.keeps })
+				b, tokens := h.signIn("offline_access")
+				var once sync.Once
+				h.Change(func(s *authorizetest.Settings) {
+					s.TokenResponse = func(map[string]any) { once.Do(func() { h.stored.failing(upstreamRecord) }) }
+				})
+				after(interval - 30*time.Second) // the sweep asks
+				if len(h.asked()) != 1 {
+					t.Fatalf("asked %d times", len(h.asked()))
+				}
+				time.Sleep(tt.lasts)
+				h.stored.failing(nil)
+				after(2 * interval)
+				if tt.goes {
+					h.wantWorks(b, tokens)
+				} else {
+					h.wantGone(b, tokens)
+				}
+			})
+		})
+	}
+}
+
+// A no that cannot be carried out lets nobody go on, and is carried out later.
+func TestNoNotStored(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		time.Sleep(11 * time.Second)
+		h.becomes(nil)
+		h.stored.failing(func(c *store.Call) bool {
+			return strings.HasPrefix(c.Key, "cutoff:session") || strings.HasPrefix(c.Key, "revoked:")
+		})
+		if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
+			t.Errorf("%+v", got)
+		}
+		h.Fail(authorizetest.Token, authorizetest.Status(http.StatusBadGateway))
+		if b.SignedIn() {
+			t.Error("the session goes on")
+		}
+		h.stored.failing(nil)
+		after(interval / 5)
+		h.wantGone(b, tokens)
+	})
+}
+
+// Sign-ins of before the upgrade, and those without a refresh token, go on as they did.
+func TestNothingToAskBy(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*hospital) (*servertest.Browser, servertest.TokenResponse){
+		"no record": func(h *hospital) (*servertest.Browser, servertest.TokenResponse) {
+			b, tokens := h.signIn("offline_access")
+			for _, key := range append(h.keys("upstream"), h.keys("upstream-due")...) {
+				servertest.NoError(h.t, h.stored.Delete(h.t.Context(), key))
+			}
+			return b, tokens
+		},
+		"no refresh token": func(h *hospital) (*servertest.Browser, servertest.TokenResponse) {
+			h.Change(func(s *authorizetest.Settings) {
+				s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
+			})
+			return h.signIn("offline_access")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inHospital(t, 1, nil, func(h *hospital) {
+				b, tokens := prepare(h)
+				h.becomes(nil)
+				after(2 * interval)
+				h.wantWorks(b, tokens)
+				servertest.Equal(t, len(h.asked()), 0)
+			})
+		})
+	}
+}
+
+func TestOff(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, func(p *authorize.IdentityProvider, _ *authorize.Config) { p.Revalidate.Interval = -1 }, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		h.becomes(nil)
+		after(2 * interval)
+		h.wantWorks(b, tokens)
+		servertest.Equal(t, len(h.asked())+len(h.keys("upstream")), 0)
+		servertest.Equal(t, h.Requests(authorizetest.Authorization)[0].Form.Get("scope"), "openid profile email")
+	})
+}
+
+// Who reads the store reads no refresh token of a provider, neither the first nor a later one.
+func TestSealedAtRest(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		var given []string
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) { given = append(given, answer["refresh_token"].(string)) }
+		})
+		h.signIn("offline_access")
+		after(interval)
+		if len(given) != 2 || len(h.keys("upstream")) != 1 {
+			t.Fatalf("%d tokens", len(given))
+		}
+		for _, token := range given {
+			if h.holds(token) {
+				t.Errorf("%s is stored", token)
+			}
+		}
+	})
+}
