@@ -10,6 +10,7 @@
 //	signin       who somebody is: password, identity provider, second factor
 //	token        codes, access, refresh and ID tokens: issue, verify and revoke them
 //	session      people who are signed in; who is notified when that ends
+//	revalidation whether identity providers still admit those who signed in there
 //	consent      what people allow clients
 //	account      a page of one's own
 //	factor       authenticator apps, recovery codes and passkeys

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -88,7 +89,9 @@ func (s *SignIns) askAs(ctx context.Context, p *people.Provider, r *record) erro
 		next = identity.RefreshToken
 	}
 	if err == nil && identity.Claims != nil {
-		_, err = s.Accounts.Admit(ctx, p, p.Identity(identity))
+		accounts := *s.Accounts
+		accounts.Logger = slog.New(slog.DiscardHandler) // what is missing was logged at the sign-in
+		_, err = accounts.Admit(ctx, p, p.Identity(identity))
 		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Err == nil {
 			return s.deny(ctx, r)
 		}

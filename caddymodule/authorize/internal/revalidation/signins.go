@@ -33,11 +33,15 @@ type SignIns struct {
 }
 
 // SignIn is one sign-in of a person at a provider.
-type SignIn struct{ User, SID, Provider string }
+type SignIn struct {
+	User     string // the sub here
+	SID      string // of the session
+	Provider string // its key
+}
 
 // Begun is a sign-in that begins.
 type Begun struct {
-	SignIn
+	SignIn       // whose
 	Subject      string // the sub at the provider
 	RefreshToken string // of the provider; "" if it gave none
 	Again        bool   // the session is one of before

@@ -1,0 +1,182 @@
+package upstream_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// A refresh says who the person is now, and has the refresh token for the next time.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t)
+	p := newProvider(t, idp, nil)
+	before, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idp.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: before.Subject, Claims: map[string]any{"email": "new@hospital.example"}}}
+		s.UserInfoResponse = func(claims map[string]any) { claims["name"] = "by userinfo" }
+	})
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject)
+	if err != nil || now.Claims["email"] != "new@hospital.example" || now.Claims["name"] != "by userinfo" || now.RefreshToken == "" || now.RefreshToken == before.RefreshToken {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if _, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject); !upstream.Denied(err) {
+		t.Errorf("used twice: %v", err)
+	}
+}
+
+// What is wrong after the token response leaves open whether the person may come, and the refresh
+// token for the next time is known all the same.
+func TestRefreshFailsLate(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*authorizetest.Settings)
+		cause  error
+	}{
+		"another person": {func(s *authorizetest.Settings) {
+			s.IDToken = func(token *authorizetest.IDToken) { token.Claims["sub"] = "another" }
+		}, upstream.ErrIDToken},
+		"another audience": {func(s *authorizetest.Settings) { s.IDToken = authorizetest.WrongAudience }, upstream.ErrIDToken},
+		"another issuer":   {func(s *authorizetest.Settings) { s.IDToken = authorizetest.WrongIssuer }, upstream.ErrIDToken},
+		"an unknown key":   {func(s *authorizetest.Settings) { s.IDToken = authorizetest.UnknownKey }, upstream.ErrIDToken},
+		"userinfo of another": {func(s *authorizetest.Settings) {
+			s.UserInfoResponse = func(claims map[string]any) { claims["sub"] = "another" }
+		}, upstream.ErrUserInfo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			idp := authorizetest.Start(t)
+			p := newProvider(t, idp, nil)
+			before, err := signIn(t, p, idp, newRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			idp.Change(tt.change)
+			now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject)
+			if !errors.Is(err, tt.cause) || upstream.Denied(err) {
+				t.Errorf("error %v", err)
+			}
+			if now == nil || now.RefreshToken == "" || now.RefreshToken == before.RefreshToken || now.Claims != nil {
+				t.Errorf("identity %+v", now)
+			}
+		})
+	}
+}
+
+// A new ID token is the provider's choice. Without it there is a yes, and nothing new.
+func TestRefreshWithoutIDToken(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t)
+	p := newProvider(t, idp, nil)
+	before, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idp.Change(func(s *authorizetest.Settings) {
+		s.TokenResponse = func(answer map[string]any) { delete(answer, "id_token"); delete(answer, "refresh_token") }
+	})
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject)
+	if err != nil || now.Claims != nil || now.RefreshToken != before.RefreshToken {
+		t.Errorf("%+v, %v", now, err)
+	}
+}
+
+// A no is about the person. All else is an outage.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	idp := authorizetest.Start(t)
+	p := newProvider(t, idp, nil)
+	for name, tt := range map[string]struct {
+		fault  authorizetest.Fault
+		denied bool
+	}{
+		"invalid_grant":        {authorizetest.ErrorResponse(400, "invalid_grant"), true},
+		"invalid_grant, 403":   {authorizetest.ErrorResponse(403, "invalid_grant"), true},
+		"interaction_required": {authorizetest.ErrorResponse(400, "interaction_required"), true},
+		"login_required":       {authorizetest.ErrorResponse(401, "login_required"), true},
+		"consent_required":     {authorizetest.ErrorResponse(400, "consent_required"), true},
+		"access_denied":        {authorizetest.ErrorResponse(401, "access_denied"), true},
+		"too many requests":    {authorizetest.ErrorResponse(429, "access_denied"), false},
+		"invalid_client":       {authorizetest.ErrorResponse(401, "invalid_client"), false},
+		"unauthorized_client":  {authorizetest.ErrorResponse(400, "unauthorized_client"), false},
+		"a failing provider":   {authorizetest.ErrorResponse(500, "invalid_grant"), false},
+		"a proxy":              {authorizetest.Status(502), false},
+		"no token response":    {authorizetest.JSON(200, map[string]string{"error": "invalid_grant"}), false},
+		"no JSON":              {authorizetest.HTML, false},
+		"a redirect":           {authorizetest.Redirect("https://elsewhere.example/"), false},
+		"no answer":            {authorizetest.Abort, false},
+	} {
+		idp.Fail(authorizetest.Token, tt.fault)
+		if _, err := p.Refresh(t.Context(), "a-refresh-token", "s"); err == nil || upstream.Denied(err) != tt.denied || strings.Contains(err.Error(), "a-refresh-token") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A lasting refresh token is asked for where there is such, once, and if it is wanted.
+func TestOfflineAccess(t *testing.T) {
+	t.Parallel()
+	offline := func(c *upstream.Config) { c.Offline = true }
+	for name, tt := range map[string]struct {
+		listed        bool
+		change        func(*upstream.Config)
+		scope, google string
+	}{
+		"listed":           {true, offline, "openid profile email offline_access", ""},
+		"configured, too":  {true, func(c *upstream.Config) { c.Offline, c.Scopes = true, []string{"offline_access"} }, "openid offline_access", ""},
+		"not listed":       {false, offline, "openid profile email", ""},
+		"not wanted":       {true, nil, "openid profile email", ""},
+		"Google":           {false, func(c *upstream.Config) { c.Offline, c.Google = true, true }, "openid profile email", "offline"},
+		"Google, unwanted": {false, func(c *upstream.Config) { c.Google = true }, "openid profile email", ""},
+	} {
+		idp := authorizetest.Start(t, func(s *authorizetest.Settings) {
+			if tt.listed {
+				s.Metadata["scopes_supported"] = []string{"openid", "offline_access"}
+			}
+		})
+		address, err := newProvider(t, idp, tt.change).AuthenticationURL(t.Context(), newRequest())
+		u, _ := url.Parse(address)
+		if err != nil || u.Query().Get("scope") != tt.scope || u.Query().Get("access_type") != tt.google {
+			t.Errorf("%s: %s, %v", name, address, err)
+		}
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*authorizetest.Settings){
+		"by header": func(*authorizetest.Settings) {},
+		"by form": func(s *authorizetest.Settings) {
+			s.Metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		},
+	} {
+		idp := authorizetest.Start(t, change)
+		p := newProvider(t, idp, nil)
+		id, err := signIn(t, p, idp, newRequest())
+		if err == nil {
+			err = p.Revoke(t.Context(), id.RefreshToken)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err = p.Refresh(t.Context(), id.RefreshToken, id.Subject); !upstream.Denied(err) {
+			t.Errorf("%s: still good: %v", name, err)
+		}
+		idp.Fail(authorizetest.Revocation, authorizetest.Status(http.StatusServiceUnavailable))
+		if err = p.Revoke(t.Context(), id.RefreshToken); !errors.Is(err, upstream.ErrStatus) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	idp := authorizetest.Start(t, func(s *authorizetest.Settings) { s.Metadata["revocation_endpoint"] = nil })
+	if err := newProvider(t, idp, nil).Revoke(t.Context(), "token"); err != nil || count(idp, authorizetest.Revocation) > 0 {
+		t.Errorf("without an endpoint: %v", err)
+	}
+}
