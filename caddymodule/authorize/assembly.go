@@ -39,7 +39,6 @@ type assembly struct {
 	authenticator *client.Authenticator
 	revocations   *revocation.Revocations
 	consents      *consent.Consents
-	signIns       *revalidation.SignIns
 	sessions      *session.Sessions
 	tokens        *token.Tokens
 	site          *page.Site
@@ -128,16 +127,16 @@ func (a *assembly) addClients(c *Config) error {
 }
 
 func (a *assembly) addSessions(c *Config) {
-	a.signIns = &revalidation.SignIns{
+	signIns := revalidation.New(revalidation.Config{
 		Durable: c.Durable, Keys: c.Keys, Accounts: a.accounts, Session: c.SessionLifetime, AccessToken: c.AccessTokenLifetime,
 		Refresh: c.RefreshTokenLifetime, SessionKey: session.Key, Logger: c.Logger,
 		End: func(ctx context.Context, signIn revalidation.SignIn) error {
 			return a.tokens.Revoker.EndSignIn(ctx, signIn)
 		},
-	}
+	})
 	a.sessions = &session.Sessions{
 		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime,
-		Accounts: a.accounts, Devices: a.limiter.Devices, SignIns: a.signIns, Revocations: a.revocations,
+		Accounts: a.accounts, Devices: a.limiter.Devices, SignIns: signIns, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
 		Notifier:     session.NewNotifier(c.Issuer, c.Keys, a.trail, c.Logger),
 		Trail:        a.trail, Logger: c.Logger,
@@ -152,7 +151,6 @@ func (a *assembly) addTokens(c *Config) {
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
 		Authenticator: a.authenticator, Accounts: a.accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.consents, Revocations: a.revocations, Sessions: a.sessions,
-		SignIns: a.signIns,
 	})
 }
 

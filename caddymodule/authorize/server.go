@@ -6,7 +6,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
@@ -22,7 +21,6 @@ type Server struct {
 	revocations  *revocation.Revocations
 	holders      *token.Holders
 	factors      *factor.Factors
-	signIns      *revalidation.SignIns
 	trail        *audit.Recorder
 }
 
@@ -42,13 +40,13 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		factors: a.factors, signIns: a.signIns, trail: a.trail,
+		factors: a.factors, trail: a.trail,
 	}, nil
 }
 
 // Run asks identity providers in the background whether people may still come, until ctx ends and
 // the answers that are due have arrived.
-func (s *Server) Run(ctx context.Context) { s.signIns.Run(ctx) }
+func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 
 // Serves reports whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.routes[path] != nil }

@@ -25,6 +25,16 @@ const (
 // reason is why sessions end.
 const reason = "the identity provider no longer admits the person, or ended the sign-in"
 
+var errEnded = oauth2.InvalidGrant(reason)
+
+// asker asks providers, and does what follows from their answers.
+type asker struct {
+	records   records
+	providers *providers
+	logger    *slog.Logger
+	endSignIn func(context.Context, SignIn) error
+}
+
 // question is how a provider is asked.
 type question struct {
 	recent time.Duration // how old the last yes may be
@@ -32,22 +42,22 @@ type question struct {
 }
 
 // ask asks a provider about a sign-in: nil is a yes, errEnded a no, and anything else an outage.
-func (s *SignIns) ask(ctx context.Context, p *people.Provider, name string, q question) error {
+func (a *asker) ask(ctx context.Context, p *people.Provider, name string, q question) error {
 	for {
-		if err := s.providers.silent(p.Key); err != nil {
+		if err := a.providers.silent(p.Key); err != nil {
 			return err
 		}
-		r, held, err := s.claim(ctx, p, name, q.recent)
+		r, held, err := a.claim(ctx, p, name, q.recent)
 		switch {
 		case err != nil:
 			return err
 		case r == nil:
 			return errEnded // meanwhile
 		case r.Denied:
-			return s.end(ctx, r)
+			return a.end(ctx, r)
 		case held:
-			return s.askAs(ctx, p, r)
-		case r.Claim == "" || s.age(r) < p.Revalidate.Interval || !q.waits:
+			return a.askAs(ctx, p, r)
+		case r.Claim == "" || a.records.age(r) < p.Revalidate.Interval || !q.waits:
 			return nil
 		}
 		time.Sleep(pause)
@@ -55,76 +65,76 @@ func (s *SignIns) ask(ctx context.Context, p *people.Provider, name string, q qu
 }
 
 // claim returns a sign-in, and whether this gateway may ask about it now.
-func (s *SignIns) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
+func (a *asker) claim(ctx context.Context, p *people.Provider, name string, recent time.Duration) (r *record, held bool, err error) {
 	claim := oauth2.RandomToken()
-	r, err = s.change(ctx, name, func(r *record) bool {
-		if r.Denied || r.Issuer != p.Issuer || s.age(r) < recent {
+	r, err = a.records.change(ctx, name, func(r *record) bool {
+		if r.Denied || r.Issuer != p.Issuer || a.records.age(r) < recent {
 			r.Claim = ""
 			return false
 		}
-		if r.Claim != "" && store.Until(s.Durable, r.Claimed) > 0 {
+		if r.Claim != "" && store.Until(a.records.store, r.Claimed) > 0 {
 			return false
 		}
-		r.Claim, r.Claimed = claim, store.Now(s.Durable).Add(claimTime)
+		r.Claim, r.Claimed = claim, a.records.now().Add(claimTime)
 		return true
 	})
 	return r, err == nil && r != nil && r.Claim == claim, err
 }
 
 // askAs asks with the claim of a record.
-func (s *SignIns) askAs(ctx context.Context, p *people.Provider, r *record) error {
-	token, err := s.Keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
+func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error {
+	token, err := a.records.open(ctx, r)
 	if err != nil {
-		return s.answered(ctx, r, "", fmt.Errorf("reading the refresh token of an identity provider: %w", err))
+		return a.answered(ctx, r, "", fmt.Errorf("reading the refresh token of an identity provider: %w", err))
 	}
 	limited, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	identity, err := p.Client.Refresh(limited, token, r.Subject)
-	s.note(p, err)
+	a.providers.note(p, err)
 	if upstream.Denied(err) {
-		return s.deny(ctx, r)
+		return a.deny(ctx, r)
 	}
 	next := ""
 	if identity != nil && identity.RefreshToken != token {
 		next = identity.RefreshToken
 	}
 	if err == nil && identity.Claims != nil {
-		accounts := *s.Accounts
+		accounts := *a.providers.accounts
 		accounts.Logger = slog.New(slog.DiscardHandler) // what is missing was logged at the sign-in
 		_, err = accounts.Admit(ctx, p, p.Identity(identity))
 		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Err == nil {
-			return s.deny(ctx, r)
+			return a.deny(ctx, r)
 		}
 	}
-	return s.answered(ctx, r, next, err)
+	return a.answered(ctx, r, next, err)
 }
 
 // answered stores what came of a question, and returns it. It tries again while it has the claim:
 // without the next refresh token the provider could not be asked any more.
-func (s *SignIns) answered(ctx context.Context, r *record, next string, outcome error) error {
-	ctx, cancel := context.WithTimeout(ctx, store.Until(s.Durable, r.Claimed)-storeTime)
+func (a *asker) answered(ctx context.Context, r *record, next string, outcome error) error {
+	ctx, cancel := context.WithTimeout(ctx, store.Until(a.records.store, r.Claimed)-storeTime)
 	defer cancel()
 	var sealed string
 	var err error
 	for ctx.Err() == nil {
 		if err = nil; next != "" && sealed == "" {
-			sealed, err = s.seal(ctx, r.name(), next)
+			sealed, err = a.records.seal(ctx, r.name(), next)
 		}
 		if err == nil {
-			err = s.release(ctx, r, sealed, outcome == nil)
+			err = a.release(ctx, r, sealed, outcome == nil)
 		}
 		if err == nil {
 			return outcome
 		}
 		time.Sleep(pause)
 	}
-	s.Logger.ErrorContext(ctx, "the answer of an identity provider could not be stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
+	a.logger.ErrorContext(ctx, "the answer of an identity provider could not be stored; the person may have to sign in again", "idp", r.Provider, "user", r.User, "error", err)
 	return outcome
 }
 
 // release stores an answer and gives up the claim, unless it was lost meanwhile.
-func (s *SignIns) release(ctx context.Context, claimed *record, sealed string, yes bool) error {
-	_, err := s.change(ctx, claimed.name(), func(r *record) bool {
+func (a *asker) release(ctx context.Context, claimed *record, sealed string, yes bool) error {
+	_, err := a.records.change(ctx, claimed.name(), func(r *record) bool {
 		if r.Claim != claimed.Claim {
 			return false
 		}
@@ -132,7 +142,7 @@ func (s *SignIns) release(ctx context.Context, claimed *record, sealed string, y
 			r.Token = sealed
 		}
 		if yes {
-			r.Yes = store.Now(s.Durable)
+			r.Yes = a.records.now()
 		}
 		return true
 	})
@@ -140,8 +150,8 @@ func (s *SignIns) release(ctx context.Context, claimed *record, sealed string, y
 }
 
 // deny notes a no, and ends what came of the sign-in. The note lets nobody go on who could not be ended yet.
-func (s *SignIns) deny(ctx context.Context, claimed *record) error {
-	r, err := s.change(ctx, claimed.name(), func(r *record) bool {
+func (a *asker) deny(ctx context.Context, claimed *record) error {
+	r, err := a.records.change(ctx, claimed.name(), func(r *record) bool {
 		if r.Claim != claimed.Claim {
 			return false // the person has signed in again
 		}
@@ -150,23 +160,23 @@ func (s *SignIns) deny(ctx context.Context, claimed *record) error {
 	})
 	switch {
 	case err != nil:
-		s.Logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", claimed.Provider, "user", claimed.User, "error", err)
+		a.logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", claimed.Provider, "user", claimed.User, "error", err)
 	case r != nil && !r.Denied:
 		return nil
 	default:
-		return s.end(ctx, claimed)
+		return a.end(ctx, claimed)
 	}
 	return errEnded
 }
 
 // end ends a sign-in, and its record last: until then, it is tried again.
-func (s *SignIns) end(ctx context.Context, r *record) error {
-	err := s.End(ctx, SignIn{User: r.User, SID: r.SID, Provider: r.Provider})
+func (a *asker) end(ctx context.Context, r *record) error {
+	err := a.endSignIn(ctx, SignIn{User: r.User, SID: r.SID, Provider: r.Provider})
 	if err == nil {
-		err = s.remove(ctx, r.name())
+		err = a.records.remove(ctx, r.name())
 	}
 	if err != nil {
-		s.Logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", r.Provider, "user", r.User, "error", err)
+		a.logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", r.Provider, "user", r.User, "error", err)
 	}
 	return errEnded
 }

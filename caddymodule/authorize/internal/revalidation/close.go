@@ -2,7 +2,9 @@ package revalidation
 
 import (
 	"context"
+	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -11,23 +13,31 @@ import (
 // maxSignIns is how many sign-ins of one person at a provider are listed.
 const maxSignIns = 1000
 
+// closer removes sign-ins of which nothing is left.
+type closer struct {
+	records   records
+	providers *providers
+	lifetime  time.Duration // of a list
+	logger    *slog.Logger
+}
+
 var sidSize = len(oauth2.RandomToken())
 
 // listOf lists the sessions of a person at a provider.
-func (s *SignIns) listOf(ctx context.Context, r *record) store.RecentList {
+func (c *closer) listOf(ctx context.Context, r *record) store.RecentList {
 	return store.RecentList{
-		Store: s.Durable, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: s.Refresh + s.Session,
-		Ended: func(sids []string) ([]bool, error) { return s.areOver(ctx, r.Provider, sids) },
+		Store: c.records.store, Key: store.Key("upstream-of", r.Provider+"\x00"+r.Subject), Max: maxSignIns, TTL: c.lifetime,
+		Ended: func(sids []string) ([]bool, error) { return c.areOver(ctx, r.Provider, sids) },
 	}
 }
 
 // areOver reports of which sessions' sign-ins nothing is left.
-func (s *SignIns) areOver(ctx context.Context, provider string, sids []string) ([]bool, error) {
+func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([]bool, error) {
 	var keys []string
 	for _, sid := range sids {
 		keys = append(keys, recordPrefix+name(sid, provider))
 	}
-	values, err := store.Values(ctx, s.Durable, keys...)
+	values, err := store.Values(ctx, c.records.store, keys...)
 	over := make([]bool, len(values))
 	for i, value := range values {
 		over[i] = value == nil
@@ -38,25 +48,25 @@ func (s *SignIns) areOver(ctx context.Context, provider string, sids []string) (
 // close removes a sign-in whose session has ended with all that it gave, and gives the refresh token
 // back, lest the provider keep a sign-in that nobody needs. It does so with the person's last
 // sign-in only: some providers revoke all that the person gave us with one refresh token.
-func (s *SignIns) close(ctx context.Context, r *record) {
-	if err := s.remove(ctx, r.name()); err != nil {
+func (c *closer) close(ctx context.Context, r *record) {
+	if err := c.records.remove(ctx, r.name()); err != nil {
 		return // the next sweep tries again
 	}
-	p := s.asked(r.Provider)
-	sids, err := s.listOf(ctx, r).Items(ctx, sidSize)
+	p := c.providers.asked(r.Provider)
+	sids, err := c.listOf(ctx, r).Items(ctx, sidSize)
 	slices.Sort(sids)
 	var over []bool
 	if err == nil {
-		over, err = s.areOver(ctx, r.Provider, slices.Compact(sids))
+		over, err = c.areOver(ctx, r.Provider, slices.Compact(sids))
 	}
 	if p == nil || err != nil || slices.Contains(over, false) {
 		return
 	}
-	token, err := s.Keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
-	if err == nil && s.providers.silent(p.Key) == nil {
+	token, err := c.records.open(ctx, r)
+	if err == nil && c.providers.silent(p.Key) == nil {
 		err = p.Client.Revoke(ctx, token)
 	}
 	if err != nil {
-		s.Logger.InfoContext(ctx, "a refresh token was not given back to the identity provider", "idp", p.Key, "error", err)
+		c.logger.InfoContext(ctx, "a refresh token was not given back to the identity provider", "idp", p.Key, "error", err)
 	}
 }

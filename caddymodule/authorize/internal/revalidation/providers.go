@@ -2,6 +2,7 @@ package revalidation
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -22,8 +23,11 @@ var errRests = errors.New("the identity provider does not answer, and is not ask
 
 // providers knows which providers do not answer.
 type providers struct {
+	accounts *people.Accounts
+	logger   *slog.Logger // gets outages, and their ends
+
 	mu    sync.Mutex
-	state map[string]state
+	state map[string]state // by key
 }
 
 type state struct {
@@ -41,13 +45,10 @@ func (ps *providers) silent(key string) error {
 	return nil
 }
 
-// note counts an answer, or that it is missing, and returns how many were missing before it.
-func (ps *providers) note(key string, answered bool) (before int) {
+// count counts an answer, or that it is missing, and returns how many were missing before it.
+func (ps *providers) count(key string, answered bool) (before int) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.state == nil {
-		ps.state = map[string]state{}
-	}
 	now := ps.state[key]
 	before = now.failures
 	if now.failures++; answered {
@@ -60,29 +61,29 @@ func (ps *providers) note(key string, answered bool) (before int) {
 }
 
 // note logs when a provider stops answering, and when it does again.
-func (s *SignIns) note(p *people.Provider, err error) {
+func (ps *providers) note(p *people.Provider, err error) {
 	answered := err == nil || upstream.Denied(err)
-	switch before := s.providers.note(p.Key, answered); {
+	switch before := ps.count(p.Key, answered); {
 	case answered && before > 0:
-		s.Logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)
+		ps.logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)
 	case !answered && before == 0:
-		s.Logger.Warn("the identity provider does not answer whether people may still come: they go on until its last yes is too old",
+		ps.logger.Warn("the identity provider does not answer whether people may still come: they go on until its last yes is too old",
 			"idp", p.Key, "outage", p.Revalidate.Outage, "error", err)
 	}
 }
 
 // asked returns a provider that is asked, or nil.
-func (s *SignIns) asked(key string) *people.Provider {
-	if p := s.Accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
+func (ps *providers) asked(key string) *people.Provider {
+	if p := ps.accounts.Providers[key]; p != nil && p.Revalidate.Interval > 0 {
 		return p
 	}
 	return nil
 }
 
 // interval is the shortest of all providers; 0 if none is asked.
-func (s *SignIns) interval() (shortest time.Duration) {
-	for key := range s.Accounts.Providers {
-		if p := s.asked(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
+func (ps *providers) interval() (shortest time.Duration) {
+	for key := range ps.accounts.Providers {
+		if p := ps.asked(key); p != nil && (shortest == 0 || p.Revalidate.Interval < shortest) {
 			shortest = p.Revalidate.Interval
 		}
 	}

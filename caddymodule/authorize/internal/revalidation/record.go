@@ -4,8 +4,16 @@ import (
 	"context"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
+
+// SignIn is one sign-in of a person at a provider.
+type SignIn struct {
+	User     string // the sub here
+	SID      string // of the session
+	Provider string // its key
+}
 
 // record is a sign-in as stored.
 type record struct {
@@ -39,6 +47,12 @@ func name(sid, provider string) string { return sid + "." + provider }
 
 func (r *record) name() string { return name(r.SID, r.Provider) }
 
+// records are those of all sign-ins.
+type records struct {
+	store store.Store
+	keys  keyring.Storing // seal the refresh tokens
+}
+
 // extend makes something last.
 func extend(until *time.Time, to time.Time) {
 	if to.After(*until) {
@@ -47,29 +61,47 @@ func extend(until *time.Time, to time.Time) {
 }
 
 // calls returns the calls that store a record in place of what was read; nil for anything.
-func (s *SignIns) calls(r *record, read []byte) ([]*store.Call, error) {
+func (rs records) calls(r *record, read []byte) ([]*store.Call, error) {
 	extend(&r.Until, r.Active.Add(closing))
 	value, err := store.ToJSON(r)
 	if err != nil {
 		return nil, err
 	}
-	save := &store.Call{Op: store.Put, Key: recordPrefix + r.name(), Value: value, TTL: s.until(r.Until)}
+	save := &store.Call{Op: store.Put, Key: recordPrefix + r.name(), Value: value, TTL: rs.until(r.Until)}
 	if read != nil {
 		save.Op, save.Old = store.Swap, read
 	}
-	return []*store.Call{save, {Op: store.Put, Key: duePrefix + r.name(), TTL: s.until(r.Active.Add(closing))}}, nil
+	return []*store.Call{save, {Op: store.Put, Key: duePrefix + r.name(), TTL: rs.until(r.Active.Add(closing))}}, nil
+}
+
+func (rs records) now() time.Time { return store.Now(rs.store) }
+
+// age is how long ago the provider's last yes is.
+func (rs records) age(r *record) time.Duration { return store.Since(rs.store, r.Yes) }
+
+// read returns a record, or nil.
+func (rs records) read(ctx context.Context, name string) (*record, error) {
+	return store.GetJSON[record](ctx, rs.store, recordPrefix+name)
+}
+
+func (rs records) seal(ctx context.Context, name, token string) (string, error) {
+	return rs.keys.SealStored(ctx, token, recordPrefix+name)
+}
+
+func (rs records) open(ctx context.Context, r *record) (string, error) {
+	return rs.keys.UnsealStored(ctx, r.Token, recordPrefix+r.name())
 }
 
 // until is the time that is left, at least a second.
-func (s *SignIns) until(t time.Time) time.Duration {
-	return max(store.Until(s.Durable, t), time.Second).Truncate(time.Second)
+func (rs records) until(t time.Time) time.Duration {
+	return max(store.Until(rs.store, t), time.Second).Truncate(time.Second)
 }
 
 // change changes a record, unless do says that there is nothing to change, and returns it as it is
 // then; nil if there is none. After a concurrent change, do runs again.
-func (s *SignIns) change(ctx context.Context, name string, do func(*record) bool) (*record, error) {
+func (rs records) change(ctx context.Context, name string, do func(*record) bool) (*record, error) {
 	for {
-		read, err := store.Values(ctx, s.Durable, recordPrefix+name)
+		read, err := store.Values(ctx, rs.store, recordPrefix+name)
 		if err != nil {
 			return nil, err
 		}
@@ -77,9 +109,9 @@ func (s *SignIns) change(ctx context.Context, name string, do func(*record) bool
 		if r == nil || err != nil || !do(r) {
 			return r, err
 		}
-		calls, err := s.calls(r, read[0])
+		calls, err := rs.calls(r, read[0])
 		if err == nil {
-			err = s.Durable.Do(ctx, calls...)
+			err = rs.store.Do(ctx, calls...)
 		}
 		if !store.Lost(err) {
 			return r, err
@@ -88,8 +120,8 @@ func (s *SignIns) change(ctx context.Context, name string, do func(*record) bool
 }
 
 // remove removes a sign-in of which nothing is left.
-func (s *SignIns) remove(ctx context.Context, name string) error {
-	return s.Durable.Do(
+func (rs records) remove(ctx context.Context, name string) error {
+	return rs.store.Do(
 		ctx, &store.Call{Op: store.Delete, Key: recordPrefix + name}, &store.Call{Op: store.Delete, Key: duePrefix + name},
 	)
 }

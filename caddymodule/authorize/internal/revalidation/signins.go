@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// SignIns are those at identity providers that can be asked about them again. It is safe for concurrent use.
-type SignIns struct {
-	Durable     store.Store      // holds them
+// Config is what [New] needs.
+type Config struct {
+	Durable     store.Store      // holds the sign-ins
 	Keys        keyring.Storing  // seal the refresh tokens
 	Accounts    *people.Accounts // get what the providers say of people
 	Session     time.Duration    // how long a session lasts
@@ -27,33 +27,41 @@ type SignIns struct {
 
 	SessionKey func(sid string) string             // the key of a session in Durable
 	End        func(context.Context, SignIn) error // ends what came of a sign-in; it can be repeated
-
-	asking    singleflight.Group
-	providers providers
 }
 
-// SignIn is one sign-in of a person at a provider.
-type SignIn struct {
-	User     string // the sub here
-	SID      string // of the session
-	Provider string // its key
+// SignIns are those at identity providers that can be asked about them again. It is safe for concurrent use.
+type SignIns struct {
+	session, accessToken time.Duration
+	asker                *asker
+	closer               *closer
+	sweeper              *sweeper
+	asking               singleflight.Group
 }
+
+// New returns the SignIns of a configuration.
+func New(c Config) *SignIns {
+	stored := records{c.Durable, c.Keys}
+	asked := &providers{accounts: c.Accounts, logger: c.Logger, state: map[string]state{}}
+	a := &asker{records: stored, providers: asked, logger: c.Logger, endSignIn: c.End}
+	end := &closer{records: stored, providers: asked, lifetime: c.Refresh + c.Session, logger: c.Logger}
+	return &SignIns{session: c.Session, accessToken: c.AccessToken, asker: a, closer: end, sweeper: &sweeper{a, end, c.SessionKey}}
+}
+
+// Run asks in the background until ctx ends, and then waits for the answers that are due.
+func (s *SignIns) Run(ctx context.Context) { s.sweeper.run(ctx) }
 
 // Begun is a sign-in that begins.
 type Begun struct {
-	SignIn       // whose
+	SignIn              // whose
 	Subject      string // the sub at the provider
 	RefreshToken string // of the provider; "" if it gave none
 	Again        bool   // the session is one of before
 }
 
-var (
-	errEnded  = oauth2.InvalidGrant("the identity provider no longer admits the person, or ended the sign-in")
-	errSilent = &oauth2.Error{
-		Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
-		Description: "the identity provider has not answered for too long",
-	}
-)
+var errSilent = &oauth2.Error{
+	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
+	Description: "the identity provider has not answered for too long",
+}
 
 // atRefresh is how old the last yes may be at a refresh, so that the apps of one person that
 // refresh at once ask once.
@@ -62,14 +70,14 @@ const atRefresh = 10 * time.Second
 // Starting returns the calls to the durable store that keep a sign-in that begins, to be made with
 // those that store its session; none if its provider cannot be asked.
 func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) {
-	p := s.asked(b.Provider)
-	now := store.Now(s.Durable)
-	session, active := now.Add(s.Session), now.Add(s.Session+s.AccessToken)
+	p := s.asker.providers.asked(b.Provider)
+	now := s.asker.records.now()
+	session, active := now.Add(s.session), now.Add(s.session+s.accessToken)
 	switch {
 	case p == nil:
 		return nil, nil
 	case b.RefreshToken == "" && b.Again: // with what there may be of before
-		_, err := s.change(ctx, name(b.SID, b.Provider), func(r *record) bool { r.Session, r.Active = session, active; return true })
+		_, err := s.asker.records.change(ctx, name(b.SID, b.Provider), func(r *record) bool { r.Session, r.Active = session, active; return true })
 		return nil, err
 	case b.RefreshToken == "":
 		return nil, nil
@@ -78,30 +86,30 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	var before *record
 	var err error
 	if b.Again {
-		before, err = store.GetJSON[record](ctx, s.Durable, recordPrefix+r.name())
+		before, err = s.asker.records.read(ctx, r.name())
 	}
 	if before != nil {
 		r.Offline, r.Until = before.Offline, before.Until
 	} else if err == nil {
-		_, err = s.listOf(ctx, r).Add(ctx, b.SID)
+		_, err = s.closer.listOf(ctx, r).Add(ctx, b.SID)
 	}
 	if err == nil {
-		r.Token, err = s.seal(ctx, r.name(), b.RefreshToken)
+		r.Token, err = s.asker.records.seal(ctx, r.name(), b.RefreshToken)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.calls(r, nil)
+	return s.asker.records.calls(r, nil)
 }
 
 // Keep keeps a sign-in for a grant that outlives its session.
 func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.Duration) error {
-	if s.asked(provider) == nil {
+	if s.asker.providers.asked(provider) == nil {
 		return nil
 	}
-	_, err := s.change(ctx, name(sid, provider), func(r *record) bool {
+	_, err := s.asker.records.change(ctx, name(sid, provider), func(r *record) bool {
 		r.Offline = true
-		extend(&r.Until, store.Now(s.Durable).Add(lifetime))
+		extend(&r.Until, s.asker.records.now().Add(lifetime))
 		return true
 	})
 	return err
@@ -110,7 +118,7 @@ func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.
 // Serves reports whether a session may be used: the provider does not say no, now or within the
 // interval, nor has it been silent for too long.
 func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error) {
-	p := s.asked(provider)
+	p := s.asker.providers.asked(provider)
 	if p == nil {
 		return true, nil
 	}
@@ -124,29 +132,29 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error
 // Refreshes asks about a sign-in before one of its grants is refreshed, and refuses if the answer is
 // no, or is missing for too long.
 func (s *SignIns) Refreshes(ctx context.Context, sid, provider string) error {
-	p := s.asked(provider)
+	p := s.asker.providers.asked(provider)
 	if p == nil {
 		return nil
 	}
 	r, err := s.check(ctx, p, name(sid, provider), atRefresh)
-	if lasts := store.Now(s.Durable).Add(s.AccessToken); err == nil && r != nil && r.Active.Before(lasts.Add(-time.Minute)) {
-		_, err = s.change(ctx, r.name(), func(r *record) bool { extend(&r.Active, lasts); return true })
+	if lasts := s.asker.records.now().Add(s.accessToken); err == nil && r != nil && r.Active.Before(lasts.Add(-time.Minute)) {
+		_, err = s.asker.records.change(ctx, r.name(), func(r *record) bool { extend(&r.Active, lasts); return true })
 	}
 	return err
 }
 
 // check asks about a sign-in unless the last yes is recent enough. Without a record there is nothing to ask.
 func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, recent time.Duration) (*record, error) {
-	r, err := store.GetJSON[record](ctx, s.Durable, recordPrefix+name)
-	if r == nil || err != nil || r.Issuer != p.Issuer || !r.Denied && s.age(r) < recent {
+	r, err := s.asker.records.read(ctx, name)
+	if r == nil || err != nil || r.Issuer != p.Issuer || !r.Denied && s.asker.records.age(r) < recent {
 		return r, err
 	}
 	background := audit.ForReason(context.WithoutCancel(ctx), reason)
 	if r.Denied {
-		return r, s.end(background, r)
+		return r, s.asker.end(background, r)
 	}
 	answer := s.asking.DoChan(name, func() (any, error) {
-		return nil, s.ask(background, p, name, question{recent: recent, waits: true})
+		return nil, s.asker.ask(background, p, name, question{recent: recent, waits: true})
 	})
 	select {
 	case <-ctx.Done():
@@ -157,15 +165,8 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, re
 	switch {
 	case err == nil, err == errEnded:
 		return r, err
-	case s.age(r) >= p.Revalidate.Outage:
+	case s.asker.records.age(r) >= p.Revalidate.Outage:
 		return r, errSilent
 	}
 	return r, nil
-}
-
-// age is how long ago the provider's last yes is.
-func (s *SignIns) age(r *record) time.Duration { return store.Since(s.Durable, r.Yes) }
-
-func (s *SignIns) seal(ctx context.Context, name, token string) (string, error) {
-	return s.Keys.SealStored(ctx, token, recordPrefix+name)
 }

@@ -28,9 +28,16 @@ const (
 	sweepKey = "upstream-sweep:"
 )
 
-// Run asks in the background until ctx ends, and then waits for the answers that are due.
-func (s *SignIns) Run(ctx context.Context) {
-	interval := s.interval()
+// sweeper asks in the background.
+type sweeper struct {
+	asker      *asker
+	closer     *closer
+	sessionKey func(sid string) string
+}
+
+// run asks in the background until ctx ends, and then waits for the answers that are due.
+func (s *sweeper) run(ctx context.Context) {
+	interval := s.asker.providers.interval()
 	if interval == 0 {
 		return
 	}
@@ -42,18 +49,18 @@ func (s *SignIns) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := s.sweep(ctx, interval/sweepsPerInterval); err != nil && ctx.Err() == nil {
-				s.Logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
+				s.asker.logger.WarnContext(ctx, "sign-ins at identity providers not looked through", "error", err)
 			}
 		}
 	}
 }
 
 // sweep asks about the sign-ins that are due, unless another gateway does.
-func (s *SignIns) sweep(ctx context.Context, each time.Duration) error {
-	if err := s.Durable.Add(ctx, sweepKey, nil, each*9/10); store.Lost(err) {
+func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
+	if err := s.asker.records.store.Add(ctx, sweepKey, nil, each*9/10); store.Lost(err) {
 		return nil
 	}
-	keys, err := s.Durable.List(ctx, duePrefix)
+	keys, err := s.asker.records.store.List(ctx, duePrefix)
 	if err != nil {
 		return err
 	}
@@ -68,21 +75,21 @@ func (s *SignIns) sweep(ctx context.Context, each time.Duration) error {
 	return nil
 }
 
-func (s *SignIns) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string) error {
+func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string) error {
 	var names, wanted []string
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
-		names, wanted = append(names, name), append(wanted, recordPrefix+name, s.SessionKey(sid))
+		names, wanted = append(names, name), append(wanted, recordPrefix+name, s.sessionKey(sid))
 	}
-	values, err := store.Values(ctx, s.Durable, wanted...)
+	values, err := store.Values(ctx, s.asker.records.store, wanted...)
 	if err != nil {
 		return err
 	}
 	for i, name := range names {
 		r, err := store.FromJSON[record](values[2*i])
 		if err != nil { // perhaps of a later version
-			s.Logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", name, "error", err)
+			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", name, "error", err)
 			continue
 		}
 		if do := s.due(r, name, values[2*i+1] != nil); do != nil {
@@ -99,26 +106,26 @@ func (s *SignIns) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 }
 
 // due returns what is to be done about a sign-in, or nil.
-func (s *SignIns) due(r *record, name string, inSession bool) func(context.Context) {
-	now := store.Now(s.Durable)
+func (s *sweeper) due(r *record, name string, inSession bool) func(context.Context) {
+	now := s.asker.records.now()
 	switch {
 	case r == nil:
-		return func(ctx context.Context) { _ = s.Durable.Delete(ctx, duePrefix+name) } // else it expires
+		return func(ctx context.Context) { _ = s.asker.records.store.Delete(ctx, duePrefix+name) } // else it expires
 	case !inSession && !r.Offline && (now.Before(r.Session) || now.After(r.Active)):
-		return func(ctx context.Context) { s.close(ctx, r) }
+		return func(ctx context.Context) { s.closer.close(ctx, r) }
 	case now.After(r.Active):
-		return func(ctx context.Context) { _ = s.Durable.Delete(ctx, duePrefix+name) }
+		return func(ctx context.Context) { _ = s.asker.records.store.Delete(ctx, duePrefix+name) }
 	}
-	p := s.asked(r.Provider)
+	p := s.asker.providers.asked(r.Provider)
 	if p == nil || p.Issuer != r.Issuer {
 		return nil
 	}
 	if r.Denied {
-		return func(ctx context.Context) { _ = s.end(ctx, r) }
+		return func(ctx context.Context) { _ = s.asker.end(ctx, r) }
 	}
 	recent := p.Revalidate.Interval * (sweepsPerInterval - 1) / sweepsPerInterval
-	if s.age(r) < recent {
+	if s.asker.records.age(r) < recent {
 		return nil
 	}
-	return func(ctx context.Context) { _ = s.ask(ctx, p, name, question{recent: recent}) }
+	return func(ctx context.Context) { _ = s.asker.ask(ctx, p, name, question{recent: recent}) }
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
@@ -31,7 +30,6 @@ type Config struct {
 	Consents      *consent.Consents       // of people
 	Revocations   *revocation.Revocations // of tokens and grants
 	Sessions      *session.Sessions       // of people
-	SignIns       *revalidation.SignIns   // of theirs at identity providers
 }
 
 // Tokens issue, check and revoke tokens.
@@ -70,7 +68,7 @@ func New(c Config) *Tokens {
 	t.Verifier.signatures.MaxEntries = maxSignatures
 	t.families = &families{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
-		signIns: c.SignIns, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
+		signIns: c.Sessions.SignIns, revocations: c.Revocations, trail: c.Trail, logger: c.Logger,
 	}
 	t.Revoker.families = t.families
 	t.Apps = &Apps{
