@@ -113,27 +113,6 @@ func (a *App) startStores() error {
 	return nil
 }
 
-// background is work that goes on until it is stopped.
-type background struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-}
-
-func inBackground(ctx context.Context, run func(context.Context)) *background {
-	ctx, cancel := context.WithCancel(ctx)
-	b := &background{cancel, make(chan struct{})}
-	go func() { defer close(b.done); run(ctx) }()
-	return b
-}
-
-// stop waits until the work is over; nil: there was none.
-func (b *background) stop() {
-	if b != nil {
-		b.cancel()
-		<-b.done
-	}
-}
-
 // Stop ends what asks identity providers, closes the health port, and records the number of audit events that were left out.
 func (a *App) Stop() error {
 	a.asking.stop()
