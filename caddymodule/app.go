@@ -114,7 +114,7 @@ type App struct {
 	keys   *keyring.Keyring
 	pooled string // the keys in keysInUse
 	health *healthPort
-	asking *background // of identity providers
+	asking func() // ends what asks identity providers; nil before it began
 	server *authorize.Server
 	events *audit.Log
 	logger *slog.Logger

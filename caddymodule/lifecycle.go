@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -76,7 +77,10 @@ func (a *App) Start() (err error) {
 	if err := a.startStores(); err != nil {
 		return errors.Join(err, a.health.close())
 	}
-	a.asking = inBackground(a.ctx, a.server.Run)
+	ctx, cancel := context.WithCancel(a.ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { a.server.Run(ctx) })
+	a.asking = func() { cancel(); asking.Wait() }
 	go func() {
 		a.prepareKeys()
 		a.keys.Watch(a.ctx)
@@ -115,7 +119,9 @@ func (a *App) startStores() error {
 
 // Stop ends what asks identity providers, closes the health port, and records the number of audit events that were left out.
 func (a *App) Stop() error {
-	a.asking.stop()
+	if a.asking != nil {
+		a.asking()
+	}
 	a.events.Flush()
 	return a.health.close()
 }

@@ -158,15 +158,10 @@ func (a *asker) deny(ctx context.Context, claimed *record) error {
 		r.Denied, r.Claim = true, ""
 		return true
 	})
-	switch {
-	case err != nil:
-		a.logger.ErrorContext(ctx, "a sign-in that the identity provider ended could not be ended yet", "idp", claimed.Provider, "user", claimed.User, "error", err)
-	case r != nil && !r.Denied:
+	if err == nil && r != nil && !r.Denied {
 		return nil
-	default:
-		return a.end(ctx, claimed)
 	}
-	return errEnded
+	return a.end(ctx, claimed)
 }
 
 // end ends a sign-in, and its record last: until then, it is tried again.

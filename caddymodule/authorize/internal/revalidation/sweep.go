@@ -2,6 +2,7 @@ package revalidation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -76,23 +77,29 @@ func (s *sweeper) sweep(ctx context.Context, each time.Duration) error {
 }
 
 func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []string) error {
-	var names, wanted []string
+	wanted := map[string][]byte{} // of sign-ins, and of their sessions
 	for _, key := range keys {
 		name := strings.TrimPrefix(key, duePrefix)
 		sid, _, _ := strings.Cut(name, ".")
-		names, wanted = append(names, name), append(wanted, recordPrefix+name, s.sessionKey(sid))
+		wanted[recordPrefix+name], wanted[s.sessionKey(sid)] = nil, nil
 	}
-	values, err := store.Values(ctx, s.asker.records.store, wanted...)
+	read := slices.Collect(maps.Keys(wanted))
+	values, err := store.Values(ctx, s.asker.records.store, read...)
 	if err != nil {
 		return err
 	}
-	for i, name := range names {
-		r, err := store.FromJSON[record](values[2*i])
+	for i, value := range values {
+		wanted[read[i]] = value
+	}
+	for _, key := range keys {
+		name := strings.TrimPrefix(key, duePrefix)
+		sid, _, _ := strings.Cut(name, ".")
+		r, err := store.FromJSON[record](wanted[recordPrefix+name])
 		if err != nil { // perhaps of a later version
-			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", name, "error", err)
+			s.asker.logger.WarnContext(ctx, "a sign-in at an identity provider cannot be read", "sid", sid, "error", err)
 			continue
 		}
-		if do := s.due(r, name, values[2*i+1] != nil); do != nil {
+		if do := s.due(r, name, wanted[s.sessionKey(sid)] != nil); do != nil {
 			background := audit.ForReason(context.WithoutCancel(ctx), reason)
 			asking.Go(func() error { do(background); return nil })
 			select {
