@@ -64,7 +64,8 @@ func (s *faultyStore) Do(ctx context.Context, calls ...*store.Call) error {
 	return s.Store.Do(ctx, calls...)
 }
 
-// inHospital runs a test in a bubble of synctest, with some gateways that ask in the background, or one that does not.
+// inHospital runs a test in a bubble of synctest, with some gateways that ask in the background, or
+// with a negative number do not.
 func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvider, *authorize.Config), test func(*hospital)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +76,7 @@ func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvi
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		defer func() { end(); running.Wait() }()
-		for range max(gateways, 1) {
+		for range max(gateways, -gateways) {
 			s := servertest.NewFederated(t, h.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
 				servertest.Refreshing(c)
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")

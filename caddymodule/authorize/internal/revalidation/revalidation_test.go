@@ -1,6 +1,7 @@
 package revalidation_test
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func TestNoEndsSignIn(t *testing.T) {
 // A page asks when the last yes is older than the interval. Here nothing asks before.
 func TestSessionAsks(t *testing.T) {
 	t.Parallel()
-	inHospital(t, 0, nil, func(h *hospital) {
+	inHospital(t, -1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
 		h.becomes(nil)
 		time.Sleep(interval - time.Second)
@@ -138,7 +139,7 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 		first, tokens := h.signIn("offline_access")
 		for i := range 12 {
 			b := servertest.NewBrowser(t, h.servers[i%3])
-			b.Cookies = first.Cookies
+			b.Cookies = maps.Clone(first.Cookies)
 			apps = append(apps, app{b, tokens})
 			tokens = first.RequestTokens(servertest.CodeForm(first.CodeOfSession(servertest.OfflineAccess(nil)), nil))
 		}
@@ -160,6 +161,29 @@ func TestRefreshTokensAreSentOnce(t *testing.T) {
 		if n := len(sent); len(slices.Compact(sent)) != n || n < 10 || n > 40 {
 			t.Errorf("%d were sent, of which %d different", n, len(slices.Compact(sent)))
 		}
+	})
+}
+
+// Who finds that another gateway is asking, and the last yes too old, waits for its answer.
+func TestAnswerOfOtherGateway(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -2, nil, func(h *hospital) {
+		b, _ := h.signIn("offline_access")
+		other := servertest.NewBrowser(t, h.servers[1])
+		other.Cookies = maps.Clone(b.Cookies)
+		h.becomes(nil)
+		time.Sleep(interval)
+		h.delay = 2 * time.Second
+		var both sync.WaitGroup
+		for _, b := range []*servertest.Browser{b, other} {
+			both.Go(func() {
+				if b.SignedIn() {
+					t.Error("the session goes on")
+				}
+			})
+		}
+		both.Wait()
+		servertest.Equal(t, len(h.asked()), 1)
 	})
 }
 
