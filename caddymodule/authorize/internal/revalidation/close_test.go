@@ -51,7 +51,29 @@ func TestGrantOutlivesSession(t *testing.T) {
 		servertest.Equal(t, len(h.asked()), asked+1, "at the refresh")
 		h.becomes(nil)
 		after(interval)
+		if b.TokenWorks(tokens.AccessToken) {
+			t.Error("the access token goes on")
+		}
 		servertest.CheckDead(b, tokens.Refresh, tokens.AccessToken)
+	})
+}
+
+// An access token that lasts when the time of its session is over is asked about all the same.
+func TestTokenOutlivesSession(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		b, tokens := h.signIn("online_access")
+		time.Sleep(23 * time.Hour)
+		tokens = b.Refresh(tokens.Refresh, nil)
+		after(2 * time.Hour)
+		if !b.TokenWorks(tokens.AccessToken) || b.SignedIn() {
+			t.Error("the access token ended, or the session did not")
+		}
+		h.becomes(nil)
+		after(interval)
+		if b.TokenWorks(tokens.AccessToken) {
+			t.Error("the access token goes on")
+		}
 	})
 }
 

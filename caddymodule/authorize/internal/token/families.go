@@ -84,10 +84,11 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	case reusedToken:
 		return nil, fs.revokeReplayed(ctx, f)
 	}
-	if err := fs.checkGrant(ctx, f, client); err != nil {
+	// First the provider, as it says who the person is now.
+	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider); err != nil {
 		return nil, err
 	}
-	if err := fs.revalidate(ctx, f, client); err != nil {
+	if err := fs.checkGrant(ctx, f, client); err != nil {
 		return nil, err
 	}
 	g := *f.Grant
@@ -95,18 +96,6 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	var err error
 	g.Scope, err = narrowScope(g.Scope, asked)
 	return &g, err
-}
-
-// revalidate asks the identity provider of a grant's sign-in again, and checks the grant against
-// what it says of the person now.
-func (fs *families) revalidate(ctx context.Context, f *refreshFamily, client *client.Client) error {
-	if f.Grant.Provider == "" {
-		return nil
-	}
-	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider); err != nil {
-		return err
-	}
-	return fs.checkGrant(ctx, f, client)
 }
 
 // state returns what a token is to its family. If the current token was issued when an outage
