@@ -59,6 +59,9 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 		authorize.SetRetryAfter(w.Header(), http.StatusServiceUnavailable)
 		return caddy.APIError{HTTPStatus: http.StatusServiceUnavailable, Err: err}
 	}
+	if errors.Is(err, authorize.ErrAmbiguous) {
+		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+	}
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,8 @@ type sessionStatus struct {
 	Since      time.Time `json:"since"`
 	SignedInAt time.Time `json:"signed_in_at"`
 	Provider   string    `json:"provider,omitempty"`
+	Subject    string    `json:"upstream_sub,omitempty"`
+	UserName   string    `json:"user_name,omitempty"`
 	Clients    []string  `json:"clients,omitempty"`
 	Address    string    `json:"address,omitempty"`
 	UserAgent  string    `json:"user_agent,omitempty"`

@@ -87,6 +87,10 @@ type App struct {
 	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty block.
 	Lockout Lockout `json:"lockout,omitzero"`
 
+	// `off` leaves the user names of people of identity providers out of the audit trail and the list of sessions. Default:
+	// they are there.
+	AuditUserName string `json:"audit_user_name,omitempty"`
+
 	// Where codes and revocations are kept. Default: `memory`. A store that several gateways share (`redis`, `postgres`)
 	// is the durable store too.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`

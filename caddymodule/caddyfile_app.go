@@ -52,6 +52,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		frame_ancestors <origin...>
 //		branding { … }
 //		lockout { … } | lockout off
+//		audit_user_name off
 //		store <module> { … }
 //		durable_store <module> { … }
 //		revocation_max_lag <duration>|off
@@ -76,6 +77,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
+		"audit_user_name":       option.Word(&a.AuditUserName, checkAuditUserName),
 		"store":                 stores.ParseName(&a.StoreRaw),
 		"durable_store":         stores.ParseName(&a.DurableRaw),
 		"revocation_max_lag":    option.DurationOrOff(&a.RevocationMaxLag, option.Duration(&a.RevocationMaxLag)),
@@ -94,6 +96,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	return a.checkParsed(d)
 }
+
+var checkAuditUserName = option.OneOf("off")
 
 // adding is the setter of a subdirective that adds to a list.
 func adding[T any](to *[]T, parse func(*T) error) option.Setter {

@@ -48,7 +48,8 @@ sessions end too. With both, it ends what this user let this client have. It doe
 keep anybody out: to do that, disable or remove the user or client in the Caddyfile too.
 
 --user
-    The name of the user as in the Caddyfile, or the sub of a federated one.
+    The name of the user as in the Caddyfile. For people of an identity provider
+    the sub, <idp>:<subject there>, the user name or the e-mail address.
 
 --client
     The client_id.

@@ -54,6 +54,15 @@ type IdentityProvider struct {
 	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
 	Claims map[string]string `json:"claims,omitempty"`
 
+	// The provider's claim that becomes the `sub` of its users here, so that apps that knew them by it still do. It must be
+	// unique and never given to another person, and is refused if a user or client here, or another provider's user, has it.
+	// Default: a hash of the provider's issuer and subject.
+	Sub string `json:"sub,omitempty"`
+
+	// The bearer token by which the provider says who has left (SCIM 2.0), at `{issuer}/oauth2/scim/{key}`. Placeholders
+	// are supported. Default: none, it cannot.
+	SCIM string `json:"scim,omitempty"`
+
 	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
@@ -131,7 +140,12 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 	if err != nil {
 		return none, err
 	}
+	scim, err := option.ResolveSecret("scim", p.SCIM)
+	if err != nil {
+		return none, err
+	}
 	resolved := p.withCredentials(id, secret)
+	resolved.SCIM = scim
 	resolved.Transport, err = p.TLS.Transport()
 	return resolved, err
 }
@@ -139,7 +153,7 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 func (p *IdentityProvider) withCredentials(id, secret string) authorize.IdentityProvider {
 	c := authorize.IdentityProvider{
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
-		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims,
+		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
 		Revalidate: p.Revalidate.settings(),
 	}
@@ -171,6 +185,8 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"timeout":             option.Duration(&p.Timeout),
 		"domains":             option.Words(&p.Domains, authorize.CheckDomain),
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
+		"sub":                 option.Word(&p.Sub, nil),
+		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"link":                option.Only("email", &p.LinkEmail),

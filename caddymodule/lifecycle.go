@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -25,6 +26,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	if err := fhirapp.CheckBase(a.FHIRBase); err != nil {
 		return err
+	}
+	if a.AuditUserName != "" {
+		if err := checkAuditUserName(a.AuditUserName); err != nil {
+			return fmt.Errorf("audit_user_name: %w", err)
+		}
 	}
 	if a.Health != "" {
 		if err := checkHealthAddress(a.Health); err != nil {

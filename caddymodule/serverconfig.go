@@ -67,7 +67,7 @@ func (a *App) settings() authorize.Config {
 		Outages:                  func() []store.Outage { return outages(a.stores) },
 
 		AuthorizePOST: a.AuthorizePOST, LaunchPage: a.LaunchPage, OmitIssuer: a.OmitIssuer, FrameAncestors: a.FrameAncestors, Records: &ownRecords{a.Issuer, a.FHIRBase},
-		Lockout: a.Lockout.settings(), Audit: a.Audit, ClientAddress: requester.Address,
+		Lockout: a.Lockout.settings(), OmitUserNames: a.AuditUserName != "", Audit: a.Audit, ClientAddress: requester.Address,
 		IsHTTPS: requester.IsHTTPS, Logger: failure.Limit(a.logger),
 	}
 }

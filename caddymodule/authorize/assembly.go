@@ -70,8 +70,9 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	a.accounts = &people.Accounts{
 		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
 		Lifetime:        c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
-		RefreshLifetime: c.RefreshTokenLifetime,
+		RefreshLifetime: c.RefreshTokenLifetime, OmitUserNames: c.OmitUserNames,
 	}
+	a.trail.Person = a.accounts.Describe
 	for _, idp := range c.IdentityProviders {
 		if err := a.accounts.AddProvider(idp, c.Issuer+endpoint.Callback+idp.Key); err != nil {
 			return err
@@ -79,6 +80,11 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	}
 	if a.clients, err = client.NewRegistry(c.Issuer, c.Registration, token.GrantTypes(), c.Logger); err != nil {
 		return err
+	}
+	a.accounts.IsConfiguredClient = func(id string) bool { return a.clients.Configured[id] != nil }
+	a.accounts.IsClient = func(ctx context.Context, id string) (bool, error) {
+		found, err := a.clients.Find(ctx, id)
+		return found != nil, err
 	}
 	if a.accounts.Directory, err = people.NewDirectory(c.Users, c.Passwords); err != nil {
 		return err

@@ -82,6 +82,9 @@ type Config struct {
 	// [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
 
+	// OmitUserNames leaves those of identity providers' people out of events and lists.
+	OmitUserNames bool
+
 	// ClientAddress is the IP address that a request is counted and recorded under.
 	// Default: that of the peer.
 	ClientAddress func(*http.Request) string

@@ -16,6 +16,9 @@ type (
 	AllowRule = people.AllowRule
 )
 
+// ErrAmbiguous says that what an operator calls somebody may mean several people, and lists their subs.
+var ErrAmbiguous = people.ErrAmbiguous
+
 // LocalUsers names the users of this server in a client's list of identity providers.
 const LocalUsers = people.Local
 

@@ -50,7 +50,7 @@ var requests = []request{
 	}, expected{good: ok, stays: "families"}},
 	{"token: a code of somebody who came by a provider", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		return posting("/oauth2/token", servertest.CodeForm(servertest.Federate(b, servertest.OfflineAccess(nil)).Query().Get("code"), nil))
-	}, expected{good: ok, stays: "session sessions session-client apps account kept-account families upstream upstream-due upstream-of"}},
+	}, expected{good: ok, stays: "session sessions session-client apps account kept-account person families upstream upstream-due upstream-of"}},
 	{"token: a code, by an assertion", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
 		return posting("/oauth2/token", asserted(b.T, servertest.CodeForm(code, nil)))
@@ -156,10 +156,10 @@ var requests = []request{
 	}, expected{good: leadsTo("state="), stays: "session sessions session-client apps"}},
 	{"callback", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
-	}, expected{good: toApp, stays: "session sessions session-client apps account kept-account used-state upstream upstream-due upstream-of", during: temporarilyUnavailable}},
+	}, expected{good: toApp, stays: "session sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of", during: temporarilyUnavailable}},
 	{"callback, to the consent page", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		return getting("/oauth2/callback/hospital?" + atProvider(b, p, url.Values{"client_id": {"careful"}}).Encode())
-	}, expected{good: leadsTo("/oauth2/consent?request="), stays: "session sessions session-client apps account kept-account used-state upstream upstream-due upstream-of"}},
+	}, expected{good: leadsTo("/oauth2/consent?request="), stays: "session sessions session-client apps account kept-account person used-state upstream upstream-due upstream-of"}},
 
 	{"consent", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))

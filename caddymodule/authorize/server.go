@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
@@ -20,6 +21,7 @@ type Server struct {
 	revoker      *token.Revoker
 	revocations  *revocation.Revocations
 	holders      *token.Holders
+	accounts     *people.Accounts
 	factors      *factor.Factors
 	trail        *audit.Recorder
 }
@@ -40,7 +42,7 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		factors: a.factors, trail: a.trail,
+		accounts: a.accounts, factors: a.factors, trail: a.trail,
 	}, nil
 }
 
@@ -65,9 +67,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.AllowsOrigin(origin) }
 
-// Sessions returns the sessions of a user, or all if user is empty. It takes time in
-// proportion to the size of the store.
+// Sessions returns the sessions of a user ([people.Accounts.Sub]), or all if user is empty. It
+// takes time in proportion to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
+	user, err := s.accounts.Sub(ctx, user)
+	if err != nil {
+		return nil, err
+	}
 	return session.Listing{Sessions: s.sessions}.List(ctx, user)
 }
 
@@ -77,20 +83,32 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
 
-// EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how many.
+// EndSessions ends all sessions of a user ([people.Accounts.Sub]), as [Server.EndSession]
+// does, and returns how many.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
+	user, err := s.accounts.Sub(ctx, user)
+	if err != nil {
+		return 0, err
+	}
 	return s.sessions.EndByUser(ctx, user)
 }
 
-// RevokeGrants is [token.Revoker.RevokeGrants].
+// RevokeGrants is [token.Revoker.RevokeGrants] of a user ([people.Accounts.Sub]).
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
+	user, err := s.accounts.Sub(ctx, user)
+	if err != nil {
+		return token.RevokedGrants{}, err
+	}
 	return s.revoker.RevokeGrants(ctx, user, clientID)
 }
 
-// ResetFactors removes all second factors and passkeys that a user enrolled, for who has lost
+// ResetFactors removes all second factors and passkeys that a user ([people.Accounts.Sub]) enrolled, for who has lost
 // them, and ends the user's sessions. It reports whether there were any, and how many sessions
 // ended.
 func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessions int, err error) {
+	if user, err = s.accounts.Sub(ctx, user); err != nil {
+		return false, 0, err
+	}
 	had, err = s.factors.Enrolments.Reset(ctx, user)
 	if had || err != nil {
 		s.trail.Record(ctx, audit.Event{Kind: audit.Factor, User: user, Reason: "the operator removed what was enrolled", Err: err})
@@ -99,6 +117,11 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 		sessions, err = s.sessions.EndByUser(ctx, user)
 	}
 	return had, sessions, err
+}
+
+// Person returns who the person with a sub is at their identity provider; empty if they are at none.
+func (s *Server) Person(ctx context.Context, sub string) audit.Person {
+	return s.accounts.Describe(ctx, sub)
 }
 
 // Revoked reports whether an access token was revoked, by its jti: itself or its family.

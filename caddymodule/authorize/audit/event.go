@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,7 +34,7 @@ type Event struct {
 	ClientID string // the client that asked, or empty
 	Scope    string // what was granted, separated by spaces; of an access, what allowed it
 	Grant    string // the grant_type or response_type
-	Provider string // the key of the identity provider of a sign-in or its sign-out
+	Person          // of an identity provider, whom it is about
 	Address  string // where the request came from
 
 	// Interaction is what an access asked of the FHIR API, such as "read Patient/1".
@@ -52,6 +53,18 @@ type Event struct {
 	// LeftOut is how many anonymous events of the same kind and address this one stands for
 	// in a [Log]; 0 for an event of its own.
 	LeftOut int
+}
+
+// Person is who somebody is at an identity provider.
+type Person struct {
+	Provider string // the key of the identity provider
+	Subject  string // their sub there
+	UserName string // preferred_username, or else a verified e-mail address
+}
+
+// filled fills in what is not known of a person from another.
+func filled(p, other Person) Person {
+	return Person{cmp.Or(p.Provider, other.Provider), cmp.Or(p.Subject, other.Subject), cmp.Or(p.UserName, other.UserName)}
 }
 
 // Outcome returns "success", the error code of a refusal (RFC 6749 §5.2), "server_error", or
@@ -89,10 +102,11 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if e.Err != nil {
 		reason = e.Err.Error()
 	}
-	attributes := make([]slog.Attr, 0, 11)
+	attributes := make([]slog.Attr, 0, 13)
 	for _, field := range []struct{ name, value string }{
 		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
-		{"grant", e.Grant}, {"interaction", e.Interaction}, {"provider", e.Provider}, {"address", e.Address}, {"reason", reason},
+		{"grant", e.Grant}, {"interaction", e.Interaction}, {"provider", e.Provider}, {"upstream_sub", e.Subject}, {"user_name", e.UserName},
+		{"address", e.Address}, {"reason", reason},
 	} {
 		if field.value != "" {
 			attributes = append(attributes, slog.String(field.name, loggable(field.value)))

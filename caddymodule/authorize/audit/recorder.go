@@ -12,6 +12,9 @@ import (
 type Recorder struct {
 	Audit         func(context.Context, Event) // gets every event, in the goroutine of its request
 	ClientAddress func(*http.Request) string   // the IP address that a request is counted and recorded under
+
+	// Person returns who the person with a sub is at their identity provider, if at one. May be nil.
+	Person func(ctx context.Context, sub string) Person
 }
 
 // Begin attaches a [Request] to the context of a request.
@@ -25,9 +28,12 @@ func (rec *Recorder) Record(ctx context.Context, e Event) {
 	e.Address = r.address
 	e.User, e.ClientID = cmp.Or(e.User, r.User), cmp.Or(e.ClientID, r.ClientID)
 	e.Anonymous = e.Err != nil && (e.Anonymous || e.User == "" && !r.authenticated)
+	if rec.Person != nil && e.User != "" && e.User != e.ClientID {
+		e.Person = filled(e.Person, rec.Person(ctx, e.User))
+	}
 	if e.Err != nil {
 		r.Refused, e.Scope = true, ""
-		e.Provider = cmp.Or(e.Provider, r.Provider)
+		e.Person = filled(e.Person, r.Person)
 	} else {
 		e.Scope = cmp.Or(e.Scope, r.scope)
 	}

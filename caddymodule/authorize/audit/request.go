@@ -9,7 +9,7 @@ import (
 // events. Only the request's own goroutine writes to it.
 type Request struct {
 	User, ClientID, scope string // whom the request is about, and what it was granted
-	Provider              string // the key of the identity provider, for refusals
+	Person                       // at the identity provider, for refusals
 	Refused               bool   // a refusal is recorded already
 
 	// Release makes what the request used up usable again, after a server error. May be nil.

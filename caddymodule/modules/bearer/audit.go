@@ -21,14 +21,15 @@ import (
 type accessLog struct {
 	events *audit.Log
 	reads  bool // also those that were allowed
+	app    App  // knows who the people of its issuer are; may be nil
 }
 
 // newAccessLog writes to the trail of the app, which may be nil.
 func newAccessLog(ctx caddy.Context, app App, reads bool) accessLog {
 	if app != nil {
-		return accessLog{app.Events(), reads}
+		return accessLog{app.Events(), reads, app}
 	}
-	return accessLog{fhirapp.NewEventLog(ctx), reads}
+	return accessLog{fhirapp.NewEventLog(ctx), reads, nil}
 }
 
 // record records a decision. Reads and searches that were allowed are recorded if the site asks for them: they are as many
@@ -40,7 +41,16 @@ func (l accessLog) record(r *http.Request, b enforce.Bearer, d enforce.Decision)
 	l.events.Record(r.Context(), audit.Event{
 		Kind: audit.Access, User: b.Token.Subject, ClientID: b.Token.ClientID, Scope: d.Scope(), Address: requester.Address(r),
 		Interaction: nameOf(d.Interaction), Err: refusalOf(d.Err),
+		Person: l.personOf(r, b.Token),
 	})
+}
+
+// personOf is who the person of a token is at their identity provider, if the token is of our own issuer.
+func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person) {
+	if l.app == nil || t.Provider == "" {
+		return none
+	}
+	return l.app.Server().Person(r.Context(), t.Subject)
 }
 
 // recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The app

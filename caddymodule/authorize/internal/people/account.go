@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -34,6 +33,14 @@ type Accounts struct {
 	Durable      store.Store          // for accounts that outlive a restart
 	FHIRBase     string               // fhirUser claims are absolute URLs below it
 	Logger       *slog.Logger         // gets claims that are left out
+
+	// IsClient reports whether a client has an id, and IsConfiguredClient whether one of the
+	// configuration has, without asking a store. Default: none has.
+	IsClient           func(ctx context.Context, id string) (bool, error)
+	IsConfiguredClient func(id string) bool
+
+	// OmitUserNames leaves them out of the audit trail and of lists for operators.
+	OmitUserNames bool
 
 	// Lifetime is how long a session and its tokens refer to a federated person, and
 	// RefreshLifetime how long a refresh token does.
@@ -79,14 +86,17 @@ func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 
 func accountKey(id string) string { return "account:" + id }
 
-// Keep makes the account of a provider's subject, and so its link to a local user, last as
-// long as a refresh token.
-func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime time.Duration) error {
+// Keep makes the account of a user who is a provider's subject, and so its link to a local
+// user, last as long as a refresh token.
+func (a *Accounts) Keep(ctx context.Context, user, provider, subject string, lifetime time.Duration) error {
 	p := a.Providers[provider]
 	if p == nil {
 		return nil
 	}
-	id := accountID(p.Issuer, subject)
+	id := user
+	if a.Directory.Users[user] != nil { // linked
+		id = accountID(p.Issuer, subject)
+	}
 	value, err := a.Store.Get(ctx, accountKey(id))
 	if errors.Is(err, store.ErrNotFound) { // just removed
 		return nil
@@ -97,19 +107,25 @@ func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime 
 	return a.retain(ctx, id, value, lifetime+a.Lifetime)
 }
 
-// retain keeps an account for at least a lifetime, and makes other steps with that. It writes
-// only if the account changes or must last longer.
+// retain keeps an account for at least a lifetime, with what it is found by, and makes other
+// steps with that. It writes only if the account changes or must last longer.
 func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration, steps ...store.Step) error {
 	kept, err := store.FromJSON[keptAccount](account)
 	if err != nil {
 		return fmt.Errorf("keeping an account: %w", err)
 	}
+	keys := kept.indexKeys()
 	for ctx.Err() == nil {
-		old, err := store.Values(ctx, a.Durable, keptAccountPrefix+id)
+		old, err := store.Values(ctx, a.Durable, append([]string{keptAccountPrefix + id}, keys...)...)
 		if err != nil {
 			return err
 		}
 		calls, err := a.retaining(id, kept, old[0], lifetime)
+		if err == nil {
+			var indexing []*store.Call
+			indexing, err = a.indexing(id, kept.Until, keys, old[1:])
+			calls = append(calls, indexing...)
+		}
 		if err == nil {
 			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
 		}
@@ -152,27 +168,6 @@ func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 		until = kept.Until
 	}
 	return until, nil
-}
-
-// deny refuses a person, and deletes the account that the same provider admitted before,
-// which ends its sessions and tokens. The identity must be of an ID token just verified, so
-// that only the provider can do this. An account that another idp of the same issuer
-// admitted last is left alone.
-func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
-	stored, err := a.storedAccount(ctx, id.user.ID)
-	if stored != nil && audit.FromContext(ctx).User == "" {
-		audit.FromContext(ctx).User = id.user.ID
-	}
-	if err == nil && stored != nil && stored.Provider == p.Key {
-		// The kept one first: the other would be restored from it.
-		err = store.Do(
-			ctx, store.In(a.Durable, &store.Call{Op: store.Delete, Key: keptAccountPrefix + id.user.ID}),
-			store.In(a.Store, &store.Call{Op: store.Delete, Key: accountKey(id.user.ID)}),
-		)
-	}
-	refusal := *ErrNotAllowed
-	refusal.Err = err
-	return &refusal
 }
 
 const keptAccountPrefix = "kept-account:"

@@ -3,6 +3,7 @@ package people
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,9 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	if stored == nil || err != nil {
 		return nil, err
 	}
+	if a.IsConfiguredClient != nil && a.IsConfiguredClient(id) { // since then: see takeSub
+		return nil, nil
+	}
 	p := a.Providers[stored.Provider]
 	if p == nil || p.Issuer != stored.Issuer || !p.allows(stored.identity()) {
 		return nil, nil
@@ -45,16 +49,16 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 // else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
 // identity is stored in both cases, for rules that are configured later.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
+	audit.FromContext(ctx).Person = a.describe(p.account(id))
 	local := a.linked(p, id)
 	if local != nil {
 		audit.FromContext(ctx).User = local.ID
 	}
-	if !p.allows(id) || local != nil && local.Disabled {
-		return nil, a.deny(ctx, p, id)
+	if err := a.admit(ctx, p, &id, local); err != nil {
+		return nil, err
 	}
 	a.checkFHIRUser(ctx, p, &id.user)
-	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
-	value, err := store.ToJSON(stored)
+	value, err := store.ToJSON(p.account(id))
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +69,29 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	}
 	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)
 	return &id.user, nil
+}
+
+// account is what is stored of an identity.
+func (p *Provider) account(id identity) *storedAccount {
+	return &storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
+}
+
+// admit applies the rules to a person, and chooses the sub. A linked account goes by that of
+// the local user, and stays under the hash.
+func (a *Accounts) admit(ctx context.Context, p *Provider, id *identity, local *User) error {
+	switch {
+	case !p.allows(*id):
+		return a.deny(ctx, p, *id, p.whyRefused(*id))
+	case local != nil && local.Disabled:
+		return a.deny(ctx, p, *id, errDisabledHere)
+	case local != nil || p.Sub == "":
+		return nil
+	}
+	err := a.takeSub(ctx, id)
+	if errors.Is(err, errUnfitSub) {
+		return a.deny(ctx, p, *id, fmt.Errorf("%w (claim %s)", err, p.Sub))
+	}
+	return err
 }
 
 // fhirUser is the FHIR resource of a subject: as configured, or as the provider claims if

@@ -7,6 +7,9 @@
 //	identity.go     maps what a provider says of a person to our claims; email.go compares addresses
 //	account.go      accounts as stored, also longer than a session for refresh tokens
 //	admission.go    whose account an identity is, and whether it may still be used
+//	subclaim.go     a sub that the provider claims, and whose it is
+//	index.go        finds accounts by provider and subject, user name or address
+//	refusal.go      why somebody is not let in
 //	ways.go         how people can sign in for a client
 //	claims.go       what clients learn of a person (OpenID Connect Core §5)
 package people

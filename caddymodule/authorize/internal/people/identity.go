@@ -15,6 +15,7 @@ import (
 // identity is what a provider says of a person, in our claims.
 type identity struct {
 	issuer, subject string
+	sub             string // the claim for ours, where the provider has one
 	user            User
 	groups          []string
 }
@@ -24,7 +25,8 @@ type identity struct {
 func (p *Provider) Identity(from *upstream.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
-	id := identity{issuer: from.Issuer, subject: from.Subject, groups: Strings(p.claim(from, "groups"))}
+	sub, _ := from.Claims[p.Sub].(string)
+	id := identity{issuer: from.Issuer, subject: from.Subject, sub: sub, groups: Strings(p.claim(from, "groups"))}
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),

@@ -35,6 +35,15 @@ type IdentityProvider struct {
 	// phone_number is, so must email_verified or phone_number_verified.
 	Claims map[string]string
 
+	// Sub is the provider's claim that becomes the sub of its people. It must be unique and
+	// stable, and no local user, client or other provider's person may have the same. Default:
+	// a hash of issuer and subject.
+	Sub string
+
+	// SCIM is the bearer token by which the provider says who has left (RFC 7644). Default:
+	// it cannot.
+	SCIM string
+
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
 	FHIRUsers map[string]string
 

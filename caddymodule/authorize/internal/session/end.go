@@ -100,7 +100,7 @@ func (s *Sessions) recordEnd(ctx context.Context, stored *Session) {
 		reason += "; " + ErrUnreadable.Error()
 		s.Logger.ErrorContext(ctx, "ended a session that could not be read", "user", stored.User, "error", stored.unreadable)
 	}
-	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: reason})
+	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Person: stored.Upstream(), Reason: reason})
 }
 
 // delete also frees the room reserved for the cutoff; if that fails, it expires.

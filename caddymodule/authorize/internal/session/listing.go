@@ -14,6 +14,8 @@ type Info struct {
 	Since      time.Time // when the session began
 	SignedInAt time.Time // when the person last signed in
 	Provider   string    // key of the identity provider; "" for a password here
+	Subject    string    // sub there
+	UserName   string    // there, in lists for operators
 	Clients    []string  // ids of the clients that got a code or tokens in it
 	Address    string    // IP address of the last sign-in
 	UserAgent  string    // User-Agent of the last sign-in, at most 200 bytes, for display alone
@@ -57,6 +59,7 @@ func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
 		return nil, err
 	}
 	described := stored.describe()
+	described.UserName = l.Sessions.Accounts.Describe(ctx, stored.User).UserName
 	participants, err := l.Sessions.Participants.list(ctx, stored.SID)
 	for _, participant := range participants {
 		described.Clients = append(described.Clients, participant.client.ID)
@@ -99,7 +102,7 @@ func (l Listing) Own(ctx context.Context, user string) ([]Info, error) {
 func (s *Session) describe() Info {
 	return Info{
 		ID: s.SID, User: s.User, Since: s.Began, SignedInAt: s.At,
-		Provider: s.Provider, Address: s.Address, UserAgent: s.UserAgent,
+		Provider: s.Provider, Subject: s.UpstreamSubject, Address: s.Address, UserAgent: s.UserAgent,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -56,6 +57,11 @@ type Session struct {
 
 	root       string // part of the cookie; "" in sessions of earlier versions
 	unreadable error  // why nothing but SID and root, and perhaps User, is known; else nil
+}
+
+// Upstream is who the person is at the identity provider.
+func (s *Session) Upstream() audit.Person {
+	return audit.Person{Provider: s.Provider, Subject: s.UpstreamSubject}
 }
 
 // Key is the store's key of a session. The sid is public, unlike the secret in the cookie.

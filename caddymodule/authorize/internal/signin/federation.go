@@ -77,7 +77,7 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 // other ways to sign in. The interface wants errors of a provider that was reached to go to
 // the client.
 func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, err error) {
-	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.To.ClientID, Err: clientError(p, err)})
+	f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, Person: audit.Person{Provider: p.Key}, ClientID: req.To.ClientID, Err: clientError(p, err)})
 	f.signInPage.show(w, r, http.StatusServiceUnavailable, req, page.SignIn{
 		Request: r.URL.Query().Get("request"), Username: f.signInPage.username(req), Problem: page.SignInProblem{Down: p.Name},
 	})
@@ -156,7 +156,7 @@ func disconnected(r *http.Request, err error) bool {
 // authenticate returns the person of a response, and the session to start.
 func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) (user *people.User, begun session.Session, err error) {
 	if !f.accounts.Ways(req.To.Providers).Has(p.Key) {
-		return nil, begun, people.ErrNotAllowed
+		return nil, begun, people.Refusal(errors.New("the client does not allow this identity provider"))
 	}
 	identity, err := f.exchange(r.Context(), p, response)
 	if err != nil {

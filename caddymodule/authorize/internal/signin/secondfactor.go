@@ -41,7 +41,7 @@ func (f *secondFactor) begin(w http.ResponseWriter, r *http.Request, req *Reques
 	}
 	if req.How.Prompts("none") {
 		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
-		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Provider: session.Provider, Err: err})
+		f.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Person: session.Upstream(), Err: err})
 		req.Purpose.Refuse(w, r, err)
 		return
 	}
@@ -131,7 +131,7 @@ func (f *secondFactor) prove(r *http.Request, pending *pendingSecondFactor, p oa
 
 func (f *secondFactor) submit(w http.ResponseWriter, r *http.Request, pending *pendingSecondFactor, p oauth2.Parameters) {
 	right, err := f.prove(r, pending, p)
-	event := audit.Event{Kind: audit.SignIn, ClientID: pending.req.To.ClientID, User: pending.user.ID, Provider: pending.Session.Provider, Err: err}
+	event := audit.Event{Kind: audit.SignIn, ClientID: pending.req.To.ClientID, User: pending.user.ID, Person: pending.Session.Upstream(), Err: err}
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, &wait):

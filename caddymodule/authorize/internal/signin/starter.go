@@ -17,7 +17,7 @@ type starter struct {
 // session starts a session, and goes on.
 func (s *starter) session(w http.ResponseWriter, r *http.Request, req *Request, user *people.User, begun session.Session) {
 	signedIn, err := s.sessions.Start(w, r, user, begun)
-	s.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Provider: begun.Provider, Err: err})
+	s.trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: user.ID, Person: begun.Upstream(), Err: err})
 	if err != nil {
 		req.Purpose.Refuse(w, r, err)
 		return

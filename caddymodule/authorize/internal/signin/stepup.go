@@ -55,7 +55,7 @@ func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, si
 }
 
 func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {
-	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Provider: signedIn.Provider, Err: err})
+	s.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: signedIn.Provider, Subject: signedIn.Subject}, Err: err})
 	req.Purpose.Refuse(w, r, err)
 }
 

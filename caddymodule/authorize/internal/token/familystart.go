@@ -79,7 +79,7 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 		return nil, err
 	}
 	start.ttl = f.expires(fs.RefreshIdle).Sub(now)
-	err = fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime)
+	err = fs.accounts.Keep(ctx, g.User, g.Provider, g.Subject, lifetime)
 	if err == nil && !g.online() {
 		err = fs.signIns.Keep(ctx, g.Session, g.Provider, lifetime)
 	}

@@ -1,0 +1,100 @@
+package people
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// subOwner is whose a claimed sub is.
+type subOwner struct {
+	Issuer  string    `json:"issuer"`
+	Subject string    `json:"subject"`
+	Until   time.Time `json:"until"`
+}
+
+const (
+	// ownership is longer than anything that is granted lasts, from the last sign-in.
+	ownership = 2 * 366 * 24 * time.Hour
+
+	// renewal is how old the record of an owner becomes before a sign-in renews it.
+	renewal = 30 * 24 * time.Hour
+
+	maxSub = 255 // ASCII characters (OpenID Connect Core §2)
+)
+
+// errUnfitSub says that what a provider claims cannot be the sub of this person.
+var errUnfitSub = errors.New("what the idp sent for the sub")
+
+func unfitSub(why string) error { return fmt.Errorf("%w %s", errUnfitSub, why) }
+
+// takeSub makes what the provider claims the sub of a person who signs in, or returns [errUnfitSub].
+func (a *Accounts) takeSub(ctx context.Context, id *identity) error {
+	if err := checkSub(id.sub); err != nil {
+		return err
+	}
+	if a.Directory.Users[id.sub] != nil {
+		return unfitSub("is the name of a user here")
+	}
+	isClient, err := a.isClient(ctx, id.sub)
+	switch {
+	case err != nil:
+		return err
+	case isClient:
+		return unfitSub("is the client_id of an app")
+	}
+	if err = a.ownSub(ctx, id); err == nil {
+		id.user.ID = id.sub
+	}
+	return err
+}
+
+func checkSub(sub string) error {
+	switch {
+	case sub == "":
+		return unfitSub("is missing or no text")
+	case len(sub) > maxSub || strings.ContainsFunc(sub, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return unfitSub("is more than 255 characters, or has others than ASCII's without spaces")
+	case isAccountID(sub):
+		return unfitSub("has the form of the subs that are made here")
+	}
+	return nil
+}
+
+// isAccountID reports whether a sub has the form of an [accountID], so that no claim can be that of somebody else.
+func isAccountID(sub string) bool {
+	sum, err := base64.RawURLEncoding.DecodeString(sub)
+	return err == nil && len(sum) == 32
+}
+
+// isClient reports whether a sub is the client_id of an app, whose own tokens have it as their sub.
+func (a *Accounts) isClient(ctx context.Context, sub string) (bool, error) {
+	if a.IsClient == nil {
+		return false, nil
+	}
+	return a.IsClient(ctx, sub)
+}
+
+// ownSub records whose a claimed sub is, before the account is stored. It stays theirs when their account has expired, as
+// apps have records under it.
+func (a *Accounts) ownSub(ctx context.Context, id *identity) error {
+	return store.Alter(ctx, a.Durable, store.Key("sub-owner", id.sub), ownership, func(read []byte) ([]byte, error) {
+		owner, err := store.FromJSON[subOwner](read)
+		until := a.now().Add(ownership).Truncate(time.Second)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("reading whose a sub is: %w", err)
+		case owner == nil:
+		case owner.Issuer != id.issuer || owner.Subject != id.subject:
+			return nil, unfitSub("is another person's already")
+		case until.Sub(owner.Until) < renewal:
+			return nil, nil
+		}
+		return store.ToJSON(subOwner{id.issuer, id.subject, until})
+	})
+}
