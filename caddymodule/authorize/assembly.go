@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/account"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/deprovisioning"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/flow"
@@ -173,6 +174,7 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	}
 	launches := launch.NewLaunches(c.Store)
 	a.addFlow(c, launches, routes)
+	a.addDeprovisioning(c, routes)
 	routes[endpoint.Account] = account.New(account.Config{
 		Responder: a.responder, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
 		Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
@@ -203,6 +205,23 @@ func (a *assembly) addFlow(c *Config, launches *launch.Launches, routes map[stri
 	backchannel := &session.BackchannelLogout{Responder: a.responder, Store: c.Store, Sessions: a.sessions}
 	for key, p := range a.accounts.Providers {
 		routes[endpoint.BackchannelLogout+key] = a.responder.Handler(backchannel.Handler(p), http.MethodPost)
+	}
+}
+
+// addDeprovisioning adds the endpoints at which providers say who has left.
+func (a *assembly) addDeprovisioning(c *Config, routes map[string]http.Handler) {
+	ending := &deprovisioning.Ending{Accounts: a.accounts, Sessions: a.sessions, Revoker: a.tokens.Revoker, Logger: c.Logger}
+	events := &deprovisioning.Events{Responder: a.responder, Durable: c.Durable, Ending: ending}
+	scim := &deprovisioning.SCIM{Responder: a.responder, Limiter: a.limiter, Ending: ending}
+	for key, p := range a.accounts.Providers {
+		routes[endpoint.SecurityEvents+key] = a.responder.Handler(events.Handler(p), http.MethodPost)
+		if p.SCIM == "" {
+			continue
+		}
+		if client.IsGuessable(p.SCIM) {
+			c.Logger.Warn("scim of an idp has less than 128 bits, and could be guessed; make another with: "+client.SecretCommand, "idp", key)
+		}
+		routes[endpoint.SCIM+key+"/"] = a.responder.Handler(scim.Handler(p), deprovisioning.Methods...)
 	}
 }
 

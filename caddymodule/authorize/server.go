@@ -3,8 +3,10 @@ package authorize
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
@@ -51,11 +53,20 @@ func New(c Config) (*Server, error) {
 func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }
 
 // Serves reports whether a path is one of this server's.
-func (s *Server) Serves(path string) bool { return s.routes[path] != nil }
+func (s *Server) Serves(path string) bool { return s.handler(path) != nil }
+
+// handler returns that of a path; nil if there is none. SCIM has paths below that of each provider.
+func (s *Server) handler(path string) http.Handler {
+	if below, ok := strings.CutPrefix(path, endpoint.SCIM); ok {
+		key, _, _ := strings.Cut(below, "/")
+		path = endpoint.SCIM + key + "/"
+	}
+	return s.routes[path]
+}
 
 // ServeHTTP implements [http.Handler]. The answer for other paths than ours is 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := s.routes[r.URL.Path]
+	h := s.handler(r.URL.Path)
 	if h == nil {
 		http.NotFound(w, r)
 	} else if !s.crossOrigins.answer(w, r) {

@@ -59,17 +59,22 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 
 // checkLogoutType refuses a JWT with another typ. Many providers send none (§2.4).
 func checkLogoutType(raw string) error {
+	name, given, err := tokenType(raw)
+	if err == nil && given && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
+		err = fmt.Errorf("typ is %.100q", name)
+	}
+	return err
+}
+
+// tokenType returns the typ of a JWT in lower case and without application/, and whether it has one.
+func tokenType(raw string) (name string, given bool, err error) {
 	jws, err := jose.ParseSignedCompact(raw, algorithms)
 	if err != nil {
-		return err
+		return "", false, err
 	}
 	typ, given := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
-	name, _ := typ.(string)
-	name = strings.TrimPrefix(strings.ToLower(name), "application/")
-	if given && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
-		return fmt.Errorf("typ is %.100q", typ)
-	}
-	return nil
+	name, _ = typ.(string)
+	return strings.TrimPrefix(strings.ToLower(name), "application/"), given, nil
 }
 
 // checkLogout checks what go-oidc does not, and that this is no ID token.

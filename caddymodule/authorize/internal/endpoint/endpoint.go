@@ -6,7 +6,7 @@ import "strings"
 var Names = []string{
 	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
 	"launch", "launch_page", "sandbox_app", "style.json", "par", "register", "client_logo",
-	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
+	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout", "events", "scim",
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource", "user-access-brands",
 }
 

@@ -16,6 +16,9 @@ const (
 
 	BackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
 
+	SecurityEvents = "/oauth2/events/" // and the provider's key
+	SCIM           = "/oauth2/scim/"   // and the provider's key, a slash, and more
+
 	SelectAccount       = "/oauth2/select_account"
 	SelectPatient       = "/oauth2/select_patient"
 	SelectEncounter     = "/oauth2/select_encounter"

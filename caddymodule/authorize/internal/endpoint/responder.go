@@ -32,7 +32,12 @@ type Responder struct {
 
 // WriteJSON sends a body that no cache may keep (RFC 6749 §5.1; Pragma is for HTTP/1.0).
 func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
-	setKind(w.Header(), "application/json")
+	rs.WriteAs(w, "application/json", status, body)
+}
+
+// WriteAs is [Responder.WriteJSON] with another media type.
+func (rs *Responder) WriteAs(w http.ResponseWriter, kind string, status int, body any) {
+	setKind(w.Header(), kind)
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false) // an address stays one

@@ -124,6 +124,19 @@ func (a *Accounts) BySubject(ctx context.Context, p *Provider, subject string) (
 	}, accountID(p.Issuer, subject)) // which versions before did not index
 }
 
+// ByID returns the accounts of a provider's issuer whose subject there, or sub here, is an id.
+func (a *Accounts) ByID(ctx context.Context, p *Provider, id string) ([]Known, error) {
+	found, err := a.BySubject(ctx, p, id)
+	if len(found) > 0 || err != nil {
+		return found, err
+	}
+	stored, err := a.storedAccount(ctx, id)
+	if stored == nil || err != nil || stored.Issuer != p.Issuer {
+		return nil, err
+	}
+	return []Known{{a.describe(stored), id, a.holder(id, stored)}}, nil
+}
+
 // ByName returns the accounts of a provider's issuer with a sub, user name or verified address.
 func (a *Accounts) ByName(ctx context.Context, p *Provider, name string) ([]Known, error) {
 	return a.find(ctx, lowered(name), func(id string, s *storedAccount) bool {

@@ -56,6 +56,16 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 	return revoked, err
 }
 
+// EndPerson is [Revoker.RevokeGrants] of all of a user, for a reason that is not the operator's.
+func (r *Revoker) EndPerson(ctx context.Context, user, reason string) error {
+	if user == "" { // which would be everybody
+		return ErrUnknownHolder
+	}
+	err := r.revokeGrants(ctx, user, "", false, new(RevokedGrants))
+	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, Reason: reason, Err: err})
+	return err
+}
+
 // revokeGrants ends sessions first, so that they give nothing more, unless the person stays signed in. It continues after
 // an error.
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, staysSignedIn bool, revoked *RevokedGrants) error {

@@ -1,0 +1,60 @@
+package deprovisioning
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
+)
+
+// Ending ends what people of identity providers have.
+type Ending struct {
+	Accounts *people.Accounts  // whose it is
+	Sessions *session.Sessions // that end
+	Revoker  *token.Revoker    // ends grants
+	Logger   *slog.Logger      // gets what named nobody
+}
+
+// sessions ends those of a subject, or one of them.
+func (e *Ending) sessions(ctx context.Context, p *people.Provider, of subject) error {
+	if of.email == "" {
+		return e.Sessions.EndUpstream(ctx, p, of.sub, of.session)
+	}
+	found, err := e.known(ctx, p, of)
+	for _, known := range found {
+		if err == nil {
+			err = e.Sessions.EndUpstream(ctx, p, known.Subject, of.session)
+		}
+	}
+	return err
+}
+
+func (e *Ending) known(ctx context.Context, p *people.Provider, of subject) ([]people.Known, error) {
+	if of.email != "" {
+		return e.Accounts.ByName(ctx, p, of.email)
+	}
+	return e.Accounts.BySubject(ctx, p, of.sub)
+}
+
+// accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
+// before can be repeated.
+func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string) error {
+	if len(found) == 0 {
+		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)
+	}
+	for _, known := range found {
+		err := e.Revoker.EndPerson(ctx, known.User, reason)
+		if err == nil && known.User != known.ID { // from before it was linked
+			err = e.Revoker.EndPerson(ctx, known.ID, reason)
+		}
+		if err == nil {
+			err = e.Accounts.Forget(ctx, known.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

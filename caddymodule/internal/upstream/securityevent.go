@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4/json"
+)
+
+// MaxEventAge is how long after its iat a Security Event Token is accepted: transmitters repeat what did not arrive, and
+// such a token seldom has an exp (RFC 8417 §2.2).
+const MaxEventAge = 7 * 24 * time.Hour
+
+// SecurityEvent is what a provider tells about a person (RFC 8417).
+type SecurityEvent struct {
+	ID        string                     // the jti, which the caller must act upon once only
+	IssuedAt  time.Time                  // the iat, at most [MaxEventAge] ago
+	Subject   string                     // the sub, or empty
+	SubjectID json.RawMessage            // the sub_id (RFC 9493), or empty
+	Events    map[string]json.RawMessage // by their types
+}
+
+// EventError says why a Security Event Token is refused.
+type EventError struct {
+	Code string // of RFC 8935 §2.4
+	Err  error  // the cause, for the log
+}
+
+// Error returns the code and the cause.
+func (e *EventError) Error() string { return e.Code + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *EventError) Unwrap() error { return e.Err }
+
+// InvalidEvent is the error of a token that is malformed or lacks something.
+func InvalidEvent(format string, args ...any) *EventError {
+	return &EventError{"invalid_request", fmt.Errorf(format, args...)}
+}
+
+type eventClaims struct {
+	Issuer    string                     `json:"iss"`
+	Subject   string                     `json:"sub"`
+	SubjectID json.RawMessage            `json:"sub_id"`
+	ID        string                     `json:"jti"`
+	IssuedAt  *float64                   `json:"iat"`
+	Expiry    *float64                   `json:"exp"`
+	Events    map[string]json.RawMessage `json:"events"`
+}
+
+// errEvent is the defect of a token whose signature or form is wrong.
+var errEvent = errors.New("invalid security event token")
+
+// VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2), which may name us by our client_id or
+// by the address that it was sent to. If the token is at fault, the error is an [EventError]; any other means that the
+// provider's keys or metadata are unavailable.
+func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string) (*SecurityEvent, error) {
+	switch typ, _, err := tokenType(raw); {
+	case err != nil:
+		return nil, InvalidEvent("%w", err)
+	case typ != "secevent+jwt":
+		return nil, InvalidEvent("typ is %.100q", typ)
+	}
+	m, err := p.discovered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := new(eventClaims)
+	token, err := p.verifyBy(ctx, &oidc.Config{
+		SkipClientIDCheck: true, SkipIssuerCheck: true, SkipExpiryCheck: true, SupportedSigningAlgs: m.Algorithms,
+	}, raw, errEvent, c)
+	switch {
+	case errors.Is(err, ErrSignature), errors.Is(err, ErrUnknownKey):
+		return nil, &EventError{"invalid_key", err}
+	case errors.Is(err, errEvent):
+		return nil, InvalidEvent("%w", err)
+	case err != nil:
+		return nil, err
+	case c.Issuer != p.config.Issuer || token.Issuer != c.Issuer:
+		return nil, &EventError{"invalid_issuer", fmt.Errorf("iss is %.200q", c.Issuer)}
+	case !slices.Contains(token.Audience, p.config.ClientID) && !slices.Contains(token.Audience, address):
+		return nil, &EventError{"invalid_audience", fmt.Errorf("aud is %.200q", token.Audience)}
+	}
+	return c.event()
+}
+
+func (c *eventClaims) event() (*SecurityEvent, error) {
+	now, issued := time.Now(), unixTime(c.IssuedAt)
+	switch {
+	case c.ID == "" || len(c.Events) == 0:
+		return nil, InvalidEvent("jti or events is missing")
+	case c.IssuedAt == nil || issued.After(now.Add(Leeway)):
+		return nil, InvalidEvent("iat is missing or to come: %v", issued)
+	case issued.Before(now.Add(-MaxEventAge)) || c.Expiry != nil && unixTime(c.Expiry).Before(now.Add(-Leeway)):
+		return nil, InvalidEvent("too old: of %v", issued)
+	}
+	return &SecurityEvent{ID: c.ID, IssuedAt: issued, Subject: c.Subject, SubjectID: c.SubjectID, Events: c.Events}, nil
+}
