@@ -13,6 +13,7 @@
 //	revalidation whether identity providers still admit those who signed in there
 //	consent      what people allow clients
 //	account      a page of one's own
+//	deprovisioning  identity providers say who has left
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
 //	revocation   which tokens are void
@@ -50,6 +51,8 @@
 //	GET  /oauth2/client_logo                        internal/flow/clientlogo.go      where clients register themselves
 //	GET, POST, PUT, DELETE /oauth2/register         internal/client/registrationendpoint.go
 //	POST /oauth2/backchannel_logout/{idp}           internal/session/backchannellogout.go
+//	POST /oauth2/events/{idp}                       internal/deprovisioning/events.go
+//	GET, … /oauth2/scim/{idp}/…                     internal/deprovisioning/scim.go         with its option
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go

@@ -34,9 +34,11 @@ type Accounts struct {
 	FHIRBase     string               // fhirUser claims are absolute URLs below it
 	Logger       *slog.Logger         // gets claims that are left out
 
-	// IsClient reports whether a client has an id, and IsConfiguredClient whether one of the
-	// configuration has, without asking a store. Default: none has.
-	IsClient           func(ctx context.Context, id string) (bool, error)
+	// IsClient reports whether a client has an id. Default: none has.
+	IsClient func(ctx context.Context, id string) (bool, error)
+
+	// IsConfiguredClient reports whether one of the configuration has, without asking a store.
+	// Default: none has.
 	IsConfiguredClient func(id string) bool
 
 	// OmitUserNames leaves them out of the audit trail and of lists for operators.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -167,5 +168,29 @@ func TestSubClaimOfLinkedUser(t *testing.T) {
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { byOID(idp, c); linking(idp, c) })
 	if got := signInAs(t, s, p, personAt("ann", "email", "alice@example.org", "email_verified", true)); got != "alice" {
 		t.Errorf("signed in as %q", got)
+	}
+}
+
+// An account by a claimed sub, and what it is found by, last as long as the refresh token.
+func TestClaimedAccountIsKept(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")} })
+	kept := store.NewMemory(0, 0)
+	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		servertest.Refreshing(c)
+		idp.Sub, c.Durable, c.Store = "oid", kept, store.NewMemory(0, 0)
+	})
+	servertest.FederatedTokens(servertest.NewBrowser(t, s), servertest.OfflineAccess(nil))
+	for kind, want := range map[string]int{"kept-account:": 1, "person:": 2, "sub-owner:": 1} {
+		keys, err := kept.List(t.Context(), kind)
+		if len(keys) != want || err != nil {
+			t.Errorf("%s: %q, %v", kind, keys, err)
+		}
+		for _, key := range keys {
+			entry, err := store.GetJSON[struct{ Until time.Time }](t.Context(), kept, key)
+			if err != nil || time.Until(entry.Until) < 80*24*time.Hour {
+				t.Errorf("%s: %+v, %v", key, entry, err)
+			}
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package revocation_test
 
 import (
+	"encoding/base64"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -181,6 +183,19 @@ var events = []struct {
 			e.t.Fatal(r.StatusCode)
 		}
 	}},
+	{"their provider's event `session-revoked`", true, false, nil, func(e *endings) { e.push("caep", "session-revoked") }},
+	{"its events `account-disabled`, `account-purged`, `credential-change`, `credential-compromise`, `account-credential-change-required`", true, false, nil, func(e *endings) {
+		e.push("risc", "account-disabled")
+	}},
+	{"its SCIM: `active: false`, or `DELETE` of the user", true, false, withSCIM, func(e *endings) {
+		id := base64.RawURLEncoding.EncodeToString([]byte(authorizetest.Alice.Subject + "\x00"))
+		r := servertest.PostRequest("/oauth2/scim/hospital/Users/"+id, nil)
+		r.Method = http.MethodDelete
+		r.Header.Set("Authorization", "Bearer scim")
+		if answer := servertest.NewBrowser(e.t, e.Server).Send(r); answer.StatusCode != http.StatusNoContent {
+			e.t.Fatal(answer.StatusCode)
+		}
+	}},
 	{"the session's time is over", false, true, nil, func(e *endings) { time.Sleep(2 * time.Minute) }},
 	{"`DELETE /fhir/sessions/{sid}`", false, false, nil, func(e *endings) {
 		n, err := e.run().EndSession(e.t.Context(), e.sid)
@@ -246,6 +261,23 @@ var events = []struct {
 			"user/*.rs", "online_access", "offline_access")
 	}},
 }
+
+// push has the provider tell of an event.
+func (e *endings) push(profile, name string) {
+	e.t.Helper()
+	token := e.provider.LogoutToken(func(t *authorizetest.IDToken) {
+		t.Type = "secevent+jwt"
+		t.Claims["events"] = map[string]any{"https://schemas.openid.net/secevent/" + profile + "/event-type/" + name: map[string]any{}}
+	})
+	r := servertest.PostRequest("/oauth2/events/hospital", nil)
+	r.Header.Set("Content-Type", "application/secevent+jwt")
+	r.Body = io.NopCloser(strings.NewReader(token))
+	if answer := servertest.NewBrowser(e.t, e.Server).Send(r); answer.StatusCode != http.StatusAccepted {
+		e.t.Fatal(answer.StatusCode)
+	}
+}
+
+func withSCIM(c *authorize.Config) { c.IdentityProviders[0].SCIM = "scim" }
 
 func linkingAlice(c *authorize.Config) {
 	c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "alice@hospital.example"
