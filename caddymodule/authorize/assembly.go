@@ -73,7 +73,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 		Lifetime:        c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
 		RefreshLifetime: c.RefreshTokenLifetime, OmitUserNames: c.OmitUserNames,
 	}
-	a.trail.Person = a.accounts.Describe
+	a.trail.Person = people.Finder{Accounts: a.accounts}.Describe
 	for _, idp := range c.IdentityProviders {
 		if err := a.accounts.AddProvider(idp, c.Issuer+endpoint.Callback+idp.Key); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (a *assembly) addFlow(c *Config, launches *launch.Launches, routes map[stri
 
 // addDeprovisioning adds the endpoints at which providers say who has left.
 func (a *assembly) addDeprovisioning(c *Config, routes map[string]http.Handler) {
-	ending := &deprovisioning.Ending{Accounts: a.accounts, Sessions: a.sessions, Revoker: a.tokens.Revoker, Logger: c.Logger}
+	ending := &deprovisioning.Ending{People: people.Finder{Accounts: a.accounts}, Sessions: a.sessions, Revoker: a.tokens.Revoker, Logger: c.Logger}
 	events := &deprovisioning.Events{Responder: a.responder, Durable: c.Durable, Ending: ending}
 	scim := &deprovisioning.SCIM{Responder: a.responder, Limiter: a.limiter, Ending: ending}
 	for key, p := range a.accounts.Providers {

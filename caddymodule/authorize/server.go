@@ -23,7 +23,7 @@ type Server struct {
 	revoker      *token.Revoker
 	revocations  *revocation.Revocations
 	holders      *token.Holders
-	accounts     *people.Accounts
+	people       people.Finder
 	factors      *factor.Factors
 	trail        *audit.Recorder
 }
@@ -44,7 +44,7 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		accounts: a.accounts, factors: a.factors, trail: a.trail,
+		people: people.Finder{Accounts: a.accounts}, factors: a.factors, trail: a.trail,
 	}, nil
 }
 
@@ -78,10 +78,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.AllowsOrigin(origin) }
 
-// Sessions returns the sessions of a user ([people.Accounts.Sub]), or all if user is empty. It
+// Sessions returns the sessions of a user ([people.Finder.Sub]), or all if user is empty. It
 // takes time in proportion to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
-	user, err := s.accounts.Sub(ctx, user)
+	user, err := s.people.Sub(ctx, user)
 	if err != nil {
 		return nil, err
 	}
@@ -94,30 +94,30 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
 
-// EndSessions ends all sessions of a user ([people.Accounts.Sub]), as [Server.EndSession]
+// EndSessions ends all sessions of a user ([people.Finder.Sub]), as [Server.EndSession]
 // does, and returns how many.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
-	user, err := s.accounts.Sub(ctx, user)
+	user, err := s.people.Sub(ctx, user)
 	if err != nil {
 		return 0, err
 	}
 	return s.sessions.EndByUser(ctx, user)
 }
 
-// RevokeGrants is [token.Revoker.RevokeGrants] of a user ([people.Accounts.Sub]).
+// RevokeGrants is [token.Revoker.RevokeGrants] of a user ([people.Finder.Sub]).
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
-	user, err := s.accounts.Sub(ctx, user)
+	user, err := s.people.Sub(ctx, user)
 	if err != nil {
 		return token.RevokedGrants{}, err
 	}
 	return s.revoker.RevokeGrants(ctx, user, clientID)
 }
 
-// ResetFactors removes all second factors and passkeys that a user ([people.Accounts.Sub]) enrolled, for who has lost
+// ResetFactors removes all second factors and passkeys that a user ([people.Finder.Sub]) enrolled, for who has lost
 // them, and ends the user's sessions. It reports whether there were any, and how many sessions
 // ended.
 func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessions int, err error) {
-	if user, err = s.accounts.Sub(ctx, user); err != nil {
+	if user, err = s.people.Sub(ctx, user); err != nil {
 		return false, 0, err
 	}
 	had, err = s.factors.Enrolments.Reset(ctx, user)
@@ -132,7 +132,7 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 
 // Person returns who the person with a sub is at their identity provider; empty if they are at none.
 func (s *Server) Person(ctx context.Context, sub string) audit.Person {
-	return s.accounts.Describe(ctx, sub)
+	return s.people.Describe(ctx, sub)
 }
 
 // Revoked reports whether an access token was revoked, by its jti: itself or its family.

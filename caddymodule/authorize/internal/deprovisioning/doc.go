@@ -6,7 +6,7 @@
 //	subject.go  whom an event is about (RFC 9493)
 //	scim.go     the part of SCIM 2.0 by which providers say who has left (RFC 7643, RFC 7644)
 //	user.go     SCIM's User: nothing of it is stored, its id holds its names
-//	filter.go   the filters that find one
+//	filter.go   the filters that find one; scimerror.go is what is refused
 //
 // Nobody is kept out: who signs in again at the provider, and is admitted, has an account
 // again. Tokens of before stay void.

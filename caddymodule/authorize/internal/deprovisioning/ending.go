@@ -11,7 +11,7 @@ import (
 
 // Ending ends what people of identity providers have.
 type Ending struct {
-	Accounts *people.Accounts  // whose it is
+	People   people.Finder     // whose it is
 	Sessions *session.Sessions // that end
 	Revoker  *token.Revoker    // ends grants
 	Logger   *slog.Logger      // gets what named nobody
@@ -33,9 +33,9 @@ func (e *Ending) sessions(ctx context.Context, p *people.Provider, of subject) e
 
 func (e *Ending) known(ctx context.Context, p *people.Provider, of subject) ([]people.Known, error) {
 	if of.email != "" {
-		return e.Accounts.ByName(ctx, p, of.email)
+		return e.People.ByName(ctx, p, of.email)
 	}
-	return e.Accounts.BySubject(ctx, p, of.sub)
+	return e.People.BySubject(ctx, p, of.sub)
 }
 
 // accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
@@ -50,7 +50,7 @@ func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []peopl
 			err = e.Revoker.EndPerson(ctx, known.ID, reason)
 		}
 		if err == nil {
-			err = e.Accounts.Forget(ctx, known.ID)
+			err = e.People.Accounts.Forget(ctx, known.ID)
 		}
 		if err != nil {
 			return err

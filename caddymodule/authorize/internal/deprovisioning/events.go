@@ -32,9 +32,9 @@ var endsAccount = map[string]bool{
 
 // Events receives Security Event Tokens.
 type Events struct {
-	*endpoint.Responder
-	Durable store.Store // holds the used tokens
-	Ending  *Ending     // what they say
+	Responder *endpoint.Responder
+	Durable   store.Store // holds the used tokens
+	Ending    *Ending     // what they say
 }
 
 // Handler is the endpoint for a provider's events (RFC 8935 §2). What has no effect here, such as the verification of a
@@ -58,7 +58,7 @@ func (e *Events) receive(w http.ResponseWriter, r *http.Request, p *people.Provi
 	if err != nil {
 		return upstream.InvalidEvent("%w", err)
 	}
-	token, err := p.Client.VerifySecurityEvent(r.Context(), string(body), e.Issuer+endpoint.SecurityEvents+p.Key)
+	token, err := p.Client.VerifySecurityEvent(r.Context(), string(body), e.Responder.Issuer+endpoint.SecurityEvents+p.Key)
 	if err != nil {
 		return err
 	}
@@ -124,12 +124,12 @@ var eventDescriptions = map[string]string{
 func (e *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*upstream.EventError](err)
 	if !ok {
-		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
-		e.WriteError(w, r, err)
+		e.Responder.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.Responder.WriteError(w, r, err)
 		return
 	}
 	answer := eventError{refused.Code, eventDescriptions[refused.Code]}
-	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: answer.Code, Description: answer.Description, Err: refused.Err}})
+	e.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: answer.Code, Description: answer.Description, Err: refused.Err}})
 	w.Header().Set("Content-Language", "en")
-	e.WriteJSON(w, http.StatusBadRequest, answer)
+	e.Responder.WriteJSON(w, http.StatusBadRequest, answer)
 }

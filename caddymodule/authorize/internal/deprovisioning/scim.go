@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,9 +24,9 @@ var Methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Met
 
 // SCIM lets providers say who has left.
 type SCIM struct {
-	*endpoint.Responder
-	Limiter *lockout.Limiter // counts wrong tokens
-	Ending  *Ending          // what they say
+	Responder *endpoint.Responder
+	Limiter   *lockout.Limiter // counts wrong tokens
+	Ending    *Ending          // what they say
 }
 
 // Handler serves what is below a provider's address.
@@ -177,14 +176,14 @@ func (s *SCIM) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provi
 // find returns the accounts of who has a sub that is the externalId, at the provider or here, or else the userName.
 func (s *SCIM) find(ctx context.Context, p *people.Provider, of names) (found []people.Known, err error) {
 	if of.externalID != "" {
-		if found, err = s.Ending.Accounts.ByID(ctx, p, of.externalID); len(found) > 0 || err != nil {
+		if found, err = s.Ending.People.ByID(ctx, p, of.externalID); len(found) > 0 || err != nil {
 			return found, err
 		}
 	}
 	if of.userName == "" {
 		return nil, nil
 	}
-	return s.Ending.Accounts.ByName(ctx, p, of.userName)
+	return s.Ending.People.ByName(ctx, p, of.userName)
 }
 
 func (s *SCIM) end(ctx context.Context, p *people.Provider, of names) error {
@@ -202,7 +201,7 @@ func (s *SCIM) user(p *people.Provider, of, shown names, active bool) user {
 	id := of.id()
 	return user{
 		Schemas: []string{userSchema}, ID: id, ExternalID: shown.externalID, UserName: cmp.Or(shown.userName, shown.externalID), Active: active,
-		Meta: userMeta{"User", s.Issuer + endpoint.SCIM + p.Key + "/Users/" + id},
+		Meta: userMeta{"User", s.Responder.Issuer + endpoint.SCIM + p.Key + "/Users/" + id},
 	}
 }
 
@@ -217,21 +216,6 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) error {
 	return nil
 }
 
-// scimError is a refusal (RFC 7644 §3.12).
-type scimError struct {
-	status       int
-	kind, detail string
-	err          error
-}
-
-func (e *scimError) Error() string {
-	return fmt.Sprintf("%d %s: %s (%v)", e.status, e.kind, e.detail, e.err)
-}
-
-func invalidValue(detail string) error {
-	return &scimError{status: http.StatusBadRequest, kind: "invalidValue", detail: detail}
-}
-
 // refuse answers as RFC 7644 §3.12 says. After a failure here, the request may be sent again.
 func (s *SCIM) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused, ok := errors.AsType[*scimError](err)
@@ -241,7 +225,7 @@ func (s *SCIM) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e := oauth2.AsError(err)
 		refused = &scimError{status: e.HTTPStatus(), detail: cmp.Or(e.Description, "not possible at this moment")}
 	}
-	s.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+	s.Responder.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
 	if refused.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -257,5 +241,5 @@ func (s *SCIM) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *SCIM) write(w http.ResponseWriter, status int, body any) {
-	s.WriteAs(w, "application/scim+json", status, body)
+	s.Responder.WriteAs(w, "application/scim+json", status, body)
 }

@@ -2,6 +2,7 @@ package people
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -34,7 +36,7 @@ type Accounts struct {
 	FHIRBase     string               // fhirUser claims are absolute URLs below it
 	Logger       *slog.Logger         // gets claims that are left out
 
-	// IsClient reports whether a client has an id. Default: none has.
+	// IsClient reports whether a client has an id. Required where a sub is claimed.
 	IsClient func(ctx context.Context, id string) (bool, error)
 
 	// IsConfiguredClient reports whether one of the configuration has, without asking a store.
@@ -124,9 +126,9 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 		}
 		calls, err := a.retaining(id, kept, old[0], lifetime)
 		if err == nil {
-			var indexing []*store.Call
-			indexing, err = a.indexing(id, kept.Until, keys, old[1:])
-			calls = append(calls, indexing...)
+			var more []*store.Call
+			more, err = indexing(a.now(), id, kept.Until, keys, old[1:])
+			calls = append(calls, more...)
 		}
 		if err == nil {
 			err = store.Do(ctx, append(slices.Clip(steps), store.In(a.Durable, calls...))...)
@@ -187,4 +189,37 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 		return nil, err
 	}
 	return store.FromJSON[storedAccount](value)
+}
+
+// indexKeys are those of what an account is found by, beside its id.
+func (s *storedAccount) indexKeys() []string {
+	keys := []string{indexKey(subjectTerm(s.Issuer, s.Subject))}
+	for _, name := range s.names() {
+		if key := indexKey(lowered(name)); name != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// names are the user name and the address, if the provider has verified it; else they are "".
+func (s *storedAccount) names() []string {
+	address, ok := s.identity().verifiedEmail()
+	if !ok {
+		address = ""
+	}
+	return []string{s.Username, address}
+}
+
+func (s *storedAccount) isNamed(name string) bool {
+	return name != "" && slices.ContainsFunc(s.names(), func(known string) bool { return lowered(known) == lowered(name) })
+}
+
+// describe leaves the user name out if the configuration says so.
+func (a *Accounts) describe(s *storedAccount) audit.Person {
+	who := audit.Person{Provider: s.Provider, Subject: s.Subject}
+	if !a.OmitUserNames {
+		who.UserName = cmp.Or(s.names()...)
+	}
+	return who
 }

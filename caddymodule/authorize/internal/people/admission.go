@@ -54,7 +54,7 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	if local != nil {
 		audit.FromContext(ctx).User = local.ID
 	}
-	if err := a.admit(ctx, p, &id, local); err != nil {
+	if err := admit(ctx, a, p, &id, local); err != nil {
 		return nil, err
 	}
 	a.checkFHIRUser(ctx, p, &id.user)
@@ -78,18 +78,18 @@ func (p *Provider) account(id identity) *storedAccount {
 
 // admit applies the rules to a person, and chooses the sub. A linked account goes by that of
 // the local user, and stays under the hash.
-func (a *Accounts) admit(ctx context.Context, p *Provider, id *identity, local *User) error {
+func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *User) error {
 	switch {
 	case !p.allows(*id):
-		return a.deny(ctx, p, *id, p.whyRefused(*id))
+		return deny(ctx, a, p, *id, p.whyRefused(*id))
 	case local != nil && local.Disabled:
-		return a.deny(ctx, p, *id, errDisabledHere)
+		return deny(ctx, a, p, *id, errDisabledHere)
 	case local != nil || p.Sub == "":
 		return nil
 	}
-	err := a.takeSub(ctx, id)
+	err := takeSub(ctx, a, id)
 	if errors.Is(err, errUnfitSub) {
-		return a.deny(ctx, p, *id, fmt.Errorf("%w (claim %s)", err, p.Sub))
+		return deny(ctx, a, p, *id, fmt.Errorf("%w (claim %s)", err, p.Sub))
 	}
 	return err
 }
@@ -132,42 +132,6 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 		return ""
 	}
 	return accountID(p.Issuer, subject)
-}
-
-// CheckLinks returns an error if two local users have the same verified address and a
-// provider links by it, which would be ambiguous.
-func (a *Accounts) CheckLinks() error {
-	owners := map[string]string{}
-	for _, p := range a.Providers {
-		for _, user := range a.Directory.Users {
-			address := lowered(user.Email)
-			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
-				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
-			}
-			if user.EmailVerified {
-				owners[address] = user.ID
-			}
-		}
-	}
-	return nil
-}
-
-// linked returns the local user of a person, or nil. A disabled user is returned too: the
-// person must not get an account of their own then.
-func (a *Accounts) linked(p *Provider, id identity) *User {
-	for _, user := range a.Directory.Users {
-		if p.links(id, user) {
-			return user
-		}
-	}
-	return nil
-}
-
-// links reports whether a person of the provider is a local user. That is true of at most
-// one ([Accounts.CheckLinks]).
-func (p *Provider) links(id identity, user *User) bool {
-	address, ok := id.verifiedEmail()
-	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
 }
 
 // checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a

@@ -137,3 +137,16 @@ func (t hashTurns) enter(ctx context.Context, network string, known bool) (leave
 	leave, err = queue.Enter(ctx, holders(network)...)
 	return leave, lockout.QueueError(err)
 }
+
+// named returns the local users that a name or an address may mean.
+func (d *Directory) named(term string) (ids []string) {
+	if id := d.AccountNamed(term); id != "" {
+		ids = append(ids, id)
+	}
+	for _, user := range d.Users {
+		if user.Email != "" && lowered(user.Email) == lowered(term) {
+			ids = append(ids, user.ID)
+		}
+	}
+	return ids
+}

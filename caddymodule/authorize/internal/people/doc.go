@@ -8,7 +8,9 @@
 //	account.go      accounts as stored, also longer than a session for refresh tokens
 //	admission.go    whose account an identity is, and whether it may still be used
 //	subclaim.go     a sub that the provider claims, and whose it is
-//	index.go        finds accounts by provider and subject, user name or address
+//	index.go        leads from provider and subject, user name and address to accounts; finder.go
+//	                finds them by it
+//	links.go        which local user a person of a provider is
 //	refusal.go      why somebody is not let in
 //	ways.go         how people can sign in for a client
 //	claims.go       what clients learn of a person (OpenID Connect Core §5)

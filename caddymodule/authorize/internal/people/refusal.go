@@ -22,8 +22,8 @@ func Refusal(why error) error {
 // deny refuses a person, and deletes the accounts that the same provider admitted before, which ends their sessions and
 // tokens. The identity must be of an ID token just verified, so that only the provider can do this. An account that
 // another idp of the same issuer admitted last is left alone.
-func (a *Accounts) deny(ctx context.Context, p *Provider, id identity, why error) error {
-	found, err := a.BySubject(ctx, p, id.subject)
+func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error) error {
+	found, err := Finder{a}.BySubject(ctx, p, id.subject)
 	for _, known := range found {
 		if audit.FromContext(ctx).User == "" {
 			audit.FromContext(ctx).User = known.ID

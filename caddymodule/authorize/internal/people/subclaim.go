@@ -34,21 +34,21 @@ var errUnfitSub = errors.New("what the idp sent for the sub")
 func unfitSub(why string) error { return fmt.Errorf("%w %s", errUnfitSub, why) }
 
 // takeSub makes what the provider claims the sub of a person who signs in, or returns [errUnfitSub].
-func (a *Accounts) takeSub(ctx context.Context, id *identity) error {
+func takeSub(ctx context.Context, a *Accounts, id *identity) error {
 	if err := checkSub(id.sub); err != nil {
 		return err
 	}
 	if a.Directory.Users[id.sub] != nil {
 		return unfitSub("is the name of a user here")
 	}
-	isClient, err := a.isClient(ctx, id.sub)
+	isClient, err := a.IsClient(ctx, id.sub)
 	switch {
 	case err != nil:
 		return err
 	case isClient:
 		return unfitSub("is the client_id of an app")
 	}
-	if err = a.ownSub(ctx, id); err == nil {
+	if err = ownSub(ctx, a, id); err == nil {
 		id.user.ID = id.sub
 	}
 	return err
@@ -72,17 +72,9 @@ func isAccountID(sub string) bool {
 	return err == nil && len(sum) == 32
 }
 
-// isClient reports whether a sub is the client_id of an app, whose own tokens have it as their sub.
-func (a *Accounts) isClient(ctx context.Context, sub string) (bool, error) {
-	if a.IsClient == nil {
-		return false, nil
-	}
-	return a.IsClient(ctx, sub)
-}
-
 // ownSub records whose a claimed sub is, before the account is stored. It stays theirs when their account has expired, as
 // apps have records under it.
-func (a *Accounts) ownSub(ctx context.Context, id *identity) error {
+func ownSub(ctx context.Context, a *Accounts, id *identity) error {
 	return store.Alter(ctx, a.Durable, store.Key("sub-owner", id.sub), ownership, func(read []byte) ([]byte, error) {
 		owner, err := store.FromJSON[subOwner](read)
 		until := a.now().Add(ownership).Truncate(time.Second)

@@ -174,7 +174,9 @@ func TestSubClaimOfLinkedUser(t *testing.T) {
 // An account by a claimed sub, and what it is found by, last as long as the refresh token.
 func TestClaimedAccountIsKept(t *testing.T) {
 	t.Parallel()
-	p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.People = []authorizetest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")} })
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{personAt("ann", "oid", "0b1", "preferred_username", "Ann")}
+	})
 	kept := store.NewMemory(0, 0)
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		servertest.Refreshing(c)

@@ -84,6 +84,18 @@ func (b *BackchannelLogout) end(ctx context.Context, p *people.Provider, token *
 	return err
 }
 
+// EndUpstream ends the sessions that began with a subject's sign-in at a provider, or with one session there; one of the
+// two may be empty.
+func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
+	if subject == "" && session == "" {
+		return nil // which would be everybody
+	}
+	_, err := s.endEach(ctx, func(stored *Session) bool {
+		return stored.beganWith(p, &upstream.LogoutToken{Subject: subject, Session: session})
+	})
+	return err
+}
+
 // beganWith reports whether a logout token names the session's sign-in, by sid, sub or
 // both. A session without a sid is ended by any token for its person.
 func (s *Session) beganWith(p *people.Provider, token *upstream.LogoutToken) bool {

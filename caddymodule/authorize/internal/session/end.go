@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // EndByID ends the session with a sid and notifies its participants. It returns how many
@@ -56,18 +54,6 @@ func (s *Sessions) endOf(ctx context.Context, user, except string) (ended int, e
 
 func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int, error) {
 	return s.each(ctx, match, func(stored *Session) error { return s.End(ctx, stored) })
-}
-
-// EndUpstream ends the sessions that began with a subject's sign-in at a provider, or with one session there; one of the
-// two may be empty.
-func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
-	if subject == "" && session == "" {
-		return nil // which would be everybody
-	}
-	_, err := s.endEach(ctx, func(stored *Session) bool {
-		return stored.beganWith(p, &upstream.LogoutToken{Subject: subject, Session: session})
-	})
-	return err
 }
 
 // each calls do for all matching sessions, and returns how many succeeded.

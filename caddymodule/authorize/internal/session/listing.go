@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 )
 
 // Info describes a session to operators.
@@ -59,7 +61,7 @@ func (l Listing) info(ctx context.Context, stored *Session) (*Info, error) {
 		return nil, err
 	}
 	described := stored.describe()
-	described.UserName = l.Sessions.Accounts.Describe(ctx, stored.User).UserName
+	described.UserName = people.Finder{Accounts: l.Sessions.Accounts}.Describe(ctx, stored.User).UserName
 	participants, err := l.Sessions.Participants.list(ctx, stored.SID)
 	for _, participant := range participants {
 		described.Clients = append(described.Clients, participant.client.ID)

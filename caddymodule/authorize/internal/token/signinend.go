@@ -44,7 +44,7 @@ func (r *Revoker) endGrantsOf(ctx context.Context, s revalidation.SignIn) error 
 func (r *Revoker) endGrant(ctx context.Context, g *Grant) error {
 	err := r.families.revoke(ctx, g)
 	r.families.trail.Record(ctx, audit.Event{
-		Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Provider: g.Provider,
+		Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Person: audit.Person{Provider: g.Provider, Subject: g.Subject},
 		Reason: audit.SessionEndReason(ctx), Err: err,
 	})
 	return err

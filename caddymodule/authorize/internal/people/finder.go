@@ -1,0 +1,138 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// Finder finds people by other names than their sub.
+type Finder struct{ Accounts *Accounts }
+
+// Known is a stored account of a person at a provider.
+type Known struct {
+	audit.Person
+	ID   string // the account's
+	User string // the sub: the account's id, or a local user's, if it is linked to one
+}
+
+// find returns the accounts that match of those that a term leads to, and of further ones.
+func (f Finder) find(ctx context.Context, term string, match func(id string, s *storedAccount) bool, further ...string) (found []Known, err error) {
+	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, indexKey(term))
+	if err != nil {
+		return nil, err
+	}
+	if entry != nil {
+		further = append(further, entry.IDs...)
+	}
+	slices.Sort(further)
+	for _, id := range slices.Compact(further) {
+		stored, err := f.Accounts.storedAccount(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if stored != nil && match(id, stored) {
+			found = append(found, Known{f.Accounts.describe(stored), id, f.holder(id, stored)})
+		}
+	}
+	return found, nil
+}
+
+// holder is the sub that the person of an account has.
+func (f Finder) holder(id string, s *storedAccount) string {
+	if p := f.Accounts.Providers[s.Provider]; p != nil {
+		if local := f.Accounts.linked(p, s.identity()); local != nil {
+			return local.ID
+		}
+	}
+	return id
+}
+
+// BySubject returns the accounts of a subject at a provider's issuer: several, if what is used for sub has changed.
+func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]Known, error) {
+	return f.find(ctx, subjectTerm(p.Issuer, subject), func(_ string, s *storedAccount) bool {
+		return s.Issuer == p.Issuer && s.Subject == subject
+	}, accountID(p.Issuer, subject)) // which versions before did not index
+}
+
+// ByID returns the accounts of a provider's issuer whose subject there, or sub here, is an id.
+func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, error) {
+	found, err := f.BySubject(ctx, p, id)
+	if len(found) > 0 || err != nil {
+		return found, err
+	}
+	stored, err := f.Accounts.storedAccount(ctx, id)
+	if stored == nil || err != nil || stored.Issuer != p.Issuer {
+		return nil, err
+	}
+	return []Known{{f.Accounts.describe(stored), id, f.holder(id, stored)}}, nil
+}
+
+// ByName returns the accounts of a provider's issuer with a sub, user name or verified address.
+func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, error) {
+	return f.find(ctx, lowered(name), func(id string, s *storedAccount) bool {
+		return s.Issuer == p.Issuer && (id == name || s.isNamed(name))
+	}, name)
+}
+
+// Resolve returns the subs that an operator may mean by a term: a sub, the key of a provider, a colon and the subject
+// there, a user name or an e-mail address. The case of ASCII letters does not count in the latter two. A sub means
+// nobody else.
+func (f Finder) Resolve(ctx context.Context, term string) ([]string, error) {
+	if f.Accounts.Directory.Users[term] != nil {
+		return []string{term}, nil
+	}
+	if stored, err := f.Accounts.storedAccount(ctx, term); stored != nil || err != nil {
+		return []string{term}, err
+	}
+	found, err := f.find(ctx, lowered(term), func(_ string, s *storedAccount) bool { return s.isNamed(term) })
+	key, subject, _ := strings.Cut(term, ":")
+	if p := f.Accounts.Providers[key]; p != nil && err == nil {
+		var others []Known
+		others, err = f.BySubject(ctx, p, subject)
+		found = append(found, others...)
+	}
+	subs := f.Accounts.Directory.named(term)
+	for _, known := range found {
+		subs = append(subs, known.User)
+	}
+	slices.Sort(subs)
+	return slices.Compact(subs), err
+}
+
+// ErrAmbiguous says that a term may mean several people, and lists their subs.
+var ErrAmbiguous = errors.New("that may be several people: name one by the sub")
+
+// Sub is the sub that an operator means by a term: the one that [Finder.Resolve] finds, or the term itself, as somebody
+// may have left who has grants or sessions still.
+func (f Finder) Sub(ctx context.Context, term string) (string, error) {
+	if term == "" {
+		return "", nil
+	}
+	switch subs, err := f.Resolve(ctx, term); {
+	case err != nil:
+		return "", err
+	case len(subs) > 1:
+		return "", fmt.Errorf("%w: %s", ErrAmbiguous, strings.Join(subs, ", "))
+	case len(subs) == 1:
+		return subs[0], nil
+	}
+	return term, nil
+}
+
+// Describe returns who the person with a sub is at their provider; empty if they are at none, or unknown. An event is
+// recorded all the same if the store cannot tell.
+func (f Finder) Describe(ctx context.Context, sub string) (who audit.Person) {
+	if f.Accounts.Directory.Users[sub] != nil {
+		return who
+	}
+	if stored, err := f.Accounts.storedAccount(ctx, sub); stored != nil && err == nil {
+		who = f.Accounts.describe(stored)
+	}
+	return who
+}
