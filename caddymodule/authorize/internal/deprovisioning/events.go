@@ -32,9 +32,9 @@ var endsAccount = map[string]bool{
 
 // Events receives Security Event Tokens.
 type Events struct {
-	Responder *endpoint.Responder
-	Durable   store.Store // holds the used tokens
-	Ending    *Ending     // what they say
+	Responder *endpoint.Responder // answers
+	Durable   store.Store         // holds the used tokens
+	Ending    *Ending             // what they say
 }
 
 // Handler is the endpoint for a provider's events (RFC 8935 §2). What has no effect here, such as the verification of a

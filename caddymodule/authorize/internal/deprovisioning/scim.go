@@ -24,9 +24,9 @@ var Methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Met
 
 // SCIM lets providers say who has left.
 type SCIM struct {
-	Responder *endpoint.Responder
-	Limiter   *lockout.Limiter // counts wrong tokens
-	Ending    *Ending          // what they say
+	Responder *endpoint.Responder // answers
+	Limiter   *lockout.Limiter    // counts wrong tokens
+	Ending    *Ending             // what they say
 }
 
 // Handler serves what is below a provider's address.

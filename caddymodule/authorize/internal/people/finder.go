@@ -12,7 +12,9 @@ import (
 )
 
 // Finder finds people by other names than their sub.
-type Finder struct{ Accounts *Accounts }
+type Finder struct {
+	Accounts *Accounts // to search
+}
 
 // Known is a stored account of a person at a provider.
 type Known struct {
