@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
@@ -227,12 +226,13 @@ func TestEventFails(t *testing.T) {
 	p.Fail(authorizetest.Keys, nil)
 	for at, died := 1, true; died; at++ {
 		calls, alive := 0, true
-		kept := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(string, string) error {
+		kept := storetest.NewIntercepted(func(string, string) error {
 			if calls++; alive || calls < at {
 				return nil
 			}
 			return errors.New("the store is away")
-		}}
+		})
+
 		s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			servertest.Refreshing(c)
 			c.Store = kept

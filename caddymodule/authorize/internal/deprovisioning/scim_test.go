@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
@@ -236,12 +235,13 @@ func TestSCIMPaths(t *testing.T) {
 func TestSCIMFails(t *testing.T) {
 	t.Parallel()
 	fails := false
-	kept := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+	kept := storetest.NewIntercepted(func(method, _ string) error {
 		if fails && method == "List" {
 			return errors.New("the store is away")
 		}
 		return nil
-	}}
+	})
+
 	s := servertest.NewFederated(t, authorizetest.Start(t, named), func(idp *people.IdentityProvider, c *authorize.Config) {
 		withSCIM(idp, c)
 		c.Store = kept
