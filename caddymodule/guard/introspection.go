@@ -14,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // maxIntrospectionSize is the maximum size of a response in bytes.
@@ -79,7 +80,7 @@ func (i *Introspector) read(ctx context.Context, response *http.Response) (intro
 			return introspection{}, fmt.Errorf("signed response: %w", err)
 		}
 	}
-	return parseIntrospection(body)
+	return parseIntrospection(body, i.Claims)
 }
 
 // open verifies a response that is a JWT, and returns the response in it (RFC 9701 §5): the signature, typ, iss, aud and iat,
@@ -121,7 +122,7 @@ func (i *Introspector) open(ctx context.Context, raw string) ([]byte, error) {
 
 // parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are
 // errors. Of an inactive token nothing else is read.
-func parseIntrospection(body []byte) (introspection, error) {
+func parseIntrospection(body []byte, claims *tokenclaim.Names) (introspection, error) {
 	var state struct {
 		Active *bool `json:"active"`
 	}
@@ -135,10 +136,18 @@ func parseIntrospection(body []byte) (introspection, error) {
 	if !response.active {
 		return response, nil
 	}
-	if err := strictjson.Unmarshal(body, &response.trustedClaims); err != nil {
+	if err := response.trustedClaims.read(body, claims); err != nil {
 		return introspection{}, err
 	}
 	return response, nil
+}
+
+// read reads claims, and those that the site names besides.
+func (c *trustedClaims) read(object []byte, names *tokenclaim.Names) (err error) {
+	if err = strictjson.Unmarshal(object, c); err == nil {
+		c.Named, err = names.Read(object)
+	}
+	return err
 }
 
 // backOffTime is the pause after the introspection endpoint did not answer. Then one token is tried; the others follow

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,7 +68,7 @@ func TestIntrospection(t *testing.T) {
 					t.Errorf("expires %v", got.Expires)
 				}
 				test.want.Issuer, test.want.IssuedAt, test.want.Expires, test.want.Memo = i.Issuer, got.IssuedAt, got.Expires, got.Memo
-				if *got != test.want {
+				if !reflect.DeepEqual(*got, test.want) {
 					t.Errorf("got %+v, want %+v", got, test.want)
 				}
 			}
@@ -249,7 +250,7 @@ func FuzzIntrospection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		i := testIntrospector(nil)
 		i.Issuer, i.Audience, i.AnyAudience = "https://idp.example", "api", false
-		response, err := parseIntrospection(body)
+		response, err := parseIntrospection(body, nil)
 		if err != nil {
 			return
 		}

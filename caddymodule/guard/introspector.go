@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 const (
@@ -68,6 +69,8 @@ type Introspector struct {
 	// one client has at least. Made-up tokens from one network then do not delay those of others. Nil treats all as
 	// one.
 	Network func(context.Context) string
+	// Claims are the claims to tell of besides. Nil: none, and no groups.
+	Claims *tokenclaim.Names
 	// Memory remembers active tokens. It may be shared by verifiers. Nil remembers none.
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
@@ -217,6 +220,7 @@ func (i *Introspector) remember(id remembranceID, response introspection, asked 
 // (CVE-2026-71326).
 func (i *Introspector) remembranceID(raw string) remembranceID {
 	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
+		i.Claims.String(),
 		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.Remember.String()), raw)
 }
 

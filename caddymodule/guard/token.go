@@ -39,6 +39,11 @@ type Token struct {
 	ACR string
 	// AuthTime is the auth_time claim: when the person signed in. Zero if the token does not say.
 	AuthTime time.Time
+	// Groups are those that the person is in. Of our own tokens, the authorization server tells them. Requests share them:
+	// they must not be changed.
+	Groups []string
+	// Claims are further claims that the site names, as Groups are told.
+	Claims map[string][]string
 	// IssuedAt is the iat claim. Zero if another issuer omits it.
 	IssuedAt time.Time
 	// Expires is the exp claim. The leeway comes on top. Zero if an introspection response has none.

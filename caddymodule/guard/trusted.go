@@ -11,7 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // Trusted verifies the JWT access tokens of another issuer, such as Entra ID, Okta, Keycloak or Auth0. It is as strict
@@ -40,6 +40,8 @@ type Trusted struct {
 	Audience string
 	// Keys are the issuer's keys. Required.
 	Keys KeySet
+	// Claims are the claims to tell of besides. Nil: none, and no groups.
+	Claims *tokenclaim.Names
 	// Memory remembers verified tokens. It may be shared by verifiers. Nil remembers none.
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
@@ -57,7 +59,7 @@ func (t *Trusted) Verify(ctx context.Context, raw string) (*Token, error) {
 
 func (t *Trusted) policy() *policy {
 	return (&policy{
-		name: "trusted", issuer: t.Issuer, audience: t.Audience, leeway: leewayOr(t.Leeway),
+		name: "trusted" + t.Claims.String(), issuer: t.Issuer, audience: t.Audience, leeway: leewayOr(t.Leeway),
 		now: t.now, keys: t.Keys, memory: t.Memory,
 		header: trustedHeader, fit: trustedKey, claims: t.checkClaims,
 	}).identified()
@@ -68,7 +70,7 @@ func (t *Trusted) now() time.Time { return clock(t.Now) }
 // checkClaims checks the claims of a token whose signature is valid.
 func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
-	if err := strictjson.Unmarshal(payload, &c); err != nil {
+	if err := c.read(payload, t.Claims); err != nil {
 		return Token{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
 	}
 	clientID, err := c.clientID()
@@ -128,6 +130,8 @@ type trustedClaims struct {
 	StateHash       present `json:"s_hash"`
 	Events          present `json:"events"`
 	Confirmation    present `json:"cnf"`
+
+	Named map[string][]string `json:"-"` // further claims, by our names
 }
 
 // present says that a claim is there, whatever its value.
@@ -239,6 +243,7 @@ func (c *trustedClaims) token(clientID string) Token {
 	token := Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(), AuthTime: c.AuthTime.value.Time(),
+		Groups: c.Named[tokenclaim.Groups], Claims: c.Named,
 	}
 	if c.ACR.value != nil {
 		token.ACR = *c.ACR.value

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,7 @@ func TestTrusted(t *testing.T) {
 			if !got.AuthTime.Equal(want.AuthTime) {
 				t.Errorf("auth_time is %v", got.AuthTime)
 			}
-			if want.AuthTime = got.AuthTime; *got != want {
+			if want.AuthTime = got.AuthTime; !reflect.DeepEqual(*got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})

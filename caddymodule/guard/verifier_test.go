@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("times are %v and %v", got.IssuedAt, got.Expires)
 	}
 	got.IssuedAt, got.Expires = want.IssuedAt, want.Expires
-	if *got != want {
+	if !reflect.DeepEqual(*got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

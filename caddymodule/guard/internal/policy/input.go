@@ -36,6 +36,10 @@ type Token struct {
 	Patient string `cel:"patient"`
 	// FHIRUser is the fhirUser claim.
 	FHIRUser string `cel:"fhir_user"`
+	// Groups are those that the person is in.
+	Groups []string `cel:"groups"`
+	// Claims are further claims that the site names. One that is missing has no values.
+	Claims map[string][]string `cel:"claims"`
 }
 
 // Request is what rules know of a request, or of an entry of a batch. What the request does not say is empty.
