@@ -20,9 +20,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/sandbox"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
@@ -70,10 +72,14 @@ func newAssembly(c *Config) (*assembly, error) {
 func (a *assembly) addPeople(c *Config) (err error) {
 	a.accounts = &people.Accounts{
 		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
+		Searcher:        personsearch.Searcher{Records: c.Records, Trail: a.trail},
 		Lifetime:        c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
 		RefreshLifetime: c.RefreshTokenLifetime, OmitUserNames: c.OmitUserNames,
 	}
 	a.trail.Person = people.Finder{Accounts: a.accounts}.Describe
+	if a.accounts.ScopeLimits, err = scopelimit.New(c.ScopeLimits); err != nil {
+		return err
+	}
 	for _, idp := range c.IdentityProviders {
 		if err := a.accounts.AddProvider(idp, c.Issuer+endpoint.Callback+idp.Key); err != nil {
 			return err
@@ -90,7 +96,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	if a.accounts.Directory, err = people.NewDirectory(c.Users, c.Passwords); err != nil {
 		return err
 	}
-	return a.accounts.CheckLinks()
+	return errors.Join(a.accounts.CheckLinks(), a.accounts.ScopeLimits.CheckClaims(tokenClaims(c.IdentityProviders)))
 }
 
 func (a *assembly) addFactors(c *Config) {

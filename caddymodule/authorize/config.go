@@ -66,6 +66,7 @@ type Config struct {
 	Clients           []Client                // registered by the operator
 	Users             []User                  // local users
 	IdentityProviders []IdentityProvider      // first contacted when somebody signs in there
+	ScopeLimits       []ScopeLimit            // which scopes people may have. Default: all.
 	Registration      *Registration           // lets clients register themselves. Default: they cannot.
 	Passwords         people.PasswordComparer // checks passwords of Users
 	Keys              keyring.Keys            // sign tokens and seal pending requests

@@ -1,6 +1,13 @@
 package authorize
 
-import "github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+import (
+	"maps"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
+)
 
 type (
 	// User is a local user, or a person of an identity provider.
@@ -11,6 +18,12 @@ type (
 
 	// Revalidation asks an [IdentityProvider] again about people who signed in there.
 	Revalidation = people.Revalidation
+
+	// FHIRUserSearch says how a person's own resource is found at the FHIR server.
+	FHIRUserSearch = personsearch.Search
+
+	// ScopeLimit gives scopes to the people whom it matches.
+	ScopeLimit = scopelimit.Row
 
 	// AllowRule is one way to be allowed in by an [IdentityProvider].
 	AllowRule = people.AllowRule
@@ -39,3 +52,11 @@ func CheckFHIRUser(reference string) error { return people.CheckFHIRUser(referen
 
 // CheckProviderKey returns an error if a text cannot be the key of an identity provider.
 func CheckProviderKey(key string) error { return people.CheckProviderKey(key) }
+
+// tokenClaims are the names of the further claims that providers have.
+func tokenClaims(providers []IdentityProvider) (names []string) {
+	for _, p := range providers {
+		names = slices.AppendSeq(names, maps.Keys(p.TokenClaims))
+	}
+	return names
+}

@@ -24,6 +24,7 @@ type Server struct {
 	revocations  *revocation.Revocations
 	holders      *token.Holders
 	people       people.Finder
+	tokenClaims  []string
 	factors      *factor.Factors
 	trail        *audit.Recorder
 }
@@ -44,7 +45,7 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		people: people.Finder{Accounts: a.accounts}, factors: a.factors, trail: a.trail,
+		people: people.Finder{Accounts: a.accounts}, factors: a.factors, trail: a.trail, tokenClaims: tokenClaims(c.IdentityProviders),
 	}, nil
 }
 
@@ -144,3 +145,6 @@ func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error) {
 	return s.holders.Find(ctx, t)
 }
+
+// TokenClaims are the names of the further claims that are kept of people.
+func (s *Server) TokenClaims() []string { return s.tokenClaims }

@@ -24,6 +24,7 @@ const (
 	Access        = "access"       // a request to the FHIR API
 	Launch        = "launch"       // an EHR registered what it launches an app with
 	Factor        = "factor"       // a second factor was enrolled, changed or removed
+	FHIRUser      = "fhir-user"    // the FHIR server told which resource is a person's own
 )
 
 // Event is one entry of the audit trail: who did what, by which client, from where, and with

@@ -70,6 +70,10 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	if a.stepUp.Needed(w, r, &req.signIn, signedIn) {
 		return
 	}
+	if err := a.limitTo(req, signedIn.User); err != nil {
+		a.responses.redirectError(w, r, req, err)
+		return
+	}
 	person := signedIn.User.Person()
 	page := req.missing(person)
 	switch {
@@ -86,6 +90,15 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	default:
 		a.confirm(w, r, req, signedIn)
 	}
+}
+
+// limitTo leaves of the scope what the person may have.
+func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error {
+	req.scope = a.accounts.ScopeLimits.Narrow(user.Limited(), req.scope)
+	if len(req.scope) == 0 {
+		return &oauth2.Error{Code: "invalid_scope", Description: "this person may have nothing of the scope"}
+	}
+	return nil
 }
 
 // confirm sends the response to the client, or first asks the person: for consent, or,

@@ -158,6 +158,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	if len(req.scope) == 0 { // a token has at least one (RFC 6749 §3.3)
 		return oauth2.InvalidScope(errors.New("only system scopes, or refresh tokens, which this response_type does not give, are left of it"))
 	}
+	req.signIn.To.NeedsFHIRUser = slices.ContainsFunc(req.scope, needsFHIRUser)
 	return nil
 }
 

@@ -20,6 +20,11 @@ func needsPatient(scope string) bool {
 	return contextType(scope) == "patient" || strings.HasPrefix(scope, "patient/")
 }
 
+// needsFHIRUser reports whether a scope is about the records that the person has or may see.
+func needsFHIRUser(scope string) bool {
+	return scope == "fhirUser" || strings.HasPrefix(scope, "user/") || needsPatient(scope)
+}
+
 // contextType is the resource type, in lower case, that a scope such as launch/patient asks
 // for; "" for other scopes. A role, as in launch/imagingstudy?role=…, narrows it; as SMART
 // permits, what is known of the type is given.

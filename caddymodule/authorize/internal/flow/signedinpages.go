@@ -53,6 +53,9 @@ func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authori
 	if err == nil && !ps.accounts.Ways(req.client.IdentityProviders).Has(signedIn.Provider) {
 		err = people.ErrNotAllowed
 	}
+	if err == nil {
+		err = ps.authorizer.limitTo(req, signedIn.User)
+	}
 	return req, signedIn, err
 }
 

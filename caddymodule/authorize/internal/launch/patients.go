@@ -22,6 +22,9 @@ type Person struct {
 	Subject  string   // the sub
 	FHIRUser string   // their own resource, as Type/id; may be empty
 	Patients []string // ids that their identity provider names; may be empty
+
+	Groups []string            // that they are in
+	Claims map[string][]string // as their identity provider says
 }
 
 // isClinician reports whether a person searches for patients, instead of choosing among their
@@ -204,9 +207,13 @@ func (ps *Patients) Named(ctx context.Context, person Person, id string) (*Patie
 // rights, and others with those of an app that was launched for the patient.
 func (ps *Patients) readerOf(person Person, patient string) Reader {
 	if person.isClinician() {
-		return Reader{Subject: person.Subject, FHIRUser: ps.FHIRBase + "/" + person.FHIRUser, Scope: "user/Patient.rs user/Encounter.rs"}
+		return person.reader("user/Patient.rs user/Encounter.rs", ps.FHIRBase+"/"+person.FHIRUser, "")
 	}
-	return Reader{Subject: person.Subject, Scope: "patient/Patient.rs patient/Encounter.rs", Patient: patient}
+	return person.reader("patient/Patient.rs patient/Encounter.rs", "", patient)
+}
+
+func (p *Person) reader(scope, fhirUser, patient string) Reader {
+	return Reader{Subject: p.Subject, FHIRUser: fhirUser, Scope: scope, Patient: patient, Groups: p.Groups, Claims: p.Claims}
 }
 
 // related returns the ids of a person's patients.
@@ -237,7 +244,7 @@ func unique(ids []string) (each []string) {
 
 // actsFor returns the ids of the patients for whom a RelatedPerson or a Person acts now.
 func (ps *Patients) actsFor(ctx context.Context, person Person) ([]string, error) {
-	by := Reader{Subject: person.Subject, FHIRUser: ps.FHIRBase + "/" + person.FHIRUser, Scope: "openid fhirUser"}
+	by := person.reader("openid fhirUser", ps.FHIRBase+"/"+person.FHIRUser, "")
 	var found json.RawMessage
 	err := read(ctx, ps.Records, by, person.FHIRUser, nil, &found)
 	if errors.Is(err, ErrNoRecord) {

@@ -24,6 +24,9 @@ type Reader struct {
 	FHIRUser string // the person's own resource, absolute
 	Scope    string // SMART scopes
 	Patient  string // the patient that patient/ scopes are bound to
+
+	Groups []string            // that the person is in
+	Claims map[string][]string // as their identity provider says
 }
 
 // ErrNoRecord says that a resource does not exist, or may not be seen: nobody can tell which.

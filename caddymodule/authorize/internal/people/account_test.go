@@ -10,7 +10,7 @@ import (
 // What versions before have stored must be read, and what this one stores by them.
 func TestStoredAccountMembers(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokensBoundTo: "x", username: "x", groups: []string{"x"}}})
+	text, err := json.Marshal(storedAccount{User: User{ID: "x", Patients: []string{"x"}, TokensBoundTo: "x", username: "x", Groups: []string{"x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -24,8 +27,8 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	stored.User.username, stored.User.groups = stored.Username, stored.Groups
-	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
+	stored.User.username, stored.User.Groups = stored.Username, stored.Groups
+	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored)
 	return &stored.User, nil
 }
 
@@ -47,8 +50,9 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 
 // Admit returns the user that a provider's identity signs in as: the linked local user, or
 // else a person of its own. If they are not let in, the error is [ErrNotAllowed]. The
-// identity is stored in both cases, for rules that are configured later.
-func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
+// identity is stored in both cases, for rules that are configured later. If an app needs to know
+// who the person is at the FHIR server, they are not let in as long as that cannot be asked.
+func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity, needsFHIRUser bool) (*User, error) {
 	audit.FromContext(ctx).Person = a.describe(p.account(id))
 	local := a.linked(p, id)
 	if local != nil {
@@ -57,8 +61,13 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	if err := admit(ctx, a, p, &id, local); err != nil {
 		return nil, err
 	}
-	a.checkFHIRUser(ctx, p, &id.user)
-	value, err := store.ToJSON(p.account(id))
+	found, err := a.resource(ctx, p, &id)
+	if err != nil && needsFHIRUser {
+		return nil, err
+	}
+	stored := p.account(id)
+	stored.Found = found
+	value, err := store.ToJSON(stored)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +76,7 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	if err != nil || local != nil {
 		return local, err
 	}
-	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)
+	id.user.FHIRUser = p.fhirUser(stored)
 	return &id.user, nil
 }
 
@@ -94,13 +103,17 @@ func admit(ctx context.Context, a *Accounts, p *Provider, id *identity, local *U
 	return err
 }
 
-// fhirUser is the FHIR resource of a subject: as configured, or as the provider claims if
-// that claim is mapped.
-func (p *Provider) fhirUser(subject, claimed string) string {
-	if p.Claims["fhirUser"] == "" {
-		claimed = ""
+// fhirUser is the FHIR resource of a person: as configured, or as the provider claims if
+// that claim is mapped, or as was found if that is still searched for.
+func (p *Provider) fhirUser(a *storedAccount) string {
+	var claimed, found string
+	if p.Claims["fhirUser"] != "" {
+		claimed = a.User.FHIRUser
 	}
-	return cmp.Or(p.FHIRUsers[subject], claimed)
+	if a.Found != nil && slices.Contains(p.FHIRUserSearch, a.Found.By.Search) {
+		found = a.Found.Reference
+	}
+	return cmp.Or(p.FHIRUsers[a.Subject], claimed, found)
 }
 
 // Unlinked reports whether a local user could no longer sign in as a provider's subject: the
@@ -134,19 +147,47 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	return accountID(p.Issuer, subject)
 }
 
+// resource checks who the provider says that the person is at the FHIR server, and returns what a search finds, if
+// there is one.
+func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*personsearch.Found, error) {
+	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
+	if len(id.tooLong) > 0 {
+		logger.WarnContext(ctx, "claims of a person are too long, and left out", "claims", id.tooLong)
+	}
+	if id.user.FHIRUser != "" {
+		a.checkFHIRUser(ctx, p.Claims["fhirUser"], &id.user, logger)
+		return nil, nil
+	}
+	if p.FHIRUsers[id.subject] != "" {
+		return nil, nil
+	}
+	if len(p.FHIRUserSearch) == 0 {
+		if claim := p.Claims["fhirUser"]; claim != "" {
+			logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "claim", claim)
+		}
+		return nil, nil
+	}
+	stored, err := a.storedAccount(ctx, id.user.ID)
+	if err != nil {
+		return nil, err
+	}
+	var before *personsearch.Found
+	if stored != nil {
+		before = stored.Found
+	}
+	found, err := a.Searcher.Find(ctx, id.searches, id.user.Person(), before, a.now(), logger)
+	if err != nil && before != nil && slices.Contains(id.searches, before.By) {
+		found = before // the server does not answer, or nobody asks it, as when a provider is asked again
+	}
+	return found, err
+}
+
 // checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a
 // person there.
-func (a *Accounts) checkFHIRUser(ctx context.Context, p *Provider, user *User) {
-	claim := p.Claims["fhirUser"]
-	if user.FHIRUser == "" {
-		if claim != "" {
-			a.Logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "idp", p.Key, "claim", claim)
-		}
-		return
-	}
+func (a *Accounts) checkFHIRUser(ctx context.Context, claim string, user *User, logger *slog.Logger) {
 	reference := strings.TrimPrefix(user.FHIRUser, a.FHIRBase+"/")
 	if user.FHIRUser = reference; CheckFHIRUser(reference) != nil {
-		a.Logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "idp", p.Key, "claim", claim, "value", reference)
+		logger.WarnContext(ctx, "fhirUser of an identity provider names nobody on this FHIR server, as Practitioner/42 would; left out", "claim", claim, "value", reference)
 		user.FHIRUser = ""
 	}
 }

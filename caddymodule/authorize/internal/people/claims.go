@@ -69,8 +69,8 @@ func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	if user.Email != "" {
 		all["email_verified"] = user.EmailVerified
 	}
-	if len(user.groups) > 0 {
-		all["groups"] = user.groups
+	if len(user.Groups) > 0 {
+		all["groups"] = user.Groups
 	}
 	if user.Phone == "" {
 		delete(all, "phone_number_verified")

@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -18,6 +21,8 @@ type identity struct {
 	sub             string // the claim for ours, where the provider has one
 	user            User
 	groups          []string
+	tooLong         []string // our names of claims that are left out
+	searches        []personsearch.Asked
 }
 
 // Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
@@ -30,14 +35,22 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
-		Claims: p.furtherClaims(from), groups: id.groups,
+		Claims: p.furtherClaims(from), Groups: id.groups,
 	}
+	id.user.TokenClaims, id.tooLong = p.tokenClaims(from)
 	if p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")
 	}
 	if p.Claims["patient"] != "" {
 		ids := slices.DeleteFunc(Strings(p.claim(from, "patient")), func(id string) bool { return !launch.IsID(id) })
 		id.user.Patients = ids[:min(len(ids), maxPatients)]
+	}
+	if id.user.FHIRUser == "" && p.FHIRUsers[from.Subject] == "" {
+		address, verified := id.verifiedEmail()
+		if !verified {
+			address = ""
+		}
+		id.searches = personsearch.Of(p.FHIRUserSearch, from.Claims, address)
 	}
 	return id
 }
@@ -46,7 +59,7 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 // another claim, the provider's email_verified is not about that, and must be mapped too.
 func (p *Provider) claim(from *upstream.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
-		return from.Claims[mapped]
+		return tokenclaim.Find(from.Claims, mapped)
 	}
 	about, verifies := strings.CutSuffix(name, "_verified")
 	if taken := p.Claims[about]; verifies && taken != "" && taken != about {
@@ -101,6 +114,30 @@ func (p *Provider) furtherClaims(from *upstream.Identity) map[string]string {
 		take("address."+member, v)
 	}
 	return claims
+}
+
+// Bounds of a claim of [IdentityProvider].TokenClaims, which is read for each request.
+const (
+	maxTokenClaim  = 4 << 10 // bytes
+	maxClaimValues = 200
+)
+
+// tokenClaims are the further claims that are kept of a person. Those that are too long are left out
+// as a whole: part of a list could mean more than all of it.
+func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]string, tooLong []string) {
+	for _, ours := range slices.Sorted(maps.Keys(p.TokenClaims)) {
+		values := tokenclaim.List(tokenclaim.Find(from.Claims, p.TokenClaims[ours]))
+		switch {
+		case len(values) > maxClaimValues || len(strings.Join(values, "")) > maxTokenClaim:
+			tooLong = append(tooLong, ours)
+		case len(values) > 0:
+			if claims == nil {
+				claims = map[string][]string{}
+			}
+			claims[ours] = values
+		}
+	}
+	return claims, tooLong
 }
 
 // Strings reads a claim that is a string or a list of strings.

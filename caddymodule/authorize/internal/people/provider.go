@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -46,6 +48,12 @@ type IdentityProvider struct {
 
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
 	FHIRUsers map[string]string
+
+	// FHIRUserSearch finds the resources of those who have none by FHIRUsers or a mapped claim.
+	FHIRUserSearch []personsearch.Search
+
+	// TokenClaims are further claims to keep of a person, the provider's names or paths of names by ours.
+	TokenClaims map[string]string
 
 	// Allow lets in whoever matches one of the rules. Default: everybody. New rules also
 	// apply to people who have signed in, by what the provider said of them then, which
@@ -182,7 +190,10 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 }
 
 func (c *IdentityProvider) check() error {
-	errs := []error{CheckProviderKey(c.Key), c.Revalidate.Check()}
+	errs := []error{CheckProviderKey(c.Key), c.Revalidate.Check(), tokenclaim.CheckAll(c.TokenClaims)}
+	for _, search := range c.FHIRUserSearch {
+		errs = append(errs, search.Check())
+	}
 	if c.ClientID == "" {
 		errs = append(errs, fmt.Errorf("idp %q needs a client_id", c.Key))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -46,9 +47,13 @@ type User struct {
 	// sessions and tokens end.
 	Disabled bool
 
-	username      string   // preferred_username: a local user's ID, or as the provider says
-	TokensBoundTo string   `json:"-"` // hash of a local user's credential, to which their tokens are bound
-	groups        []string // as the provider says
+	Groups []string `json:"-"` // of a local user, or as the provider says
+
+	// TokenClaims are further claims as the provider says, by our names; see [IdentityProvider].
+	TokenClaims map[string][]string `json:",omitempty"`
+
+	username      string // preferred_username: a local user's ID, or as the provider says
+	TokensBoundTo string `json:"-"` // hash of a local user's credential, to which their tokens are bound
 }
 
 // check checks the optional values.
@@ -119,9 +124,14 @@ func (u *User) MayChoose(patient string) bool {
 	return patient == "" || u.Person().MayHave(patient)
 }
 
+// Limited is the person as scope limits see them.
+func (u *User) Limited() scopelimit.Person {
+	return scopelimit.Person{Groups: u.Groups, Claims: u.TokenClaims}
+}
+
 // Person is who chooses a patient.
 func (u *User) Person() launch.Person {
-	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients}
+	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Groups: u.Groups, Claims: u.TokenClaims}
 }
 
 // furtherClaims are those without a field in [User]. For the parts of an address, see OpenID

@@ -164,7 +164,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	}
 	response.identity = identity
 	audit.NoteAuthenticated(r.Context())
-	user, err = f.accounts.Admit(r.Context(), p, p.Identity(identity))
+	user, err = f.accounts.Admit(r.Context(), p, p.Identity(identity), req.To.NeedsFHIRUser)
 	if err != nil {
 		return nil, begun, err
 	}

@@ -47,6 +47,8 @@ type Destination struct {
 	Providers []string      // the ways to sign in, as in [people.Accounts.Ways]
 	ACR       string        // the least class of sign-in; "" for any
 	Address   string        // where the browser goes in the end, so that forms may lead there
+
+	NeedsFHIRUser bool // without the person's own FHIR resource it is of no use
 }
 
 // Purpose is what somebody signs in for.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
@@ -94,6 +95,15 @@ func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
 	if err != nil {
 		return err
 	}
+	return gs.limit(ctx, g, user)
+}
+
+// limit leaves of a grant what its person may have now.
+func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error {
+	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Limited(), g.Scope); len(g.Scope) == 0 {
+		return oauth2.InvalidGrant("the user may have nothing of the scope any longer")
+	}
+	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
 	return gs.checkPatient(ctx, g, user)
 }
 

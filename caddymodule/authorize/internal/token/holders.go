@@ -34,6 +34,9 @@ func (c *accessTokenClaims) token() AccessToken {
 // Holder is whom an access token stands for.
 type Holder struct {
 	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
+
+	Groups []string            // that the person is in
+	Claims map[string][]string // as their identity provider says
 }
 
 // Holders finds whom access tokens stand for.
@@ -45,7 +48,7 @@ type Holders struct {
 
 // Find returns whom an access token stands for; nil if what it depends on has ended: the
 // person was removed or disabled or has another password or second factor, the client was
-// removed, may no longer have the scope or now requires a further factor, the session or the link to the provider's account
+// removed, it or the person may no longer have the scope, the client now requires a further factor, the session or the link to the provider's account
 // ended, or all grants were revoked. It does not check whether the token itself was revoked;
 // see [revocation.Revocations.Revoked].
 func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
@@ -63,13 +66,13 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 		return new(Holder), nil
 	}
 	user, err := h.accounts.Find(ctx, t.Subject)
-	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash {
+	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash || !h.accounts.ScopeLimits.Covers(user.Limited(), t.Scope) {
 		return nil, err
 	}
 	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {
 		return nil, err
 	}
-	return &Holder{FHIRUser: h.accounts.FHIRUser(user)}, nil
+	return &Holder{FHIRUser: h.accounts.FHIRUser(user), Groups: user.Groups, Claims: user.TokenClaims}, nil
 }
 
 // maySignIn reports whether the person could still sign in to the client the same way, with the same factors.

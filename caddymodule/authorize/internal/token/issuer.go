@@ -91,7 +91,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := i.grants.checkPatient(ctx, g, user); err != nil {
+	if err := i.grants.limit(ctx, g, user); err != nil {
 		return nil, err
 	}
 	cutoff, err := i.revocations.LatestCutoff(ctx, g.binding())

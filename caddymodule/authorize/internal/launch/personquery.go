@@ -1,0 +1,94 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// PersonQuery is a search for the one resource of a person.
+type PersonQuery struct {
+	Type   string // of the resource
+	System string // of the identifier; "" for an e-mail address
+	Value  string // of the identifier, or the address
+}
+
+// ErrAmbiguous says that a search found more than one.
+var ErrAmbiguous = errors.New("more than one record")
+
+// Find returns Type/id of the resource. Its error is [ErrNoRecord] if there is none, or [ErrAmbiguous].
+func (q PersonQuery) Find(ctx context.Context, records Records, person Person) (string, error) {
+	if !isText(q.Value) || strings.TrimSpace(q.Value) == "" {
+		return "", ErrNoRecord
+	}
+	query := url.Values{"_count": {"3"}}
+	if q.System == "" {
+		query.Set("email", escape(q.Value))
+	} else {
+		query.Set("identifier", escape(q.System)+"|"+escape(q.Value))
+	}
+	var found bundle[personResource]
+	if err := read(ctx, records, person.reader("system/"+q.Type+".rs", "", ""), q.Type, query, &found); err != nil {
+		return "", err
+	}
+	people, more := found.resources(MaxShown)
+	people = slices.DeleteFunc(people, func(p personResource) bool { return p.ResourceType == "OperationOutcome" })
+	switch {
+	case more || len(people) > 1:
+		return "", ErrAmbiguous
+	case len(people) == 0 || !people[0].is(q, time.Now()):
+		return "", ErrNoRecord
+	}
+	return q.Type + "/" + people[0].ID, nil
+}
+
+// personResource is what is read of a Practitioner, Patient, RelatedPerson or Person.
+type personResource struct {
+	ResourceType string       `json:"resourceType"`
+	ID           string       `json:"id"`
+	Active       *bool        `json:"active"`
+	Identifier   []personItem `json:"identifier"`
+	Telecom      []personItem `json:"telecom"`
+}
+
+// personItem is an Identifier or a ContactPoint.
+type personItem struct {
+	System string `json:"system"`
+	Value  string `json:"value"`
+	Use    string `json:"use"`
+	Period struct {
+		End string `json:"end"`
+	} `json:"period"`
+}
+
+// is reports whether the resource is of the person, whatever the server searched for.
+func (p *personResource) is(q PersonQuery, now time.Time) bool {
+	if p.ResourceType != q.Type || !IsID(p.ID) || p.Active != nil && !*p.Active {
+		return false
+	}
+	if q.System == "" {
+		return slices.ContainsFunc(p.Telecom, func(t personItem) bool {
+			return t.isCurrent(now) && t.System == "email" && isAddress(t.Value, q.Value)
+		})
+	}
+	return slices.ContainsFunc(p.Identifier, func(i personItem) bool {
+		return i.isCurrent(now) && i.System == q.System && i.Value == q.Value
+	})
+}
+
+// isCurrent reports whether an item is still the person's: addresses are given to others. An end counts to the last day
+// that it names.
+func (i *personItem) isCurrent(now time.Time) bool {
+	end := i.Period.End[:min(len(i.Period.End), len(time.DateOnly))]
+	return i.Use != "old" && (end == "" || end >= now.UTC().Format(time.DateOnly)[:len(end)])
+}
+
+// isAddress reports whether two texts are one e-mail address. Letters beyond ASCII must be the same: some fold to those
+// of somebody else's address.
+func isAddress(a, b string) bool {
+	return a == b || len(a+b) == utf8.RuneCountInString(a+b) && strings.EqualFold(a, b)
+}

@@ -1,0 +1,65 @@
+package scopelimit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// Row gives scopes to the people whom it matches.
+type Row struct {
+	By     string   // "group", "claim" or "any", which matches everybody
+	Claim  string   // the name of the claim
+	Value  string   // the group, or a value of the claim
+	Scopes []string // that they may have
+}
+
+// Check refuses a row that matches nobody, or gives what no row gives.
+func (r Row) Check() error {
+	byClaim := r.By == "claim"
+	switch {
+	case !byClaim && r.By != "group" && r.By != "any":
+		return fmt.Errorf("scope_limit %q: use group, claim or any", r.By)
+	case (r.Value == "") != (r.By == "any"), (r.Claim == "") == byClaim:
+		return fmt.Errorf("scope_limit %s: use group <name>, claim <name> <value>, or any, and then the scopes", r.By)
+	case len(r.Scopes) == 0:
+		return fmt.Errorf("scope_limit %s needs at least one scope: who has no row gets none", r.By)
+	}
+	for _, scope := range r.Scopes {
+		if err := checkScope(scope); err != nil {
+			return fmt.Errorf("scope_limit %s: %w", r.By, err)
+		}
+	}
+	return nil
+}
+
+func checkScope(scope string) error {
+	if err := client.CheckScope(scope); err != nil {
+		return err
+	}
+	resource, ok := smart.ParseResourceScope(scope)
+	switch {
+	case isFree(scope):
+		return fmt.Errorf("scope %q is not limited: everybody may have it", scope)
+	case client.IsSystemScope(scope):
+		return fmt.Errorf("scope %q is no person's", scope)
+	case ok && resource.Type != smart.AnyType && !interaction.IsType(resource.Type):
+		return fmt.Errorf("scope %q: FHIR R4 has no type %s", scope, resource.Type)
+	}
+	return nil
+}
+
+// isFree reports whether a scope opens no records and is none of the site's own.
+func isFree(scope string) bool {
+	return isHelper(scope) ||
+		slices.Contains([]string{"openid", "profile", "email", "phone", "address", "fhirUser", "groups"}, scope)
+}
+
+// isHelper reports whether a scope says only how others are used.
+func isHelper(scope string) bool {
+	return scope == client.OfflineAccess || scope == client.OnlineAccess || scope == "launch" || strings.HasPrefix(scope, "launch/")
+}
