@@ -37,9 +37,10 @@ func warnOfPeople(logger *slog.Logger, a *App) {
 		return
 	}
 	for _, p := range a.IdentityProviders {
-		if p.Claims["fhirUser"] == "" && len(p.FHIRUsers) == 0 && !p.LinkEmail {
+		if p.Claims["fhirUser"] == "" && len(p.FHIRUsers) == 0 && len(p.FHIRUserSearch) == 0 && !p.LinkEmail {
 			logger.Warn("people of this idp have no fhirUser, so that their tokens with user/ scopes may read nothing: "+
-				"say which claim has it (claim fhirUser <claim>), or whose it is (fhir_user <subject> Practitioner/<id>)", "idp", p.Key)
+				"say which claim has it (claim fhirUser <claim>), whose it is (fhir_user <subject> Practitioner/<id>), "+
+				"or how to find it (fhir_user_search Practitioner email)", "idp", p.Key)
 		}
 	}
 	if len(a.Users) > 0 && !slices.ContainsFunc(a.Users, func(u User) bool { return u.FHIRUser != "" }) {
@@ -47,9 +48,9 @@ func warnOfPeople(logger *slog.Logger, a *App) {
 	}
 }
 
-// grantsUserScopes reports whether a client may be granted a user/ scope.
+// grantsUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
 func grantsUserScopes(a *App) bool {
-	isUsers := func(scope string) bool { return strings.HasPrefix(scope, "user/") }
+	isUsers := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }
 	return a.Registration != nil && slices.ContainsFunc(a.Registration.Scopes, isUsers) ||
 		slices.ContainsFunc(a.Clients, func(c Client) bool { return slices.ContainsFunc(c.Scopes, isUsers) })
 }

@@ -33,6 +33,8 @@ func TestWarnings(t *testing.T) {
 		{"idp with a claim of another name", idp(IdentityProvider{Claims: map[string]string{"name": "n"}}), nil, "idp=hospital"},
 		{"idp with the claim", idp(IdentityProvider{Claims: map[string]string{"fhirUser": "f"}}), nil, ""},
 		{"idp with a list", idp(IdentityProvider{FHIRUsers: map[string]string{"s": "Practitioner/1"}}), nil, ""},
+		{"idp with a search", idp(IdentityProvider{FHIRUserSearch: []FHIRUserSearch{{Type: "Practitioner"}}}), nil, ""},
+		{"idp, fhirUser alone", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Clients: []Client{{Scopes: []string{"fhirUser"}}}}, nil, "fhir_user_search"},
 		{"idp that is linked", idp(IdentityProvider{LinkEmail: true}), nil, ""},
 		{"idp, patients alone", App{IdentityProviders: []IdentityProvider{{}}, Clients: []Client{{Scopes: []string{"patient/*.rs"}}}}, nil, ""},
 		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},

@@ -38,6 +38,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		user <name> { … }
 //		idp <name> [oidc|google] { … }
 //		client <id> { … }
+//		scope_limit group <name>|claim <name> <value>|any <scope...>
 //		registration { … }
 //		user_access_brands [<file>] { … }
 //		access_token_lifetime <duration>
@@ -66,6 +67,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"user":                  adding(&a.Users, func(u *User) error { return u.parse(d, a.nameCheck("user")) }),
 		"idp":                   adding(&a.IdentityProviders, func(p *IdentityProvider) error { return p.parse(d, a.checkNewProvider) }),
 		"client":                adding(&a.Clients, func(c *Client) error { return c.parse(d, a.nameCheck("client")) }),
+		"scope_limit":           adding(&a.ScopeLimits, func(l *ScopeLimit) error { return l.parse(d) }),
 		"registration":          parseRegistration(&a.Registration),
 		"user_access_brands":    parseBrands(&a.UserAccessBrands),
 		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
@@ -87,7 +89,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
 		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
-	}, "user", "idp", "client")
+	}, "user", "idp", "client", "scope_limit")
 	switch {
 	case err != nil:
 		return err

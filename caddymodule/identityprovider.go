@@ -66,6 +66,14 @@ type IdentityProvider struct {
 	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
+	// How the FHIR resource of a person is found at the FHIR server at sign-in, in this order, if neither `fhir_users` nor
+	// the mapped claim `fhirUser` has it. It counts only if there is exactly one. Default: it is not searched for.
+	FHIRUserSearch []FHIRUserSearch `json:"fhir_user_search,omitempty"`
+
+	// Further claims of the provider's to keep of a person, for `scope_limit` and for policies of `fhir_bearer`: theirs,
+	// or paths such as `realm_access.roles`, by ours. At most 20. Default: none.
+	TokenClaims map[string]string `json:"token_claims,omitempty"`
+
 	// Who may sign in: anybody who matches a rule. A change also affects existing sessions at once. Default: everybody
 	// whom the provider signs in.
 	Allow []AllowRule `json:"allow,omitempty"`
@@ -113,6 +121,18 @@ func (r *Revalidation) parse(d *caddyfile.Dispenser) error {
 	return option.WithLine(d, r.settings().Check())
 }
 
+// FHIRUserSearch is one search for a person's own resource.
+type FHIRUserSearch struct {
+	// `Practitioner`, `Patient`, `RelatedPerson` or `Person`. Required.
+	Type string `json:"type,omitempty"`
+
+	// The system of the identifier to search by. Default: the verified e-mail address is searched for.
+	System string `json:"system,omitempty"`
+
+	// The provider's claim with the value of the identifier, or a path such as `hospital.number`. Required with a system.
+	Claim string `json:"claim,omitempty"`
+}
+
 // AllowRule allows some people to sign in.
 type AllowRule struct {
 	// `email` or `group`. Required.
@@ -156,6 +176,10 @@ func (p *IdentityProvider) withCredentials(id, secret string) authorize.Identity
 		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
 		Revalidate: p.Revalidate.settings(),
+		TokenClaims: p.TokenClaims,
+	}
+	for _, search := range p.FHIRUserSearch {
+		c.FHIRUserSearch = append(c.FHIRUserSearch, authorize.FHIRUserSearch(search))
 	}
 	for _, rule := range p.Allow {
 		c.Allow = append(c.Allow, authorize.AllowRule(rule))
@@ -189,12 +213,14 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
+		"fhir_user_search":    p.parseSearch,
+		"token_claim":         option.ClaimNames(&p.TokenClaims),
 		"link":                option.Only("email", &p.LinkEmail),
 		"keep_upstream_token": option.Bareword(&p.KeepUpstreamToken),
 		"revalidate":          p.parseRevalidate,
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
-	err = fields.Parse(d, "claim", "fhir_user", "allow")
+	err = fields.Parse(d, "claim", "fhir_user", "fhir_user_search", "token_claim", "allow")
 	switch {
 	case err != nil:
 		return err
@@ -219,6 +245,20 @@ func (p *IdentityProvider) setKind(w string) error {
 func (p *IdentityProvider) parseRevalidate(d *caddyfile.Dispenser) error {
 	p.Revalidate = new(Revalidation)
 	return p.Revalidate.parse(d)
+}
+
+func (p *IdentityProvider) parseSearch(d *caddyfile.Dispenser) error {
+	var s FHIRUserSearch
+	switch args := d.RemainingArgs(); {
+	case len(args) == 4 && args[1] == "identifier":
+		s = FHIRUserSearch{args[0], args[2], args[3]}
+	case len(args) == 2 && args[1] == "email":
+		s.Type = args[0]
+	default:
+		return d.Err("fhir_user_search needs a type, and then identifier <system> <claim>, or email")
+	}
+	p.FHIRUserSearch = append(p.FHIRUserSearch, s)
+	return option.WithLine(d, authorize.FHIRUserSearch(s).Check())
 }
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {

@@ -71,7 +71,10 @@ func (o *ownRecords) Request(ctx context.Context, path string, query url.Values)
 
 // token is the reader as fhir_bearer sees a client's access token.
 func (o *ownRecords) token(by authorize.RecordReader) guard.Token {
-	return guard.Token{Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser}
+	return guard.Token{
+		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,
+		Groups: by.Groups, Claims: by.Claims,
+	}
 }
 
 // ownAnswer is what a handler answers, in memory.

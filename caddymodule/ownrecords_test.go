@@ -170,3 +170,14 @@ func TestReaderIsNobodys(t *testing.T) {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
+
+// TestPickerKnowsGroups: what is asked for in a person's name is judged by their groups.
+func TestPickerKnowsGroups(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{"doctors", "visitors"} {
+		g, _ := newWard(t, "Practitioner/alice\n\t\t\tgroup "+group, "fhir_bearer {\n\t\t\tdeny \"!('doctors' in token.groups)\"\n\t\t}")
+		if sees := strings.Contains(gatewaytest.Read(t, openPicker(t, g)), "Patient p1"); sees != (group == "doctors") {
+			t.Errorf("%s: sees patients: %t", group, sees)
+		}
+	}
+}

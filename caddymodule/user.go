@@ -46,6 +46,9 @@ type User struct {
 	// that the FHIR resource leads to. Default: none.
 	Patients []string `json:"patients,omitempty"`
 
+	// The groups that the user is in, for `scope_limit`, policies, and the claim `groups`. Default: none.
+	Groups []string `json:"groups,omitempty"`
+
 	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, of an address,
 	// `address.locality`. Clients get them by the scopes `profile`, `phone` and `address`. Default: none.
 	Claims map[string]string `json:"claims,omitempty"`
@@ -74,7 +77,7 @@ func (u *User) withSecrets(hash, totpSecret string) authorize.User {
 	return authorize.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
-		Claims: u.Claims, Patients: u.Patients,
+		Claims: u.Claims, Patients: u.Patients, Groups: u.Groups,
 	}
 }
 
@@ -91,6 +94,7 @@ func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error
 		"phone":         option.Word(&u.Phone, nil),
 		"fhir_user":     option.Word(&u.FHIRUser, authorize.CheckFHIRUser),
 		"patient":       option.Words(&u.Patients, checkPatient),
+		"group":         option.Words(&u.Groups, nil),
 		"claim":         option.Pair(&u.Claims, authorize.CheckClaim),
 		"disabled":      option.Bareword(&u.Disabled),
 	}.Parse(d, "claim")

@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 func init() {
@@ -48,6 +49,11 @@ type Bearer struct {
 
 	// What the first trusted issuer offers to SMART apps beyond its discovery document. Default: nothing.
 	Offer *Offer `json:"smart_configuration,omitempty"`
+
+	// Further claims of other issuers' tokens, and of introspected ones, for policies: theirs, or paths such as
+	// `realm_access.roles`, by ours. `groups` is the claim `groups`, unless it is named otherwise here. At most 20.
+	// Default: none.
+	TokenClaims map[string]string `json:"token_claims,omitempty"`
 
 	// The headers that are passed on; all others are removed. `fhir` stands for those of FHIR's REST API and of
 	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
@@ -117,6 +123,9 @@ func (h *Bearer) checkWords() error {
 	if err := h.checkClasses(len(h.Trust) == 0 && h.Introspection == nil); err != nil {
 		return err
 	}
+	if err := tokenclaim.CheckAll(h.TokenClaims); err != nil {
+		return err
+	}
 	for _, name := range h.ForwardHeaders {
 		if err := guard.CheckHeaderPattern(name); err != nil {
 			return err
@@ -146,15 +155,15 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if err != nil {
 		return nil, err
 	}
-	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking)
+	verifiers, err := newGuard(at, app, h.Trust, trusted, h.Introspection, asking, otherClaims(h.Policies, h.TokenClaims))
 	if err != nil {
 		return nil, err
 	}
-	g.asks = authenticator{at: at, guard: verifiers}
+	g.asks = authenticator{at: at, guard: verifiers, hasPolicies: len(h.Policies) > 0}
 	if app != nil {
 		g.asks.holders = app.Server()
 	}
-	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, at, app); err != nil {
+	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app); err != nil {
 		return nil, err
 	}
 	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {

@@ -31,6 +31,7 @@ import (
 //		expand_scope <scope...>
 //		upsert
 //		allow|deny [<name>] <expression>
+//		token_claim <name> [<theirs>]
 //		max_memory <size>
 //		seal_key <secret> [<previous...>]
 //		audit_reads
@@ -41,6 +42,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"fhir_base":           option.Word(&h.FHIRBase, fhirapp.CheckBaseOrURL),
 		"trust":               parseTrust(&h.Trust),
 		"introspect":          parseIntrospect(&h.Introspection),
+		"token_claim":         option.ClaimNames(&h.TokenClaims),
 		"smart_configuration": parseOffer(&h.Offer),
 		"forward_header":      option.Words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"forward_token":       option.Bareword(&h.ForwardToken),
@@ -50,7 +52,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	maps.Copy(options, h.Enforcement.subdirectives())
 	maps.Copy(options, goneFromBearer)
-	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny")
+	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny", "token_claim")
 }
 
 // goneFromBearer are options that nobody had a reason to set.

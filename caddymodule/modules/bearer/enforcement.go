@@ -65,8 +65,8 @@ type Enforcement struct {
 // decisionHeader tells the next handler of decisions. It is removed from clients' requests, as an identity header is.
 const decisionHeader = "X-Guard-Decision"
 
-// newEnforcement is what enforces scopes as configured; nil with scopes off.
-func newEnforcement(ctx caddy.Context, o *Enforcement, at address, app App) (*enforcement, error) {
+// newEnforcement is what enforces scopes as configured; nil with scopes off. Policies may ask for the claims.
+func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at address, app App) (*enforcement, error) {
 	if o.ScopesOff && len(o.Policies)+len(o.Operations)+len(o.Shared)+len(o.ExpandScopes)+len(o.SearchParameterFiles) > 0 {
 		return nil, errScopesOff
 	}
@@ -92,7 +92,7 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, at address, app App) (*en
 	if e.Sealing, err = newSealing(app, o.SealKeys); err != nil {
 		return nil, err
 	}
-	if e.Policies, err = newPolicies(o.Policies, ctx.Slogger()); err != nil {
+	if e.Policies, err = newPolicies(o.Policies, claims, ctx.Slogger()); err != nil {
 		return nil, err
 	}
 	if e.Memory, err = enforce.NewMemory(o.MaxMemory, e.Limits); err != nil {

@@ -19,6 +19,8 @@ type authenticator struct {
 	at      address
 	guard   *guard.Guard
 	holders holders // nil without the fhir app
+
+	hasPolicies bool // which may ask for groups and claims
 }
 
 // authenticate verifies the token, if the request needs one, and sets the identity placeholders. Without a valid token it
@@ -56,11 +58,11 @@ func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guar
 		return nil, guard.Unavailable(err)
 	case holder == nil:
 		return nil, guard.Withdrawn()
-	case holder.FHIRUser == token.FHIRUser:
+	case holder.FHIRUser == token.FHIRUser && !a.hasPolicies:
 		return token, nil
 	}
 	changed := *token // which other requests share
-	changed.FHIRUser = holder.FHIRUser
+	changed.FHIRUser, changed.Groups, changed.Claims = holder.FHIRUser, holder.Groups, holder.Claims
 	return &changed, nil
 }
 

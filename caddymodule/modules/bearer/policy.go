@@ -3,7 +3,9 @@ package bearer
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // AccessPolicy is a rule of the site's own about who may see or do what, as a CEL expression over `token`, `request`,
@@ -31,7 +34,7 @@ type AccessPolicy struct {
 }
 
 // newPolicies compiles the site's rules.
-func newPolicies(policies []AccessPolicy, logger *slog.Logger) (enforce.Policies, error) {
+func newPolicies(policies []AccessPolicy, claims []string, logger *slog.Logger) (enforce.Policies, error) {
 	rules := make([]enforce.PolicyRule, len(policies))
 	for i, p := range policies {
 		rules[i] = enforce.PolicyRule{Effect: enforce.PolicyEffect(p.Effect), Name: p.Name, Expression: p.Expression, Place: p.Source.Source}
@@ -40,17 +43,41 @@ func newPolicies(policies []AccessPolicy, logger *slog.Logger) (enforce.Policies
 	if err != nil {
 		return enforce.Policies{}, err
 	}
-	return enforce.Policies{Rules: set, Input: policyInput, Failed: policyFailed(logger)}, nil
+	return enforce.Policies{Rules: set, Input: policyInput(claims), Failed: policyFailed(logger)}, nil
 }
 
-// policyInput is what rules are told of a request.
-func policyInput(r *http.Request, t *guard.Token) enforce.PolicyInput {
-	return enforce.PolicyInput{
-		Token: enforce.PolicyToken{
-			Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
-			FHIRUser: t.FHIRUser,
-		},
-		Request: enforce.PolicyRequest{ClientIP: requester.Address(r)}, Now: time.Now(),
+// otherClaims are what rules may ask of other issuers' tokens; nil without rules.
+func otherClaims(rules []AccessPolicy, names map[string]string) *tokenclaim.Names {
+	if len(rules) == 0 {
+		return nil
+	}
+	return tokenclaim.NewNames(names)
+}
+
+// claimNames are what rules may ask of any token. The app may be nil.
+func claimNames(of map[string]string, app App) []string {
+	names := slices.Collect(maps.Keys(of))
+	if app != nil {
+		names = append(names, app.Server().TokenClaims()...)
+	}
+	return names
+}
+
+// policyInput is what rules are told of a request. Of the named claims, those that the token lacks have no values: whose
+// token has them depends on its issuer.
+func policyInput(claims []string) func(*http.Request, *guard.Token) enforce.PolicyInput {
+	return func(r *http.Request, t *guard.Token) enforce.PolicyInput {
+		named := make(map[string][]string, len(claims))
+		for _, name := range claims {
+			named[name] = t.Claims[name]
+		}
+		return enforce.PolicyInput{
+			Token: enforce.PolicyToken{
+				Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
+				FHIRUser: t.FHIRUser, Groups: t.Groups, Claims: named,
+			},
+			Request: enforce.PolicyRequest{ClientIP: requester.Address(r)}, Now: time.Now(),
+		}
 	}
 }
 

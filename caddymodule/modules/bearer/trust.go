@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -71,7 +72,7 @@ var errNoAudience = errors.New("an audience is required without the fhir global 
 
 // newGuard combines the verifiers of all configured issuers: of the app, which may be nil, of trusted ones with their
 // keys, and introspection, if there is some.
-func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection, asking guard.KeySet) (*guard.Guard, error) {
+func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, asked *Introspection, asking guard.KeySet, claims *tokenclaim.Names) (*guard.Guard, error) {
 	memory := guard.NewMemory(guard.DefaultMemorySize)
 	var own *guard.Verifier
 	if app != nil {
@@ -86,14 +87,14 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 		if err != nil {
 			return nil, fmt.Errorf("trust %s: %w", t.Issuer, err)
 		}
-		trusted = append(trusted, &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Memory: memory})
+		trusted = append(trusted, &guard.Trusted{Issuer: t.Issuer, Audience: expected, Keys: keys[i], Claims: claims, Memory: memory})
 	}
 	introspector, err := asked.introspector(at, memory)
 	if err != nil {
 		return nil, fmt.Errorf("introspect %s: %w", asked.Endpoint, err)
 	}
 	if introspector != nil {
-		introspector.Keys = asking
+		introspector.Keys, introspector.Claims = asking, claims
 	}
 	return guard.New(own, trusted, introspector)
 }
