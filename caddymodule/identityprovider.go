@@ -175,7 +175,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) authorize.Identity
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
 		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
-		Revalidate: p.Revalidate.settings(),
+		Revalidate:  p.Revalidate.settings(),
 		TokenClaims: p.TokenClaims,
 	}
 	for _, search := range p.FHIRUserSearch {
