@@ -15,7 +15,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	t.Parallel()
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
-		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
+		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x", SCIM: "x"}},
 		UserAccessBrands:  new(brands.Bundle),
 		LaunchPage:        true,
 		Clients:           []client.Client{{ID: "ehr", Secret: "x", LaunchContext: true}},

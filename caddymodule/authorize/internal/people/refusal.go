@@ -19,6 +19,9 @@ func Refusal(why error) error {
 	return &refusal
 }
 
+// ErrNotForgotten says that a person was refused, and keeps what they were given, because the store failed.
+var ErrNotForgotten = errors.New("the account could not be deleted")
+
 // deny refuses a person, and deletes the accounts that the same provider admitted before, which ends their sessions and
 // tokens. The identity must be of an ID token just verified, so that only the provider can do this. An account that
 // another idp of the same issuer admitted last is left alone.
@@ -33,7 +36,7 @@ func deny(ctx context.Context, a *Accounts, p *Provider, id identity, why error)
 		}
 	}
 	if err != nil {
-		why = fmt.Errorf("%w; %w", why, err)
+		why = fmt.Errorf("%w; %w: %w", why, ErrNotForgotten, err)
 	}
 	return Refusal(why)
 }

@@ -102,7 +102,7 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error 
 		accounts := *a.providers.accounts
 		accounts.Logger = slog.New(slog.DiscardHandler) // what is missing was logged at the sign-in
 		_, err = accounts.Admit(ctx, p, p.Identity(identity), false)
-		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Err == nil {
+		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrNotForgotten) {
 			return a.deny(ctx, r)
 		}
 	}
