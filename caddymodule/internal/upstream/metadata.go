@@ -37,6 +37,8 @@ type metadata struct {
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Scopes                []string `json:"scopes_supported"`
 	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
+	ClaimsParameter       bool     `json:"claims_parameter_supported"`
+	PromptValues          []string `json:"prompt_values_supported"`
 	AnnouncesIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
 }
 

@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -22,6 +24,9 @@ type AuthenticationRequest struct {
 
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
+
+	EssentialACR []string // classes of sign-in, one of which must be met
+	ACRClaim     string   // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
 }
@@ -72,13 +77,31 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	}
 	for _, o := range []struct{ name, value string }{
 		{"login_hint", r.LoginHint}, {"prompt", r.Prompt}, {"max_age", r.MaxAge},
-		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues},
+		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues}, {"claims", r.claims(m)},
 	} {
 		if o.value != "" {
 			options = append(options, oauth2.SetAuthURLParam(o.name, o.value))
 		}
 	}
 	return config.AuthCodeURL(r.State, options...), nil
+}
+
+// claims is the claims parameter (OpenID Connect Core §5.5), or "".
+func (r *AuthenticationRequest) claims(m *metadata) string {
+	if len(r.EssentialACR) == 0 || r.ACRClaim == "" && !m.ClaimsParameter {
+		return ""
+	}
+	type essential struct {
+		Essential bool     `json:"essential"`
+		Value     string   `json:"value,omitempty"`
+		Values    []string `json:"values,omitempty"`
+	}
+	wanted := essential{Essential: true, Values: r.EssentialACR}
+	if len(r.EssentialACR) == 1 {
+		wanted = essential{Essential: true, Value: r.EssentialACR[0]}
+	}
+	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): wanted}}) // of strings, it cannot fail
+	return string(text)
 }
 
 // EndSessionURL returns where to send the browser to sign out at the provider

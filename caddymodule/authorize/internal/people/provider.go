@@ -46,6 +46,11 @@ type IdentityProvider struct {
 	// it cannot.
 	SCIM string
 
+	// ACRMap has the provider's words for classes of sign-in: values of its claim ACRClaim, by which
+	// it is also asked for a class. Default: none. ACRClaim is acr, unless it is named here.
+	ACRMap   map[string]string
+	ACRClaim string
+
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
 	FHIRUsers map[string]string
 
@@ -199,6 +204,9 @@ func (c *IdentityProvider) check() error {
 	}
 	for claim := range c.Claims {
 		errs = append(errs, CheckMappedClaim(claim))
+	}
+	for _, class := range c.ACRMap {
+		errs = append(errs, CheckMappedACR(class))
 	}
 	for _, domain := range c.Domains {
 		errs = append(errs, CheckDomain(domain))

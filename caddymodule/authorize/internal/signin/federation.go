@@ -53,9 +53,11 @@ func (f *federation) start(p *people.Provider) http.HandlerFunc {
 // redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
 	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.How.LoginHint) // the former was typed here
+	acrValues, essential := req.acrAt(p)
 	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, Request: upstream.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
-		LoginHint: hint, Prompt: req.How.Prompt, MaxAge: req.How.MaxAge, UILocales: req.How.UILocales, ACRValues: req.How.ACRValues,
+		LoginHint: hint, Prompt: req.How.Prompt, MaxAge: req.How.MaxAge, UILocales: req.How.UILocales,
+		ACRValues: acrValues, EssentialACR: essential, ACRClaim: p.ACRClaim,
 	}}
 	target, down := p.Client.AuthenticationURL(r.Context(), pending.Request)
 	err := down
@@ -168,7 +170,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	if err != nil {
 		return nil, begun, err
 	}
-	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: people.Strings(identity.Claims["amr"]), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken}
+	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.AMR(identity), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
 	}

@@ -43,7 +43,7 @@ type SignIn struct {
 // New returns the sign-in of a configuration.
 func New(c Config) *SignIn {
 	pending := &pendingFactors{frame: c.Frame, store: c.Store, used: store.NewLatest(maxUsedFactors, secondFactorLifetime)}
-	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions}
+	stepUp := &StepUp{frame: c.Frame, pending: pending, factors: c.Factors, sessions: c.Sessions, accounts: c.Accounts}
 	visits := &visits{frame: c.Frame, stepUp: stepUp}
 	requests := &reopener{frame: c.Frame, visits: visits, apps: c.Reopen}
 	start := &starter{trail: c.Frame.Trail, sessions: c.Sessions}

@@ -2,10 +2,13 @@ package signin
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
@@ -18,6 +21,7 @@ type StepUp struct {
 	pending  *pendingFactors
 	factors  *factor.Factors
 	sessions *session.Sessions
+	accounts *people.Accounts
 }
 
 // Needed reports whether a further factor is needed, and then asks for it, or refuses. The
@@ -42,6 +46,8 @@ func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, si
 		return false
 	case !has(asked) && can(asked) && !req.AskedFactor && !silent:
 		s.ask(w, r, req, required == oauth2.ACRPhishing)
+	case s.providerMay(req, signedIn, !has(required) && !can(required), !has(asked) && !can(asked)):
+		s.frame.RedirectToPage(w, r, req, endpoint.Login+"/"+signedIn.Provider, loginPurpose, req.Query)
 	case has(required):
 		return false
 	case can(required) && silent:
@@ -52,6 +58,42 @@ func (s *StepUp) Needed(w http.ResponseWriter, r *http.Request, req *Request, si
 		s.refuse(w, r, req, signedIn, errUnmet)
 	}
 	return true
+}
+
+// providerMay reports whether a person's identity provider may show what they lack here: what is
+// required, or what is only asked for, if the provider has a word for it. Who just came from there
+// is not sent again.
+func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequired, lacksAsked bool) bool {
+	p := s.accounts.Providers[signedIn.Provider]
+	switch {
+	case p == nil || req.justSignedIn:
+		return false
+	case lacksRequired:
+		return oauth2.MeetsACR(oauth2.ACRMultiFactor, req.requiredACR())
+	}
+	known := len(p.ACRs(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
+	return lacksAsked && known && !req.AskedFactor && !req.How.Prompts("none")
+}
+
+// acrAt is what to ask of an identity provider, in its words where it has any: acr_values, and what
+// must be met.
+func (req *Request) acrAt(p *people.Provider) (values string, essential []string) {
+	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
+		essential = p.ACRs(required)
+	}
+	words := slices.Clone(essential)
+	for _, word := range strings.Fields(req.How.ACRValues) {
+		theirs := p.ACRs(word)
+		if len(theirs) == 0 {
+			theirs = []string{word}
+		}
+		for _, word := range theirs {
+			if !slices.Contains(words, word) {
+				words = append(words, word)
+			}
+		}
+	}
+	return strings.Join(words, " "), essential
 }
 
 func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {

@@ -1,0 +1,82 @@
+package people
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// multiFactor is the amr of two factors (RFC 8176 §2).
+const multiFactor = "mfa"
+
+// factorKinds are the methods that an amr may name (RFC 8176 §2), by the kind of factor that each
+// is. Two of one kind are one factor. ngcmfa is Microsoft's word for mfa.
+var factorKinds = map[string][]string{
+	"knowledge":  {multiFactor, "ngcmfa", "pwd", "pin", "kba"},
+	"possession": {multiFactor, "ngcmfa", "otp", "sms", "tel", "hwk", "swk", "sc"},
+	"inherence":  {"face", "fpt", "iris", "retina", "vbm"},
+}
+
+// CheckMappedACR returns an error if a provider's acr cannot stand for a class. None stands for a
+// phishing-resistant sign-in: we did not see the key.
+func CheckMappedACR(class string) error {
+	if class != oauth2.ACRSingleFactor && class != oauth2.ACRMultiFactor {
+		return fmt.Errorf("acr_map to %q: use %s or %s", class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
+	}
+	return nil
+}
+
+// ACRs are the provider's words for a class, or nil.
+func (c *IdentityProvider) ACRs(class string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.ACRMap)), func(theirs string) bool { return c.ACRMap[theirs] != class })
+}
+
+// AMR is how a person signed in at the provider (RFC 8176). It has mfa exactly if that were two
+// factors: as ACRMap says, or else by two methods of different kinds.
+func (c *IdentityProvider) AMR(from *upstream.Identity) []string {
+	amr := Strings(from.Claims["amr"])
+	two := twoFactors(amr)
+	if class := c.classOf(from); class != "" {
+		two = class == oauth2.ACRMultiFactor
+	}
+	amr = slices.DeleteFunc(amr, func(method string) bool { return method == multiFactor && !two })
+	if two && !slices.Contains(amr, multiFactor) {
+		amr = append(amr, multiFactor)
+	}
+	return amr
+}
+
+// classOf is the strongest class that ACRMap has for what the provider says; "" for none.
+func (c *IdentityProvider) classOf(from *upstream.Identity) (class string) {
+	claim := from.Claims[c.acrClaim()]
+	if level, ok := claim.(json.Number); ok {
+		claim = level.String()
+	}
+	for _, theirs := range Strings(claim) {
+		if ours := c.ACRMap[theirs]; ours != "" && oauth2.MeetsACR(ours, class) {
+			class = ours
+		}
+	}
+	return class
+}
+
+func twoFactors(amr []string) bool {
+	kinds := 0
+	for _, methods := range factorKinds {
+		if slices.ContainsFunc(amr, func(method string) bool { return slices.Contains(methods, method) }) {
+			kinds++
+		}
+	}
+	return kinds > 1
+}
+
+func (c *IdentityProvider) acrClaim() string {
+	if c.ACRClaim == "" {
+		return "acr"
+	}
+	return c.ACRClaim
+}
