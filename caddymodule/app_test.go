@@ -111,6 +111,7 @@ func TestAppRefused(t *testing.T) {
 		{"a provider of the default kind", App{IdentityProviders: provider("")}, ""},
 		{"a provider of OpenID Connect", App{IdentityProviders: provider("oidc")}, ""},
 		{"Google", App{IdentityProviders: provider("google")}, ""},
+		{"a class that no provider can show", App{IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ACRMap: map[string]string{"2": "phr"}}}}, "use sfa or mfa"},
 		{"Google by another name", App{IdentityProviders: provider("Google")}, `"Google" is not one of`},
 		{"a provider of an unknown kind", App{IdentityProviders: provider("saml")}, `"saml" is not one of`},
 	}

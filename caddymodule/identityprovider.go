@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -24,7 +23,8 @@ type IdentityProvider struct {
 	// The name that people see, with which error messages begin. Default: the key; for Google, `Google`.
 	Name string `json:"name,omitempty"`
 
-	// `oidc` or `google`, which has a default issuer and its own error messages. Default: `oidc`.
+	// What sort of provider it is, which sets what is known of it unless an option says otherwise: `keycloak`, `entra`,
+	// `okta`, `google` (which has a default issuer and its own error messages), `auth0`, `ping`, or `oidc` for any. Default: `oidc`.
 	Kind string `json:"kind,omitempty"`
 
 	// The provider's issuer: https, or http on loopback. Required, except for Google.
@@ -62,6 +62,11 @@ type IdentityProvider struct {
 	// The bearer token by which the provider says who has left (SCIM 2.0), at `{issuer}/oauth2/scim/{key}`. Placeholders
 	// are supported. Default: none, it cannot.
 	SCIM string `json:"scim,omitempty"`
+
+	// Which class of sign-in here, `sfa` or `mfa`, the provider's `acr` values stand for. Their names are also how it is
+	// asked for the class that an app requires. Where the `acr` is not named, two methods of different kinds in `amr` are
+	// two factors. Default: by kind.
+	ACRMap map[string]string `json:"acr_map,omitempty"`
 
 	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
@@ -143,10 +148,6 @@ type AllowRule struct {
 	Value string `json:"value,omitempty"`
 }
 
-const kindGoogle = "google"
-
-var checkKind = option.OneOf("oidc", kindGoogle)
-
 // resolved is the provider for package authorize, with the placeholders of its credentials replaced.
 func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err error) {
 	if err := checkKind(p.Kind); p.Kind != "" && err != nil {
@@ -173,7 +174,7 @@ func (p *IdentityProvider) resolved() (none authorize.IdentityProvider, err erro
 func (p *IdentityProvider) withCredentials(id, secret string) authorize.IdentityProvider {
 	c := authorize.IdentityProvider{
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
-		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub,
+		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims, Sub: p.Sub, ACRMap: p.ACRMap,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
 		Revalidate:  p.Revalidate.settings(),
 		TokenClaims: p.TokenClaims,
@@ -184,10 +185,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) authorize.Identity
 	for _, rule := range p.Allow {
 		c.Allow = append(c.Allow, authorize.AllowRule(rule))
 	}
-	if c.Google {
-		c.Issuer = cmp.Or(c.Issuer, "https://accounts.google.com")
-		c.Name = cmp.Or(c.Name, "Google")
-	}
+	providerKinds[p.Kind].complete(&c)
 	return c
 }
 
@@ -211,6 +209,7 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"claim":               option.Pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
 		"sub":                 option.Word(&p.Sub, nil),
 		"scim":                option.Word(&p.SCIM, option.CheckPlaceholders),
+		"acr_map":             option.Pair(&p.ACRMap, authorize.CheckMappedACR),
 		"fhir_user":           option.Pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"fhir_user_search":    p.parseSearch,
@@ -220,13 +219,13 @@ func (p *IdentityProvider) parse(d *caddyfile.Dispenser, checkKey func(string) e
 		"revalidate":          p.parseRevalidate,
 	}
 	maps.Copy(fields, p.TLS.Subdirectives())
-	err = fields.Parse(d, "claim", "fhir_user", "fhir_user_search", "token_claim", "allow")
+	err = fields.Parse(d, "claim", "acr_map", "fhir_user", "fhir_user_search", "token_claim", "allow")
 	switch {
 	case err != nil:
 		return err
 	case p.ClientID == "":
 		return d.Errf("idp %s needs a client_id", p.Key)
-	case p.Issuer == "" && p.Kind != kindGoogle:
+	case p.Issuer == "" && providerKinds[p.Kind].issuer == "":
 		return d.Errf("idp %s needs an issuer", p.Key)
 	}
 	return nil

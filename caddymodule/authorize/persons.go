@@ -41,6 +41,9 @@ func CheckClaim(name, value string) error { return people.CheckClaim(name, value
 // CheckMappedClaim returns an error if a claim of an identity provider cannot be mapped to this one.
 func CheckMappedClaim(claim string) error { return people.CheckMappedClaim(claim) }
 
+// CheckMappedACR returns an error if an acr of an identity provider cannot stand for a class of ours.
+func CheckMappedACR(theirs, class string) error { return people.CheckMappedACR(theirs, class) }
+
 // CheckEmail returns an error if a text is not an e-mail address.
 func CheckEmail(address string) error { return people.CheckEmail(address) }
 

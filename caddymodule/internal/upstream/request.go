@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -25,8 +26,8 @@ type AuthenticationRequest struct {
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
 
-	EssentialACR []string // classes of sign-in, one of which must be met
-	ACRClaim     string   // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
+	EssentialACR string // classes of sign-in, one of which must be met, with spaces between them
+	ACRClaim     string // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
 }
@@ -88,7 +89,8 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 
 // claims is the claims parameter (OpenID Connect Core §5.5), or "".
 func (r *AuthenticationRequest) claims(m *metadata) string {
-	if len(r.EssentialACR) == 0 || r.ACRClaim == "" && !m.ClaimsParameter {
+	words := strings.Fields(r.EssentialACR)
+	if len(words) == 0 || r.ACRClaim == "" && !m.ClaimsParameter {
 		return ""
 	}
 	type essential struct {
@@ -96,9 +98,9 @@ func (r *AuthenticationRequest) claims(m *metadata) string {
 		Value     string   `json:"value,omitempty"`
 		Values    []string `json:"values,omitempty"`
 	}
-	wanted := essential{Essential: true, Values: r.EssentialACR}
-	if len(r.EssentialACR) == 1 {
-		wanted = essential{Essential: true, Value: r.EssentialACR[0]}
+	wanted := essential{Essential: true, Values: words}
+	if len(words) == 1 {
+		wanted = essential{Essential: true, Value: words[0]}
 	}
 	text, _ := json.Marshal(map[string]any{"id_token": map[string]essential{cmp.Or(r.ACRClaim, "acr"): wanted}}) // of strings, it cannot fail
 	return string(text)

@@ -48,6 +48,9 @@ func TestAuthenticationURL(t *testing.T) {
 	}
 	full := r
 	full.LoginHint, full.Prompt, full.MaxAge, full.UILocales, full.ACRValues = "a@b", "login", "60", "de en", "urn:x"
+	known, own := r, r
+	known.EssentialACR, own.EssentialACR, own.ACRClaim = "2 gold", "c1", "acrs"
+	byClaims := map[string]any{"claims_parameter_supported": true}
 	noPKCE := map[string]any{"code_challenge_methods_supported": []string{"plain"}}
 	tests := []struct {
 		name     string
@@ -62,6 +65,9 @@ func TestAuthenticationURL(t *testing.T) {
 		{"all", nil, nil, full, with(map[string]string{
 			"login_hint": "a@b", "prompt": "login", "max_age": "60", "ui_locales": "de en", "acr_values": "urn:x",
 		})},
+		{"essential acr", byClaims, nil, known, with(map[string]string{"claims": `{"id_token":{"acr":{"essential":true,"values":["2","gold"]}}}`})},
+		{"essential acr of a provider that takes no claims", nil, nil, known, plain},
+		{"essential acr by a claim of the provider's own", nil, nil, own, with(map[string]string{"claims": `{"id_token":{"acrs":{"essential":true,"value":"c1"}}}`})},
 		{"no S256", noPKCE, nil, r, with(map[string]string{"code_challenge_method": "", "code_challenge": ""})},
 		{"endpoint with a query", map[string]any{"authorization_endpoint": idp.Issuer + "/authorize?tenant=1"}, nil, r, with(map[string]string{"tenant": "1"})},
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
@@ -23,9 +25,12 @@ var factorKinds = map[string][]string{
 
 // CheckMappedACR returns an error if a provider's acr cannot stand for a class. None stands for a
 // phishing-resistant sign-in: we did not see the key.
-func CheckMappedACR(class string) error {
+func CheckMappedACR(theirs, class string) error {
+	if strings.ContainsFunc(theirs, unicode.IsSpace) {
+		return fmt.Errorf("acr_map %q: an acr has no spaces", theirs)
+	}
 	if class != oauth2.ACRSingleFactor && class != oauth2.ACRMultiFactor {
-		return fmt.Errorf("acr_map to %q: use %s or %s", class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
+		return fmt.Errorf("acr_map %s to %q: use %s or %s", theirs, class, oauth2.ACRSingleFactor, oauth2.ACRMultiFactor)
 	}
 	return nil
 }

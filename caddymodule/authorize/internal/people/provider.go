@@ -51,6 +51,9 @@ type IdentityProvider struct {
 	ACRMap   map[string]string
 	ACRClaim string
 
+	// SelectAccount: the provider knows prompt=select_account, even if its discovery does not say so.
+	SelectAccount bool
+
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
 	FHIRUsers map[string]string
 
@@ -205,8 +208,8 @@ func (c *IdentityProvider) check() error {
 	for claim := range c.Claims {
 		errs = append(errs, CheckMappedClaim(claim))
 	}
-	for _, class := range c.ACRMap {
-		errs = append(errs, CheckMappedACR(class))
+	for theirs, class := range c.ACRMap {
+		errs = append(errs, CheckMappedACR(theirs, class))
 	}
 	for _, domain := range c.Domains {
 		errs = append(errs, CheckDomain(domain))

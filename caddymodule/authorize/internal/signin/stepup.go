@@ -77,11 +77,12 @@ func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequ
 
 // acrAt is what to ask of an identity provider, in its words where it has any: acr_values, and what
 // must be met.
-func (req *Request) acrAt(p *people.Provider) (values string, essential []string) {
+func (req *Request) acrAt(p *people.Provider) (values, essential string) {
+	var words []string
 	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
-		essential = p.ACRs(required)
+		words = p.ACRs(required)
 	}
-	words := slices.Clone(essential)
+	essential = strings.Join(words, " ")
 	for _, word := range strings.Fields(req.How.ACRValues) {
 		theirs := p.ACRs(word)
 		if len(theirs) == 0 {
