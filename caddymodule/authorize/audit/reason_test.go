@@ -70,9 +70,13 @@ func TestAuditOfFailedFederation(t *testing.T) {
 		{"whom it says is a disabled user here", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
-		}, func(_ *authorizetest.Provider, b *servertest.Browser) { servertest.Federate(b, nil) }, "alice"},
+		}, func(_ *authorizetest.Provider, b *servertest.Browser) {
+			b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
+		}, "alice"},
 		{"whom it says has no account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
-			func(_ *authorizetest.Provider, b *servertest.Browser) { servertest.Federate(b, nil) }, ""},
+			func(_ *authorizetest.Provider, b *servertest.Browser) {
+				b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
+			}, ""},
 		{"a wrong second factor", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", servertest.TOTPSecret

@@ -88,7 +88,7 @@ func TestAudit(t *testing.T) {
 		{"a wrong hint", func(b *servertest.Browser) { b.Get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
 		{"a provider's answer of another browser", func(b *servertest.Browser) { b.Get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request hospital user= client= scope="},
 		{"away to a provider by another browser's page", func(b *servertest.Browser) { b.Get("/oauth2/login/hospital?request=x") }, "sign-in invalid_request hospital user= client= scope="},
-		{"not let in from a provider", func(b *servertest.Browser) { servertest.Federate(b, nil) }, "sign-in access_denied hospital user= client=app scope="},
+		{"not let in from a provider", func(b *servertest.Browser) { servertest.Federate(b, nil) }, "sign-in access_denied hospital user= client=app scope=\nauthorization access_denied code hospital user= client=app scope="},
 		{"userinfo and introspection refused", func(b *servertest.Browser) {
 			b.Get("/oauth2/userinfo")
 			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})

@@ -1,20 +1,37 @@
 package servertest
 
 import (
+	"io"
 	"maps"
+	"net/http"
 	"net/url"
+	"strings"
 )
 
 // ByProvider asks to sign in by a provider.
 func ByProvider(idp string) url.Values { return url.Values{"identity_provider": {idp}} }
 
 // Federate asks to sign in by the provider, goes there and back, and returns
-// where the client is sent.
+// where the client is sent, if need be from the page for people who may not sign in.
 func Federate(b *Browser, change url.Values) *url.URL {
 	b.T.Helper()
 	q := ByProvider("hospital")
 	maps.Copy(q, change)
-	return Location(b.T, b.Follow(b.Authorize(Request(q))))
+	return Location(b.T, backFromRefusal(b, b.Follow(b.Authorize(Request(q)))))
+}
+
+// backFromRefusal goes back to the app from the page for people who may not sign in.
+func backFromRefusal(b *Browser, r *http.Response) *http.Response {
+	if r.StatusCode != http.StatusForbidden {
+		return r
+	}
+	page := Body(b.T, r)
+	r.Body = io.NopCloser(strings.NewReader(page))
+	sealed := ReadForm(page).Fields.Get("refused")
+	if sealed == "" {
+		return r
+	}
+	return b.Get("/oauth2/login?decision=deny&refused=" + url.QueryEscape(sealed))
 }
 
 // FederatedTokens are [Browser.Tokens] by the provider.

@@ -23,6 +23,9 @@ type Config struct {
 	// provider, so that no other's response can pass for its own (RFC 9700 §4.4). Required.
 	RedirectURI string
 
+	// SelectAccount: the provider knows prompt=select_account, even if its discovery does not say so.
+	SelectAccount bool
+
 	// Timeout covers each request from connecting to the last byte of the response.
 	// Default: [DefaultTimeout].
 	Timeout time.Duration

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type AuthenticationRequest struct {
 
 	EssentialACR string // classes of sign-in, one of which must be met, with spaces between them
 	ACRClaim     string // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
+
+	OtherAccount bool // somebody else wants to sign in than who is signed in there
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
 }
@@ -77,7 +80,7 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 		options = append(options, oauth2.AccessTypeOffline)
 	}
 	for _, o := range []struct{ name, value string }{
-		{"login_hint", r.LoginHint}, {"prompt", r.Prompt}, {"max_age", r.MaxAge},
+		{"login_hint", r.LoginHint}, {"prompt", p.prompt(m, &r)}, {"max_age", r.MaxAge},
 		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues}, {"claims", r.claims(m)},
 	} {
 		if o.value != "" {
@@ -85,6 +88,25 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 		}
 	}
 	return config.AuthCodeURL(r.State, options...), nil
+}
+
+// prompt is the prompt as the provider knows it: login does for select_account (OpenID Connect
+// Initiating User Registration 1.0 §3.1 has prompt_values_supported).
+func (p *Provider) prompt(m *metadata, r *AuthenticationRequest) string {
+	const selectAccount, login = "select_account", "login"
+	words := strings.Fields(r.Prompt)
+	known := p.config.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
+	if r.OtherAccount && !slices.Contains(words, "none") {
+		words = append(words, selectAccount)
+	}
+	for i, word := range words {
+		// A provider that does not say which values it has may have what the client asks for, but nobody is let in by a guess.
+		if word == selectAccount && !known && (r.OtherAccount || len(m.PromptValues) > 0) {
+			words[i] = login
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
 }
 
 // claims is the claims parameter (OpenID Connect Core §5.5), or "".

@@ -73,6 +73,15 @@ type Person struct {
 	Detail string // tells namesakes apart; may be ""
 }
 
+// Refused is what templates/refused.html shows.
+type Refused struct {
+	Client   string // the client's title; "" if it is for a page
+	Refused  string // the sign-in, sealed
+	Person   Person // who may not sign in here
+	Provider string // who signed them in
+	SignsOut bool   // it can sign them out
+}
+
 // SignOut is what templates/signout.html shows.
 type SignOut struct {
 	Client  string // the client's title; "" if the request names none

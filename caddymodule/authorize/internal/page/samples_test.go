@@ -19,6 +19,7 @@ func samples() map[string]View {
 		"signin-wrong": {Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wrong: true}, Local: true}},
 		"signin-wait":  {Data: SignIn{Client: "Growth Chart", Username: "alice", Problem: SignInProblem{Wait: 30 * time.Second, Down: "Clinic", Busy: time.Second}, Local: true}},
 		"secondfactor": {Data: SecondFactor{Client: "Growth Chart", Wrong: true}}, "secondfactor-wait": {Data: SecondFactor{Client: "Growth Chart", Wait: 90 * time.Second}},
+		"refused": {Data: Refused{Client: "Growth Chart", Person: alice, Provider: "Clinic", SignsOut: true}}, "refused-page": {Data: Refused{Person: alice, Provider: "Clinic"}},
 		"selectaccount": {Data: SelectAccount{Client: "Growth Chart", Person: alice}},
 		"consent": {Data: Consent{
 			Client: "Growth Chart", Links: links, To: "chart.example", Person: alice, Unknown: true, Patient: ConsentPatient{"ada", "Ada Lovelace", "1815-12-10"},

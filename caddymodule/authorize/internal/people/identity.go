@@ -55,6 +55,12 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 	return id
 }
 
+// Label is what pages call a provider's person, whether they may sign in or not.
+func (p *Provider) Label(from *upstream.Identity) Label {
+	id := p.Identity(from)
+	return id.user.Label()
+}
+
 // claim is the provider's claim for one of ours. If email or phone_number is mapped to
 // another claim, the provider's email_verified is not about that, and must be mapped too.
 func (p *Provider) claim(from *upstream.Identity, name string) any {

@@ -188,7 +188,7 @@ func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*
 	}
 	client, err := upstream.New(upstream.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
-		RedirectURI: redirectURI, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
+		RedirectURI: redirectURI, SelectAccount: c.SelectAccount, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
 		Offline: c.Revalidate.Interval > 0, Google: c.Google,
 	})
 	if err != nil {

@@ -18,6 +18,7 @@
 //	way.go            which way to sign in, and whether an earlier sign-in will do
 //	page.go           the sign-in page, and the password; passkey.go
 //	federation.go     sign-in at an identity provider: start and callback
+//	refusal.go        who may not sign in here, and how somebody else can
 //	pendingsignin.go  what the browser keeps meanwhile
 //	identities.go     what a code was exchanged for, if the sign-in then failed here
 //	secondfactor.go   the second factor; pendingfactor.go what the browser keeps meanwhile

@@ -32,6 +32,7 @@ type federation struct {
 	store        store.Store   // has the used states of authentication responses
 	identities   *identities   // whose sign-in failed here after the exchange
 	states       *store.Latest // used by each person
+	refusals     *refusals
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
@@ -52,11 +53,15 @@ func (f *federation) start(p *people.Provider) http.HandlerFunc {
 
 // redirectToProvider sends the authentication request (OpenID Connect Core §3.1.2.1).
 func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) {
+	other := r.URL.Query().Has(otherAccount)
 	hint := cmp.Or(r.URL.Query().Get("login_hint"), req.How.LoginHint) // the former was typed here
+	if other {
+		hint = ""
+	}
 	acrValues, essential := req.acrAt(p)
 	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, Request: upstream.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
-		LoginHint: hint, Prompt: req.How.Prompt, MaxAge: req.How.MaxAge, UILocales: req.How.UILocales,
+		LoginHint: hint, Prompt: req.How.Prompt, OtherAccount: other, MaxAge: req.How.MaxAge, UILocales: req.How.UILocales,
 		ACRValues: acrValues, EssentialACR: essential, ACRClaim: p.ACRClaim,
 	}}
 	target, down := p.Client.AuthenticationURL(r.Context(), pending.Request)
@@ -142,6 +147,8 @@ func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Pr
 	switch {
 	case errors.Is(err, errDoubleSignIn):
 		f.frame.ShowError(w, r, err)
+	case response.identity != nil && oauth2.AsError(err).Code == "access_denied" && !req.How.Prompts("none"):
+		f.refusals.redirect(w, r, p, req, response.identity)
 	case err != nil:
 		req.Purpose.Refuse(w, r, err)
 	default:

@@ -121,7 +121,7 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	if err != nil {
 		return nil, err
 	}
-	return p, p.Check("request", "factor")
+	return p, p.Check("request", "factor", "refused")
 }
 
 // Redirect sends the browser to another address. Unlike [http.Redirect], it leaves the address as it is and writes no body.

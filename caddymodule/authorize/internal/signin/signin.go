@@ -50,14 +50,15 @@ func New(c Config) *SignIn {
 	second := &secondFactor{
 		frame: c.Frame, requests: requests, pending: pending, sessions: c.Sessions, limiter: c.Limiter, factors: c.Factors, start: start,
 	}
+	refusals := &refusals{frame: c.Frame, requests: requests, accounts: c.Accounts, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
 	page := &signInPage{
-		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
+		frame: c.Frame, refusals: refusals, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
 		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start,
 	}
 	s := &SignIn{StepUp: stepUp, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
 	federation := &federation{
-		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page,
+		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals,
 		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
 	}
 	for key, p := range c.Accounts.Providers {
@@ -71,7 +72,7 @@ func New(c Config) *SignIn {
 // gateway.
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") {
+	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") || q.Has("refused") {
 		s.page.serve(w, r)
 		return
 	}

@@ -1,0 +1,118 @@
+package signin
+
+import (
+	"cmp"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// otherAccount is the parameter of a link to a provider by which somebody else can sign in there.
+const otherAccount = "other_account"
+
+// maxLogoutState bounds the state of a logout request in bytes: it is in the provider's address.
+const maxLogoutState = 4 << 10
+
+// refusal is a sign-in at a provider of a person who may not sign in here. The browser keeps it,
+// sealed; nothing is stored.
+type refusal struct {
+	Provider string       `json:"provider"`
+	Person   people.Label `json:"person"`
+	IDToken  string       `json:"id_token,omitempty"` // the hint for signing out there
+	Query    string       `json:"query"`              // of the authorization request
+}
+
+// refusals tell people that they may not sign in here. Without that, the provider would sign the
+// same person in again for whoever comes next to a browser.
+type refusals struct {
+	frame    *Frame
+	requests *reopener
+	accounts *people.Accounts
+	issuer   string
+	logger   *slog.Logger
+}
+
+// redirect sends the browser to the page. The app gets its error from there.
+func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *upstream.Identity) {
+	refused := refusal{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
+	if len(refused.IDToken)+len(refused.Query) > maxPendingFactor {
+		refused.IDToken = ""
+	}
+	text, err := json.Marshal(refused)
+	var sealed string
+	if err == nil {
+		sealed, err = f.frame.Sealer.Seal(w, r, "refused", string(text))
+	}
+	if err == nil {
+		err = req.MarkUsed(r.Context())
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	Redirect(w, http.StatusSeeOther, endpoint.Login+"?refused="+url.QueryEscape(sealed))
+}
+
+func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oauth2.Parameters) {
+	var refused refusal
+	text, err := f.frame.Unseal(r, "refused", parameters.Get("refused"))
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &refused)
+	}
+	p := f.accounts.Providers[refused.Provider]
+	if err == nil && p == nil {
+		err = ErrPageExpired
+	}
+	if err != nil {
+		f.frame.ShowError(w, r, err)
+		return
+	}
+	audit.FromContext(r.Context()).Provider = p.Key
+	audit.NoteAuthenticated(r.Context()) // by the provider
+	req, err := f.requests.reopen(r.Context(), refused.Query)
+	switch {
+	case f.frame.Failed(w, r, req, err):
+	case parameters.Get("decision") == "deny":
+		req.Purpose.Refuse(w, r, people.ErrNotAllowed)
+	case r.Method == http.MethodPost:
+		f.signOut(w, r, p, req, refused)
+	default:
+		// If the provider cannot be asked now, it is asked again when the button is pressed.
+		ends, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
+		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.Refused{
+			Client: req.To.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
+		}})
+	}
+}
+
+// signOut signs the person out at the provider, from where the browser comes back by way of our
+// logout endpoint, and then has somebody sign in there. A provider that cannot sign people out is
+// only asked for another account.
+func (f *refusals) signOut(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, refused refusal) {
+	next, state := "", ""
+	sealed, err := f.frame.Sealer.Seal(w, r, loginPurpose, req.Query)
+	if err == nil {
+		next = endpoint.Login + "/" + p.Key + "?" + url.Values{"request": {sealed}, otherAccount: {""}}.Encode()
+		state, err = f.frame.Sealer.Seal(w, r, "signed out", next)
+	}
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return
+	}
+	var target string
+	if len(state) <= maxLogoutState {
+		target, err = p.Client.EndSessionURL(r.Context(), refused.IDToken, f.issuer+endpoint.Logout+"/"+p.Key, state)
+	}
+	if err != nil {
+		f.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+	}
+	Redirect(w, http.StatusSeeOther, cmp.Or(target, next))
+}
