@@ -27,11 +27,11 @@ func backFromRefusal(b *Browser, r *http.Response) *http.Response {
 	}
 	page := Body(b.T, r)
 	r.Body = io.NopCloser(strings.NewReader(page))
-	sealed := ReadForm(page).Fields.Get("refused")
-	if sealed == "" {
+	form := ReadForm(page).Action
+	if !strings.Contains(form, "?refused=") {
 		return r
 	}
-	return b.Get("/oauth2/login?decision=deny&refused=" + url.QueryEscape(sealed))
+	return b.Get(form + "&decision=deny")
 }
 
 // FederatedTokens are [Browser.Tokens] by the provider.

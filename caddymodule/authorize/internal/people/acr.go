@@ -1,6 +1,7 @@
 package people
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // multiFactor is the amr of two factors (RFC 8176 §2).
@@ -35,17 +35,20 @@ func CheckMappedACR(theirs, class string) error {
 	return nil
 }
 
-// ACRs are the provider's words for a class, or nil.
-func (c *IdentityProvider) ACRs(class string) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.ACRMap)), func(theirs string) bool { return c.ACRMap[theirs] != class })
+// ACRMap has the class of sign-in here for what a provider says in its acr.
+type ACRMap map[string]string
+
+// Words are the provider's words for a class, or nil.
+func (m ACRMap) Words(class string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(theirs string) bool { return m[theirs] != class })
 }
 
-// AMR is how a person signed in at the provider (RFC 8176). It has mfa exactly if that were two
-// factors: as ACRMap says, or else by two methods of different kinds.
-func (c *IdentityProvider) AMR(from *upstream.Identity) []string {
-	amr := Strings(from.Claims["amr"])
+// AMR is how a person signed in at the provider (RFC 8176), by its claims, of which one is its acr. It
+// has mfa exactly if that were two factors: as the map says, or else by two methods of different kinds.
+func (m ACRMap) AMR(claims map[string]any, acr string) []string {
+	amr := Strings(claims["amr"])
 	two := twoFactors(amr)
-	if class := c.classOf(from); class != "" {
+	if class := m.class(claims[cmp.Or(acr, "acr")]); class != "" {
 		two = class == oauth2.ACRMultiFactor
 	}
 	amr = slices.DeleteFunc(amr, func(method string) bool { return method == multiFactor && !two })
@@ -55,14 +58,13 @@ func (c *IdentityProvider) AMR(from *upstream.Identity) []string {
 	return amr
 }
 
-// classOf is the strongest class that ACRMap has for what the provider says; "" for none.
-func (c *IdentityProvider) classOf(from *upstream.Identity) (class string) {
-	claim := from.Claims[c.acrClaim()]
+// class is the strongest class for what the provider says; "" for none.
+func (m ACRMap) class(claim any) (class string) {
 	if level, ok := claim.(json.Number); ok {
 		claim = level.String()
 	}
 	for _, theirs := range Strings(claim) {
-		if ours := c.ACRMap[theirs]; ours != "" && oauth2.MeetsACR(ours, class) {
+		if ours := m[theirs]; ours != "" && oauth2.MeetsACR(ours, class) {
 			class = ours
 		}
 	}
@@ -77,11 +79,4 @@ func twoFactors(amr []string) bool {
 		}
 	}
 	return kinds > 1
-}
-
-func (c *IdentityProvider) acrClaim() string {
-	if c.ACRClaim == "" {
-		return "acr"
-	}
-	return c.ACRClaim
 }

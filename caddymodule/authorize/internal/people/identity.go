@@ -146,23 +146,6 @@ func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]str
 	return claims, tooLong
 }
 
-// Strings reads a claim that is a string or a list of strings.
-func Strings(claim any) []string {
-	switch v := claim.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		var list []string
-		for _, w := range v {
-			if text, ok := w.(string); ok {
-				list = append(list, text)
-			}
-		}
-		return list
-	}
-	return nil
-}
-
 // accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect
 // Core §5.7). No local user or client can have it.
 func accountID(issuer, subject string) string {

@@ -46,9 +46,11 @@ type IdentityProvider struct {
 	// it cannot.
 	SCIM string
 
-	// ACRMap has the provider's words for classes of sign-in: values of its claim ACRClaim, by which
-	// it is also asked for a class. Default: none. ACRClaim is acr, unless it is named here.
-	ACRMap   map[string]string
+	// ACRMap has the provider's words for classes of sign-in: values of its acr, by which it is also
+	// asked for a class. Default: none.
+	ACRMap ACRMap
+
+	// ACRClaim is what the provider says and takes in place of acr. Default: acr.
 	ACRClaim string
 
 	// SelectAccount: the provider knows prompt=select_account, even if its discovery does not say so.

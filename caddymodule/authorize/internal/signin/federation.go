@@ -177,7 +177,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	if err != nil {
 		return nil, begun, err
 	}
-	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.AMR(identity), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken}
+	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
 	}

@@ -18,6 +18,9 @@ import (
 // not lead into an app that has long forgotten its request.
 const PageLifetime = time.Hour
 
+// loginPurpose seals requests for the sign-in page.
+const loginPurpose = "login"
+
 // ErrPageExpired says that a page can no longer be used, or not in this browser.
 var ErrPageExpired = oauth2.StartAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
 
@@ -121,7 +124,7 @@ func PageParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters
 	if err != nil {
 		return nil, err
 	}
-	return p, p.Check("request", "factor", "refused")
+	return p, p.Check("request", "factor")
 }
 
 // Redirect sends the browser to another address. Unlike [http.Redirect], it leaves the address as it is and writes no body.

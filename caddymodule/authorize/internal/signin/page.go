@@ -27,7 +27,6 @@ type signInPage struct {
 	secondFactor *secondFactor
 	passkeys     *passkeySignIn
 	start        *starter
-	refusals     *refusals
 }
 
 // redirectTo sends the browser to the sign-in page, or to the identity provider if there is
@@ -50,10 +49,6 @@ func (e *signInPage) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := PageParameters(w, r)
 	if err != nil {
 		e.frame.ShowError(w, r, err)
-		return
-	}
-	if p.Get("refused") != "" {
-		e.refusals.serve(w, r, p)
 		return
 	}
 	if p.Get("factor") != "" {

@@ -18,8 +18,12 @@ import (
 // otherAccount is the parameter of a link to a provider by which somebody else can sign in there.
 const otherAccount = "other_account"
 
-// maxLogoutState bounds the state of a logout request in bytes: it is in the provider's address.
-const maxLogoutState = 4 << 10
+// These bound what is in addresses, in bytes: a refusal in ours, and the state of a logout request in
+// the provider's.
+const (
+	maxRefusal     = 10 << 10
+	maxLogoutState = 4 << 10
+)
 
 // refusal is a sign-in at a provider of a person who may not sign in here. The browser keeps it,
 // sealed; nothing is stored.
@@ -43,7 +47,7 @@ type refusals struct {
 // redirect sends the browser to the page. The app gets its error from there.
 func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *upstream.Identity) {
 	refused := refusal{Provider: p.Key, Person: p.Label(identity), IDToken: identity.IDToken, Query: req.Query}
-	if len(refused.IDToken)+len(refused.Query) > maxPendingFactor {
+	if len(refused.IDToken)+len(refused.Query) > maxRefusal {
 		refused.IDToken = ""
 	}
 	text, err := json.Marshal(refused)

@@ -59,7 +59,7 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 					t.Errorf("no %s: %s", text, page)
 				}
 			}
-			out, err := b.Post("/oauth2/login", url.Values{"refused": {servertest.Field(t, page, "refused")}}).Location()
+			out, err := b.Post(servertest.ReadForm(page).Action, nil).Location()
 			servertest.NoError(t, err)
 			q := out.Query()
 			if !strings.HasPrefix(out.String(), logout) || strings.Count(q.Get("id_token_hint"), ".") != 2 {
@@ -84,7 +84,7 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 		t.Error("the page promises what the provider cannot")
 	}
 	p.Change(func(s *authorizetest.Settings) { s.People = s.People[1:] })
-	r := b.Post("/oauth2/login", url.Values{"refused": {servertest.Field(t, page, "refused")}})
+	r := b.Post(servertest.ReadForm(page).Action, nil)
 	servertest.WantCode(t, servertest.Location(t, b.Follow(r)))
 	asked := p.Requests(authorizetest.Authorization)
 	last := asked[len(asked)-1].Form
@@ -95,8 +95,8 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
-	sealed := servertest.Field(t, refusedPage(t, b), "refused")
-	back := b.Get("/oauth2/login?decision=deny&refused=" + url.QueryEscape(sealed))
+	form := servertest.ReadForm(refusedPage(t, b)).Action
+	back := b.Get(form + "&decision=deny")
 	servertest.WantError(t, servertest.Location(t, back), "access_denied")
 	r := b.Follow(b.Authorize(servertest.Request(url.Values{"identity_provider": {"hospital"}, "prompt": {"none"}})))
 	servertest.WantError(t, servertest.Location(t, r), "access_denied")
@@ -106,10 +106,10 @@ func TestRefusalReachesApp(t *testing.T) {
 func TestRefusalIsBound(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
-	sealed := servertest.Field(t, refusedPage(t, b), "refused")
+	form := servertest.ReadForm(refusedPage(t, b)).Action
 	other := servertest.NewBrowser(t, b.Server)
-	servertest.WantStatus(t, other.Get("/oauth2/login?refused="+url.QueryEscape(sealed)), http.StatusBadRequest)
-	servertest.WantStatus(t, other.Post("/oauth2/login", url.Values{"refused": {sealed}}), http.StatusBadRequest)
+	servertest.WantStatus(t, other.Get(form), http.StatusBadRequest)
+	servertest.WantStatus(t, other.Post(form, nil), http.StatusBadRequest)
 	servertest.WantStatus(t, b.Get("/oauth2/login?refused=x"), http.StatusBadRequest)
 	if _, signedIn := b.Cookies["__Host-fhir-session"]; signedIn {
 		t.Error("a session began")

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// loginPurpose seals requests for the sign-in page.
-const loginPurpose = "login"
-
 // reopener makes requests again of what browsers kept: the configuration may have changed since.
 type reopener struct {
 	frame  *Frame

@@ -3,8 +3,11 @@ package signin
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -37,6 +40,28 @@ func (req *Request) requiredACR() string {
 		return req.To.ACR
 	}
 	return req.How.EssentialACR
+}
+
+// acrAt is what to ask of an identity provider, in its words where it has any: acr_values, and what
+// must be met.
+func (req *Request) acrAt(p *people.Provider) (values, essential string) {
+	var words []string
+	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
+		words = p.ACRMap.Words(required)
+	}
+	essential = strings.Join(words, " ")
+	for _, word := range strings.Fields(req.How.ACRValues) {
+		theirs := p.ACRMap.Words(word)
+		if len(theirs) == 0 {
+			theirs = []string{word}
+		}
+		for _, word := range theirs {
+			if !slices.Contains(words, word) {
+				words = append(words, word)
+			}
+		}
+	}
+	return strings.Join(words, " "), essential
 }
 
 // Destination is what somebody signs in to: an app, or a page of the gateway.

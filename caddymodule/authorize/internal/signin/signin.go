@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
 // Config is what [New] needs.
@@ -38,6 +39,7 @@ type SignIn struct {
 	sessions *session.Sessions
 	page     *signInPage
 	visits   *visits
+	refusals *refusals
 }
 
 // New returns the sign-in of a configuration.
@@ -52,10 +54,10 @@ func New(c Config) *SignIn {
 	}
 	refusals := &refusals{frame: c.Frame, requests: requests, accounts: c.Accounts, issuer: c.Responder.Issuer, logger: c.Responder.Logger}
 	page := &signInPage{
-		frame: c.Frame, refusals: refusals, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
+		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
 		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start,
 	}
-	s := &SignIn{StepUp: stepUp, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits}
+	s := &SignIn{StepUp: stepUp, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
 	federation := &federation{
 		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals,
@@ -72,7 +74,11 @@ func New(c Config) *SignIn {
 // gateway.
 func (s *SignIn) serve(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") || q.Has("refused") {
+	if q.Has("refused") {
+		s.refusals.serve(w, r, oauth2.Parameters(q))
+		return
+	}
+	if r.Method != http.MethodGet || q.Has("request") || q.Has("factor") {
 		s.page.serve(w, r)
 		return
 	}

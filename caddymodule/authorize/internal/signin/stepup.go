@@ -2,7 +2,6 @@ package signin
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -71,30 +70,8 @@ func (s *StepUp) providerMay(req *Request, signedIn *session.SignedIn, lacksRequ
 	case lacksRequired:
 		return oauth2.MeetsACR(oauth2.ACRMultiFactor, req.requiredACR())
 	}
-	known := len(p.ACRs(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
+	known := len(p.ACRMap.Words(weakestACR(strings.Fields(req.How.ACRValues)))) > 0
 	return lacksAsked && known && !req.AskedFactor && !req.How.Prompts("none")
-}
-
-// acrAt is what to ask of an identity provider, in its words where it has any: acr_values, and what
-// must be met.
-func (req *Request) acrAt(p *people.Provider) (values, essential string) {
-	var words []string
-	if required := req.requiredACR(); required != oauth2.ACRSingleFactor {
-		words = p.ACRs(required)
-	}
-	essential = strings.Join(words, " ")
-	for _, word := range strings.Fields(req.How.ACRValues) {
-		theirs := p.ACRs(word)
-		if len(theirs) == 0 {
-			theirs = []string{word}
-		}
-		for _, word := range theirs {
-			if !slices.Contains(words, word) {
-				words = append(words, word)
-			}
-		}
-	}
-	return strings.Join(words, " "), essential
 }
 
 func (s *StepUp) refuse(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn, err error) {
