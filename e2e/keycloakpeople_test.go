@@ -58,7 +58,7 @@ func TestKeycloakPeople(t *testing.T) {
 	k.addClient(t, "https://"+address)
 	clinicians := k.realm(t, http.MethodPost, "/groups", map[string]any{"name": "clinicians"})
 	g := federatedGateway(t, "gateway-keycloak", address, []string{
-		idpBlock("hospital", k.issuer(), "caddy-fhir", "secret-of-caddy-fhir", "allow group clinicians"),
+		idpBlock("hospital", k.issuer(), "caddy-fhir", "secret-of-caddy-fhir", "allow group clinicians", "revalidate 1m 8h"),
 	}, "scope offline_access", "scope online_access offline_access")
 	ids, people := map[string]string{}, map[string]*hospitalized{}
 	for _, name := range []string{"stays", "disabled", "deleted", "ungrouped", "signedout"} {

@@ -17,4 +17,5 @@ type Identity struct {
 	AuthTime time.Time // the auth_time, or zero
 
 	RefreshToken string // the latest, for [Provider.Refresh]; "" if the provider gave none
+	Brief        bool   // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -94,19 +95,33 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 // oauth makes a new configuration for each use, because one has a cache in it.
 func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
-	scopes := p.config.Scopes
-	if p.config.Offline && slices.Contains(m.Scopes, offlineAccess) && !slices.Contains(scopes, offlineAccess) {
-		scopes = append(slices.Clip(scopes), offlineAccess)
-	}
 	return &oauth2.Config{
 		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret,
-		RedirectURL: p.config.RedirectURI, Scopes: scopes,
+		RedirectURL: p.config.RedirectURI, Scopes: p.config.Scopes,
 		Endpoint: oauth2.Endpoint{AuthURL: m.AuthorizationEndpoint, TokenURL: m.TokenEndpoint, AuthStyle: style},
 	}, err
 }
 
 // offlineAccess is the scope of [Config.Offline].
 const offlineAccess = "offline_access"
+
+// scopes are those to request. Keycloak ends the person's own session at a sign-in with
+// offline_access, unless it had begun before: there it is asked for apart, if at all.
+func (p *Provider) scopes(m *metadata, lasting bool) []string {
+	if !p.config.Offline || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(p.config.Scopes, offlineAccess) || m.isKeycloak() && !lasting {
+		return p.config.Scopes
+	}
+	return append(slices.Clip(p.config.Scopes), offlineAccess)
+}
+
+func (m *metadata) isKeycloak() bool {
+	return strings.HasSuffix(m.AuthorizationEndpoint, "/protocol/openid-connect/auth")
+}
+
+// isBrief reports whether a refresh token ends with the person's session, and another could be asked for.
+func (p *Provider) isBrief(m *metadata, r *AuthenticationRequest) bool {
+	return len(p.scopes(m, r.Lasting)) < len(p.scopes(m, true))
+}
 
 // authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
 // Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens

@@ -30,6 +30,7 @@ type AuthenticationRequest struct {
 	EssentialACR string // classes of sign-in, one of which must be met, with spaces between them
 	ACRClaim     string // the claim to ask for it by, whatever discovery says. Default: acr, if that says so.
 
+	Lasting      bool // ask for a refresh token that outlives the person's session there, which has begun
 	OtherAccount bool // somebody else wants to sign in than who is signed in there
 
 	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
@@ -72,6 +73,7 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	if err != nil {
 		return "", err
 	}
+	config.Scopes = p.scopes(m, r.Lasting)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(r.Nonce)}
 	if m.pkce() {
 		options = append(options, oauth2.S256ChallengeOption(r.Verifier))

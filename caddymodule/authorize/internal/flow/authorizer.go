@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -31,6 +33,7 @@ type authorizer struct {
 	codes      *token.Codes
 	tokens     *token.Issuer
 	stepUp     *signin.StepUp
+	lasting    *signin.Lasting
 }
 
 // check checks a request, and has who signs in for it come back here.
@@ -72,6 +75,9 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 	}
 	if err := a.limitTo(req, signedIn.User); err != nil {
 		a.responses.redirectError(w, r, req, err)
+		return
+	}
+	if slices.Contains(req.scope, client.OfflineAccess) && a.lasting.Needed(w, r, &req.signIn, signedIn) {
 		return
 	}
 	person := signedIn.User.Person()

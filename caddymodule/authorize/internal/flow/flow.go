@@ -56,7 +56,7 @@ func Endpoints(c Config) map[string]http.Handler {
 		Responder: c.Responder, Frame: frame, Store: c.Store, Limiter: c.Limiter, Accounts: c.Accounts, Factors: c.Factors,
 		Sessions: c.Sessions, Reopen: authorizer.reopen,
 	})
-	authorizer.stepUp = signIn.StepUp
+	authorizer.stepUp, authorizer.lasting = signIn.StepUp, signIn.Lasting
 
 	endpoints := signIn.Endpoints
 	maps.Copy(endpoints, requestEndpoints(&c, signIn, authorizer))

@@ -23,6 +23,7 @@ type record struct {
 	Subject  string    `json:"subject"`           // the sub there
 	User     string    `json:"user"`              // the sub here
 	Token    string    `json:"token"`             // the refresh token, sealed
+	Brief    bool      `json:"brief,omitempty"`   // it ends with the person's session there, and another can be asked for
 	Yes      time.Time `json:"yes"`               // the provider's latest
 	Denied   bool      `json:"denied,omitempty"`  // it said no, and what there is has not ended yet
 	Offline  bool      `json:"offline,omitempty"` // a grant outlives the session

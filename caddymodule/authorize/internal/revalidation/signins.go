@@ -55,6 +55,7 @@ type Begun struct {
 	SignIn              // whose
 	Subject      string // the sub at the provider
 	RefreshToken string // of the provider; "" if it gave none
+	Brief        bool   // it ends with the person's session there, and another can be asked for
 	Again        bool   // the session is one of before
 }
 
@@ -82,7 +83,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	case b.RefreshToken == "":
 		return nil, nil
 	}
-	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Yes: now, Session: session, Active: active}
+	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Yes: now, Session: session, Active: active}
 	var before *record
 	var err error
 	if b.Again {
@@ -93,13 +94,46 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	} else if err == nil {
 		_, err = s.closer.listOf(ctx, r).Add(ctx, b.SID)
 	}
-	if err == nil {
-		r.Token, err = s.asker.records.seal(ctx, r.name(), b.RefreshToken)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case before != nil && b.Brief && !before.Brief:
+		r.Token, r.Brief = before.Token, false // one that lasts stays
+	default:
+		if r.Token, err = s.asker.records.seal(ctx, r.name(), b.RefreshToken); err != nil {
+			return nil, err
+		}
 	}
 	return s.asker.records.calls(r, nil)
+}
+
+// IsBrief reports whether what a sign-in is asked by ends with the person's session at the provider, and a refresh token that
+// lasts has not been asked for yet.
+func (s *SignIns) IsBrief(ctx context.Context, sid, provider string) (bool, error) {
+	if s.asker.providers.asked(provider) == nil {
+		return false, nil
+	}
+	r, err := s.asker.records.read(ctx, name(sid, provider))
+	return r != nil && r.Brief, err
+}
+
+// Lasts replaces what a sign-in is asked by with a refresh token that outlives the person's session at the provider. If the
+// provider gave none, token is "", and all stays as it is.
+func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err error) {
+	key, sealed := name(sid, provider), ""
+	if token != "" {
+		sealed, err = s.asker.records.seal(ctx, key, token)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.asker.records.change(ctx, key, func(r *record) bool {
+		if r.Brief = false; sealed != "" {
+			r.Token, r.Yes, r.Claim = sealed, s.asker.records.now(), "" // whoever asks by the other stores nothing
+		}
+		return true
+	})
+	return err
 }
 
 // Keep keeps a sign-in for a grant that outlives its session.

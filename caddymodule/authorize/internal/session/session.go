@@ -52,6 +52,7 @@ type Session struct {
 
 	// UpstreamRefreshToken is kept apart from the session, sealed (package revalidation).
 	UpstreamRefreshToken string `json:"upstream_refresh_token,omitempty"`
+	UpstreamBrief        bool   `json:"upstream_brief,omitempty"` // see [upstream.Identity]; kept with it
 
 	SID string `json:"-"` // part of the store's key
 

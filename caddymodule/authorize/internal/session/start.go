@@ -58,11 +58,11 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 // keepSignIn returns the calls that keep what the identity provider can be asked by, which is no
 // part of the session.
 func (s *Sessions) keepSignIn(ctx context.Context, session *Session, again bool) ([]*store.Call, error) {
-	token := session.UpstreamRefreshToken
-	session.UpstreamRefreshToken = ""
+	token, brief := session.UpstreamRefreshToken, session.UpstreamBrief
+	session.UpstreamRefreshToken, session.UpstreamBrief = "", false
 	return s.SignIns.Starting(ctx, revalidation.Begun{
 		SignIn:  revalidation.SignIn{User: session.User, SID: session.SID, Provider: session.Provider},
-		Subject: session.UpstreamSubject, RefreshToken: token, Again: again,
+		Subject: session.UpstreamSubject, RefreshToken: token, Brief: brief, Again: again,
 	})
 }
 

@@ -33,6 +33,7 @@ type federation struct {
 	identities   *identities   // whose sign-in failed here after the exchange
 	states       *store.Latest // used by each person
 	refusals     *refusals
+	lasting      *Lasting
 }
 
 // start sends the browser to a provider. The sealed request comes from the link on the
@@ -132,7 +133,7 @@ type authenticationResponse struct {
 // response can be sent again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
-	if disconnected(r, err) {
+	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response, err) {
 		return
 	}
 	defer func() {
@@ -177,7 +178,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	if err != nil {
 		return nil, begun, err
 	}
-	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken}
+	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken, UpstreamBrief: identity.Brief}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
 	}

@@ -30,7 +30,8 @@ type Config struct {
 
 // SignIn signs people in.
 type SignIn struct {
-	StepUp *StepUp // asks people who are signed in for a further factor
+	StepUp  *StepUp  // asks people who are signed in for a further factor
+	Lasting *Lasting // asks providers for what outlives the person's session there
 
 	// Endpoints are the sign-in page, and where each identity provider is begun and answers, by path.
 	Endpoints map[string]http.Handler
@@ -57,10 +58,11 @@ func New(c Config) *SignIn {
 		frame: c.Frame, requests: requests, accounts: c.Accounts, limiter: c.Limiter, secondFactor: second,
 		passkeys: &passkeySignIn{accounts: c.Accounts, passkeys: c.Factors.Passkeys}, start: start,
 	}
-	s := &SignIn{StepUp: stepUp, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals}
+	lasting := &Lasting{frame: c.Frame, accounts: c.Accounts, sessions: c.Sessions}
+	s := &SignIn{StepUp: stepUp, Lasting: lasting, accounts: c.Accounts, sessions: c.Sessions, page: page, visits: visits, refusals: refusals}
 	s.Endpoints = map[string]http.Handler{endpoint.Login: c.Responder.Handler(s.serve, http.MethodGet, http.MethodPost)}
 	federation := &federation{
-		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals,
+		frame: c.Frame, requests: requests, accounts: c.Accounts, secondFactor: second, signInPage: page, refusals: refusals, lasting: lasting,
 		store: c.Store, identities: newIdentities(), states: store.NewLatest(maxStates, pendingLifetime),
 	}
 	for key, p := range c.Accounts.Providers {

@@ -1,0 +1,74 @@
+package signin
+
+import (
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// Lasting asks a provider for a refresh token that outlives the person's session there, before an app gets offline_access. Keycloak
+// gives one only for the asking, and without it what the app gets would end with that session.
+type Lasting struct {
+	frame    *Frame
+	accounts *people.Accounts
+	sessions *session.Sessions
+}
+
+// Needed reports whether the provider of a session must be asked, and then sends the browser there. It comes back with an answer,
+// without a page where the person has a session there; whatever the answer, it is asked once in a session.
+func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, signedIn *session.SignedIn) bool {
+	p := l.accounts.Providers[signedIn.Provider]
+	if p == nil {
+		return false
+	}
+	brief, err := l.sessions.SignIns.IsBrief(r.Context(), signedIn.SID, p.Key)
+	if err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return true
+	}
+	return brief && l.redirect(w, r, p, req)
+}
+
+// redirect sends the browser to the provider, and reports whether that can be had.
+func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) bool {
+	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, Request: upstream.AuthenticationRequest{
+		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(), UILocales: req.How.UILocales, Lasting: true,
+	}}
+	if req.How.Prompts("none") {
+		pending.Request.Prompt = "none"
+	}
+	target, err := p.Client.AuthenticationURL(r.Context(), pending.Request)
+	if err == nil {
+		err = pending.store(l.frame.Sealer, w, r)
+	}
+	if err != nil { // an outage must keep nobody from going on as they are
+		return false
+	}
+	Redirect(w, http.StatusFound, target)
+	return true
+}
+
+// returned goes on with the session that the person has, if it is theirs who came back, and reports whether it is.
+func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, failed error) bool {
+	signedIn, err := l.sessions.Current(r)
+	if err != nil || signedIn == nil || signedIn.Provider != p.Key || failed == nil && signedIn.Subject != response.identity.Subject {
+		return false
+	}
+	token := ""
+	if failed == nil {
+		token = response.identity.RefreshToken
+	} else {
+		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: clientError(p, failed)})
+	}
+	if err := l.sessions.SignIns.Lasts(r.Context(), signedIn.SID, p.Key, token); err != nil {
+		req.Purpose.Refuse(w, r, err)
+		return true
+	}
+	req.AskedFactor, req.justSignedIn = true, true
+	req.Purpose.Continue(w, r, signedIn)
+	return true
+}
