@@ -15,6 +15,7 @@ const steps = 20
 var (
 	formTag     = regexp.MustCompile(`<form\b[^>]*>`)
 	fieldTag    = regexp.MustCompile(`<(?:input|button)\b[^>]*>`)
+	backLink    = regexp.MustCompile(`<p class="back"><a href="([^"]*)"`)
 	tagProperty = regexp.MustCompile(`\b(action|name|value)="([^"]*)"`)
 )
 
@@ -27,7 +28,7 @@ func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.
 	for range steps {
 		var page answer
 		if page = send(t, p.client, r); page.status < 300 || page.status > 399 {
-			r = fillIn(t, r.URL, page, typed)
+			r = answerPage(t, r.URL, page, typed)
 			continue
 		}
 		next, err := r.URL.Parse(page.header.Get("Location"))
@@ -41,6 +42,20 @@ func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.
 	}
 	t.Fatalf("after %d steps at %s, and not at %s", steps, r.URL, end)
 	return nil
+}
+
+// answerPage fills in a form, or goes back to the app if the person may not sign in.
+func answerPage(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Request {
+	t.Helper()
+	link := backLink.FindSubmatch(page.body)
+	if page.status != http.StatusForbidden || link == nil {
+		return fillIn(t, at, page, typed)
+	}
+	back, err := at.Parse(html.UnescapeString(string(link[1])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRequest(t, http.MethodGet, back.String(), "")
 }
 
 // fillIn makes the request that a page's form would make.
