@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -37,17 +36,3 @@ func newClaimError(claim, issuer, found, expected string, cause error) *ClaimErr
 }
 
 func found200(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxFound)], "") }
-
-// description is the sentence for the client.
-func description(err error) string {
-	claim, ok := errors.AsType[*ClaimError](err)
-	switch {
-	case errors.Is(err, ErrExpired):
-		return "The access token has expired."
-	case ok && claim.Found == "":
-		return "The access token lacks " + claim.Claim + "."
-	case ok:
-		return "The access token's " + claim.Claim + " is not accepted here."
-	}
-	return "The access token is invalid."
-}

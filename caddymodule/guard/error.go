@@ -194,6 +194,20 @@ func invalidToken(err error) *Error {
 	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description(err), Err: err}
 }
 
+// description is the sentence for the client.
+func description(err error) string {
+	claim, ok := errors.AsType[*ClaimError](err)
+	switch {
+	case errors.Is(err, ErrExpired):
+		return "The access token has expired."
+	case ok && claim.Found == "":
+		return "The access token lacks " + claim.Claim + "."
+	case ok:
+		return "The access token's " + claim.Claim + " is not accepted here."
+	}
+	return "The access token is invalid."
+}
+
 // InsufficientScope refuses a request that a valid token's scopes do not allow, with 403 (RFC 6750 §3.1).
 func InsufficientScope(description string, err error) *Error {
 	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}

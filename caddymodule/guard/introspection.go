@@ -33,18 +33,10 @@ const (
 	signedResponse = "application/token-introspection+jwt" // RFC 9701 §5
 )
 
-// accept prefers a response that the issuer signed, if it can be verified.
-func (i *Introspector) accept() string {
-	if i.Keys == nil {
-		return plainResponse
-	}
-	return signedResponse + ", " + plainResponse + ";q=0.5"
-}
-
 // introspect makes an introspection request.
-func (i *Introspector) introspect(r *http.Request) (introspection, error) {
+func introspect(transport http.RoundTripper, r *http.Request, by reader) (introspection, error) {
 	client := http.Client{
-		Transport: i.Transport,
+		Transport: transport,
 		// A redirect would take the token to another place, and to believe what that one says.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -53,10 +45,10 @@ func (i *Introspector) introspect(r *http.Request) (introspection, error) {
 		return introspection{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	defer response.Body.Close()
-	return i.read(r.Context(), response)
+	return readIntrospection(r.Context(), response, by)
 }
 
-func (i *Introspector) read(ctx context.Context, response *http.Response) (introspection, error) {
+func readIntrospection(ctx context.Context, response *http.Response, by reader) (introspection, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -65,7 +57,7 @@ func (i *Introspector) read(ctx context.Context, response *http.Response) (intro
 		return introspection{}, fmt.Errorf("status %d", response.StatusCode)
 	}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if err != nil || mediaType != plainResponse && (mediaType != signedResponse || i.Keys == nil) {
+	if err != nil || mediaType != plainResponse && (mediaType != signedResponse || by.keys == nil) {
 		return introspection{}, errors.New("content type is not application/json")
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxIntrospectionSize+1))
@@ -76,21 +68,38 @@ func (i *Introspector) read(ctx context.Context, response *http.Response) (intro
 		return introspection{}, fmt.Errorf("more than %d bytes", maxIntrospectionSize)
 	}
 	if mediaType == signedResponse {
-		if body, err = i.open(ctx, string(body)); err != nil {
+		if body, err = by.open(ctx, string(body)); err != nil {
 			return introspection{}, fmt.Errorf("signed response: %w", err)
 		}
 	}
-	return parseIntrospection(body, i.Claims)
+	return parseIntrospection(body, by.claims)
+}
+
+// reader is how responses are read.
+type reader struct {
+	claims           *tokenclaim.Names // that are kept
+	keys             KeySet            // of who signs them; nil: none that is signed is accepted
+	issuer, audience string
+	now              time.Time
+	leeway           time.Duration
+}
+
+// accept prefers a response that the issuer signed, if it can be verified.
+func (s reader) accept() string {
+	if s.keys == nil {
+		return plainResponse
+	}
+	return signedResponse + ", " + plainResponse + ";q=0.5"
 }
 
 // open verifies a response that is a JWT, and returns the response in it (RFC 9701 §5): the signature, typ, iss, aud and iat,
 // so that no other JWT of the issuer passes for one, nor a response to somebody else.
-func (i *Introspector) open(ctx context.Context, raw string) ([]byte, error) {
+func (s reader) open(ctx context.Context, raw string) ([]byte, error) {
 	header, err := signedResponseHeader.check(raw)
 	if err != nil {
 		return nil, err
 	}
-	jwk, err := i.Keys.Key(ctx, header.KeyID)
+	jwk, err := s.keys.Key(ctx, header.KeyID)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +119,14 @@ func (i *Introspector) open(ctx context.Context, raw string) ([]byte, error) {
 	switch err := strictjson.Unmarshal(payload, &claims); {
 	case err != nil:
 		return nil, err
-	case claims.Issuer != i.Issuer:
+	case claims.Issuer != s.issuer:
 		return nil, errIssuer
-	case !claims.Audience.Contains(i.ClientID):
+	case !claims.Audience.Contains(s.audience):
 		return nil, errAudience
 	case claims.IssuedAt == nil || len(claims.Response) == 0:
 		return nil, fmt.Errorf("%w: iat or token_introspection", errMissingClaim)
 	}
-	return claims.Response, checkTimes(&claims.Claims, i.now(), leewayOr(i.Leeway))
+	return claims.Response, checkTimes(&claims.Claims, s.now, s.leeway)
 }
 
 // parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are

@@ -182,12 +182,13 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 		return introspection{}, err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", i.accept())
+	by := reader{i.Claims, i.Keys, i.Issuer, i.ClientID, i.now(), leewayOr(i.Leeway)}
+	r.Header.Set("Accept", by.accept())
 	// Asking twice does no harm: net/http may try again when the server has closed a connection that was kept. Without
 	// a value nothing is sent.
 	r.Header["Idempotency-Key"] = nil
 	r.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret))
-	return i.introspect(r)
+	return introspect(i.Transport, r, by)
 }
 
 func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {

@@ -62,21 +62,6 @@ func (c conversion) user(u user) {
 	})
 }
 
-// claim writes an option with one value, unless it is empty or a check refuses it.
-func (c conversion) claim(option, name, value string, check func(string) error) {
-	if check == nil {
-		check = func(string) error { return nil }
-	}
-	if value == "" || len(c.taken(option, []string{value}, check)) == 0 {
-		return
-	}
-	if name != "" {
-		c.line(option, name, value)
-		return
-	}
-	c.line(option, value)
-}
-
 // userRest remarks on what has no counterpart here.
 func (c conversion) userRest(u user) {
 	if len(u.Required) > 0 {

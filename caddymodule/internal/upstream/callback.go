@@ -52,7 +52,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	identity.Brief = identity.RefreshToken != "" && p.isBrief(m, &r)
+	identity.Brief = identity.RefreshToken != "" && p.isBrief(m, r.Lasting)
 	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}

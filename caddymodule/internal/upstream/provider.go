@@ -119,8 +119,8 @@ func (m *metadata) isKeycloak() bool {
 }
 
 // isBrief reports whether a refresh token ends with the person's session, and another could be asked for.
-func (p *Provider) isBrief(m *metadata, r *AuthenticationRequest) bool {
-	return len(p.scopes(m, r.Lasting)) < len(p.scopes(m, true))
+func (p *Provider) isBrief(m *metadata, lasting bool) bool {
+	return len(p.scopes(m, lasting)) < len(p.scopes(m, true))
 }
 
 // authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.

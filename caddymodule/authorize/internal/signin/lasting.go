@@ -53,16 +53,16 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 }
 
 // returned goes on with the session that the person has, if it is theirs who came back, and reports whether it is.
-func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse, failed error) bool {
+func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *upstream.Identity, failed error) bool {
 	signedIn, err := l.sessions.Current(r)
-	if err != nil || signedIn == nil || signedIn.Provider != p.Key || failed == nil && signedIn.Subject != response.identity.Subject {
+	if err != nil || signedIn == nil || signedIn.Provider != p.Key || failed == nil && signedIn.Subject != identity.Subject {
 		return false
 	}
 	token := ""
 	if failed == nil {
-		token = response.identity.RefreshToken
+		token = identity.RefreshToken
 	} else {
-		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: clientError(p, failed)})
+		l.frame.Trail.Record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.To.ClientID, User: signedIn.User.ID, Person: audit.Person{Provider: p.Key, Subject: signedIn.Subject}, Err: failed})
 	}
 	if err := l.sessions.SignIns.Lasts(r.Context(), signedIn.SID, p.Key, token); err != nil {
 		req.Purpose.Refuse(w, r, err)
