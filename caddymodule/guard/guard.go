@@ -3,14 +3,11 @@ package guard
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/go-jose/go-jose/v4/json"
 )
 
 // Guard verifies access tokens of several issuers, each with its own verifier. It is safe for concurrent use.
@@ -110,23 +107,4 @@ func (g *Guard) policy(raw string) (*policy, error) {
 		return p, nil
 	}
 	return nil, newClaimError("iss", issuer, cmp.Or(issuer, "empty"), "one of "+strings.Join(slices.Sorted(maps.Keys(g.policies)), " "), errIssuer)
-}
-
-// unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then
-// requires this iss: a forged one selects keys that the forger does not have.
-func unverifiedIssuer(raw string) (string, error) {
-	if len(raw) > maxTokenSize {
-		return "", fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
-	}
-	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
-	if err != nil {
-		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
-	}
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
-	}
-	return claims.Issuer, nil
 }

@@ -27,11 +27,8 @@ type introspection struct {
 	trustedClaims
 }
 
-// The media types of responses.
-const (
-	plainResponse  = "application/json"
-	signedResponse = "application/token-introspection+jwt" // RFC 9701 §5
-)
+// plainResponse is the media type of responses that are not signed ([signedResponse]).
+const plainResponse = "application/json"
 
 // introspect makes an introspection request.
 func introspect(transport http.RoundTripper, r *http.Request, by reader) (introspection, error) {

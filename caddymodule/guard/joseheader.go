@@ -58,6 +58,9 @@ var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
 // kid is optional in a JWS, and the [KeySet] decides about a missing one.
 var trustedHeader = headerRules{algorithms: trustedAlgorithms, untyped: true, unnamed: true}
 
+// signedResponse is the media type of introspection responses that are JWTs (RFC 9701 §5).
+const signedResponse = "application/token-introspection+jwt"
+
 // signedResponseHeader are the rules for introspection responses.
 var signedResponseHeader = headerRules{algorithms: trustedAlgorithms, signed: true, unnamed: true}
 
@@ -120,4 +123,23 @@ func checkCompact(raw string) error {
 		}
 	}
 	return nil
+}
+
+// unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then
+// requires this iss: a forged one selects keys that the forger does not have.
+func unverifiedIssuer(raw string) (string, error) {
+	if len(raw) > maxTokenSize {
+		return "", fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
+	}
+	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
+	if err != nil {
+		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
+	}
+	return claims.Issuer, nil
 }
