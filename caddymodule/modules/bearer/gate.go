@@ -31,7 +31,6 @@ type gate struct {
 	enforced     *enforcement         // nil with scopes off
 	metadata     *capability.Metadata // nil with scopes off
 	misplaced    misplacement
-	failures     *failure.Log
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -58,7 +57,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	token, err := g.asks.authenticate(r)
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
-		g.warnOfClaim(err)
+		g.misplaced.warnOfClaim(err)
 		recordOutage(r, g.app, err)
 		return g.at.challenge().refuse(w, err)
 	}
@@ -71,15 +70,6 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 		return g.servePublic(w, r, next)
 	}
 	return g.serveAllowed(w, r, next, token)
-}
-
-// warnOfClaim logs which claim of another issuer's token was refused: whoever configured that issuer sees the log, and the
-// client only a 401.
-func (g *gate) warnOfClaim(err error) {
-	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
-		g.failures.Warn("token "+c.Claim, "access token of another issuer refused",
-			"issuer", c.Issuer, "claim", c.Claim, "found", c.Found, "expected", c.Expected, "error", c.Err)
-	}
 }
 
 // servePublic answers what needs no token.
@@ -110,10 +100,11 @@ func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// misplacement warns of a fhir_bearer in the wrong place.
+// misplacement warns of a fhir_bearer in the wrong place, and of tokens that are for another.
 type misplacement struct {
-	logger *slog.Logger
-	once   sync.Once // a request outside the FHIR base was refused
+	logger   *slog.Logger
+	failures *failure.Log
+	once     sync.Once // a request outside the FHIR base was refused
 }
 
 // warn logs once that a request without a token was for a path outside the FHIR base. If the base is wrong, every request
@@ -127,4 +118,13 @@ func (m *misplacement) warn(r *http.Request, base string, err error) {
 		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
 	}
 	m.once.Do(func() { m.logger.Warn(message, "path", r.URL.Path, "fhir_base", base) })
+}
+
+// warnOfClaim logs which claim of another issuer's token was refused: whoever configured that issuer sees the log, and the
+// client only a 401.
+func (m *misplacement) warnOfClaim(err error) {
+	if c, ok := errors.AsType[*guard.ClaimError](err); ok {
+		m.failures.Warn("token "+c.Claim, "access token of another issuer refused",
+			"issuer", c.Issuer, "claim", c.Claim, "found", c.Found, "expected", c.Expected, "error", c.Err)
+	}
 }
