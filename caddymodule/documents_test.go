@@ -186,7 +186,7 @@ func wholeCaddyfile(part string) string {
 		return by + strings.ReplaceAll(strings.TrimSpace(part), "\n", "\n"+by)
 	}
 	switch first, _, _ := strings.Cut(part, " "); first {
-	case "user", "client", "idp", "user_access_brands", "branding":
+	case "user", "client", "idp", "scope_limit", "user_access_brands", "branding":
 		return "{\n\tfhir {\n\t\tissuer https://fhir.example\n" + indent("\t\t") + "\n\t}\n}\n"
 	case "fhir_bearer":
 		if strings.Contains(part, "\ttrust ") || strings.Contains(part, "\tintrospect ") {

@@ -30,12 +30,19 @@ type keycloak struct {
 	process  *process
 }
 
-// startKeycloak starts a server with one realm, named hospital, and nothing in it.
-func startKeycloak(t *testing.T) *keycloak {
+// emptyKeycloak starts a server with nothing in it.
+func emptyKeycloak(t *testing.T) *keycloak {
 	t.Helper()
 	buildKeycloak(t)
 	k := &keycloak{address: "http://" + loopback(mustFreeAddress(t)), database: filepath.Join(t.TempDir(), "keycloak")}
 	k.start(t)
+	return k
+}
+
+// startKeycloak starts a server with one realm, named hospital, and nothing in it.
+func startKeycloak(t *testing.T) *keycloak {
+	t.Helper()
+	k := emptyKeycloak(t)
 	k.admin(t, http.MethodPost, "/admin/realms", map[string]any{"realm": "hospital", "enabled": true})
 	return k
 }

@@ -32,10 +32,10 @@ type user struct {
 	LastName      string              `json:"lastName"`
 	Attributes    map[string][]string `json:"attributes"`
 	Groups        []string            `json:"groups"`
-	RealmRoles    []string            `json:"realmRoles"`
-	Required      []string            `json:"requiredActions"`
-	Credentials   []credential        `json:"credentials"`
-	Federated     []struct {
+
+	Required    []string     `json:"requiredActions"`
+	Credentials []credential `json:"credentials"`
+	Federated   []struct {
 		Provider string `json:"identityProvider"`
 	} `json:"federatedIdentities"`
 	ServiceAccount string `json:"serviceAccountClientId"`

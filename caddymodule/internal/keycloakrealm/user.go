@@ -53,6 +53,7 @@ func (c conversion) user(u user) {
 		}
 		c.claim("phone", "", first(u.Attributes, "phoneNumber", "phone_number"), nil)
 		c.claim("fhir_user", "", first(u.Attributes, "fhirUser", "fhir_user", "fhirUserReference"), authorize.CheckFHIRUser)
+		c.groups(u)
 		c.claim("claim", "given_name", u.FirstName, nil)
 		c.claim("claim", "family_name", u.LastName, nil)
 		if !u.Enabled {
@@ -60,6 +61,15 @@ func (c conversion) user(u user) {
 		}
 		c.userRest(u)
 	})
+}
+
+// groups writes the groups by their names, without their path.
+func (c conversion) groups(u user) {
+	var names []string
+	for _, group := range u.Groups {
+		names = append(names, group[strings.LastIndexByte(group, '/')+1:])
+	}
+	c.words("group", names)
 }
 
 // userRest remarks on what has no counterpart here.

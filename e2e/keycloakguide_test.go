@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/oauth2"
+)
+
+// keycloakGuide is what docs/identity-providers.md says of Keycloak, with the addresses of a test.
+type keycloakGuide struct{ text string }
+
+func readKeycloakGuide(t *testing.T, keycloak, gateway string) keycloakGuide {
+	t.Helper()
+	page, err := os.ReadFile("../docs/identity-providers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "\n## Keycloak\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	return keycloakGuide{strings.NewReplacer("https://login.hospital.example", keycloak, "https://fhir.hospital.example", gateway).Replace(text)}
+}
+
+// blocks are those of a language, one after the other.
+func (g keycloakGuide) blocks(language string) string {
+	var all []string
+	for _, found := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)\n```").FindAllStringSubmatch(g.text, -1) {
+		all = append(all, found[1])
+	}
+	return strings.Join(all, "\n")
+}
+
+// From an empty Keycloak to the first records, by the guide to the letter: a doctor and a nurse get different scopes.
+func TestKeycloakGuide(t *testing.T) {
+	if _, err := exec.LookPath("jq"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("jq is not installed")
+	}
+	k, address := emptyKeycloak(t), mustFreeAddress(t)
+	guide := readKeycloakGuide(t, k.address, "https://"+address)
+	k.run(t, guide.blocks("sh"))
+	idp := strings.ReplaceAll(guide.blocks("caddyfile"), "{env.HOSPITAL_CLIENT_SECRET}", "secret-of-caddy-fhir")
+	g := federatedGateway(t, "gateway-keycloak-guide", address, []string{idp}, "scope offline_access", "scope online_access offline_access")
+	for _, tt := range []struct {
+		name, scope  string
+		observations int
+	}{
+		{"dora", "user/*.rs", http.StatusOK},
+		{"nils", "user/Patient.rs", http.StatusForbidden},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			app, verifier := g.demoApp(t, "openid", "fhirUser", "user/*.rs"), oauth2.GenerateVerifier()
+			start := app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by("hospital"))
+			end := g.newPerson(t).walk(t, start, appCallback, keycloakForm(tt.name))
+			token, err := app.Exchange(g.context(t), end.Query().Get("code"), oauth2.VerifierOption(verifier))
+			if err != nil {
+				t.Fatalf("%v at %s", err, end)
+			}
+			if scope, _ := token.Extra("scope").(string); !strings.Contains(scope, tt.scope) || !strings.Contains(scope, "fhirUser") {
+				t.Errorf("scope %q, want %s", scope, tt.scope)
+			}
+			g.fhir(t, token.AccessToken, http.MethodGet, "Patient", "").is(t, http.StatusOK)
+			g.fhir(t, token.AccessToken, http.MethodGet, "Observation", "").is(t, tt.observations)
+		})
+	}
+}
+
+// run runs commands of the guide, as its administrator.
+func (k *keycloak) run(t *testing.T, script string) {
+	t.Helper()
+	bin, err := filepath.Abs(filepath.Join(keycloakFolder, keycloakHome, "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One password for both people is not what their sign-in types: each has their own.
+	script = strings.NewReplacer(`dora --new-password "$PASSWORD"`, "dora --new-password dora-at-keycloak", `nils --new-password "$PASSWORD"`, "nils --new-password nils-at-keycloak").Replace(script)
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "KEYCLOAK_ADMIN_PASSWORD="+keycloakAdmin, "HOSPITAL_CLIENT_SECRET=secret-of-caddy-fhir")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+}
