@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -35,9 +36,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 			"iss": k.URL, "sub": "u1", "aud": "https://localhost:8443/fhir/R4", "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1",
 			"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "typ": "Bearer",
 		}
-		for name, value := range tt.claims {
-			claims[name] = value
-		}
+		maps.Copy(claims, tt.claims)
 		token := k.sign(t, claims)
 		for range 2 { // verified, and remembered
 			if r := g.Get("/fhir/R4/Patient", token); r.StatusCode != tt.status {

@@ -61,7 +61,7 @@ func TestKeycloakPeople(t *testing.T) {
 		idpBlock("hospital", k.issuer(), "caddy-fhir", "secret-of-caddy-fhir", "allow group clinicians", "revalidate 1m 8h"),
 	}, "scope offline_access", "scope online_access offline_access")
 	ids, people := map[string]string{}, map[string]*hospitalized{}
-	for _, name := range []string{"stays", "disabled", "deleted", "ungrouped", "signedout"} {
+	for _, name := range []string{"signedout", "stays", "disabled", "deleted", "ungrouped"} {
 		ids[name] = k.addUser(t, name, clinicians)
 		people[name] = g.arrive(t, name)
 	}

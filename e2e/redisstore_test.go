@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/redisstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+
 	"github.com/caddy-fhir/caddy-fhir/e2e/storefault"
 )
 

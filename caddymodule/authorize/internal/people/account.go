@@ -78,7 +78,7 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 	return stored, nil
 }
 
-func (a *storedAccount) identity() identity { return identity{user: a.User, groups: a.Groups} }
+func (s *storedAccount) identity() identity { return identity{user: s.User, groups: s.Groups} }
 
 // AddProvider adds a provider, which sends people back to a redirect URI.
 func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {

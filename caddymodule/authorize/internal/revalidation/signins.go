@@ -2,6 +2,7 @@ package revalidation
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -157,7 +158,7 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error
 		return true, nil
 	}
 	_, err := s.check(ctx, p, name(sid, provider), p.Revalidate.Interval)
-	if err == errEnded || err == errSilent {
+	if errors.Is(err, errEnded) || errors.Is(err, errSilent) {
 		return false, nil
 	}
 	return err == nil, err
@@ -197,7 +198,7 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, re
 		err = result.Err
 	}
 	switch {
-	case err == nil, err == errEnded:
+	case err == nil, errors.Is(err, errEnded):
 		return r, err
 	case s.asker.records.age(r) >= p.Revalidate.Outage:
 		return r, errSilent

@@ -93,9 +93,9 @@ func TestStepUpAtProvider(t *testing.T) {
 			p := gold(t, "silver", tt.acr)
 			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				golden(tt.required)(idp, c)
-				any := c.Clients[0]
-				any.ID, any.ACR = "any", ""
-				c.Clients = append(c.Clients, any)
+				lenient := c.Clients[0]
+				lenient.ID, lenient.ACR = "any", ""
+				c.Clients = append(c.Clients, lenient)
 			}))
 			if code := servertest.Federate(b, url.Values{"client_id": {"any"}}).Query().Get("code"); code == "" {
 				t.Fatal("no sign-in")

@@ -50,7 +50,7 @@ func (req *Request) acrAt(p *people.Provider) (values, essential string) {
 		words = p.ACRMap.Words(required)
 	}
 	essential = strings.Join(words, " ")
-	for _, word := range strings.Fields(req.How.ACRValues) {
+	for word := range strings.FieldsSeq(req.How.ACRValues) {
 		theirs := p.ACRMap.Words(word)
 		if len(theirs) == 0 {
 			theirs = []string{word}
