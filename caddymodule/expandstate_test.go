@@ -17,7 +17,6 @@ import (
 // A reload keeps answers and definitions, unless something of the settings has
 // changed, or of the handlers around.
 func TestReloadKeepsAnswers(t *testing.T) {
-	t.Parallel()
 	server := newScripted("good")
 	address := gatewaytest.Backend(t, server)
 	first := newGateway(t, frontCaddyfile("ttl 1h", address))
@@ -82,7 +81,6 @@ func (p *persisted) files() []os.DirEntry {
 // With persist, answers are there after a restart; a file that is broken costs
 // nothing but them, and a configuration that is only validated makes none.
 func TestPersist(t *testing.T) {
-	t.Parallel()
 	server := newScripted("good")
 	p := newPersisted(t, "ttl 1h", server)
 	run := func() (asked int64) {

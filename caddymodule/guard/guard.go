@@ -15,7 +15,6 @@ type Guard struct {
 	policies     map[string]*policy // by issuer
 	only         *policy            // of policies, if there is a single one
 	introspector *Introspector
-	own          string // our issuer; empty if there is none
 }
 
 // New makes a guard of a verifier for our own tokens, verifiers for those of other issuers, and an introspector for
@@ -28,7 +27,6 @@ func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard,
 		if err := g.add(own.policy()); err != nil {
 			return nil, err
 		}
-		g.own = own.Issuer
 	}
 	for _, verifier := range trusted {
 		if err := g.add(verifier.policy()); err != nil {
@@ -84,13 +82,17 @@ func (g *Guard) Verify(ctx context.Context, raw string) (*Token, error) {
 	return p.verify(ctx, raw)
 }
 
-// introspects reports whether a JWT is asked about, rather than verified here: with All, each that does not say it is ours.
+// introspects reports whether a JWT is asked about, rather than verified here: with All, each of the introspected issuer or, if
+// that is not named, each that nobody here verifies. Others' tokens are not shown to it.
 func (g *Guard) introspects(raw string) bool {
 	if g.introspector == nil || !g.introspector.All {
 		return false
 	}
 	issuer, err := unverifiedIssuer(raw)
-	return err != nil || g.own == "" || issuer != g.own
+	if named := g.introspector.Issuer; named != "" {
+		return err == nil && issuer == named
+	}
+	return err != nil || g.policies[issuer] == nil
 }
 
 // policy chooses the policy for a JWT. If there is only one, it checks iss itself, and the token need not be parsed

@@ -55,8 +55,8 @@ type Introspector struct {
 	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report as active only
 	// what is meant for us (RFC 7662 §4).
 	AnyAudience bool
-	// All also asks about JWTs of issuers other than ours, whose signatures are then not checked here: about tokens that say
-	// too little, and for revocations to count.
+	// All also asks about JWTs: about those of Issuer, whose signatures are then not checked here or, without one, of issuers
+	// that are not trusted. It is for tokens that say too little, and for revocations to count.
 	All bool
 	// Remember is how long an active token is remembered at most, and never past its exp. A revocation goes unnoticed for that
 	// time. Default: a minute.

@@ -61,16 +61,16 @@ func TestSignedIntrospection(t *testing.T) {
 	}
 }
 
-// With All, others' JWTs are asked about each time that they are no longer remembered; ours never.
+// With All, JWTs of the issuer are asked about each time that they are no longer remembered; ours and others' never.
 func TestIntrospectAll(t *testing.T) {
 	t.Parallel()
-	keycloak := providerNamed(t, "Keycloak")
-	ours, theirs := mint{}.token(t), keycloak.token(t, keycloak.access, nil)
+	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
+	ours, theirs, others := mint{}.token(t), keycloak.token(t, keycloak.access, nil), okta.token(t, okta.access, nil)
 	synctest.Test(t, func(t *testing.T) {
-		rt, asked := counted(answering(`{"active":true,"sub":"bob"}`))
+		rt, asked := counted(answering(`{"active":true,"sub":"bob","iss":"` + keycloak.issuer + `"}`))
 		i := testIntrospector(rt)
-		i.All, i.Remember = true, 10*time.Second
-		g, err := New(testVerifier(), []*Trusted{keycloak.trusted()}, i)
+		i.All, i.Remember, i.Issuer = true, 10*time.Second, keycloak.issuer
+		g, err := New(testVerifier(), []*Trusted{keycloak.trusted(), okta.trusted()}, i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +82,9 @@ func TestIntrospectAll(t *testing.T) {
 		}
 		if got, err := g.Verify(t.Context(), ours); err != nil || got.Issuer != testIssuer || asked.Load() != 2 {
 			t.Errorf("ours: %+v, %v, asked %d times", got, err, asked.Load())
+		}
+		if got, err := g.Verify(t.Context(), others); err != nil || got.Issuer != okta.issuer || asked.Load() != 2 {
+			t.Errorf("another trusted issuer's: %+v, %v, asked %d times", got, err, asked.Load())
 		}
 		i.Transport = answering(`{"active":false}`)
 		time.Sleep(11 * time.Second)

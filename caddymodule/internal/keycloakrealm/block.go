@@ -2,7 +2,9 @@ package keycloakrealm
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"unicode"
 )
 
 // block gathers the lines of a Caddyfile.
@@ -11,11 +13,15 @@ type block struct {
 	indent int
 }
 
-// line writes an option with its words, or nothing if one of the words is empty.
+// line writes an option with its words; nothing if one of them is empty, and a remark if Caddy would read another.
 func (b *block) line(option string, words ...string) {
 	quoted := []string{option}
 	for _, word := range words {
-		if word == "" {
+		switch {
+		case word == "":
+			return
+		case isReplaced(word):
+			b.remark("%s %q, which Caddy would not read as it is", option, word)
 			return
 		}
 		quoted = append(quoted, quote(word))
@@ -36,7 +42,7 @@ func (b *block) raw(line string) {
 
 // remark says in a comment what was not taken over, and why.
 func (b *block) remark(format string, about ...any) {
-	b.raw("# Not taken over: " + strings.NewReplacer("\n", " ", "\r", " ").Replace(fmt.Sprintf(format, about...)))
+	b.raw("# Not taken over: " + commented(fmt.Sprintf(format, about...)))
 }
 
 // within writes a block of its own.
@@ -48,14 +54,36 @@ func (b *block) within(option, name string, write func()) {
 	b.raw("}")
 }
 
-// quote writes a word so that Caddy reads it as it is.
+// bare are words that need no quotes, whoever reads them.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
+
+// quote writes a word so that Caddy reads it as it is. Between back-quotes everything stands for itself.
 func quote(word string) string {
-	if word != "" && !strings.ContainsAny(word, " \t\r\n\"`{}\\#") {
+	switch {
+	case bare.MatchString(word):
 		return word
+	case !strings.ContainsAny(word, "\"\\"):
+		return `"` + word + `"`
 	}
-	return `"` + strings.ReplaceAll(word, `"`, `\"`) + `"`
+	return "`" + word + "`"
 }
 
-// isReplaced reports whether Caddy would read something else: an environment variable, or a
-// placeholder.
-func isReplaced(word string) bool { return strings.ContainsAny(word, "{}") }
+// isReplaced reports whether Caddy would read something else, such as an environment variable, a placeholder or another line.
+func isReplaced(word string) bool {
+	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
+}
+
+// commented is a text as it can stand in a comment, in which Caddy replaces environment variables too.
+func commented(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '{':
+			return '('
+		case r == '}':
+			return ')'
+		case unicode.IsControl(r), unicode.IsSpace(r):
+			return ' '
+		}
+		return r
+	}, text)
+}

@@ -9,6 +9,7 @@ import (
 type conversion struct {
 	*block
 	realm *realm
+	paths map[string][]string // of groups, by their names
 }
 
 // taken returns the words that a check accepts, and remarks on the others.

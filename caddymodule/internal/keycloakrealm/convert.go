@@ -8,14 +8,14 @@ func Convert(export []byte, issuer string) (string, error) {
 		return "", err
 	}
 	b := new(block)
-	b.raw("# The realm " + quote(r.Realm) + " of Keycloak. This file holds the hashes of passwords and the secrets of apps: keep it from others.")
+	b.raw("# The realm " + commented(r.Realm) + " of Keycloak. This file holds the hashes of passwords and the secrets of apps: keep it from others.")
 	b.raw("# The sub of a person's tokens is the name here, where Keycloak had an id.")
 	b.raw("{")
 	b.indent++
 	b.raw("fhir {")
 	b.indent++
 	b.line("issuer", issuer)
-	c := conversion{b, r}
+	c := conversion{b, r, r.groupPaths()}
 	c.users()
 	c.clients()
 	for _, p := range r.IdentityProviders {

@@ -65,7 +65,12 @@ func TestConvertParts(t *testing.T) {
 		{"the implicit flow", app(`"publicClient": true, "implicitFlowEnabled": true`), "the implicit flow"},
 		{"SMART scopes", app(`"publicClient": true, "optionalClientScopes": ["launch/patient", "patient/Observation.rs", "vendor"]`), "the scope vendor"},
 		{"Keycloak's own", `{"clients": [{"clientId": "account", "publicClient": true, "redirectUris": ["https://app.example/cb"]}]}`, "fhir {\n\t\tissuer https://fhir.hospital.example\n\t}\n"},
-		{"a line end in a remark", `{"clients": [{"clientId": "a\n}", "protocol": "saml"}]}`, "the client a }: its protocol"},
+		{"a quote after a backslash", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\\\" x"]}, "credentials": [` + password + `]}]}`, "phone `1\\\" x`\n"},
+		{"lines in a value", `{"users": [{"username": "ada", "attributes": {"phoneNumber": ["1\ngroup admins"]}, "credentials": [` + password + `]}]}`, "Not taken over: phone"},
+		{"a group with a wide space", `{"users": [{"username": "ada", "groups": ["/a\u00a0b"], "credentials": [` + password + `]}]}`, "group \"a\u00a0b\"\n"},
+		{"groups of one name", `{"users": [{"username": "ada", "groups": ["/a/admins", "/b/admins", "/c"], "credentials": [` + password + `]}]}`, "group a/admins b/admins c\n"},
+		{"a variable in a remark", `{"clients": [{"clientId": "{$X", "protocol": "saml"}]}`, "the client ($X: its protocol"},
+		{"a line end in a remark", `{"clients": [{"clientId": "a\n}", "protocol": "saml"}]}`, "the client a ): its protocol"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

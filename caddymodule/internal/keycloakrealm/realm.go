@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // realm is what is read of a RealmRepresentation, as `kc.sh export` and the admin console write it.
@@ -105,3 +107,18 @@ func read(export []byte) (*realm, error) {
 	}
 	return r, nil
 }
+
+// groupPaths are the paths of the groups that somebody is in, by their names.
+func (r *realm) groupPaths() map[string][]string {
+	paths := map[string][]string{}
+	for _, u := range r.Users {
+		for _, path := range u.Groups {
+			if name := groupName(path); !slices.Contains(paths[name], path) {
+				paths[name] = append(paths[name], path)
+			}
+		}
+	}
+	return paths
+}
+
+func groupName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -63,13 +64,17 @@ func (c conversion) user(u user) {
 	})
 }
 
-// groups writes the groups by their names, without their path.
+// groups writes the groups by their names, and by their paths where a name is that of several.
 func (c conversion) groups(u user) {
 	var names []string
-	for _, group := range u.Groups {
-		names = append(names, group[strings.LastIndexByte(group, '/')+1:])
+	for _, path := range u.Groups {
+		name := groupName(path)
+		if len(c.paths[name]) > 1 {
+			name = strings.TrimPrefix(path, "/")
+		}
+		names = append(names, name)
 	}
-	c.words("group", names)
+	c.words("group", slices.DeleteFunc(names, isReplaced))
 }
 
 // userRest remarks on what has no counterpart here.

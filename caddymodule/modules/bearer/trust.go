@@ -51,8 +51,9 @@ type Introspection struct {
 	// is required.
 	Audience string `json:"audience,omitempty"`
 
-	// Ask about JWTs too, but for the fhir app's own: about those that say too little, such as Keycloak's lightweight
-	// ones, and so that revocations count. Trusted issuers' are then not verified here. Default: only about opaque tokens.
+	// Ask about JWTs too: about those of the issuer, also if it is trusted or, without one, of issuers that are not trusted. For
+	// those that say too little, such as Keycloak's lightweight ones, and so that revocations count. Default: only about opaque
+	// tokens.
 	All bool `json:"all,omitempty"`
 
 	// How long an active token is remembered. Default: `1m`, with `all` `10s`.

@@ -23,6 +23,9 @@ func (e *Ending) sessions(ctx context.Context, p *people.Provider, of subject) e
 		return e.Sessions.EndUpstream(ctx, p, of.sub, of.session)
 	}
 	found, err := e.known(ctx, p, of)
+	if err == nil && len(found) == 0 && of.session != "" {
+		return e.Sessions.EndUpstream(ctx, p, "", of.session)
+	}
 	for _, known := range found {
 		if err == nil {
 			err = e.Sessions.EndUpstream(ctx, p, known.Subject, of.session)

@@ -101,7 +101,11 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error 
 	if err == nil && identity.Claims != nil {
 		accounts := *a.providers.accounts
 		accounts.Logger = slog.New(slog.DiscardHandler) // what is missing was logged at the sign-in
-		_, err = accounts.Admit(ctx, p, p.Identity(identity), false)
+		var user *people.User
+		user, err = accounts.Admit(limited, p, p.Identity(identity), false)
+		if err == nil && user.ID != r.User { // as whom they would sign in now: nothing would keep this account up to date
+			return a.deny(ctx, r)
+		}
 		if refused, ok := errors.AsType[*oauth2.Error](err); ok && refused.Code == people.ErrNotAllowed.Code && !errors.Is(err, people.ErrNotForgotten) {
 			return a.deny(ctx, r)
 		}

@@ -6,56 +6,96 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
+
+// keycloakBrowser is a browser that goes to a provider like Keycloak.
+type keycloakBrowser struct {
+	*servertest.Browser
+	h *hospital
+}
+
+// request sends an authorization request, and returns where the browser is sent.
+func (b keycloakBrowser) request(scope string) *url.URL {
+	q := servertest.ByProvider("hospital")
+	q.Set("scope", "openid user/*.rs "+scope)
+	at := servertest.Location(b.h.t, b.Authorize(servertest.Request(q)))
+	if at.Host == "" {
+		at = servertest.Location(b.h.t, b.Get(at.String()))
+	}
+	return at
+}
+
+// answer is what the provider answers to a request; returned is where an answer leads.
+func (b keycloakBrowser) answer(at *url.URL) url.Values {
+	ask := *at
+	ask.Path = string(authorizetest.Authorization)
+	return b.h.Authorize(b.h.t, ask.String())
+}
+
+func (b keycloakBrowser) returned(answer url.Values) *url.URL {
+	return servertest.Location(b.h.t, b.Get("/oauth2/callback/hospital?"+answer.Encode()))
+}
+
+func inKeycloak(t *testing.T, test func(signIn func() keycloakBrowser)) {
+	inHospital(t, -1, nil, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) {
+			s.Metadata["authorization_endpoint"] = "https://login.hospital.example/realms/h/protocol/openid-connect/auth"
+		})
+		test(func() keycloakBrowser {
+			b := keycloakBrowser{servertest.NewBrowser(h.t, h.servers[0]), h}
+			at := b.request("online_access")
+			if strings.Contains(at.Query().Get("scope"), "offline_access") {
+				h.t.Errorf("sign-in: %v", at)
+			}
+			if at = b.returned(b.answer(at)); !at.Query().Has("code") {
+				h.t.Fatalf("no code: %v", at)
+			}
+			return b
+		})
+	})
+}
 
 // Keycloak is asked for a refresh token that lasts only for an app with offline_access, apart from the sign-in, and once.
 func TestLastingRefreshToken(t *testing.T) {
 	t.Parallel()
 	for _, refused := range []bool{false, true} {
-		inHospital(t, -1, nil, func(h *hospital) {
-			h.Change(func(s *authorizetest.Settings) {
-				s.Metadata["authorization_endpoint"] = "https://login.hospital.example/realms/h/protocol/openid-connect/auth"
-			})
-			b := servertest.NewBrowser(t, h.servers[0])
-			// there goes to the provider, and returns the request there and where the browser is sent then.
-			there := func(at *url.URL, answer url.Values) (url.Values, *url.URL) {
-				if at.Host != "login.hospital.example" {
-					t.Fatalf("not sent to the provider: %v", at)
-				}
-				if answer == nil {
-					ask := *at
-					ask.Path = string(authorizetest.Authorization)
-					answer = h.Authorize(t, ask.String())
-				}
-				return at.Query(), servertest.Location(t, b.Get("/oauth2/callback/hospital?"+answer.Encode()))
+		inKeycloak(t, func(signIn func() keycloakBrowser) {
+			b := signIn()
+			apart := b.request("offline_access")
+			if q := apart.Query(); !strings.Contains(q.Get("scope"), "offline_access") || q.Has("prompt") {
+				b.h.t.Errorf("apart: %v", apart)
 			}
-			request := func(scope string) *url.URL {
-				q := servertest.ByProvider("hospital")
-				q.Set("scope", "openid user/*.rs "+scope)
-				return servertest.Location(t, b.Authorize(servertest.Request(q)))
-			}
-			first := request("online_access")
-			if first.Host == "" {
-				first = servertest.Location(t, b.Get(first.String()))
-			}
-			asked, at := there(first, nil)
-			if strings.Contains(asked.Get("scope"), "offline_access") || !at.Query().Has("code") {
-				t.Fatalf("sign-in: %v, then %v", asked, at)
-			}
-			apart := request("offline_access")
-			var answer url.Values
+			answer := b.answer(apart)
 			if refused {
 				answer = url.Values{"error": {"invalid_scope"}, "state": {apart.Query().Get("state")}}
 			}
-			asked, at = there(apart, answer)
-			if !strings.Contains(asked.Get("scope"), "offline_access") || asked.Has("prompt") || !at.Query().Has("code") {
-				t.Errorf("apart: %v, then %v", asked, at)
+			b.returned(answer)
+			at := b.request("offline_access")
+			if !at.Query().Has("code") {
+				b.h.t.Fatalf("asked again: %v", at)
 			}
-			if at := request("offline_access"); !at.Query().Has("code") {
-				t.Errorf("asked again: %v", at)
+			b.h.wantWorks(b.Browser, b.Redeem(at))
+		})
+	}
+}
+
+// What was asked for one session goes on with no other, however it comes into the browser.
+func TestLastingIsOfItsSession(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []bool{false, true} {
+		inKeycloak(t, func(signIn func() keycloakBrowser) {
+			b, stolen := signIn(), signIn()
+			apart := b.request("offline_access")
+			answer := b.answer(apart)
+			if refused {
+				answer = url.Values{"error": {"invalid_scope"}, "state": {apart.Query().Get("state")}}
 			}
-			h.wantWorks(b, b.Redeem(at))
+			b.Cookies[browser.SessionCookie] = stolen.Cookies[browser.SessionCookie]
+			if at := b.returned(answer); at.Query().Has("code") {
+				b.h.t.Errorf("refused %t: %v", refused, at)
+			}
 		})
 	}
 }

@@ -62,7 +62,7 @@ func (ps *providers) count(key string, answered bool) (before int) {
 
 // note logs when a provider stops answering, and when it does again.
 func (ps *providers) note(p *people.Provider, err error) {
-	answered := err == nil || upstream.Denied(err)
+	answered := err == nil || upstream.Denied(err) || errors.Is(err, upstream.ErrIDToken) || errors.Is(err, upstream.ErrUserInfo) // of one person
 	switch before := ps.count(p.Key, answered); {
 	case answered && before > 0:
 		ps.logger.Info("the identity provider answers again whether people may still come", "idp", p.Key)

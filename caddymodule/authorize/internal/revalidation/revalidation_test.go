@@ -54,6 +54,34 @@ func TestNoEndsSignIn(t *testing.T) {
 	}
 }
 
+// A grant that was asked about is refused if the sign-in is gone: nobody would say no any more.
+func TestGrantWithoutSignInEnds(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		for _, key := range h.keys("upstream") {
+			if err := h.stored.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%d", r.StatusCode)
+		}
+	})
+}
+
+// Who would sign in as somebody else by now signs in again.
+func TestAnotherSubEndsSignIn(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, func(p *authorize.IdentityProvider, _ *authorize.Config) { p.Sub = "employee" }, func(h *hospital) {
+		h.becomes(map[string]any{"employee": "e1"})
+		b, tokens := h.signIn("offline_access")
+		h.becomes(map[string]any{"employee": "e2"})
+		time.Sleep(interval)
+		h.wantGone(b, tokens)
+	})
+}
+
 // A page asks when the last yes is older than the interval. Here nothing asks before.
 func TestSessionAsks(t *testing.T) {
 	t.Parallel()
@@ -257,32 +285,16 @@ func TestNoNotStored(t *testing.T) {
 // Sign-ins of before the upgrade, and those without a refresh token, go on as they did.
 func TestNothingToAskBy(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(*hospital) (*servertest.Browser, servertest.TokenResponse){
-		"no record": func(h *hospital) (*servertest.Browser, servertest.TokenResponse) {
-			b, tokens := h.signIn("offline_access")
-			for _, key := range append(h.keys("upstream"), h.keys("upstream-due")...) {
-				servertest.NoError(h.t, h.stored.Delete(h.t.Context(), key))
-			}
-			return b, tokens
-		},
-		"no refresh token": func(h *hospital) (*servertest.Browser, servertest.TokenResponse) {
-			h.Change(func(s *authorizetest.Settings) {
-				s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
-			})
-			return h.signIn("offline_access")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inHospital(t, 1, nil, func(h *hospital) {
-				b, tokens := prepare(h)
-				h.becomes(nil)
-				after(2 * interval)
-				h.wantWorks(b, tokens)
-				servertest.Equal(t, len(h.asked()), 0)
-			})
+	inHospital(t, 1, nil, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) {
+			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
 		})
-	}
+		b, tokens := h.signIn("offline_access")
+		h.becomes(nil)
+		after(2 * interval)
+		h.wantWorks(b, tokens)
+		servertest.Equal(t, len(h.asked()), 0)
+	})
 }
 
 func TestOff(t *testing.T) {

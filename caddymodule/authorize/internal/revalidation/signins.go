@@ -98,7 +98,7 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case before != nil && b.Brief && !before.Brief:
+	case before != nil && b.Brief && !before.Brief && before.Subject == b.Subject && before.Issuer == p.Issuer:
 		r.Token, r.Brief = before.Token, false // one that lasts stays
 	default:
 		if r.Token, err = s.asker.records.seal(ctx, r.name(), b.RefreshToken); err != nil {
@@ -137,17 +137,17 @@ func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err e
 	return err
 }
 
-// Keep keeps a sign-in for a grant that outlives its session.
-func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.Duration) error {
+// Keep keeps a sign-in for a grant that outlives its session, and reports whether the provider can be asked about it.
+func (s *SignIns) Keep(ctx context.Context, sid, provider string, lifetime time.Duration) (bool, error) {
 	if s.asker.providers.asked(provider) == nil {
-		return nil
+		return false, nil
 	}
-	_, err := s.asker.records.change(ctx, name(sid, provider), func(r *record) bool {
+	r, err := s.asker.records.change(ctx, name(sid, provider), func(r *record) bool {
 		r.Offline = true
 		extend(&r.Until, s.asker.records.now().Add(lifetime))
 		return true
 	})
-	return err
+	return r != nil, err
 }
 
 // Serves reports whether a session may be used: the provider does not say no, now or within the
@@ -165,13 +165,16 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error
 }
 
 // Refreshes asks about a sign-in before one of its grants is refreshed, and refuses if the answer is
-// no, or is missing for too long.
-func (s *SignIns) Refreshes(ctx context.Context, sid, provider string) error {
+// no, or is missing for too long. Of a grant that was kept ([SignIns.Keep]), it was no if the sign-in is gone.
+func (s *SignIns) Refreshes(ctx context.Context, sid, provider string, kept bool) error {
 	p := s.asker.providers.asked(provider)
 	if p == nil {
 		return nil
 	}
 	r, err := s.check(ctx, p, name(sid, provider), atRefresh)
+	if err == nil && r == nil && kept {
+		return errEnded
+	}
 	if lasts := s.asker.records.now().Add(s.accessToken); err == nil && r != nil && r.Active.Before(lasts.Add(-time.Minute)) {
 		_, err = s.asker.records.change(ctx, r.name(), func(r *record) bool { extend(&r.Active, lasts); return true })
 	}

@@ -133,7 +133,11 @@ type authenticationResponse struct {
 // response can be sent again, although the provider would not accept its code again.
 func (f *federation) signIn(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, response *authenticationResponse) {
 	user, session, err := f.authenticate(r, p, req, response)
-	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response.identity, clientError(p, err)) {
+	if disconnected(r, err) || response.pending.Request.Lasting && f.lasting.returned(w, r, p, req, response.pending.SID, response.identity, clientError(p, err)) {
+		return
+	}
+	if response.pending.Request.Lasting && err == nil { // nobody's session: what was asked was less than a sign-in asks
+		f.redirectToProvider(w, r, p, req)
 		return
 	}
 	defer func() {

@@ -30,12 +30,12 @@ func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, s
 		req.Purpose.Refuse(w, r, err)
 		return true
 	}
-	return brief && l.redirect(w, r, p, req)
+	return brief && l.redirect(w, r, p, req, signedIn.SID)
 }
 
 // redirect sends the browser to the provider, and reports whether that can be had.
-func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request) bool {
-	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, Request: upstream.AuthenticationRequest{
+func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string) bool {
+	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, SID: sid, Request: upstream.AuthenticationRequest{
 		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(), UILocales: req.How.UILocales, Lasting: true,
 	}}
 	if req.How.Prompts("none") {
@@ -52,10 +52,14 @@ func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Pro
 	return true
 }
 
-// returned goes on with the session that the person has, if it is theirs who came back, and reports whether it is.
-func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, identity *upstream.Identity, failed error) bool {
+// returned goes on with the session for which the provider was asked, if this browser still has it and nobody else came back,
+// and reports whether it does.
+func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string, identity *upstream.Identity, failed error) bool {
 	signedIn, err := l.sessions.Current(r)
-	if err != nil || signedIn == nil || signedIn.Provider != p.Key || failed == nil && signedIn.Subject != identity.Subject {
+	switch {
+	case err != nil, signedIn == nil, signedIn.SID != sid, signedIn.Provider != p.Key, !l.accounts.Ways(req.To.Providers).Has(p.Key):
+		return false
+	case failed == nil && signedIn.Subject != identity.Subject:
 		return false
 	}
 	token := ""
@@ -68,7 +72,7 @@ func (l *Lasting) returned(w http.ResponseWriter, r *http.Request, p *people.Pro
 		req.Purpose.Refuse(w, r, err)
 		return true
 	}
-	req.AskedFactor, req.justSignedIn = true, true
+	req.AskedFactor = true
 	req.Purpose.Continue(w, r, signedIn)
 	return true
 }

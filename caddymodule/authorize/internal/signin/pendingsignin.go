@@ -20,7 +20,8 @@ type pendingSignIn struct {
 	Provider string                         `json:"provider"`
 	Issuer   string                         `json:"issuer"` // the provider's, at that time
 	Request  upstream.AuthenticationRequest `json:"request"`
-	Query    string                         `json:"query"` // of the authorization request
+	Query    string                         `json:"query"`         // of the authorization request
+	SID      string                         `json:"sid,omitempty"` // of the session for which more is asked ([Lasting])
 }
 
 var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this browser, took too long, or is already over. Go back to the app and sign in from there again.")

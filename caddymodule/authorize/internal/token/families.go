@@ -85,7 +85,7 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		return nil, fs.revokeReplayed(ctx, f)
 	}
 	// First the provider, as it says who the person is now.
-	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider); err != nil {
+	if err := fs.signIns.Refreshes(ctx, f.Grant.Session, f.Grant.Provider, f.Grant.Asked); err != nil {
 		return nil, err
 	}
 	if err := fs.checkGrant(ctx, f, client); err != nil {

@@ -74,14 +74,13 @@ func (fs *families) start(ctx context.Context, g *Grant) (*familyStart, error) {
 	lifetime = g.bounded(lifetime)
 	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
 	start := &familyStart{families: fs, token: f.first(now), id: g.Family, list: fs.list(ctx, g.User, g.ClientID)}
-	var err error
-	if start.value, err = store.ToJSON(f); err != nil {
-		return nil, err
+	err := fs.accounts.Keep(ctx, g.User, g.Provider, g.Subject, lifetime)
+	if err == nil && !g.online() {
+		g.Asked, err = fs.signIns.Keep(ctx, g.Session, g.Provider, lifetime)
+	}
+	if err == nil {
+		start.value, err = store.ToJSON(f)
 	}
 	start.ttl = f.expires(fs.RefreshIdle).Sub(now)
-	err = fs.accounts.Keep(ctx, g.User, g.Provider, g.Subject, lifetime)
-	if err == nil && !g.online() {
-		err = fs.signIns.Keep(ctx, g.Session, g.Provider, lifetime)
-	}
 	return start, err
 }

@@ -46,6 +46,9 @@ type Grant struct {
 	// then.
 	ShortTokens bool `json:"short_tokens,omitempty"`
 
+	// Asked says that the identity provider is asked about the sign-in when the grant is refreshed.
+	Asked bool `json:"revalidated,omitempty"`
+
 	own bool // the person has no other patient, as [Grants.checkAllowed] found
 
 	// Claims requested by name (OpenID Connect Core §5.5).

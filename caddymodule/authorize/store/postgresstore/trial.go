@@ -164,7 +164,7 @@ func (d *database) explain(caller context.Context, err error) error {
 	case code(err) == insufficientRights, errors.Is(err, errRights):
 		return &store.Fault{Cause: store.CauseRights, Err: fmt.Errorf("the store refuses it to the role: %w", err)}
 	}
-	return fmt.Errorf("%w: %s", store.ErrUnavailable, telling(err).Error()) // not wrapped: it may be the end of a context, but not of the caller's
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(telling(err))) // not wrapped: it may be the end of a context, but not of the caller's
 }
 
 // isMistake reports whether only whoever configured the store or the server can mend it:

@@ -40,7 +40,7 @@ func failure(ctx context.Context, err error) error {
 	case !isRefusal(err):
 		return fmt.Errorf("redis: %w", err)
 	}
-	return fmt.Errorf("%w: %s", store.ErrUnavailable, err.Error()) // not wrapped: it may be the end of a context, but not of the caller's
+	return fmt.Errorf("%w: %s", store.ErrUnavailable, fmt.Sprint(err)) // not wrapped: it may be the end of a context, but not of the caller's
 }
 
 // isRefusal reports whether an error passes without anybody's doing anything about the program.
