@@ -2,8 +2,10 @@ package guard
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -51,5 +53,22 @@ func TestForgedClaims(t *testing.T) {
 	_, err := keycloak.trusted().Verify(t.Context(), forged)
 	if refused, ok := errors.AsType[*Error](err); !ok || refused.Description != "The access token is invalid." {
 		t.Errorf("%v", err)
+	}
+}
+
+// A token that is older than the keys that were fetched last is refused; of a newer one nobody can tell yet.
+func TestUnknownKeyOfOldToken(t *testing.T) {
+	t.Parallel()
+	keycloak := providerNamed(t, "Keycloak")
+	verifier := keycloak.trusted()
+	verifier.Keys = &keySet{err: &WaitError{Wait: 3 * time.Second, Why: "unknown"}}
+	if _, err := verifier.Verify(t.Context(), keycloak.token(t, keycloak.access, map[string]any{"iat": nil})); !errors.As(err, new(*WaitError)) {
+		t.Errorf("without iat: %v", err)
+	}
+	for age, want := range map[time.Duration]int{0: http.StatusServiceUnavailable, 30 * time.Second: http.StatusServiceUnavailable, time.Minute: http.StatusUnauthorized} {
+		_, err := verifier.Verify(t.Context(), keycloak.token(t, keycloak.access, map[string]any{"iat": testTime.Add(-age).Unix()}))
+		if refused, ok := errors.AsType[*Error](err); !ok || refused.Status != want || want == http.StatusServiceUnavailable && refused.RetryAfter() != "3" {
+			t.Errorf("%v: %v", age, err)
+		}
 	}
 }

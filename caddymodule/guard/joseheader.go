@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
@@ -125,21 +127,38 @@ func checkCompact(raw string) error {
 	return nil
 }
 
+// unverifiedClaims are those of a JWT that are looked at before its signature is checked.
+type unverifiedClaims struct {
+	Issuer   string           `json:"iss"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+}
+
 // unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then
 // requires this iss: a forged one selects keys that the forger does not have.
 func unverifiedIssuer(raw string) (string, error) {
+	claims, err := readUnverified(raw)
+	return claims.Issuer, err
+}
+
+// unverifiedIssuedAt is the iat claim, or zero. It only chooses between two refusals.
+func unverifiedIssuedAt(raw string) time.Time {
+	claims, err := readUnverified(raw)
+	if err != nil {
+		return time.Time{}
+	}
+	return claims.IssuedAt.Time()
+}
+
+func readUnverified(raw string) (claims unverifiedClaims, err error) {
 	if len(raw) > maxTokenSize {
-		return "", fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
+		return claims, fmt.Errorf("%w: more than %d bytes", errMalformed, maxTokenSize)
 	}
 	payload, err := base64.RawURLEncoding.Strict().DecodeString(strings.Split(raw, ".")[1])
+	if err == nil {
+		err = json.Unmarshal(payload, &claims)
+	}
 	if err != nil {
-		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
+		return unverifiedClaims{}, fmt.Errorf("%w: claims: %w", errMalformed, err)
 	}
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		return "", fmt.Errorf("%w: claims: %w", errMalformed, err)
-	}
-	return claims.Issuer, nil
+	return claims, nil
 }

@@ -115,6 +115,12 @@ func (p *policy) identified() *policy {
 	return p
 }
 
+// oldToken is how old a token is whose key would be among those that were fetched last, had its issuer that key.
+const oldToken = 10 * time.Second
+
+// isOlder reports whether a time, if it is known, is before another.
+func isOlder(at, than time.Time) bool { return !at.IsZero() && at.Before(than) }
+
 // verifyAnew is the whole verification apart from the revocation: first the header, then the signature, and only then the
 // claims.
 func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, error) {
@@ -127,6 +133,9 @@ func (p *policy) verifyAnew(ctx context.Context, raw string) (*remembrance, erro
 		return nil, invalidToken(newClaimError("iss", issuer, issuer, p.issuer, errIssuer))
 	}
 	key, err := p.key(ctx, header)
+	if _, waits := errors.AsType[*WaitError](err); waits && isOlder(unverifiedIssuedAt(raw), p.now().Add(-p.leeway-oldToken)) {
+		return nil, invalidToken(fmt.Errorf("%w: and the token is older than the keys", ErrUnknownKey))
+	}
 	if err != nil {
 		return nil, err
 	}
