@@ -21,7 +21,7 @@ func (c conversion) clients() {
 			continue
 		}
 		if reason := app.untakeable(); reason != "" {
-			c.remark("the client %s: %s", app.ClientID, reason)
+			c.out.remark("the client %s: %s", app.ClientID, reason)
 			continue
 		}
 		c.client(app)
@@ -82,35 +82,33 @@ func (app client) absolute(uris []string) []string {
 
 // client writes the block of an app.
 func (c conversion) client(app client) {
-	c.within("client", app.ClientID, func() {
-		if !isReplaced(app.Name) {
-			c.line("name", app.Name)
-		}
+	c.out.within("client", app.ClientID, func() {
+		c.out.line("name", app.Name)
 		switch {
 		case app.usesKeys():
-			c.line("jwks_uri", app.Attributes["jwks.url"])
+			c.out.line("jwks_uri", app.Attributes["jwks.url"])
 		case !app.Public:
-			c.line("secret", app.Secret)
+			c.out.line("secret", app.Secret)
 		}
 		if isOn(app.StandardFlow) {
-			c.words("redirect_uri", c.taken("redirect_uri", app.redirectURIs(), checkRedirectURI))
+			c.out.words("redirect_uri", c.taken("redirect_uri", app.redirectURIs(), checkRedirectURI))
 		}
-		c.words("scope", c.scopes(app))
+		c.out.words("scope", c.scopes(app))
 		if app.usesCredentials() {
-			c.line("grant_type", "client_credentials")
+			c.out.line("grant_type", "client_credentials")
 		}
 		if app.ImplicitFlow {
-			c.remark("the implicit flow; response_type allows it")
+			c.out.remark("the implicit flow; response_type allows it")
 		}
 		if app.DirectGrants {
-			c.remark("direct access grants: apps do not get people's passwords here")
+			c.out.remark("direct access grants: apps do not get people's passwords here")
 		}
 		if app.ConsentRequired {
-			c.line("consent", "required")
+			c.out.line("consent", "required")
 		}
 		c.addresses(app)
 		for _, mapper := range app.Mappers {
-			c.remark("the mapper %s", mapper.Name)
+			c.out.remark("the mapper %s", mapper.Name)
 		}
 	})
 }
@@ -124,7 +122,7 @@ func (c conversion) scopes(app client) (scopes []string) {
 		case isResource || slices.Contains(knownScopes, scope):
 			scopes = append(scopes, scope)
 		default:
-			c.remark("the scope %s, which means nothing on a FHIR API", scope)
+			c.out.remark("the scope %s, which means nothing on a FHIR API", scope)
 		}
 	}
 	return scopes
@@ -135,12 +133,12 @@ var knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/pa
 func (c conversion) addresses(app client) {
 	logout := app.Attributes["post.logout.redirect.uris"]
 	if logout == "+" {
-		c.words("post_logout_redirect_uri", slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil }))
+		c.out.words("post_logout_redirect_uri", slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil }))
 	} else if logout != "" && logout != "-" {
-		c.words("post_logout_redirect_uri", c.taken("post_logout_redirect_uri", app.absolute(strings.Split(logout, "##")), checkRedirectURI))
+		c.out.words("post_logout_redirect_uri", c.taken("post_logout_redirect_uri", app.absolute(strings.Split(logout, "##")), checkRedirectURI))
 	}
 	if uri := app.Attributes["backchannel.logout.url"]; uri != "" {
-		c.words("backchannel_logout_uri", c.taken("backchannel_logout_uri", []string{uri}, authorize.CheckBackchannelLogoutURI))
+		c.out.words("backchannel_logout_uri", c.taken("backchannel_logout_uri", []string{uri}, authorize.CheckBackchannelLogoutURI))
 	}
 }
 

@@ -7,20 +7,23 @@ import (
 
 // conversion writes the parts of a realm.
 type conversion struct {
-	*block
+	out   *block
 	realm *realm
 	paths map[string][]string // of groups, by their names
 }
 
-// taken returns the words that a check accepts, and remarks on the others.
+// taken returns the words that a check, if there is one, accepts, and remarks on the others.
 func (c conversion) taken(option string, words []string, check func(string) error) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(word string) bool {
-		err := check(word)
+		var err error
+		if check != nil {
+			err = check(word)
+		}
 		switch {
 		case err != nil:
-			c.remark("%s %v", option, err)
+			c.out.remark("%s %v", option, err)
 		case isReplaced(word):
-			c.remark("%s %q, which has braces", option, word)
+			c.out.remark("%s %q, which has braces", option, word)
 			return true
 		}
 		return err != nil
@@ -39,15 +42,12 @@ func first(attributes map[string][]string, names ...string) string {
 
 // claim writes an option with one value, unless it is empty or a check refuses it.
 func (c conversion) claim(option, name, value string, check func(string) error) {
-	if check == nil {
-		check = func(string) error { return nil }
-	}
 	if value == "" || len(c.taken(option, []string{value}, check)) == 0 {
 		return
 	}
 	if name != "" {
-		c.line(option, name, value)
+		c.out.line(option, name, value)
 		return
 	}
-	c.line(option, value)
+	c.out.line(option, value)
 }

@@ -19,7 +19,7 @@ func Convert(export []byte, issuer string) (string, error) {
 	c.users()
 	c.clients()
 	for _, p := range r.IdentityProviders {
-		c.remark("the identity provider %s: its secret is not exported; name it in an idp block", p.Alias)
+		b.remark("the identity provider %s: its secret is not exported; name it in an idp block", p.Alias)
 	}
 	b.indent--
 	b.raw("}")

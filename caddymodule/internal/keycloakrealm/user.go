@@ -5,7 +5,6 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -18,7 +17,7 @@ func (c conversion) users() {
 			continue // belongs to a client, and signs nobody in
 		}
 		if reason := u.untakeable(); reason != "" {
-			c.remark("the user %s: %s", u.Username, reason)
+			c.out.remark("the user %s: %s", u.Username, reason)
 			continue
 		}
 		c.user(u)
@@ -41,15 +40,15 @@ func (u user) untakeable() string {
 // user writes the block of a person.
 func (c conversion) user(u user) {
 	hash, _ := u.passwordHash()
-	c.within("user", u.Username, func() {
-		c.line("password_hash", hash)
+	c.out.within("user", u.Username, func() {
+		c.out.line("password_hash", hash)
 		c.otp(u)
 		c.claim("name", "", strings.TrimSpace(u.FirstName+" "+u.LastName), nil)
 		if u.Email != "" && len(c.taken("email", []string{u.Email}, authorize.CheckEmail)) > 0 {
 			if u.EmailVerified {
-				c.line("email", u.Email, "verified")
+				c.out.line("email", u.Email, "verified")
 			} else {
-				c.line("email", u.Email)
+				c.out.line("email", u.Email)
 			}
 		}
 		c.claim("phone", "", first(u.Attributes, "phoneNumber", "phone_number"), nil)
@@ -58,7 +57,7 @@ func (c conversion) user(u user) {
 		c.claim("claim", "given_name", u.FirstName, nil)
 		c.claim("claim", "family_name", u.LastName, nil)
 		if !u.Enabled {
-			c.raw("disabled")
+			c.out.raw("disabled")
 		}
 		c.userRest(u)
 	})
@@ -74,25 +73,25 @@ func (c conversion) groups(u user) {
 		}
 		names = append(names, name)
 	}
-	c.words("group", slices.DeleteFunc(names, isReplaced))
+	c.out.words("group", c.taken("group", names, nil))
 }
 
 // userRest remarks on what has no counterpart here.
 func (c conversion) userRest(u user) {
 	if len(u.Required) > 0 {
-		c.remark("the required actions %s", strings.Join(u.Required, ", "))
+		c.out.remark("the required actions %s", strings.Join(u.Required, ", "))
 	}
 	for _, held := range u.Credentials {
 		switch held.Type {
 		case "password", "otp":
 		case "webauthn", "webauthn-passwordless":
-			c.remark("a passkey, which is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
+			c.out.remark("a passkey, which is bound to Keycloak's address; it can be enrolled again at /oauth2/account")
 		default:
-			c.remark("a credential of type %s", held.Type)
+			c.out.remark("a credential of type %s", held.Type)
 		}
 	}
 	for _, federated := range u.Federated {
-		c.remark("the link to %s; an idp block with \"link email\" makes it anew", federated.Provider)
+		c.out.remark("the link to %s; an idp block with \"link email\" makes it anew", federated.Provider)
 	}
 }
 
@@ -140,11 +139,11 @@ func (c conversion) otp(u user) {
 		key, err := c.otpKey(held)
 		switch {
 		case err != nil:
-			c.remark("an authenticator app: %v", err)
+			c.out.remark("an authenticator app: %v", err)
 		case written:
-			c.remark("a further authenticator app; it can be enrolled again at /oauth2/account")
+			c.out.remark("a further authenticator app; it can be enrolled again at /oauth2/account")
 		default:
-			c.line("totp_secret", key)
+			c.out.line("totp_secret", key)
 			written = true
 		}
 	}

@@ -60,11 +60,10 @@ func (f *federation) redirectToProvider(w http.ResponseWriter, r *http.Request, 
 		hint = ""
 	}
 	acrValues, essential := req.acrAt(p)
-	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, Request: upstream.AuthenticationRequest{
-		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
-		LoginHint: hint, Prompt: req.How.Prompt, OtherAccount: other, MaxAge: req.How.MaxAge, UILocales: req.How.UILocales,
-		ACRValues: acrValues, EssentialACR: essential, ACRClaim: p.ACRClaim,
-	}}
+	pending := newPending(p, req.Query)
+	ask := &pending.Request
+	ask.LoginHint, ask.Prompt, ask.OtherAccount, ask.MaxAge, ask.UILocales = hint, req.How.Prompt, other, req.How.MaxAge, req.How.UILocales
+	ask.ACRValues, ask.EssentialACR, ask.ACRClaim = acrValues, essential, p.ACRClaim
 	target, down := p.Client.AuthenticationURL(r.Context(), pending.Request)
 	err := down
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/session"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
@@ -35,9 +34,8 @@ func (l *Lasting) Needed(w http.ResponseWriter, r *http.Request, req *Request, s
 
 // redirect sends the browser to the provider, and reports whether that can be had.
 func (l *Lasting) redirect(w http.ResponseWriter, r *http.Request, p *people.Provider, req *Request, sid string) bool {
-	pending := pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: req.Query, SID: sid, Request: upstream.AuthenticationRequest{
-		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(), UILocales: req.How.UILocales, Lasting: true,
-	}}
+	pending := newPending(p, req.Query)
+	pending.SID, pending.Request.UILocales, pending.Request.Lasting = sid, req.How.UILocales, true
 	if req.How.Prompts("none") {
 		pending.Request.Prompt = "none"
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -28,6 +29,13 @@ var errNoPendingSignIn = oauth2.StartAgain("This sign-in was not started in this
 
 // pendingLifetime is how long a sign-in at a provider may take.
 const pendingLifetime = 10 * time.Minute
+
+// newPending is a sign-in that begins at a provider, with what each has of its own.
+func newPending(p *people.Provider, query string) pendingSignIn {
+	return pendingSignIn{Provider: p.Key, Issuer: p.Issuer, Query: query, Request: upstream.AuthenticationRequest{
+		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
+	}}
+}
 
 // pendingCookie names the cookie of one sign-in, so that tabs do not replace each other's.
 func pendingCookie(state string) string {
