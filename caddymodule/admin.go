@@ -36,6 +36,12 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.Server(endSession)}},
 		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.Server(endGrants)}},
 		{Pattern: adminFactors, Handler: adminMethods{http.MethodDelete: a.Server(resetFactors)}},
+		{Pattern: adminClients, Handler: adminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
+		{Pattern: adminClients + "/", Handler: adminMethods{
+			http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster), http.MethodPost: a.Roster(actOnClient),
+		}},
+		{Pattern: adminUsers, Handler: adminMethods{http.MethodGet: a.Roster(listRoster), http.MethodPost: a.Roster(addToRoster)}},
+		{Pattern: adminUsers + "/", Handler: adminMethods{http.MethodPatch: a.Roster(editInRoster), http.MethodDelete: a.Roster(removeFromRoster)}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -21,13 +22,18 @@ import (
 // admin calls the admin API of a configuration, as Caddy's admin server does.
 func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
 	t.Helper()
+	return adminWithBody(t, ctx, method, target, "")
+}
+
+func adminWithBody(t *testing.T, ctx caddy.Context, method, target, body string) (*httptest.ResponseRecorder, error) {
+	t.Helper()
 	mux := http.NewServeMux()
 	var err error
 	for _, route := range (&adminAPI{running: func() caddy.Context { return ctx }}).Routes() {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
 	}
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	mux.ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
 	return w, err
 }
 

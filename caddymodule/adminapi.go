@@ -19,6 +19,12 @@ import (
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
 //	DELETE /fhir/factors      what ?user= has enrolled: second factors and passkeys
+//	GET    /fhir/clients      clients of the configuration, of the store, and those that registered themselves
+//	POST   /fhir/clients      adds one to the store; ?secret=new makes a secret
+//	PATCH  /fhir/clients/{id} changes one in the store by a JSON merge patch (RFC 7396)
+//	DELETE /fhir/clients/{id} removes one from the store, or one that registered itself
+//	POST   /fhir/clients/{id}/approve, /secret  approves one that registered itself; gives one a new secret
+//	…      /fhir/users        the same of people, but for secrets and approval
 //	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
 type adminAPI struct {
 	// running returns the configuration in force: while a new one starts, not the one this router belongs to.

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -121,10 +122,10 @@ type App struct {
 
 	stores *stores.Set
 	keys   *keyring.Keyring
-	pooled string // the keys in keysInUse
+	pooled string // what of statesInUse is ours
 	health *healthPort
-	asking func() // ends what asks identity providers; nil before it began
-	server *authorize.Server
+	ending func() // ends what the server does in the background; nil before it began
+	server *roster.Server
 	events *audit.Log
 	logger *slog.Logger
 	ctx    caddy.Context
@@ -141,8 +142,8 @@ func (a *App) Follower(kind string) stores.Follower { return a.stores.Follower(k
 // Address returns the issuer, and the path of the FHIR API below it.
 func (a *App) Address() (issuer, fhirBase string) { return a.Issuer, a.FHIRBase }
 
-// Server returns the authorization server.
-func (a *App) Server() *authorize.Server { return a.server }
+// Server returns the authorization server in force. Another one takes its place when clients and people in the store change.
+func (a *App) Server() *authorize.Server { return a.server.InForce() }
 
 // Stores returns where state is kept.
 func (a *App) Stores() *stores.Set { return a.stores }

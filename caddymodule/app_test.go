@@ -61,7 +61,7 @@ func TestAppResolvesSecrets(t *testing.T) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth("c", "s3cret")
 	w := httptest.NewRecorder()
-	app.server.ServeHTTP(w, r)
+	app.Server().ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
 		t.Errorf("token endpoint: %d %s", w.Code, w.Body)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
@@ -21,6 +22,35 @@ import (
 // validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.events = ctx, fhirapp.NewLogger(ctx, "fhir"), fhirapp.NewEventLog(ctx)
+	if err := a.check(); err != nil {
+		return err
+	}
+	place := a.keyPlace()
+	if err := a.provisionStores(ctx); err != nil {
+		return err
+	}
+	if err := metrics.Register(ctx); err != nil {
+		return err
+	}
+	state, err := a.loadKeys(place)
+	if err != nil {
+		return err
+	}
+	config, err := a.serverConfig()
+	if err != nil {
+		return err
+	}
+	if a.server, err = roster.NewServer(config, roster.New(a.stores.Durable, &state.roster), resolveEntry); err != nil {
+		return err
+	}
+	warnOfClients(a.logger, a.Issuer, config.Clients)
+	warnOfPeople(a.logger, a)
+	_, err = site.Checks(ctx)
+	return err
+}
+
+// check refuses what the parser of the Caddyfile refuses too.
+func (a *App) check() error {
 	if a.FHIRBase == "" {
 		a.FHIRBase = fhirapp.DefaultBase
 	}
@@ -33,31 +63,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 	}
 	if a.Health != "" {
-		if err := checkHealthAddress(a.Health); err != nil {
-			return err
-		}
+		return checkHealthAddress(a.Health)
 	}
-	place := a.keyPlace()
-	if err := a.provisionStores(ctx); err != nil {
-		return err
-	}
-	if err := metrics.Register(ctx); err != nil {
-		return err
-	}
-	if err := a.loadKeys(place); err != nil {
-		return err
-	}
-	config, err := a.serverConfig()
-	if err != nil {
-		return err
-	}
-	if a.server, err = authorize.New(config); err != nil {
-		return err
-	}
-	warnOfClients(a.logger, a.Issuer, config.Clients)
-	warnOfPeople(a.logger, a)
-	_, err = site.Checks(ctx)
-	return err
+	return nil
 }
 
 func (a *App) provisionStores(ctx caddy.Context) (err error) {
@@ -84,9 +92,9 @@ func (a *App) Start() (err error) {
 		return errors.Join(err, a.health.close())
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
-	var asking sync.WaitGroup
-	asking.Go(func() { a.server.Run(ctx) })
-	a.asking = func() { cancel(); asking.Wait() }
+	var running sync.WaitGroup
+	running.Go(func() { a.server.Run(ctx) })
+	a.ending = func() { cancel(); running.Wait() }
 	go func() {
 		a.prepareKeys()
 		a.keys.Watch(a.ctx)
@@ -123,10 +131,10 @@ func (a *App) startStores() error {
 	return nil
 }
 
-// Stop ends what asks identity providers, closes the health port, and records the number of audit events that were left out.
+// Stop ends what the server does in the background, closes the health port, and records the number of audit events that were left out.
 func (a *App) Stop() error {
-	if a.asking != nil {
-		a.asking()
+	if a.ending != nil {
+		a.ending()
 	}
 	a.events.Flush()
 	return a.health.close()
@@ -137,7 +145,7 @@ func (a *App) Cleanup() error {
 	if a.pooled == "" {
 		return nil
 	}
-	_, err := keysInUse.Delete(a.pooled)
+	_, err := statesInUse.Delete(a.pooled)
 	return err
 }
 

@@ -208,7 +208,7 @@ func TestGuardAsksNoStore(t *testing.T) {
 			return server.gateway(name).RoundTrips() == before
 		})
 	}
-	if _, err := a.app.server.RevokeGrants(t.Context(), "alice", ""); err != nil {
+	if _, err := a.app.Server().RevokeGrants(t.Context(), "alice", ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range []*peer{a, b} {

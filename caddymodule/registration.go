@@ -33,6 +33,10 @@ type Registration struct {
 	// they registered, by reference, which this server then fetches. Default: they are refused.
 	RequestObjects bool `json:"request_objects,omitempty"`
 
+	// Let nobody use a client before the operator has approved it (`caddy fhir-client approve`). One that changes its
+	// registration waits again. Default: false.
+	Approval bool `json:"approval,omitempty"`
+
 	// Send requests to what clients register (`jwks_uri`, `request_uris`, `logo_uri`, `backchannel_logout_uri`) at loopback, private and link-local
 	// addresses too, and use the proxy of the environment. Whoever registers a client can then make this server send
 	// requests to its own network. Default: public addresses only.
@@ -50,7 +54,7 @@ func (r *Registration) resolved(issuer string, storage certmagic.Storage, shared
 		return nil, fmt.Errorf("registration: %w", err)
 	}
 	resolved := &authorize.Registration{
-		InitialAccessToken: token, Scopes: r.Scopes, PKCE: r.PKCE, RequestObjects: r.RequestObjects,
+		InitialAccessToken: token, Scopes: r.Scopes, PKCE: r.PKCE, Approval: r.Approval, RequestObjects: r.RequestObjects,
 		Storage: storage, Folder: "fhir/clients/" + fhirapp.StorageName(issuer), Store: shared,
 	}
 	if r.PrivateJWKSURI {
@@ -72,6 +76,7 @@ func parseRegistration(to **Registration) option.Setter {
 			"scope":                option.Scopes(&r.Scopes, authorize.CheckRegistrationScope),
 			"max_clients":          option.Gone("1000 clients may register"),
 			"pkce":                 option.Word(&r.PKCE, option.OneOf(authorize.PKCERequired, authorize.PKCEOptional)),
+			"approval":             option.Only("required", &r.Approval),
 			"request_objects":      option.Bareword(&r.RequestObjects),
 			"private_jwks_uri":     option.Bareword(&r.PrivateJWKSURI),
 		}.Parse(d)

@@ -88,6 +88,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	if a.clients, err = client.NewRegistry(c.Issuer, c.Registration, token.GrantTypes(), c.Logger); err != nil {
 		return err
 	}
+	a.clients.Known = c.Known
 	a.accounts.IsConfiguredClient = func(id string) bool { return a.clients.Configured[id] != nil }
 	a.accounts.IsClient = func(ctx context.Context, id string) (bool, error) {
 		found, err := a.clients.Find(ctx, id)
@@ -96,6 +97,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	if a.accounts.Directory, err = people.NewDirectory(c.Users, c.Passwords); err != nil {
 		return err
 	}
+	a.accounts.Directory.Known = c.Known
 	return errors.Join(a.accounts.CheckLinks(), a.accounts.ScopeLimits.CheckClaims(tokenClaims(c.IdentityProviders)))
 }
 

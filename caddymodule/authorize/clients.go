@@ -32,6 +32,9 @@ var (
 	ReservedScopes = client.ReservedScopes
 )
 
+// ErrNotRegistered says that no client with that client_id has registered itself.
+var ErrNotRegistered = client.ErrNotRegistered
+
 // CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like a SMART scope but is not one.
 func CheckScope(scope string) error { return client.CheckScope(scope) }
 

@@ -63,13 +63,18 @@ type Config struct {
 	Issuer       string // our own address, https://host[:port], and the iss of tokens (RFC 8414 §2)
 	FHIRBasePath string // the path of the FHIR API. Issuer and path are the aud of tokens.
 
-	Clients           []Client                // registered by the operator
-	Users             []User                  // local users
-	IdentityProviders []IdentityProvider      // first contacted when somebody signs in there
-	ScopeLimits       []ScopeLimit            // which scopes people may have. Default: all.
-	Registration      *Registration           // lets clients register themselves. Default: they cannot.
-	Passwords         people.PasswordComparer // checks passwords of Users
-	Keys              keyring.Keys            // sign tokens and seal pending requests
+	Clients           []Client           // registered by the operator
+	Users             []User             // local users
+	IdentityProviders []IdentityProvider // first contacted when somebody signs in there
+
+	// Known is asked about a client or person who is not known, and says why there may be more than
+	// Clients and Users, if so. Default: there are no more.
+	Known func(context.Context) error
+
+	ScopeLimits  []ScopeLimit            // which scopes people may have. Default: all.
+	Registration *Registration           // lets clients register themselves. Default: they cannot.
+	Passwords    people.PasswordComparer // checks passwords of Users
+	Keys         keyring.Keys            // sign tokens and seal pending requests
 
 	// Store keeps codes, pending second factors, and the revocations that each check of an
 	// access token reads.

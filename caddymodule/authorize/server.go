@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/factor"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
@@ -26,6 +27,7 @@ type Server struct {
 	people       people.Finder
 	tokenClaims  []string
 	factors      *factor.Factors
+	clients      *client.Registry
 	trail        *audit.Recorder
 }
 
@@ -45,9 +47,12 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		people: people.Finder{Accounts: a.accounts}, factors: a.factors, trail: a.trail, tokenClaims: tokenClaims(c.IdentityProviders),
+		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(c.IdentityProviders),
 	}, nil
 }
+
+// Clients are those that may ask for tokens.
+func (s *Server) Clients() *client.Registry { return s.clients }
 
 // Run asks identity providers in the background whether people may still come, until ctx ends and
 // the answers that are due have arrived.

@@ -20,7 +20,8 @@ const (
 	Revocation    = "revocation"    // of a token, a family of them or a session
 	Lockout       = "lockout"       // an account or address must wait
 	SignOut       = "sign-out"
-	Registration  = "registration" // a client registered, changed or deleted itself
+	Registration  = "registration" // a client registered, changed or deleted itself, or the operator did
+	User          = "user"         // the operator added, changed or removed a person in the store
 	Access        = "access"       // a request to the FHIR API
 	Launch        = "launch"       // an EHR registered what it launches an app with
 	Factor        = "factor"       // a second factor was enrolled, changed or removed

@@ -31,7 +31,7 @@ func init() {
 type App interface {
 	fhirapp.Addressed
 
-	// Server returns the authorization server.
+	// Server returns the authorization server in force.
 	Server() *authorize.Server
 }
 
@@ -41,7 +41,7 @@ type App interface {
 type Authorize struct {
 	option.Source
 
-	server   *authorize.Server
+	app      App
 	issuer   string
 	fhirBase string
 	failures *failure.Log
@@ -59,19 +59,20 @@ func (h *Authorize) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	h.server = app.Server()
+	h.app = app
 	h.issuer, h.fhirBase = app.Address()
 	return nil
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !h.server.Serves(r.URL.Path) {
+	server := h.app.Server()
+	if !server.Serves(r.URL.Path) {
 		return h.pass(w, r, next)
 	}
 	defer served(r.URL.Path, time.Now())
 	defer pace.Form.Limit(w, r)()
-	h.server.ServeHTTP(w, r)
+	server.ServeHTTP(w, r)
 	return nil
 }
 

@@ -38,5 +38,21 @@ func newCORS(words []string, app App) (*crossorigin.Rules, error) {
 	if len(words) == 0 {
 		words = []string{crossorigin.Clients}
 	}
-	return crossorigin.New(words, app.Server())
+	return crossorigin.New(words, inForce{app})
 }
+
+// inForce asks the authorization server that is in force at the time.
+type inForce struct{ app App }
+
+// Holder is that of [authorize.Server].
+func (s inForce) Holder(ctx context.Context, t authorize.AccessToken) (*authorize.Holder, error) {
+	return s.app.Server().Holder(ctx, t)
+}
+
+// Revoked is that of [authorize.Server].
+func (s inForce) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	return s.app.Server().Revoked(ctx, tokenID)
+}
+
+// AllowsOrigin is that of [authorize.Server].
+func (s inForce) AllowsOrigin(origin string) bool { return s.app.Server().AllowsOrigin(origin) }

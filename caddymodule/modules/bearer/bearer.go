@@ -161,7 +161,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	}
 	g.asks = authenticator{at: at, guard: verifiers, hasPolicies: len(h.Policies) > 0}
 	if app != nil {
-		g.asks.holders = app.Server()
+		g.asks.holders = inForce{app}
 	}
 	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app); err != nil {
 		return nil, err

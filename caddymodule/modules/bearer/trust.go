@@ -79,7 +79,7 @@ func newGuard(at address, app App, trust []TrustedIssuer, keys []trustedKeys, as
 	if app != nil {
 		own = &guard.Verifier{
 			Issuer: at.issuer, Audience: at.url,
-			Keys: guardKeys{app.Keys(), keyring.ErrUnknownKey}, Revoked: app.Server().Revoked, Memory: memory,
+			Keys: guardKeys{app.Keys(), keyring.ErrUnknownKey}, Revoked: inForce{app}.Revoked, Memory: memory,
 		}
 	}
 	var trusted []*guard.Trusted

@@ -22,6 +22,8 @@ func (c *Client) Complete(grants GrantTypes) error {
 	}
 	if c.Secret != "" {
 		c.secretDigest, c.guessable = digestOf(c.Secret), IsGuessable(c.Secret)
+	} else if c.SecretSHA256 != nil {
+		c.secretDigest = c.SecretSHA256
 	}
 	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkFlows, func() error { return grants.check(c) }} {
 		if err := check(); err != nil {

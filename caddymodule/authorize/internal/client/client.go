@@ -20,6 +20,9 @@ type Client struct {
 	Name   string // shown to the person who signs in. Default: the ID.
 	Secret string // of a confidential client (RFC 6749 §2.3.1); public clients have none, and no keys
 
+	// SecretSHA256 is the digest of a random secret, in place of Secret.
+	SecretSHA256 []byte `json:"-"`
+
 	JWKS    []byte // a JWK Set (RFC 7517 §5) of the client's public keys, for private_key_jwt (RFC 7523)
 	JWKSURI string // the address of one: https, or http on loopback
 

@@ -14,5 +14,6 @@
 //	registrationendpoint.go    where apps register themselves, and read, update and delete their registration
 //	metadata.go                what they say of themselves
 //	registrar.go               knows registered clients
+//	registered.go              what the operator does with them
 //	shelf.go, sharedshelf.go   where they are kept: in Caddy's storage, or in a shared store
 package client

@@ -44,6 +44,10 @@ type Registration struct {
 	// refused.
 	RequestObjects bool
 
+	// Approval keeps clients from being used until the operator has approved them. A client that
+	// changes its registration waits again. Default: they are used at once.
+	Approval bool
+
 	MaxClients int     // the limit of registered apps. Default: [DefaultMaxClients].
 	Storage    Storage // keeps them. Required.
 	Folder     string  // in Storage, without a slash at the end. Required.
@@ -61,6 +65,7 @@ type registered struct {
 	SecretDigest []byte    `json:"secret_sha256,omitempty"`
 	AccessDigest []byte    `json:"registration_access_token_sha256"`
 	IssuedAt     time.Time `json:"issued_at"`
+	Approved     bool      `json:"approved,omitempty"` // by the operator, as it is now
 }
 
 type registrar struct {
@@ -76,6 +81,10 @@ var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 var errRegistrationToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
 	Description: "send the access token of the registration, as Authorization: Bearer",
+}
+
+var errNotApproved = &oauth2.Error{
+	Code: "unauthorized_client", Description: "the operator of this server has not approved this app yet", Status: http.StatusForbidden,
 }
 
 // CheckRegistrationScope refuses a scope that apps cannot have by registration.
@@ -137,6 +146,18 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 		return nil, nil
 	}
 	return c, r.loadError(id, r.complete(c))
+}
+
+// usable returns a client that may be used, or nil.
+func (r *registrar) usable(ctx context.Context, id string) (*Client, error) {
+	c, err := r.load(ctx, id)
+	switch {
+	case c == nil || err != nil:
+		return nil, err
+	case r.Approval && !c.Approved:
+		return nil, errNotApproved
+	}
+	return &c.Client, nil
 }
 
 // loadError names the place of a bad entry to the operator.
@@ -209,7 +230,7 @@ func newRegistered(c Client, method string) (made *registered, secret, access st
 // replace replaces the metadata of a client, and returns its new secret, if any.
 func (c *registered) replace(client Client, method string) (secret string) {
 	client.ID = c.Client.ID
-	c.Client, c.Method = client, method
+	c.Client, c.Method, c.Approved = client, method, false
 	switch {
 	case method == "none" || method == PrivateKeyJWT:
 		c.SecretDigest = nil

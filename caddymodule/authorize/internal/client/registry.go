@@ -15,18 +15,27 @@ type Registry struct {
 	Configured map[string]*Client // by client_id
 	GrantTypes GrantTypes         // that clients may use
 	Registrar  *registrar         // nil without registration
+
+	// Known is asked about a client that is not known, and says why there may be more, if so.
+	// Default: there are no more.
+	Known func(context.Context) error
 }
 
 // Find returns a configured or registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
-	if c := r.Configured[id]; c != nil || r.Registrar == nil {
+	if c := r.Configured[id]; c != nil {
 		return c, nil
 	}
-	c, err := r.Registrar.load(ctx, id)
-	if c == nil || err != nil {
-		return nil, err
+	if r.Registrar != nil {
+		c, err := r.Registrar.usable(ctx, id)
+		if c != nil || err != nil {
+			return c, err
+		}
 	}
-	return &c.Client, nil
+	if r.Known != nil {
+		return nil, r.Known(ctx)
+	}
+	return nil, nil
 }
 
 // IDs returns the client_ids of all clients.

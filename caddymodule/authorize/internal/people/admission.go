@@ -24,8 +24,11 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 		return user, nil
 	}
 	stored, err := a.allowedAccount(ctx, id)
-	if stored == nil || err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if stored == nil {
+		return nil, a.Directory.known(ctx)
 	}
 	stored.User.username, stored.User.Groups = stored.Username, stored.Groups
 	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored)

@@ -16,7 +16,12 @@ import (
 
 // Directory holds the local users and checks their passwords.
 type Directory struct {
-	Users   map[string]*User    // by ID
+	Users map[string]*User // by ID
+
+	// Known is asked about a user who is not known, and says why there may be more, if so. Default:
+	// there are no more.
+	Known func(context.Context) error
+
 	names   map[string][]string // IDs by [lockout.CanonicalName]
 	compare PasswordComparer
 	hashes  []string // of all users
@@ -67,6 +72,13 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 	return d, nil
 }
 
+func (d *Directory) known(ctx context.Context) error {
+	if d.Known == nil {
+		return nil
+	}
+	return d.Known(ctx)
+}
+
 // AccountNamed returns the ID of the account that a typed name means: the exact one, or else
 // the only one spelled alike; "" if there is none.
 func (d *Directory) AccountNamed(typed string) string {
@@ -82,6 +94,11 @@ func (d *Directory) AccountNamed(typed string) string {
 // SignIn returns the user with an ID and password, or [ErrWrongPassword]. Networks take
 // turns; known says that the user has signed in in this browser before.
 func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, password string) (*User, error) {
+	if d.Users[id] == nil {
+		if err := d.known(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if len(d.Users) == 0 {
 		return nil, ErrWrongPassword
 	}

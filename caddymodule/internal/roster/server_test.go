@@ -1,0 +1,110 @@
+package roster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// clientEntry resolves an entry whose configuration is a client_id.
+func clientEntry(to *authorize.Config, _ Kind, e Entry) error {
+	var id string
+	err := json.Unmarshal(e.Config, &id)
+	to.Clients = append(to.Clients, authorize.Client{ID: id, RedirectURIs: []string{"https://app.example/"}})
+	return err
+}
+
+func newServer(t *testing.T, s store.Store) *Server {
+	t.Helper()
+	server, err := NewServer(authorize.Config{
+		Issuer: "https://example.org", FHIRBasePath: "/fhir", Store: s, Durable: s, Logger: slog.New(slog.DiscardHandler),
+		Clients: []authorize.Client{{ID: "configured", RedirectURIs: []string{"https://app.example/"}}},
+	}, New(s, new(Known)), clientEntry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// ask sends an authorization request of a client that leaves out everything else. A known client's is sent back to it.
+func ask(s *Server, id string) int {
+	w := httptest.NewRecorder()
+	s.InForce().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://example.org/oauth2/authorize?redirect_uri=https://app.example/&client_id="+id, nil))
+	return w.Code
+}
+
+func put(t *testing.T, r *Roster, entries map[string]string) {
+	t.Helper()
+	since := time.Now()
+	err := r.Change(t.Context(), func(record *Record) error {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			if config, there := entries[name]; there {
+				since = since.Add(time.Second)
+				record.set(Clients, name, Entry{Config: []byte(config), Since: since})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be in force leaves the rest in force, and is told.
+func TestEntriesInForce(t *testing.T) {
+	shared := store.NewMemory(100, 0)
+	server := newServer(t, shared)
+	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"a"`, "e": `7`})
+	server.rebuild()
+	for name, want := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
+		if problem := server.Problem(Clients, name); (problem == nil) != want {
+			t.Errorf("%s: %v", name, problem)
+		}
+	}
+	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "c": http.StatusFound, "x": http.StatusBadRequest} {
+		if got := ask(server, id); got != want {
+			t.Errorf("%s: %d, want %d", id, got, want)
+		}
+	}
+	add := func(record *Record) error { return record.Add(Clients, "f", Entry{Config: []byte(`"configured"`)}) }
+	if err := server.Change(t.Context(), Clients, "f", add); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a client of the configuration's name: %v", err)
+	}
+}
+
+// Until the roster was read, whoever is not known may be in it.
+func TestUnreadRoster(t *testing.T) {
+	shared := &brittleStore{Store: store.NewMemory(100, 0)}
+	put(t, New(shared, new(Known)), map[string]string{"a": `"a"`})
+	server := newServer(t, shared)
+	shared.down = true
+	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusServiceUnavailable, "x": http.StatusServiceUnavailable} {
+		if got := ask(server, id); got != want {
+			t.Errorf("during an outage: %s: %d, want %d", id, got, want)
+		}
+	}
+	shared.down = false
+	ask(server, "x") // has it read
+	for id, want := range map[string]int{"configured": http.StatusFound, "a": http.StatusFound, "x": http.StatusBadRequest} {
+		if got := ask(server, id); got != want {
+			t.Errorf("later: %s: %d, want %d", id, got, want)
+		}
+	}
+}
+
+func TestRunEnds(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	server := newServer(t, store.NewMemory(100, 0))
+	ended := make(chan struct{})
+	go func() { server.Run(ctx); close(ended) }()
+	stop()
+	<-ended
+}
