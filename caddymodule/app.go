@@ -123,12 +123,13 @@ type App struct {
 	stores *stores.Set
 	keys   *keyring.Keyring
 	pooled string // what of statesInUse is ours
-	health *healthPort
 	ending func() // ends what the server does in the background; nil before it began
 	server *roster.Server
 	events *audit.Log
 	logger *slog.Logger
 	ctx    caddy.Context
+
+	closeHealth func() error // leaves the health port to the next configuration, or closes it
 }
 
 // CaddyModule returns the Caddy module information.

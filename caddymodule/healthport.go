@@ -22,8 +22,20 @@ const (
 
 // healthPort answers the probes of whatever runs gateways, on a port of its own, by plain HTTP.
 type healthPort struct {
-	server  *http.Server
-	address net.Addr
+	server *http.Server
+}
+
+// healthPorts keeps ports over reloads, by address: what a configuration closes resets the connections that it has not accepted,
+// and a probe would take that for a gateway that is gone.
+var healthPorts = caddy.NewUsagePool()
+
+// useHealthPort opens the port, unless the previous configuration has done so.
+func useHealthPort(address string, handler http.Handler) (port *healthPort, release func() error, err error) {
+	pooled, _, err := healthPorts.LoadOrNew(address, func() (caddy.Destructor, error) { return openHealthPort(address, handler) })
+	if err != nil {
+		return nil, nil, err
+	}
+	return pooled.(*healthPort), func() error { _, err := healthPorts.Delete(address); return err }, nil
 }
 
 func checkHealthAddress(text string) error {
@@ -34,13 +46,12 @@ func checkHealthAddress(text string) error {
 	return nil
 }
 
-// openHealthPort listens at an address, beside the configuration that is replaced.
-func openHealthPort(ctx context.Context, text string, handler http.Handler) (*healthPort, error) {
+func openHealthPort(text string, handler http.Handler) (*healthPort, error) {
 	address, err := caddy.ParseNetworkAddress(text)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := address.Listen(ctx, 0, net.ListenConfig{})
+	opened, err := address.Listen(context.Background(), 0, net.ListenConfig{})
 	if err != nil {
 		return nil, fmt.Errorf("health %s: %w", text, err)
 	}
@@ -48,19 +59,16 @@ func openHealthPort(ctx context.Context, text string, handler http.Handler) (*he
 	if !ok {
 		return nil, fmt.Errorf("health %s: it takes no connections", text)
 	}
-	p := &healthPort{address: listener.Addr(), server: &http.Server{
+	p := &healthPort{server: &http.Server{
 		Handler: handler, ReadHeaderTimeout: healthHeaderTimeout, ReadTimeout: healthTimeout, WriteTimeout: healthTimeout,
 		IdleTimeout: time.Minute, MaxHeaderBytes: maxHealthHeader,
 	}}
-	go func() { _ = p.server.Serve(listener) }() // until close
+	go func() { _ = p.server.Serve(listener) }() // until Destruct
 	return p, nil
 }
 
-// close ends listening when the requests under way are answered.
-func (p *healthPort) close() error {
-	if p == nil {
-		return nil
-	}
+// Destruct ends listening when the requests under way are answered.
+func (p *healthPort) Destruct() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
 	return errors.Join(p.server.Shutdown(ctx), p.server.Close())

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -56,44 +55,25 @@ func TestHealthPort(t *testing.T) {
 	}
 }
 
-// The port is opened twice while one configuration replaces another, and answers until the last is closed.
-func TestHealthPortOverlaps(t *testing.T) {
+// A configuration takes the port over from the one that it replaces, and it answers until the last is done with it.
+func TestHealthPortIsTakenOver(t *testing.T) {
 	t.Parallel()
-	running := func() caddy.Context { return caddy.Context{} }
-	first, err := openHealthPort(t.Context(), "127.0.0.1:0", healthHandler(running))
+	handler := healthHandler(func() caddy.Context { return caddy.Context{} })
+	address := freeAddress(t)
+	live := func() bool { return answerAt(t, address, "/live").status == http.StatusOK }
+	first, closeFirst, err := useHealthPort(address, handler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := first.address.String()
-	live := func() error {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/live", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		r, err := client.Do(request)
-		if err == nil {
-			_ = r.Body.Close()
-		}
-		return err
+	second, closeSecond, err := useHealthPort(address, handler)
+	if err != nil || second != first {
+		t.Fatal(err, "another port")
 	}
-	second, err := openHealthPort(context.Background(), address, healthHandler(running))
-	if err != nil {
-		t.Fatal(err)
+	if err := closeFirst(); err != nil || !live() {
+		t.Errorf("it does not answer when the first is closed: %v", err)
 	}
-	for range 2 {
-		if err := live(); err != nil {
-			t.Error(err)
-		}
-		if err := first.close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := second.close(); err != nil {
-		t.Error(err)
-	}
-	if live() == nil {
-		t.Error("it answers when both are closed")
+	if err := closeSecond(); err != nil || live() {
+		t.Errorf("it answers when both are closed: %v", err)
 	}
 	for _, wrong := range []string{"", "8081", ":8081-8083", "udp/:8081x"} {
 		if err := checkHealthAddress(wrong); err == nil || !strings.Contains(err.Error(), "health address") {

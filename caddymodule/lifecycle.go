@@ -22,6 +22,7 @@ import (
 // validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.events = ctx, fhirapp.NewLogger(ctx, "fhir"), fhirapp.NewEventLog(ctx)
+	a.closeHealth = func() error { return nil }
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -84,12 +85,12 @@ func (a *App) provisionStores(ctx caddy.Context) (err error) {
 func (a *App) Start() (err error) {
 	processStart()
 	if a.Health != "" {
-		if a.health, err = openHealthPort(a.ctx, a.Health, healthHandler(caddy.ActiveContext)); err != nil {
+		if _, a.closeHealth, err = useHealthPort(a.Health, healthHandler(caddy.ActiveContext)); err != nil {
 			return err
 		}
 	}
 	if err := a.startStores(); err != nil {
-		return errors.Join(err, a.health.close())
+		return errors.Join(err, a.closeHealth())
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	var running sync.WaitGroup
@@ -131,13 +132,24 @@ func (a *App) startStores() error {
 	return nil
 }
 
-// Stop ends what the server does in the background, closes the health port, and records the number of audit events that were left out.
+// Stop records the number of audit events that were left out, ends what the server does in the background, and closes the health port. When
+// the process ends, the latter two wait: Caddy stops its apps in any order, so that its servers may still take requests for their
+// shutdown_delay, while load balancers learn from the health port that this gateway goes.
 func (a *App) Stop() error {
+	a.events.Flush()
+	if caddy.Exiting() {
+		caddy.OnExit(func(context.Context) { _ = a.end() })
+		return nil
+	}
+	return a.end()
+}
+
+func (a *App) end() error {
 	if a.ending != nil {
 		a.ending()
 	}
 	a.events.Flush()
-	return a.health.close()
+	return a.closeHealth()
 }
 
 // Cleanup releases the keys, if Provision got that far.

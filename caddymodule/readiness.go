@@ -42,11 +42,15 @@ func (r *readiness) is(part string, cause store.Cause, problem error) {
 	}
 }
 
-// readinessOf is that of a configuration. While the first one starts, there is none in force. One without the fhir app is
-// ready once it has started: its guards need neither stores nor keys.
+// readinessOf is that of a configuration. While the first one starts, and from when the process is asked to end, there is none
+// in force. One without the fhir app is ready once it has started: its guards need neither stores nor keys.
 func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error) {
 	answer := &readiness{Parts: map[string]string{}}
-	if running.Context == nil {
+	switch {
+	case caddy.Exiting():
+		answer.is("configuration", "stopping", errStopping)
+		return answer, nil
+	case running.Context == nil:
 		answer.is("configuration", "starting", errNotStarted)
 		return answer, nil
 	}
@@ -70,7 +74,10 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 	return answer, nil
 }
 
-var errNotStarted = errors.New("none has started yet")
+var (
+	errNotStarted = errors.New("none has started yet")
+	errStopping   = errors.New("the process ends: it takes requests for Caddy's shutdown_delay, and then answers those that it has")
+)
 
 // keysProblem says why tokens cannot be signed, or why they could not be after a restart.
 func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
@@ -90,15 +97,17 @@ func keysProblem(ctx context.Context, keys *keyring.Keyring) error {
 // healthHandler answers what a probe asks:
 //
 //	GET /live     200: the process answers
-//	GET /started  200 once the first configuration has started, with or without its store; else 503
+//	GET /started  200 once the first configuration has started, with or without its store, until the process is asked to end; else 503
 //	GET /ready    200 if everything can be served, and else 503; what is wrong, by part
+//
+// Those that load balancers route by turn 503 before the servers stop, by Caddy's shutdown_delay, and not in a reload.
 func healthHandler(running func() caddy.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) {
 		writeHealth(w, http.StatusOK, map[string]bool{"live": true})
 	})
 	mux.HandleFunc("GET /started", func(w http.ResponseWriter, _ *http.Request) {
-		started := running().Context != nil
+		started := running().Context != nil && !caddy.Exiting()
 		writeHealth(w, statusOf(started), map[string]bool{"started": started})
 	})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, r *http.Request) {
