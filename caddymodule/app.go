@@ -9,6 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
@@ -97,6 +99,9 @@ type App struct {
 	// they are there.
 	AuditUserName string `json:"audit_user_name,omitempty"`
 
+	// How much apps, people and networks may ask for in any window of time. Default: no bounds.
+	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
+
 	// Where codes and revocations are kept. Default: `memory`. A store that several gateways share (`redis`, `postgres`)
 	// is the durable store too.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
@@ -129,6 +134,7 @@ type App struct {
 	logger *slog.Logger
 	ctx    caddy.Context
 
+	quotas      *quotaoption.Quotas
 	closeHealth func() error // leaves the health port to the next configuration, or closes it
 }
 
@@ -151,6 +157,14 @@ func (a *App) Stores() *stores.Set { return a.stores }
 
 // Keys returns the keys that sign tokens.
 func (a *App) Keys() *keyring.Keyring { return a.keys }
+
+// QuotaSet returns the quotas; nil if there are none.
+func (a *App) QuotaSet() *quota.Set {
+	if a.quotas == nil {
+		return nil
+	}
+	return a.quotas.Set
+}
 
 // Events returns the audit trail.
 func (a *App) Events() *audit.Log { return a.events }

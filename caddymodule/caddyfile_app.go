@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/modules/stores"
 )
 
@@ -54,6 +55,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		branding { … }
 //		lockout { … } | lockout off
 //		audit_user_name off
+//		quota <name> client|person|network <limit> <window> { … }
 //		store <module> { … }
 //		durable_store <module> { … }
 //		revocation_max_lag <duration>|off
@@ -79,6 +81,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,
 		"lockout":               a.Lockout.parse,
+		"quota":                 quotaoption.Parse(&a.Quotas),
 		"audit_user_name":       option.Word(&a.AuditUserName, checkAuditUserName),
 		"store":                 stores.ParseName(&a.StoreRaw),
 		"durable_store":         stores.ParseName(&a.DurableRaw),
@@ -89,7 +92,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
 		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
 		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
-	}, "user", "idp", "client", "scope_limit")
+	}, "user", "idp", "client", "scope_limit", "quota")
 	switch {
 	case err != nil:
 		return err

@@ -124,4 +124,3 @@ func freeAddress(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
-

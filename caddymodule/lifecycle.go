@@ -152,13 +152,13 @@ func (a *App) end() error {
 	return a.closeHealth()
 }
 
-// Cleanup releases the keys, if Provision got that far.
+// Cleanup releases the keys and the counts of quotas, if Provision got that far.
 func (a *App) Cleanup() error {
 	if a.pooled == "" {
 		return nil
 	}
 	_, err := statesInUse.Delete(a.pooled)
-	return err
+	return errors.Join(err, a.quotas.Release())
 }
 
 var (

@@ -46,7 +46,7 @@ func TestREADMENamesOptions(t *testing.T) {
 func optionsOfSource(t *testing.T) (options []string) {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.go", "internal/option/*.go", "modules/*/*.go", "modules/*/*/*.go"} {
+	for _, pattern := range []string{"*.go", "internal/option/*.go", "internal/quotaoption/*.go", "modules/*/*.go", "modules/*/*/*.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

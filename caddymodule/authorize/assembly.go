@@ -165,7 +165,7 @@ func (a *assembly) addTokens(c *Config) {
 			AccessToken: c.AccessTokenLifetime, Code: c.CodeLifetime, Session: c.SessionLifetime,
 			Refresh: c.RefreshTokenLifetime, RefreshIdle: c.RefreshTokenIdleLifetime, RefreshGrace: c.RefreshTokenGrace, Outages: c.Outages,
 		},
-		Authenticator: a.authenticator, Accounts: a.accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.consents, Revocations: a.revocations, Sessions: a.sessions,
+		Authenticator: a.authenticator, Count: c.CountToken, Accounts: a.accounts, Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()}, Consents: a.consents, Revocations: a.revocations, Sessions: a.sessions,
 	})
 }
 

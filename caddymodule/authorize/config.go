@@ -99,6 +99,10 @@ type Config struct {
 	// patient. Default: none can be chosen there.
 	Records Records
 
+	// CountToken counts a request to the token endpoint, first without a client, and again when its client is known; public is
+	// one without secret or key. An error refuses the request. Default: none is.
+	CountToken func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
+
 	Lockout lockout.Policy // slows down guessing. Its counts are in Durable.
 
 	Branding Branding // makes the pages look like a site's own
@@ -183,6 +187,9 @@ func (c *Config) complete() error {
 	}
 	if c.Outages == nil {
 		c.Outages = func() []store.Outage { return nil }
+	}
+	if c.CountToken == nil {
+		c.CountToken = func(http.ResponseWriter, *http.Request, string, bool) error { return nil }
 	}
 	if c.ClientAddress == nil {
 		c.ClientAddress = httporigin.Peer

@@ -44,7 +44,7 @@ func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *c
 		switch {
 		case ofClients:
 			options.AllowedMethods, options.AllowOriginFunc = methods, o.AllowsOrigin
-			options.ExposedHeaders = []string{"WWW-Authenticate"}
+			options.ExposedHeaders = []string{"WWW-Authenticate", "Retry-After", "RateLimit", "RateLimit-Policy"}
 		case isDocument(path):
 			options.AllowedMethods = []string{http.MethodGet, http.MethodHead}
 			options.AllowedHeaders = []string{"*"} // such as MCP-Protocol-Version, which agents send

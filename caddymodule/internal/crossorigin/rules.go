@@ -45,7 +45,7 @@ func New(words []string, of clientOrigins) (*Rules, error) {
 	options := cors.Options{
 		AllowedMethods: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
 		AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
-		ExposedHeaders: []string{"WWW-Authenticate", "ETag", "Location", "Content-Location", "Last-Modified", "Age", "Cache-Status"},
+		ExposedHeaders: []string{"WWW-Authenticate", "ETag", "Location", "Content-Location", "Last-Modified", "Age", "Cache-Status", "Retry-After", "RateLimit", "RateLimit-Policy"},
 	}
 	all := cors.New(options)
 	if slices.Contains(words, corsAll) {

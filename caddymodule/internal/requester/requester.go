@@ -15,6 +15,9 @@ import (
 // Network is the client's network, for bounds of all of its clients together.
 func Network(ctx context.Context) string { return fairqueue.Network(IP(ctx)) }
 
+// NetworkOf is that of a request.
+func NetworkOf(r *http.Request) string { return fairqueue.Network(Address(r)) }
+
 // IP is the client's address by Caddy; empty outside of Caddy.
 func IP(ctx context.Context) string {
 	address, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string)

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
 )
 
 // App is the fhir app as fhir_bearer needs it: its issuer's tokens are verified here.
@@ -22,6 +23,9 @@ type App interface {
 
 	// Events returns the audit trail.
 	Events() *audit.Log
+
+	// QuotaSet returns the quotas; nil if there are none.
+	QuotaSet() *quota.Set
 
 	// Audit records an event, and counts it.
 	Audit(ctx context.Context, e audit.Event)

@@ -141,6 +141,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
 	}
 	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
+	g.quotas = newQuotas(app)
 	var err error
 	if g.cors, err = newCORS(h.CORS, app); err != nil {
 		return nil, err

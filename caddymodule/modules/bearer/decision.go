@@ -29,13 +29,14 @@ const (
 	decisionExpired     Decision = "expired_token"
 	decisionStepUp      Decision = "step_up" // another sign-in is asked for
 	decisionForbidden   Decision = "forbidden"
+	decisionThrottled   Decision = "throttled" // a quota is used up
 	decisionUnavailable Decision = "unavailable"
 )
 
 // Decisions are all that the metrics tell apart.
 var Decisions = []Decision{
 	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
-	decisionStepUp, decisionForbidden, decisionUnavailable,
+	decisionStepUp, decisionForbidden, decisionThrottled, decisionUnavailable,
 }
 
 var (

@@ -15,6 +15,7 @@
 //	policy.go                the site's own rules
 //	searchparameters.go      search parameters beyond R4's
 //	sealing.go               links to pages and jobs
+//	quota.go                 how much clients, people and networks may ask for
 //	decision.go              what was decided: metrics, the challenge
 //	audit.go                 and the audit trail
 //	capabilities.go          the CapabilityStatement

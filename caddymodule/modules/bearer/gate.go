@@ -31,6 +31,7 @@ type gate struct {
 	enforced     *enforcement         // nil with scopes off
 	metadata     *capability.Metadata // nil with scopes off
 	misplaced    misplacement
+	quotas       quotas
 }
 
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -47,7 +48,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 		decided(decisionPreflight)
 		return nil
 	}
-	if err := errors.Join(guard.CheckPath(r, g.at.path), g.headers.Check(r)); err != nil {
+	if err := g.enter(w, r); err != nil {
 		new(identity).set(r)
 		return g.at.challenge().refuse(w, err)
 	}
@@ -72,6 +73,14 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	return g.serveAllowed(w, r, next, token)
 }
 
+// enter refuses what is refused whoever sends it.
+func (g *gate) enter(w http.ResponseWriter, r *http.Request) error {
+	if err := g.quotas.countNetwork(w, r); err != nil {
+		return err
+	}
+	return errors.Join(guard.CheckPath(r, g.at.path), g.headers.Check(r))
+}
+
 // servePublic answers what needs no token.
 func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	decided(decisionPublic)
@@ -87,6 +96,9 @@ func (g *gate) servePublic(w http.ResponseWriter, r *http.Request, next caddyhtt
 func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, token *guard.Token) error {
 	if err := g.signIn.check(r, token, g.at.isOwn(token)); err != nil {
 		return g.at.challenge().refuse(w, err)
+	}
+	if err := g.quotas.countToken(w, r, token); err != nil {
+		return err
 	}
 	if g.enforced == nil {
 		decided(decisionAllowed)

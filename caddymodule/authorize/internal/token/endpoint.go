@@ -33,6 +33,7 @@ type tokenEndpoint struct {
 	codes         *Codes
 	families      *families
 	grantTypes    []grantType // what it gives tokens for
+	count         Count
 }
 
 // grantType is what the token endpoint gives tokens for. Its zero value is for nobody.
@@ -47,10 +48,14 @@ type grantType struct {
 }
 
 func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := oauth2.FormParameters(w, r)
+	var p oauth2.Parameters
+	err := e.count(w, r, "", true)
+	if err == nil {
+		p, err = oauth2.FormParameters(w, r)
+	}
 	var response *tokenResponse
 	if err == nil {
-		response, err = e.exchange(r, p)
+		response, err = e.exchange(w, r, p)
 	}
 	event := audit.Event{Kind: audit.Token, Grant: p.Get("grant_type"), Err: err}
 	if err != nil {
@@ -62,8 +67,11 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, response)
 }
 
-func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
+func (e *tokenEndpoint) exchange(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
 	client, err := e.authenticator.Authenticate(r, p)
+	if err == nil {
+		err = e.count(w, r, client.ID, client.Public())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -25,12 +25,16 @@ type Config struct {
 	Lifetimes      Lifetimes    // of what is issued
 
 	Authenticator *client.Authenticator   // of clients
+	Count         Count                   // of their requests
 	Accounts      *people.Accounts        // of people
 	Patients      *launch.Patients        // whom they act for
 	Consents      *consent.Consents       // of people
 	Revocations   *revocation.Revocations // of tokens and grants
 	Sessions      *session.Sessions       // of people
 }
+
+// Count counts a request to the token endpoint, or refuses it. The client is empty before it is known.
+type Count func(w http.ResponseWriter, r *http.Request, clientID string, public bool) error
 
 // Tokens issue, check and revoke tokens.
 type Tokens struct {
@@ -92,7 +96,7 @@ func (t *Tokens) addEndpoints(c *Config) {
 	}
 	token := &tokenEndpoint{
 		Responder: c.Responder, fhirBase: c.FHIRBase, authenticator: c.Authenticator, issuer: t.Issuer, codes: t.Codes, families: t.families,
-		grantTypes: grantTypes,
+		grantTypes: grantTypes, count: c.Count,
 	}
 	c.Authenticator.UnnamedClient = token.unnamedClient
 	t.Endpoints = map[string]http.Handler{

@@ -1,0 +1,24 @@
+// Package quota bounds how much clients, people and networks may ask for in any window of time.
+//
+//	limiter.go  Take: a request is counted by all quotas of a kind of holder, or refused
+//	asking.go   and the store is asked, if gateways share it
+//	shared.go   an entry there for each holder
+//	counts.go   the holders that this process knows, over reloads
+//	lease.go    what a gateway has of the store for one of them
+//	field.go    the answer's RateLimit fields, and the refusal
+//	limit.go    a quota as it is counted
+//	window.go   a sliding window: how much was used lately
+//	quota.go    what a site sets
+//
+// A holder may use no more than the limit in any window, however the window lies: a window that slides over counts in parts. A part
+// counts until all of it is as old as the window, so that a little less is given rather than more: with 128 parts, 0.8 %.
+//
+// Several gateways count together by an entry of their store for each holder. A request asks the store only when what was leased
+// is used: a lease is a sixteenth of what is left, so that a thousand requests take some hundred round trips, and what a gateway
+// holds unused is little when little is left. It is given back a moment later. The first hundred-and-twenty-eighth of the limit is
+// told to the store only with the next lease: who asks for little costs no round trip at all. While the store is away, each
+// gateway counts alone: quotas protect capacity, and an outage of the store must not refuse who is within theirs.
+//
+// golang.org/x/time/rate and the libraries of the kind count in one process, or ask a server of theirs for each request; none
+// leases, and a token bucket gives twice the limit in the first window.
+package quota

@@ -1,0 +1,236 @@
+package quota
+
+import (
+	"context"
+	"crypto/sha256"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
+)
+
+// sharedStore is a store elsewhere: it has a clock, answers after a moment, and counts steps.
+type sharedStore struct {
+	*storetest.Intercepted
+	steps atomic.Int32
+	away  atomic.Bool
+}
+
+func (*sharedStore) Now() time.Time { return time.Now() }
+
+func (s *sharedStore) Do(ctx context.Context, calls ...*store.Call) error {
+	s.steps.Add(1)
+	time.Sleep(time.Millisecond)
+	if s.away.Load() {
+		return store.ErrUnavailable
+	}
+	return s.Intercepted.Do(ctx, calls...)
+}
+
+type plainMAC struct{}
+
+func (plainMAC) MAC(_ context.Context, text string) ([]byte, error) {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:16], nil
+}
+
+// gateways are those that count together in one store.
+func gateways(n int, q Quota) ([]*Set, *sharedStore) {
+	held := &sharedStore{Intercepted: storetest.NewIntercepted(nil)}
+	var all []*Set
+	for range n {
+		all = append(all, gatewayOf(&Shared{held, plainMAC{}}, q))
+	}
+	return all, held
+}
+
+// Whichever gateways a client asks, and however fast, it gets the limit in each window, within 5 %. Most requests ask the store
+// nothing, even of a client that always uses all it may; where others have changed its entry, asking is two steps.
+func TestTakeOverGateways(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit  int
+		pause  time.Duration
+		choose func(round int) int
+	}{
+		"spread evenly":               {1000, 10 * time.Millisecond, func(round int) int { return round % 3 }},
+		"spread by chance":            {1000, 10 * time.Millisecond, func(int) int { return rand.IntN(3) }},
+		"one gateway after the other": {1000, 10 * time.Millisecond, func(round int) int { return round / 250 % 3 }},
+		"slowly":                      {1000, 50 * time.Millisecond, func(int) int { return rand.IntN(3) }},
+		"few":                         {10, 500 * time.Millisecond, func(int) int { return rand.IntN(3) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				all, held := gateways(3, Quota{Name: "apps", By: Client, Limit: test.limit, Window: time.Minute})
+				let, asked := 0, 0
+				for began := time.Now(); time.Since(began) < 5*time.Minute; asked++ {
+					if lets(t, all[test.choose(asked)], "greedy", Request) {
+						let++
+					}
+					time.Sleep(test.pause)
+				}
+				if want := 5 * test.limit; let < want*95/100 || let > want*105/100 {
+					t.Errorf("%d of %d", let, want)
+				}
+				if steps := int(held.steps.Load()); steps/2 > asked/3 && test.limit > 100 {
+					t.Errorf("%d steps for %d requests", steps, asked)
+				}
+			})
+		})
+	}
+}
+
+// Many requests at once, at all gateways, get no more than the limit.
+func TestTakeAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := gateways(3, Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Minute})
+		var let atomic.Int32
+		var clients sync.WaitGroup
+		for i := range 60 {
+			clients.Go(func() {
+				for range 100 {
+					if lets(t, all[i%3], "greedy", Request) {
+						let.Add(1)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		if n := let.Load(); n < 950 || n > 1050 {
+			t.Errorf("%d of 1000", n)
+		}
+	})
+}
+
+// What a gateway has leased and does not use is free for others a moment later.
+func TestLeaseEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Hour})
+		for range 300 {
+			lets(t, all[0], "c", Request)
+		}
+		time.Sleep(maxLease + time.Second)
+		let := 0
+		for range 1000 {
+			if lets(t, all[1], "c", Request) {
+				let++
+			}
+		}
+		if let < 695 || let > 710 {
+			t.Errorf("%d of the 700 that are left", let)
+		}
+	})
+}
+
+// Who asks for little asks the store nothing, and neither does who is refused again and again.
+func TestFewRoundTrips(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, held := gateways(1, Quota{Name: "apps", By: Client, Limit: 1280, Window: time.Minute})
+		for range 10 {
+			lets(t, all[0], "modest", Request)
+		}
+		if steps := held.steps.Load(); steps != 0 {
+			t.Errorf("%d steps for a modest client", steps)
+		}
+		for range 1500 {
+			lets(t, all[0], "greedy", Request)
+		}
+		before := held.steps.Load()
+		for range 1000 {
+			lets(t, all[0], "greedy", Request)
+		}
+		if steps := held.steps.Load() - before; before > 150 || steps > 0 {
+			t.Errorf("%d steps, and %d while it is refused", before, steps)
+		}
+	})
+}
+
+// While the store is away, each gateway counts alone; what was used meanwhile counts when it is back.
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, held := gateways(2, Quota{Name: "apps", By: Client, Limit: 100, Window: time.Minute})
+		held.away.Store(true)
+		ask := func(s *Set, n int) (let int) {
+			for range n {
+				if lets(t, s, "c", Request) {
+					let++
+				}
+			}
+			return let
+		}
+		if let := ask(all[0], 60); let != 60 {
+			t.Errorf("%d of 60", let)
+		}
+		if let := ask(all[1], 150); let != 100 {
+			t.Errorf("%d at the other", let)
+		}
+		if steps := held.steps.Load(); steps > 4 {
+			t.Errorf("a store that is away was asked %d times", steps)
+		}
+		held.away.Store(false)
+		time.Sleep(askPause)
+		if let := ask(all[0], 1); let != 1 {
+			t.Error("it is refused, though it has used 60")
+		}
+		time.Sleep(askPause)
+		third := gatewayOf(all[0].shared, all[0].by[Client][0].Quota)
+		if let := ask(third, 100); let > 40 {
+			t.Errorf("%d of the 39 that are left", let)
+		}
+	})
+}
+
+// A store that does not answer holds up no request for longer than a second, and only one.
+func TestStoreHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		held := &hangingStore{sharedStore{Intercepted: storetest.NewIntercepted(nil)}}
+		s := gatewayOf(&Shared{held, plainMAC{}}, Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute})
+		began := time.Now()
+		for range 5 {
+			if !lets(t, s, "c", Request) {
+				t.Error("it is refused")
+			}
+		}
+		if took := time.Since(began); took > askTimeout {
+			t.Error(took)
+		}
+	})
+}
+
+type hangingStore struct{ sharedStore }
+
+func (*hangingStore) Do(ctx context.Context, _ ...*store.Call) error {
+	<-ctx.Done()
+	return store.ErrUnavailable
+}
+
+// A client that leaves does not thereby escape.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		all, _ := gateways(2, Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute})
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		let := 0
+		for i := range 40 {
+			if all[i%2].Take(ctx, http.Header{}, Client, "c", Request) == nil {
+				let++
+			}
+		}
+		if let != 10 {
+			t.Errorf("%d of 10", let)
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gatewayOf makes what counts at one gateway.
+func gatewayOf(shared *Shared, quotas ...Quota) *Set {
+	return NewSet(quotas, NewCounts(), shared, func(string) {})
+}
+
+// lets reports whether a request is let in.
+func lets(t *testing.T, s *Set, whose, what string) bool {
+	t.Helper()
+	err := s.Take(t.Context(), http.Header{}, Client, whose, what)
+	if _, refused := errors.AsType[*Refusal](err); err != nil && !refused {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// A client that asks without end gets the limit in each window, to the part; others are not affected.
+func TestTake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1000, Window: time.Minute})
+		let := 0
+		for range 10 * 60 * 20 { // twenty each second, for ten minutes
+			if lets(t, s, "greedy", Request) {
+				let++
+			}
+			time.Sleep(time.Second / 20)
+		}
+		if let < 9900 || let > 10_000 {
+			t.Errorf("%d of 10,000 in ten minutes", let)
+		}
+		if !lets(t, s, "modest", Request) {
+			t.Error("another client is refused")
+		}
+	})
+}
+
+// What the client is told is true: r requests are let in, and after Retry-After there is another.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := gatewayOf(nil,
+			Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute, Costs: map[string]int{"request": 1, "$expand": 4}},
+			Quota{Name: "bursts", By: Client, Limit: 5, Window: 2 * time.Second},
+			Quota{Name: "addresses", By: Network, Limit: 1, Window: time.Minute})
+		take := func(what string) (http.Header, *Refusal) {
+			h := http.Header{}
+			err := s.Take(t.Context(), h, Client, "c", what)
+			refusal, _ := errors.AsType[*Refusal](err)
+			return h, refusal
+		}
+		check := func(h http.Header, want ...string) {
+			t.Helper()
+			if got := fmt.Sprint(h["Ratelimit"], h["Retry-After"]); got != fmt.Sprint(want[:len(want)-1], want[len(want)-1:]) && got != fmt.Sprint(want, []string(nil)) {
+				t.Error(got)
+			}
+		}
+		h, _ := take("$expand")
+		check(h, `"apps";r=6;t=61`, `"bursts";r=4;t=3`)
+		if got := fmt.Sprint(h["Ratelimit-Policy"]); got != `["apps";q=10;w=60 "bursts";q=5;w=2]` {
+			t.Error(got)
+		}
+		for range 4 {
+			h, _ = take(Request)
+		}
+		check(h, `"apps";r=2;t=61`, `"bursts";r=0;t=3`)
+		h, refusal := take(Request)
+		check(h, `"apps";r=1;t=61`, `"bursts";r=0;t=3`, "3")
+		if refusal == nil || !refusal.First || refusal.Diagnostics() != `The quota bursts of this client is used up. Try again in 3 s.` {
+			t.Errorf("%+v", refusal)
+		}
+		if _, again := take(Request); again == nil || again.First {
+			t.Errorf("%+v", again)
+		}
+		time.Sleep(3 * time.Second)
+		if h, refusal = take(Request); refusal != nil { // what bursts refused cost apps nothing
+			t.Error(refusal)
+		}
+		check(h, `"apps";r=1;t=58`, `"bursts";r=4;t=3`)
+		if _, refusal = take("$expand"); refusal == nil || refusal.Quota != "apps" {
+			t.Errorf("%+v", refusal)
+		}
+		if _, refusal = take(Request); refusal != nil {
+			t.Error("what is dearer was refused, and so is what there is enough for")
+		}
+	})
+}
+
+// What a batch holds counts besides, and may use more than there is.
+func TestCharge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 10, Window: time.Minute})
+		for range 100 {
+			s.Charge(Client, "c", Request)
+		}
+		if lets(t, s, "c", Request) {
+			t.Error("it is let in")
+		}
+		time.Sleep(61 * time.Second)
+		if !lets(t, s, "c", Request) {
+			t.Error("it stays refused")
+		}
+	})
+	var none *Set
+	none.Charge(Client, "c", Request)
+	if err := none.Take(t.Context(), http.Header{}, Client, "c", Request); err != nil || none.Counts(Client) {
+		t.Error(err)
+	}
+}
+
+// However many holders there are, memory is bounded, and those who ask stay counted.
+func TestHoldersAreBounded(t *testing.T) {
+	t.Parallel()
+	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: 1, Window: time.Hour})
+	lets(t, s, "greedy", Request)
+	for i := range MaxHolders + 1000 {
+		lets(t, s, fmt.Sprint(i), Request)
+		if i%1000 == 0 && lets(t, s, "greedy", Request) {
+			t.Fatal("a flood of others lets it in again")
+		}
+	}
+	if entries, _ := s.counts.holders.Held(); entries != MaxHolders {
+		t.Errorf("%d holders", entries)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	s := gatewayOf(nil, Quota{Name: "apps", By: Client, Limit: maxLimit, Window: time.Minute})
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = s.Take(context.Background(), http.Header{}, Client, "https://fhir.example.org\x00app", Request)
+	}
+}

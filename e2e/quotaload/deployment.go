@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// issuer signs tokens that the gateways trust.
+type issuer struct {
+	server *httptest.Server
+	signer jose.Signer
+}
+
+func newIssuer() (*issuer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	i := new(issuer)
+	signing := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}
+	if i.signer, err = jose.NewSigner(signing, (&jose.SignerOptions{}).WithType("at+jwt")); err != nil {
+		return nil, err
+	}
+	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var document any = map[string]string{"issuer": i.server.URL, "jwks_uri": i.server.URL + "/jwks"}
+		if r.URL.Path == "/jwks" {
+			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document)
+	}))
+	return i, nil
+}
+
+func (i *issuer) token(clientID string) string {
+	token, err := jwt.Signed(i.signer).Claims(map[string]any{
+		"iss": i.server.URL, "sub": "1", "aud": "fhir", "client_id": clientID, "jti": clientID, "scope": "user/*.rs",
+		"fhirUser": "Practitioner/1", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	}).Serialize()
+	if err != nil {
+		panic(err)
+	}
+	return token
+}
+
+// deployment is what is measured.
+type deployment struct {
+	folder   string
+	redis    *process // nil with one gateway
+	gateways []*process
+}
+
+type process struct {
+	command *exec.Cmd
+	address string
+}
+
+// deploy starts the gateways, and a Redis if there are several.
+func (l *load) deploy(issuer string) (d *deployment, err error) {
+	d = new(deployment)
+	if d.folder, err = os.MkdirTemp("", "quotaload"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			d.stop()
+		}
+	}()
+	store := ""
+	if l.gateways > 1 {
+		address := freeAddress()
+		_, port, _ := net.SplitHostPort(address)
+		if d.redis, err = d.start(address, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", d.folder, "--maxmemory-policy", "noeviction"); err != nil {
+			return nil, err
+		}
+		store = "store redis {\n\t\t\taddress " + address + "\n\t\t}\n\t\tstore_key " + strings.Repeat("c2VjcmV0", 8)
+	}
+	for n := range l.gateways {
+		address := freeAddress()
+		caddyfile := filepath.Join(d.folder, fmt.Sprint("Caddyfile-", n))
+		text := fmt.Sprintf(gatewayText, d.folder, n, l.limit, l.window, store, address, issuer)
+		if err := os.WriteFile(caddyfile, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		g, err := d.start(address, l.binary, "run", "--config", caddyfile)
+		if err != nil {
+			return nil, err
+		}
+		d.gateways = append(d.gateways, g)
+	}
+	return d, nil
+}
+
+const gatewayText = `{
+	admin off
+	auto_https off
+	storage file_system %s/%d
+	log {
+		output discard
+	}
+	fhir {
+		issuer https://fhir.example.org
+		quota load client %d %v
+		%s
+	}
+}
+
+http://%s {
+	fhir_bearer {
+		trust %s fhir
+	}
+	header Content-Type application/fhir+json
+	respond "{\"resourceType\":\"Patient\",\"id\":\"1\"}"
+}
+`
+
+func (d *deployment) start(address, binary string, arguments ...string) (*process, error) {
+	p := &process{exec.Command(binary, arguments...), address}
+	p.command.Env = append(os.Environ(), "XDG_DATA_HOME="+d.folder, "XDG_CONFIG_HOME="+d.folder)
+	p.command.Stderr = os.Stderr
+	if err := p.command.Start(); err != nil {
+		return nil, err
+	}
+	for range 200 {
+		if connection, err := net.Dial("tcp", address); err == nil {
+			return p, connection.Close()
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	p.stop()
+	return nil, errors.New(binary + " does not listen")
+}
+
+func (p *process) stop() {
+	_ = p.command.Process.Signal(os.Interrupt)
+	_ = p.command.Wait()
+}
+
+func (d *deployment) stop() {
+	for _, g := range d.gateways {
+		g.stop()
+	}
+	if d.redis != nil {
+		d.redis.stop()
+	}
+	_ = os.RemoveAll(d.folder)
+}
+
+func freeAddress() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+var scriptCalls = regexp.MustCompile(`cmdstat_(?:evalsha|eval|fcall):calls=(\d+)`)
+
+// steps is how many the store has made.
+func (d *deployment) steps() (steps int) {
+	if d.redis == nil {
+		return 0
+	}
+	_, port, _ := net.SplitHostPort(d.redis.address)
+	text, _ := exec.Command("redis-cli", "-p", port, "info", "commandstats").Output()
+	for _, found := range scriptCalls.FindAllSubmatch(text, -1) {
+		n, _ := strconv.Atoi(string(found[1]))
+		steps += n
+	}
+	return steps
+}
+
+var residentSize = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// memory is the most that a gateway has.
+func (d *deployment) memory() (most int) {
+	for _, g := range d.gateways {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.command.Process.Pid))
+		if found := residentSize.FindSubmatch(text); found != nil {
+			n, _ := strconv.Atoi(string(found[1]))
+			most = max(most, n<<10)
+		}
+	}
+	return most
+}

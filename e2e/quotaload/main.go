@@ -1,0 +1,213 @@
+// Command quotaload has many clients ask one gateway, or several over one Redis, for more than a quota allows, and compares what was
+// let in with what an exact counter would have let in. From e2e, with the binary built:
+//
+//	go run ./quotaload                                          # 10,000 clients at one gateway
+//	go run ./quotaload -gateways 3                              # and at three
+//	go run ./quotaload -gateways 3 -clients 100 -limit 1000     # whose quota is larger
+//
+// A tenth of the clients send half of all requests. Which gateway a request goes to is drawn. Issuer, store and clients are on
+// loopback.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+type load struct {
+	binary                   string
+	clients, gateways, limit int
+	window, length           time.Duration
+	rate                     int
+}
+
+func main() {
+	var l load
+	flag.StringVar(&l.binary, "caddy", "../caddy", "the `binary`")
+	flag.IntVar(&l.clients, "clients", 10_000, "how many clients")
+	flag.IntVar(&l.gateways, "gateways", 1, "how many gateways; several share a Redis")
+	flag.IntVar(&l.limit, "limit", 10, "what the quota of a client is")
+	flag.DurationVar(&l.window, "window", 30*time.Second, "in which `time`")
+	flag.DurationVar(&l.length, "length", 75*time.Second, "how long they ask")
+	flag.IntVar(&l.rate, "rate", 3000, "how many requests they send in a second, at most")
+	flag.Parse()
+	if err := l.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "quotaload:", err)
+		os.Exit(1)
+	}
+}
+
+func (l *load) run() error {
+	issuer, err := newIssuer()
+	if err != nil {
+		return err
+	}
+	defer issuer.server.Close()
+	d, err := l.deploy(issuer.server.URL)
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	clients := make([]*client, l.clients)
+	for i := range clients {
+		clients[i] = &client{token: issuer.token(fmt.Sprint("client-", i))}
+	}
+	began := time.Now()
+	took, err := l.ask(clients, d)
+	if err != nil {
+		return err
+	}
+	l.report(clients, d, took, time.Since(began))
+	return nil
+}
+
+// client is one of those who ask.
+type client struct {
+	token string
+
+	mu    sync.Mutex
+	asked []answer
+}
+
+// answer is when a client asked, and whether it was let in.
+type answer struct {
+	at  time.Time
+	let bool
+}
+
+const workers = 64
+
+// ask has the clients ask, and returns how long each answer took.
+func (l *load) ask(clients []*client, d *deployment) ([]time.Duration, error) {
+	ticket, failures := make(chan struct{}), make(chan error, workers)
+	took := make([][]time.Duration, workers)
+	var all sync.WaitGroup
+	for i := range workers {
+		all.Go(func() {
+			web := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+			for range ticket {
+				c := clients[rand.IntN(len(clients))]
+				if rand.IntN(9) < 4 {
+					c = clients[rand.IntN(max(1, len(clients)/10))]
+				}
+				began := time.Now()
+				if err := c.ask(web, d.gateways[rand.IntN(len(d.gateways))].address); err != nil {
+					failures <- err
+					return
+				}
+				took[i] = append(took[i], time.Since(began))
+			}
+		})
+	}
+	err := l.pace(ticket, failures)
+	close(ticket)
+	all.Wait()
+	return slices.Concat(took...), err
+}
+
+// pace gives tickets until the time is over.
+func (l *load) pace(ticket chan<- struct{}, failures <-chan error) error {
+	pace, end := time.NewTicker(10*time.Millisecond), time.After(l.length)
+	defer pace.Stop()
+	for {
+		select {
+		case err := <-failures:
+			return err
+		case <-end:
+			return nil
+		case <-pace.C:
+		}
+		for range l.rate / 100 {
+			select {
+			case ticket <- struct{}{}:
+			case err := <-failures:
+				return err
+			}
+		}
+	}
+}
+
+func (c *client) ask(web *http.Client, address string) error {
+	r, err := http.NewRequest(http.MethodGet, "http://"+address+"/fhir/R4/Patient/1", http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+c.token)
+	c.mu.Lock() // one request after the other, so that their order is known
+	defer c.mu.Unlock()
+	response, err := web.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	let := response.StatusCode == http.StatusOK
+	if !let && response.StatusCode != http.StatusTooManyRequests {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	c.asked = append(c.asked, answer{time.Now(), let})
+	return err
+}
+
+// exact is how many an exact counter would have let in.
+func (c *client) exact(limit int, window time.Duration) (let int) {
+	var within []time.Time
+	for _, a := range c.asked {
+		for len(within) > 0 && a.at.Sub(within[0]) >= window {
+			within = within[1:]
+		}
+		if len(within) < limit {
+			within = append(within, a.at)
+			let++
+		}
+	}
+	return let
+}
+
+// most is how many were let in in the fullest window.
+func (c *client) most(window time.Duration) (most int) {
+	var within []time.Time
+	for _, a := range c.asked {
+		if !a.let {
+			continue
+		}
+		within = append(within, a.at)
+		for a.at.Sub(within[0]) >= window {
+			within = within[1:]
+		}
+		most = max(most, len(within))
+	}
+	return most
+}
+
+func (l *load) report(clients []*client, d *deployment, took []time.Duration, length time.Duration) {
+	var let, exact, over, under, refused, most int
+	for _, c := range clients {
+		mine := 0
+		for _, a := range c.asked {
+			if a.let {
+				mine++
+			} else {
+				refused++
+			}
+		}
+		right := c.exact(l.limit, l.window)
+		let, exact, most = let+mine, exact+right, max(most, c.most(l.window))
+		over, under = over+max(0, mine-right), under+max(0, right-mine)
+	}
+	slices.Sort(took)
+	percent := func(n int) float64 { return 100 * float64(n) / float64(exact) }
+	fmt.Printf("clients %d, gateways %d, limit %d in %v: %d requests in %v (%.0f/s)\n",
+		l.clients, l.gateways, l.limit, l.window, let+refused, length.Round(time.Second), float64(let+refused)/length.Seconds())
+	fmt.Printf("let in %d, by an exact counter %d: %+.2f %% (clients with more: %.2f %%, with less: %.2f %%); fullest window %d of %d\n",
+		let, exact, percent(let-exact), percent(over), percent(under), most, l.limit)
+	fmt.Printf("refused %d; answers took %v, 99 %% at most %v\n", refused, took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond))
+	fmt.Printf("steps at the store: %.3f for each request; memory of a gateway %d MiB\n", float64(d.steps())/float64(let+refused), d.memory()>>20)
+}
