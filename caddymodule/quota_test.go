@@ -101,7 +101,13 @@ func TestQuotaCounts(t *testing.T) {
 		token := g.accessToken(url.Values{
 			"grant_type": {"client_credentials"}, "client_id": {"demo-service"}, "client_secret": {"demo-service-secret"}, "scope": {"system/*.rs"},
 		})
-		last, got := g.statuses(10, func() *http.Response { return g.ask(test.method, test.path, token, test.body) })
+		last, got := g.statuses(10, func() *http.Response {
+			r := g.ask(test.method, test.path, token, test.body)
+			if told := r.Header.Get("RateLimit-Policy") != ""; told != (name != "only what is named") {
+				t.Errorf("%s: %d with %v", name, r.StatusCode, r.Header)
+			}
+			return r
+		})
 		if got != test.want {
 			t.Errorf("%s: %s, at last %s", name, got, gatewaytest.Read(t, last))
 		}
