@@ -138,13 +138,13 @@ func (a *App) startStores() error {
 func (a *App) Stop() error {
 	a.events.Flush()
 	if caddy.Exiting() {
-		caddy.OnExit(func(context.Context) { _ = a.end() })
+		caddy.OnExit(func(context.Context) { _ = end(a) })
 		return nil
 	}
-	return a.end()
+	return end(a)
 }
 
-func (a *App) end() error {
+func end(a *App) error {
 	if a.ending != nil {
 		a.ending()
 	}

@@ -1,7 +1,6 @@
 // Package quota bounds how much clients, people and networks may ask for in any window of time.
 //
-//	limiter.go  Take: a request is counted by all quotas of a kind of holder, or refused
-//	asking.go   and the store is asked, if gateways share it
+//	limiter.go  Take: a request is counted by all quotas of a kind of holder, or refused; the store is asked, if gateways share it
 //	shared.go   an entry there for each holder
 //	counts.go   the holders that this process knows, over reloads
 //	lease.go    what a gateway has of the store for one of them

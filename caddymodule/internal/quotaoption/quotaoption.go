@@ -110,7 +110,7 @@ var refusals = metrics.NewCounters("quota_refusals_total", "Requests that a quot
 
 // Quotas are those of an app, which count on from those of the previous configuration. Nil are none.
 type Quotas struct {
-	*quota.Set
+	Set *quota.Set // counts
 
 	issuer string
 }
@@ -154,7 +154,7 @@ func (q *Quotas) CountToken(w http.ResponseWriter, r *http.Request, clientID str
 	case public:
 		whose = quota.Whose(q.issuer, clientID, network)
 	}
-	err := q.Take(r.Context(), w.Header(), by, whose, quota.Token)
+	err := q.Set.Take(r.Context(), w.Header(), by, whose, quota.Token)
 	refusal, refused := errors.AsType[*quota.Refusal](err)
 	if !refused {
 		return err

@@ -137,11 +137,10 @@ func (h *Bearer) checkWords() error {
 // newGate is what requests pass as configured. The app may be nil.
 func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
 	g := &gate{
-		at: at, app: app, forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
+		at: at, quotas: newQuotas(app), forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
 		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
 	}
 	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
-	g.quotas = newQuotas(app)
 	var err error
 	if g.cors, err = newCORS(h.CORS, app); err != nil {
 		return nil, err

@@ -20,7 +20,6 @@ import (
 // gate is what a request passes.
 type gate struct {
 	at           address
-	app          App                 // nil without the fhir app
 	smart        *smartConfiguration // may be nil
 	resource     *protectedResource  // may be nil
 	cors         *crossorigin.Rules
@@ -59,7 +58,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
 		g.misplaced.warnOfClaim(err)
-		recordOutage(r, g.app, err)
+		recordOutage(r, g.quotas.app, err)
 		return g.at.challenge().refuse(w, err)
 	}
 	public := isPublic(r, g.at.path)
