@@ -21,7 +21,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	serve := map[Endpoint]http.HandlerFunc{
 		Discovery: p.discovery, Keys: p.keys, Authorization: p.authorize,
-		Token: p.token, UserInfo: p.userinfo, EndSession: p.endSession, Revocation: p.revoke,
+		Token: p.token, UserInfo: p.userinfo, EndSession: p.endSession, Revocation: p.revoke, Introspection: p.introspect,
 	}[e]
 	if serve == nil {
 		serve = http.NotFound

@@ -90,14 +90,33 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.sendTokens(w, s, g, rand.Text())
 }
 
+const accessLifetime = time.Hour
+
+// introspect is RFC 7662. Tokens of who is gone are not active.
+func (p *Provider) introspect(w http.ResponseWriter, r *http.Request) {
+	s := p.current()
+	if !s.authenticates(r) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	p.mu.Lock()
+	token := p.access[r.PostForm.Get("token")]
+	p.mu.Unlock()
+	if !time.Now().Before(token.expires) || !slices.ContainsFunc(s.People, func(now Person) bool { return now.Subject == token.person.Subject }) {
+		writeJSON(w, http.StatusOK, map[string]any{"active": false})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"active": true, "exp": token.expires.Unix(), "username": "of another form"})
+}
+
 // sendTokens sends new tokens, and stores what they stand for.
 func (p *Provider) sendTokens(w http.ResponseWriter, s Settings, g grant, refresh string) {
 	access := rand.Text()
 	p.mu.Lock()
-	p.access[access], p.refresh[refresh] = g.person, g
+	p.access[access], p.refresh[refresh] = issued{g.person, time.Now().Add(accessLifetime)}, g
 	p.mu.Unlock()
 	answer := map[string]any{
-		"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh,
+		"access_token": access, "token_type": "Bearer", "expires_in": accessLifetime.Seconds(), "refresh_token": refresh,
 		"id_token": p.idToken(s, g, access),
 	}
 	if s.TokenResponse != nil {
@@ -170,18 +189,18 @@ func challenge(verifier string) string {
 // userinfo is OpenID Connect Core §5.3.
 func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	person, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	token, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
 	p.mu.Unlock()
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	answer := maps.Clone(person.Claims)
+	answer := maps.Clone(token.person.Claims)
 	if answer == nil {
 		answer = map[string]any{}
 	}
-	answer["sub"] = person.Subject
+	answer["sub"] = token.person.Subject
 	if change := p.current().UserInfoResponse; change != nil {
 		change(answer)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Endpoint is an endpoint of the provider, by its path.
@@ -26,6 +27,7 @@ const (
 	UserInfo      Endpoint = "/userinfo"
 	EndSession    Endpoint = "/logout"
 	Revocation    Endpoint = "/revoke"
+	Introspection Endpoint = "/introspect" // in the discovery document only if Settings.Metadata has it
 )
 
 // The client that a provider knows unless it is told otherwise.
@@ -84,7 +86,7 @@ type Provider struct {
 	faults   map[Endpoint]Fault
 	requests map[Endpoint][]Request
 	grants   map[string]grant  // by code
-	access   map[string]Person // by access token
+	access   map[string]issued // by access token
 	refresh  map[string]grant  // by refresh token
 }
 
@@ -100,7 +102,7 @@ func New(issuer string) *Provider {
 		faults:   map[Endpoint]Fault{},
 		requests: map[Endpoint][]Request{},
 		grants:   map[string]grant{},
-		access:   map[string]Person{},
+		access:   map[string]issued{},
 		refresh:  map[string]grant{},
 	}
 }
@@ -192,6 +194,12 @@ func (p *Provider) current() Settings {
 var metadataNames = map[Endpoint]string{
 	Keys: "jwks_uri", Authorization: "authorization_endpoint", Token: "token_endpoint",
 	UserInfo: "userinfo_endpoint", EndSession: "end_session_endpoint", Revocation: "revocation_endpoint",
+}
+
+// issued is what an access token stands for.
+type issued struct {
+	person  Person
+	expires time.Time
 }
 
 // grant is what a code stands for.

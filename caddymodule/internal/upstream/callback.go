@@ -56,5 +56,6 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}
+	p.keepAccessToken(ctx, m, tokens, identity)
 	return identity, nil
 }

@@ -31,7 +31,10 @@ const (
 	tokenEndpoint      endpoint = "token endpoint"
 	userinfoEndpoint   endpoint = "userinfo endpoint"
 	revocationEndpoint endpoint = "revocation endpoint"
-	registeredAddress  endpoint = "registered address"
+
+	introspectionEndpoint endpoint = "introspection endpoint"
+
+	registeredAddress endpoint = "registered address"
 )
 
 type client struct {

@@ -18,4 +18,7 @@ type Identity struct {
 
 	RefreshToken string // the latest, for [Provider.Refresh]; "" if the provider gave none
 	Brief        bool   // it ends with the person's session there; another can be had by [AuthenticationRequest].Lasting
+
+	AccessToken string    // for [Provider.Introspect], where there is no refresh token
+	Expires     time.Time // when AccessToken does
 }

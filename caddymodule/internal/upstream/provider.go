@@ -35,7 +35,8 @@ type Config struct {
 	Transport http.RoundTripper
 
 	// Offline asks for a refresh token that outlives the person's session at the provider (OpenID
-	// Connect Core §11), if the provider has such; Google has a parameter of its own for that.
+	// Connect Core §11), if the provider has such; Google has a parameter of its own for that. Without
+	// a refresh token, the access token is introspected.
 	Offline, Google bool
 
 	// Logger gets failures that an older document or older keys hide from callers (Warn).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -65,34 +66,42 @@ func Denied(err error) bool {
 // Revoke gives a refresh token back (RFC 7009), if the provider has an endpoint for that.
 func (p *Provider) Revoke(ctx context.Context, token string) error {
 	m, err := p.discovered(ctx)
-	if err == nil {
-		err = checkEndpoints(p.config.Issuer, named{"revocation_endpoint", m.RevocationEndpoint})
+	if err == nil && m.RevocationEndpoint != "" {
+		_, err = p.send(ctx, m, revocationEndpoint, "revocation_endpoint", m.RevocationEndpoint, url.Values{"token": {token}, "token_type_hint": {"refresh_token"}})
 	}
-	if err != nil || m.RevocationEndpoint == "" {
-		return err
-	}
+	return err
+}
+
+// send sends a form to an endpoint other than the token endpoint, with our credentials as for that.
+func (p *Provider) send(ctx context.Context, m *metadata, e endpoint, name, address string, form url.Values) ([]byte, error) {
 	config, err := p.oauth(m)
-	if err != nil {
-		return err
+	if err == nil {
+		err = checkEndpoints(p.config.Issuer, named{name, address})
 	}
-	form := url.Values{"token": {token}, "token_type_hint": {"refresh_token"}}
+	if err != nil {
+		return nil, err
+	}
 	if config.Endpoint.AuthStyle == oauth2.AuthStyleInParams {
 		form.Set("client_id", config.ClientID)
 		if config.ClientSecret != "" {
 			form.Set("client_secret", config.ClientSecret)
 		}
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, m.RevocationEndpoint, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if config.Endpoint.AuthStyle == oauth2.AuthStyleInHeader {
 		r.SetBasicAuth(url.QueryEscape(config.ClientID), url.QueryEscape(config.ClientSecret))
 	}
-	response, err := exchange{p.client, revocationEndpoint}.RoundTrip(r)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %w: %d", revocationEndpoint, ErrStatus, response.StatusCode)
+	response, err := exchange{p.client, e}.RoundTrip(r)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %w: %d", e, ErrStatus, response.StatusCode)
+	}
+	return io.ReadAll(response.Body) // it was read already
 }

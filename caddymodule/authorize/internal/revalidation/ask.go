@@ -85,10 +85,13 @@ func (a *asker) claim(ctx context.Context, p *people.Provider, name string, rece
 func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error {
 	token, err := a.records.open(ctx, r)
 	if err != nil {
-		return a.answered(ctx, r, "", fmt.Errorf("reading the refresh token of an identity provider: %w", err))
+		return a.answered(ctx, r, "", fmt.Errorf("reading the token of an identity provider: %w", err))
 	}
 	limited, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
+	if !r.Expires.IsZero() {
+		return a.introspect(limited, p, r, token)
+	}
 	identity, err := p.Client.Refresh(limited, token, r.Subject)
 	a.providers.note(p, err)
 	if upstream.Denied(err) {
@@ -111,6 +114,20 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error 
 		}
 	}
 	return a.answered(ctx, r, next, err)
+}
+
+// introspect is askAs by an access token. From its answer no claim changes.
+func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, token string) error {
+	active, _, err := p.Client.Introspect(ctx, token)
+	a.providers.note(p, err)
+	ctx = context.WithoutCancel(ctx) // its time was for the question
+	switch {
+	case err != nil, active:
+		return a.answered(ctx, r, "", err)
+	case a.records.isMute(r):
+		return a.answered(ctx, r, "", errMute)
+	}
+	return a.deny(ctx, r)
 }
 
 // answered stores what came of a question, and returns it. It tries again while it has the claim:

@@ -59,7 +59,7 @@ func (c *closer) close(ctx context.Context, r *record) {
 	if err == nil {
 		over, err = c.areOver(ctx, r.Provider, slices.Compact(sids))
 	}
-	if p == nil || err != nil || slices.Contains(over, false) {
+	if p == nil || err != nil || !r.Expires.IsZero() || slices.Contains(over, false) {
 		return
 	}
 	token, err := c.records.open(ctx, r)

@@ -82,10 +82,7 @@ func TestSignInAgain(t *testing.T) {
 	t.Parallel()
 	inHospital(t, 1, nil, func(h *hospital) {
 		b, tokens := h.signIn("offline_access")
-		q := servertest.ByProvider("hospital")
-		q.Set("prompt", "login")
-		there := servertest.Location(t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
-		servertest.WantCode(t, servertest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
+		h.signInAgain(b)
 		servertest.Equal(t, len(h.keys("upstream")), 1)
 		tokens = h.wantWorks(b, tokens)
 		h.endSessionOf(b, tokens)

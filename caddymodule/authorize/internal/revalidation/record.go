@@ -6,6 +6,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
 // SignIn is one sign-in of a person at a provider.
@@ -22,7 +23,8 @@ type record struct {
 	Issuer   string    `json:"issuer"`            // its issuer then
 	Subject  string    `json:"subject"`           // the sub there
 	User     string    `json:"user"`              // the sub here
-	Token    string    `json:"token"`             // the refresh token, sealed
+	Token    string    `json:"token"`             // the refresh token, or an access token, sealed
+	Expires  time.Time `json:"expires,omitzero"`  // of the access token
 	Brief    bool      `json:"brief,omitempty"`   // it ends with the person's session there, and another can be asked for
 	Yes      time.Time `json:"yes"`               // the provider's latest
 	Denied   bool      `json:"denied,omitempty"`  // it said no, and what there is has not ended yet
@@ -47,6 +49,12 @@ const closing = time.Hour
 func name(sid, provider string) string { return sid + "." + provider }
 
 func (r *record) name() string { return name(r.SID, r.Provider) }
+
+// lastsLonger reports whether one can be asked by the token of a sign-in for longer than by that of the next in its session.
+func (r *record) lastsLonger(next *record) bool {
+	lasts := next.Brief && !r.Brief || !next.Expires.IsZero()
+	return lasts && r.Expires.IsZero() && r.Subject == next.Subject && r.Issuer == next.Issuer
+}
 
 // records are those of all sign-ins.
 type records struct {
@@ -79,6 +87,11 @@ func (rs records) now() time.Time { return store.Now(rs.store) }
 
 // age is how long ago the provider's last yes is.
 func (rs records) age(r *record) time.Duration { return store.Since(rs.store, r.Yes) }
+
+// isMute reports whether nothing can be asked any more: of an access token that has expired, no answer says anything of the person.
+func (rs records) isMute(r *record) bool {
+	return !r.Expires.IsZero() && !rs.now().Before(r.Expires.Add(-upstream.Leeway))
+}
 
 // read returns a record, or nil.
 func (rs records) read(ctx context.Context, name string) (*record, error) {

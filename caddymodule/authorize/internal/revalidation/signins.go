@@ -1,6 +1,7 @@
 package revalidation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -58,12 +59,18 @@ type Begun struct {
 	RefreshToken string // of the provider; "" if it gave none
 	Brief        bool   // it ends with the person's session there, and another can be asked for
 	Again        bool   // the session is one of before
+
+	AccessToken string    // in place of RefreshToken, if the provider says whether it is active
+	Expires     time.Time // when AccessToken does
 }
 
 var errSilent = &oauth2.Error{
 	Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 	Description: "the identity provider has not answered for too long",
 }
+
+// errMute refuses those who have to sign in again before more can be known.
+var errMute = oauth2.InvalidGrant("the identity provider can no longer be asked whether the person may come")
 
 // atRefresh is how old the last yes may be at a refresh, so that the apps of one person that
 // refresh at once ask once.
@@ -75,16 +82,17 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	p := s.asker.providers.asked(b.Provider)
 	now := s.asker.records.now()
 	session, active := now.Add(s.session), now.Add(s.session+s.accessToken)
+	token := cmp.Or(b.RefreshToken, b.AccessToken)
 	switch {
 	case p == nil:
 		return nil, nil
-	case b.RefreshToken == "" && b.Again: // with what there may be of before
+	case token == "" && b.Again: // with what there may be of before
 		_, err := s.asker.records.change(ctx, name(b.SID, b.Provider), func(r *record) bool { r.Session, r.Active = session, active; return true })
 		return nil, err
-	case b.RefreshToken == "":
+	case token == "":
 		return nil, nil
 	}
-	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Yes: now, Session: session, Active: active}
+	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Expires: b.Expires, Yes: now, Session: session, Active: active}
 	var before *record
 	var err error
 	if b.Again {
@@ -98,10 +106,10 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case before != nil && b.Brief && !before.Brief && before.Subject == b.Subject && before.Issuer == p.Issuer:
-		r.Token, r.Brief = before.Token, false // one that lasts stays
+	case before != nil && before.lastsLonger(r):
+		r.Token, r.Brief, r.Expires = before.Token, before.Brief, before.Expires
 	default:
-		if r.Token, err = s.asker.records.seal(ctx, r.name(), b.RefreshToken); err != nil {
+		if r.Token, err = s.asker.records.seal(ctx, r.name(), token); err != nil {
 			return nil, err
 		}
 	}
@@ -130,7 +138,7 @@ func (s *SignIns) Lasts(ctx context.Context, sid, provider, token string) (err e
 	}
 	_, err = s.asker.records.change(ctx, key, func(r *record) bool {
 		if r.Brief = false; sealed != "" {
-			r.Token, r.Yes, r.Claim = sealed, s.asker.records.now(), "" // whoever asks by the other stores nothing
+			r.Token, r.Expires, r.Yes, r.Claim = sealed, time.Time{}, s.asker.records.now(), "" // whoever asks by the other stores nothing
 		}
 		return true
 	})
@@ -158,7 +166,7 @@ func (s *SignIns) Serves(ctx context.Context, sid, provider string) (bool, error
 		return true, nil
 	}
 	_, err := s.check(ctx, p, name(sid, provider), p.Revalidate.Interval)
-	if errors.Is(err, errEnded) || errors.Is(err, errSilent) {
+	if errors.Is(err, errEnded) || errors.Is(err, errSilent) || errors.Is(err, errMute) {
 		return false, nil
 	}
 	return err == nil, err
@@ -188,8 +196,13 @@ func (s *SignIns) check(ctx context.Context, p *people.Provider, name string, re
 		return r, err
 	}
 	background := audit.ForReason(context.WithoutCancel(ctx), reason)
-	if r.Denied {
+	switch {
+	case r.Denied:
 		return r, s.asker.end(background, r)
+	case s.asker.records.isMute(r) && s.asker.records.age(r) >= p.Revalidate.Outage:
+		return r, errMute
+	case s.asker.records.isMute(r):
+		return r, nil
 	}
 	answer := s.asking.DoChan(name, func() (any, error) {
 		return nil, s.asker.ask(background, p, name, question{recent: recent, waits: true})

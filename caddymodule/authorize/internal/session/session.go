@@ -54,6 +54,9 @@ type Session struct {
 	UpstreamRefreshToken string `json:"upstream_refresh_token,omitempty"`
 	UpstreamBrief        bool   `json:"upstream_brief,omitempty"` // see [upstream.Identity]; kept with it
 
+	UpstreamAccessToken string    `json:"upstream_access_token,omitempty"` // kept in place of UpstreamRefreshToken
+	UpstreamExpires     time.Time `json:"upstream_expires,omitzero"`       // when UpstreamAccessToken does
+
 	SID string `json:"-"` // part of the store's key
 
 	root       string // part of the cookie; "" in sessions of earlier versions

@@ -58,12 +58,14 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 // keepSignIn returns the calls that keep what the identity provider can be asked by, which is no
 // part of the session.
 func (s *Sessions) keepSignIn(ctx context.Context, session *Session, again bool) ([]*store.Call, error) {
-	token, brief := session.UpstreamRefreshToken, session.UpstreamBrief
-	session.UpstreamRefreshToken, session.UpstreamBrief = "", false
-	return s.SignIns.Starting(ctx, revalidation.Begun{
+	begun := revalidation.Begun{
 		SignIn:  revalidation.SignIn{User: session.User, SID: session.SID, Provider: session.Provider},
-		Subject: session.UpstreamSubject, RefreshToken: token, Brief: brief, Again: again,
-	})
+		Subject: session.UpstreamSubject, RefreshToken: session.UpstreamRefreshToken, Brief: session.UpstreamBrief,
+		AccessToken: session.UpstreamAccessToken, Expires: session.UpstreamExpires, Again: again,
+	}
+	session.UpstreamRefreshToken, session.UpstreamBrief = "", false
+	session.UpstreamAccessToken, session.UpstreamExpires = "", time.Time{}
+	return s.SignIns.Starting(ctx, begun)
 }
 
 // renew stores a continued session, and makes other calls with that.

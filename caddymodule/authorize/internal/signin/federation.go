@@ -181,7 +181,7 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	if err != nil {
 		return nil, begun, err
 	}
-	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken, UpstreamBrief: identity.Brief}
+	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken, UpstreamBrief: identity.Brief, UpstreamAccessToken: identity.AccessToken, UpstreamExpires: identity.Expires}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
 	}

@@ -1,0 +1,128 @@
+package revalidation_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// inIntrospecting runs a test with a provider that gives no refresh token, and access tokens of an hour that it introspects.
+func inIntrospecting(t *testing.T, gateways int, test func(*hospital)) {
+	t.Helper()
+	inHospital(t, gateways, nil, func(h *hospital) {
+		h.Change(func(s *authorizetest.Settings) {
+			s.Metadata["introspection_endpoint"] = h.Issuer + string(authorizetest.Introspection)
+			s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
+		})
+		test(h)
+	})
+}
+
+// Who is gone at a provider that can only introspect has nothing here within the interval, while the access token lasts.
+func TestInactiveEndsSignIn(t *testing.T) {
+	t.Parallel()
+	for _, lasting := range []string{"offline_access", "online_access"} {
+		inIntrospecting(t, 2, func(h *hospital) {
+			b, tokens := h.signIn(lasting)
+			after(30 * time.Minute)
+			tokens = h.wantWorks(b, tokens)
+			h.becomes(nil)
+			after(interval)
+			if b.TokenWorks(tokens.AccessToken) {
+				t.Error("the access token goes on")
+			}
+			h.wantGone(b, tokens)
+			servertest.Equal(t, len(h.keys("upstream")), 0, "left")
+		})
+	}
+}
+
+// An access token that has expired says nothing: nobody is thrown out, nothing is asked, and once the last yes is too old the person signs in again.
+func TestExpiredAccessTokenSaysNothing(t *testing.T) {
+	t.Parallel()
+	inIntrospecting(t, 2, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		after(time.Hour)
+		asked := len(h.Requests(authorizetest.Introspection))
+		h.becomes(nil)
+		after(outage - time.Hour - interval)
+		tokens = h.wantWorks(b, tokens)
+		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), asked, "asked by an expired token")
+		after(interval + time.Hour)
+		if b.SignedIn() {
+			t.Error("the session goes on")
+		}
+		if got := b.Refresh(tokens.Refresh, nil); got.Error != "invalid_grant" {
+			t.Errorf("%+v", got)
+		}
+		h.becomes(authorizetest.Alice.Claims)
+		h.signInAgain(b)
+		h.wantWorks(b, tokens)
+	})
+}
+
+// A no to a token that expires while it is asked about is none.
+func TestAccessTokenExpiresMeanwhile(t *testing.T) {
+	t.Parallel()
+	inIntrospecting(t, -1, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		h.becomes(nil)
+		time.Sleep(time.Hour - upstream.Leeway - time.Second)
+		h.delay = 2 * time.Second
+		h.wantWorks(b, tokens)
+		servertest.Equal(t, len(h.Requests(authorizetest.Introspection)), 2)
+	})
+}
+
+// signInAgain signs Alice in again in the session of a browser.
+func (h *hospital) signInAgain(b *servertest.Browser) {
+	h.t.Helper()
+	q := servertest.ByProvider("hospital")
+	q.Set("prompt", "login")
+	there := servertest.Location(h.t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
+	servertest.WantCode(h.t, servertest.Location(h.t, b.Get("/oauth2/callback/hospital?"+h.Authorize(h.t, there.String()).Encode())))
+}
+
+// A provider that does not answer introspection is an outage, and where it never did, nothing is asked.
+func TestIntrospectionFails(t *testing.T) {
+	t.Parallel()
+	inIntrospecting(t, 1, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		h.Fail(authorizetest.Introspection, authorizetest.Status(http.StatusForbidden))
+		after(2 * interval)
+		tokens = h.wantWorks(b, tokens)
+		h.Fail(authorizetest.Introspection, nil)
+		h.becomes(nil)
+		after(interval)
+		h.wantGone(b, tokens)
+	})
+	inIntrospecting(t, 1, func(h *hospital) {
+		h.Fail(authorizetest.Introspection, authorizetest.JSON(http.StatusOK, map[string]any{"active": false}))
+		b, tokens := h.signIn("offline_access")
+		after(2 * outage)
+		h.wantWorks(b, tokens)
+		servertest.Equal(t, len(h.keys("upstream")), 0)
+	})
+}
+
+// A refresh token of before stays when somebody signs in again and gets none, as Google does it.
+func TestRefreshTokenStays(t *testing.T) {
+	t.Parallel()
+	inIntrospecting(t, 1, func(h *hospital) {
+		var without func(map[string]any)
+		h.Change(func(s *authorizetest.Settings) { without, s.TokenResponse = s.TokenResponse, nil })
+		b, tokens := h.signIn("offline_access")
+		h.Change(func(s *authorizetest.Settings) { s.TokenResponse = without })
+		h.signInAgain(b)
+		h.Change(func(s *authorizetest.Settings) { s.TokenResponse = nil })
+		after(2 * time.Hour)
+		h.wantWorks(b, tokens)
+		if len(h.asked()) == 0 || len(h.Requests(authorizetest.Introspection)) > 1 {
+			t.Errorf("asked %d times by the refresh token, %d by the access token", len(h.asked()), len(h.Requests(authorizetest.Introspection)))
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+// firstAnswer bounds the first introspection, for which a sign-in waits.
+const firstAnswer = 3 * time.Second
+
+// Introspect reports whether an access token is active (RFC 7662), and until when, if the provider says so.
+func (p *Provider) Introspect(ctx context.Context, token string) (active bool, expires time.Time, err error) {
+	m, err := p.discovered(ctx)
+	if err != nil {
+		return false, expires, err
+	}
+	body, err := p.send(ctx, m, introspectionEndpoint, "introspection_endpoint", m.IntrospectionEndpoint, url.Values{"token": {token}, "token_type_hint": {"access_token"}})
+	if err != nil {
+		return false, expires, err
+	}
+	var answer struct {
+		Active  *bool    `json:"active"`
+		Expires *float64 `json:"exp"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Active == nil {
+		return false, expires, fmt.Errorf("%s: no introspection response", introspectionEndpoint)
+	}
+	return *answer.Active, unixTime(answer.Expires), nil
+}
+
+// keepAccessToken keeps an access token to ask by, if the provider gave no refresh token and says of the access token now that it
+// is active: of a token that a client may not introspect, some say that it is not (RFC 7662 §2.2).
+func (p *Provider) keepAccessToken(ctx context.Context, m *metadata, tokens *oauth2.Token, id *Identity) {
+	if !p.config.Offline || m.IntrospectionEndpoint == "" || id.RefreshToken != "" {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	active, expires, err := p.Introspect(limited, tokens.AccessToken)
+	if !tokens.Expiry.IsZero() {
+		expires = tokens.Expiry
+	}
+	if err == nil && active && !expires.IsZero() {
+		id.AccessToken, id.Expires = tokens.AccessToken, expires
+	}
+}

@@ -1,0 +1,86 @@
+package upstream_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+// introspecting starts a provider that gives no refresh token, and answers introspection.
+func introspecting(t *testing.T) *authorizetest.Provider {
+	t.Helper()
+	idp := authorizetest.Start(t)
+	idp.Change(func(s *authorizetest.Settings) {
+		s.Metadata["introspection_endpoint"] = idp.Issuer + string(authorizetest.Introspection)
+		s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token") }
+	})
+	return idp
+}
+
+// An access token is kept only where there is nothing better, and the provider says that it is active, and until when.
+func TestAccessTokenIsKept(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*authorizetest.Settings)
+		fault  authorizetest.Fault
+		off    bool
+		kept   bool
+	}{
+		"active": {kept: true},
+		"by form": {change: func(s *authorizetest.Settings) {
+			s.Metadata["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		}, kept: true},
+		"not wanted":       {off: true},
+		"no endpoint":      {change: func(s *authorizetest.Settings) { delete(s.Metadata, "introspection_endpoint") }},
+		"a refresh token":  {change: func(s *authorizetest.Settings) { s.TokenResponse = nil }},
+		"exp alone":        {change: withoutExpiry, kept: true},
+		"no expiry at all": {change: withoutExpiry, fault: authorizetest.JSON(http.StatusOK, map[string]any{"active": true})},
+		"not our affair":   {fault: authorizetest.JSON(http.StatusOK, map[string]any{"active": false})},
+		"not for us":       {fault: authorizetest.Status(http.StatusForbidden)},
+		"another answer":   {fault: authorizetest.JSON(http.StatusOK, map[string]any{})},
+	} {
+		idp := introspecting(t)
+		if tt.change != nil {
+			idp.Change(tt.change)
+		}
+		idp.Fail(authorizetest.Introspection, tt.fault)
+		p := newProvider(t, idp, func(c *upstream.Config) { c.Offline = !tt.off })
+		id, err := signIn(t, p, idp, newRequest())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if kept := id.AccessToken != ""; kept != tt.kept || kept && time.Until(id.Expires).Round(time.Minute) != time.Hour {
+			t.Errorf("%s: kept %t until %v", name, kept, id.Expires)
+		}
+	}
+}
+
+// withoutExpiry leaves the expiry of a token to introspection.
+func withoutExpiry(s *authorizetest.Settings) {
+	s.TokenResponse = func(answer map[string]any) { delete(answer, "refresh_token"); delete(answer, "expires_in") }
+}
+
+func TestIntrospect(t *testing.T) {
+	t.Parallel()
+	idp := introspecting(t)
+	p := newProvider(t, idp, func(c *upstream.Config) { c.Offline = true })
+	id, err := signIn(t, p, idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if active, _, err := p.Introspect(t.Context(), id.AccessToken); err != nil || !active {
+		t.Errorf("%t, %v", active, err)
+	}
+	idp.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "another"}} })
+	if active, _, err := p.Introspect(t.Context(), id.AccessToken); err != nil || active {
+		t.Errorf("who is gone: %t, %v", active, err)
+	}
+	idp.Fail(authorizetest.Introspection, authorizetest.Status(http.StatusUnauthorized))
+	if _, _, err := p.Introspect(t.Context(), id.AccessToken); !errors.Is(err, upstream.ErrStatus) {
+		t.Errorf("refused: %v", err)
+	}
+}
