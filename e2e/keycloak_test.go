@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,32 +15,56 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/keycloak"
 )
 
-const (
-	keycloakFolder = "keycloak"
-	keycloakHome   = "target/keycloak-26.7.3"
-	keycloakAdmin  = "admin"
-)
+const keycloakFolder = "keycloak"
 
-// keycloak is a server of Keycloak with a database of its own, which a restart keeps.
-type keycloak struct {
-	address  string
-	database string
-	process  *process
+// keycloakServer is Keycloak of Keycloak with a database of its own, which a restart keeps.
+type keycloakServer struct {
+	address string
+	folder  string // of the database
+	process *process
 }
 
-// emptyKeycloak starts a server with nothing in it.
-func emptyKeycloak(t *testing.T) *keycloak {
+// sharedKeycloak is one server for all tests, started when the first asks for it: that takes longer than most of them.
+var sharedKeycloak *keycloakServer
+
+// emptyKeycloak is the shared server without the realm hospital.
+func emptyKeycloak(t *testing.T) *keycloakServer {
 	t.Helper()
 	buildKeycloak(t)
-	k := &keycloak{address: "http://" + loopback(mustFreeAddress(t)), database: filepath.Join(t.TempDir(), "keycloak")}
-	k.start(t)
-	return k
+	if sharedKeycloak == nil {
+		folder, err := os.MkdirTemp("", "keycloak")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sharedKeycloak = &keycloakServer{address: "http://" + loopback(mustFreeAddress(t)), folder: folder}
+		sharedKeycloak.start(t)
+		return sharedKeycloak
+	}
+	answer := sharedKeycloak.adminAnswer(t, http.MethodDelete, "/admin/realms/hospital", nil)
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent && answer.StatusCode != http.StatusNotFound {
+		t.Fatalf("removing the realm: %d", answer.StatusCode)
+	}
+	return sharedKeycloak
 }
 
-// startKeycloak starts a server with one realm, named hospital, and nothing in it.
-func startKeycloak(t *testing.T) *keycloak {
+// stopKeycloak stops the shared server, if it runs.
+func stopKeycloak() {
+	if sharedKeycloak == nil {
+		return
+	}
+	if sharedKeycloak.process != nil {
+		sharedKeycloak.process.stop()
+	}
+	_ = os.RemoveAll(sharedKeycloak.folder)
+}
+
+// emptyHospital is the shared server with a realm hospital that has nothing in it.
+func emptyHospital(t *testing.T) *keycloakServer {
 	t.Helper()
 	k := emptyKeycloak(t)
 	k.admin(t, http.MethodPost, "/admin/realms", map[string]any{"realm": "hospital", "enabled": true})
@@ -59,10 +83,10 @@ func buildKeycloak(t *testing.T) {
 			t.Skipf("%s is not installed", command)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(keycloakFolder, keycloakHome, "lib/quarkus/build-system.properties")); err == nil {
+	if _, err := os.Stat(filepath.Join(keycloakFolder, keycloak.Home, "lib/quarkus/build-system.properties")); err == nil {
 		return
 	}
-	for _, command := range [][]string{{"mvn", "-q", "-B", "process-resources"}, {keycloakHome + "/bin/kc.sh", "build", "--db=dev-file"}} {
+	for _, command := range [][]string{{"mvn", "-q", "-B", "process-resources"}, {keycloak.Home + "/bin/kc.sh", "build", "--db=dev-file"}} {
 		build := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		build.Dir = keycloakFolder
 		if output, err := build.CombinedOutput(); err != nil {
@@ -72,34 +96,34 @@ func buildKeycloak(t *testing.T) {
 }
 
 // start starts the server again after its process was stopped.
-func (k *keycloak) start(t *testing.T) {
+func (k *keycloakServer) start(t *testing.T) {
 	t.Helper()
-	host, port, _ := net.SplitHostPort(strings.TrimPrefix(k.address, "http://"))
-	running, err := startProcess("keycloak", []string{
-		"KC_BOOTSTRAP_ADMIN_USERNAME=" + keycloakAdmin, "KC_BOOTSTRAP_ADMIN_PASSWORD=" + keycloakAdmin, "JAVA_OPTS_APPEND=-Xmx512m",
-	}, filepath.Join(keycloakFolder, keycloakHome, "bin/kc.sh"), "start", "--optimized", "--cache=local", "--http-enabled=true",
-		"--http-host="+host, "--http-port="+port, "--hostname="+k.address, "--db-url=jdbc:h2:file:"+k.database+";NON_KEYWORDS=VALUE")
+	home, err := filepath.Abs(keycloakFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := keycloak.Command(home, strings.TrimPrefix(k.address, "http://"), mustFreeAddress(t), k.address, filepath.Join(k.folder, "keycloak"))
+	running, err := startProcess("keycloak", keycloak.Environ, command[0], command[1:]...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.process = running
-	t.Cleanup(running.stop)
 	if err := running.readyWithin(4*time.Minute, k.isReady); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // isReady succeeds once the administrator can sign in.
-func (k *keycloak) isReady() error {
+func (k *keycloakServer) isReady() error {
 	_, err := k.adminToken()
 	return err
 }
 
-func (k *keycloak) issuer() string { return k.address + "/realms/hospital" }
+func (k *keycloakServer) issuer() string { return k.address + "/realms/hospital" }
 
-func (k *keycloak) adminToken() (string, error) {
+func (k *keycloakServer) adminToken() (string, error) {
 	answer, err := http.PostForm(k.address+"/realms/master/protocol/openid-connect/token", url.Values{
-		"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {keycloakAdmin}, "password": {keycloakAdmin},
+		"grant_type": {"password"}, "client_id": {"admin-cli"}, "username": {keycloak.Administrator}, "password": {keycloak.Administrator},
 	})
 	if err != nil {
 		return "", err
@@ -115,7 +139,7 @@ func (k *keycloak) adminToken() (string, error) {
 }
 
 // admin calls the admin API, and returns the id of what was made, if something was.
-func (k *keycloak) admin(t *testing.T, method, path string, body any) (id string) {
+func (k *keycloakServer) admin(t *testing.T, method, path string, body any) (id string) {
 	t.Helper()
 	answer := k.adminAnswer(t, method, path, body)
 	defer answer.Body.Close()
@@ -133,7 +157,7 @@ func lastSegment(address string) string {
 	return path.Base(address)
 }
 
-func (k *keycloak) adminAnswer(t *testing.T, method, path string, body any) *http.Response {
+func (k *keycloakServer) adminAnswer(t *testing.T, method, path string, body any) *http.Response {
 	t.Helper()
 	token, err := k.adminToken()
 	if err != nil {
@@ -157,29 +181,34 @@ func (k *keycloak) adminAnswer(t *testing.T, method, path string, body any) *htt
 }
 
 // realm calls the admin API of the realm.
-func (k *keycloak) realm(t *testing.T, method, path string, body any) (id string) {
+func (k *keycloakServer) realm(t *testing.T, method, path string, body any) (id string) {
 	t.Helper()
 	return k.admin(t, method, "/admin/realms/hospital"+path, body)
 }
 
-// addClient registers the gateway, as its guide says.
-func (k *keycloak) addClient(t *testing.T, gateway string) {
+// addClient registers a gateway as its guide says, with further attributes. The client is named like the idp.
+func (k *keycloakServer) addClient(t *testing.T, gateway, idp string, further map[string]string) {
 	t.Helper()
+	attributes := map[string]string{
+		"post.logout.redirect.uris": gateway + "/oauth2/logout/" + idp, "backchannel.logout.url": gateway + "/oauth2/backchannel_logout/" + idp,
+		"backchannel.logout.session.required": "true",
+	}
+	maps.Copy(attributes, further)
 	k.realm(t, http.MethodPost, "/clients", map[string]any{
-		"clientId": "caddy-fhir", "secret": "secret-of-caddy-fhir", "redirectUris": []string{gateway + "/oauth2/callback/hospital"},
-		"attributes": map[string]string{
-			"post.logout.redirect.uris": gateway + "/oauth2/logout/hospital", "backchannel.logout.url": gateway + "/oauth2/backchannel_logout/hospital",
-			"backchannel.logout.session.required": "true",
-		},
+		"clientId": idp, "secret": "secret-of-caddy-fhir", "redirectUris": []string{gateway + "/oauth2/callback/" + idp},
+		"attributes": attributes,
 		"protocolMappers": []map[string]any{{
 			"name": "groups", "protocol": "openid-connect", "protocolMapper": "oidc-group-membership-mapper",
 			"config": map[string]string{"claim.name": "groups", "full.path": "false", "id.token.claim": "true", "userinfo.token.claim": "true"},
+		}, { // to introspect its tokens
+			"name": "audience", "protocol": "openid-connect", "protocolMapper": "oidc-audience-mapper",
+			"config": map[string]string{"included.client.audience": idp, "access.token.claim": "true", "introspection.token.claim": "true"},
 		}},
 	})
 }
 
 // addUser makes a person who is in some groups.
-func (k *keycloak) addUser(t *testing.T, name string, groups ...string) (id string) {
+func (k *keycloakServer) addUser(t *testing.T, name string, groups ...string) (id string) {
 	t.Helper()
 	id = k.realm(t, http.MethodPost, "/users", map[string]any{
 		"username": name, "enabled": true, "email": name + "@hospital.example", "emailVerified": true, "firstName": name, "lastName": "Example",

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,12 +11,17 @@ import (
 	"testing"
 
 	"golang.org/x/oauth2"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/keycloak"
 )
 
 // keycloakGuide is what docs/identity-providers.md says of Keycloak, with the addresses of a test.
 type keycloakGuide struct{ text string }
 
-func readKeycloakGuide(t *testing.T, keycloak, gateway string) keycloakGuide {
+// guidePassword is the first password of the people in the guide.
+const guidePassword = "first-password"
+
+func readKeycloakGuide(t *testing.T, provider, gateway string) keycloakGuide {
 	t.Helper()
 	page, err := os.ReadFile("../docs/identity-providers.md")
 	if err != nil {
@@ -23,7 +29,7 @@ func readKeycloakGuide(t *testing.T, keycloak, gateway string) keycloakGuide {
 	}
 	_, text, _ := strings.Cut(string(page), "\n## Keycloak\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	return keycloakGuide{strings.NewReplacer("https://login.hospital.example", keycloak, "https://fhir.hospital.example", gateway).Replace(text)}
+	return keycloakGuide{strings.NewReplacer("https://login.hospital.example", provider, "https://fhir.hospital.example", gateway).Replace(text)}
 }
 
 // blocks are those of a language, one after the other.
@@ -43,6 +49,9 @@ func TestKeycloakGuide(t *testing.T) {
 	k, address := emptyKeycloak(t), mustFreeAddress(t)
 	guide := readKeycloakGuide(t, k.address, "https://"+address)
 	k.run(t, guide.blocks("sh"))
+	if n := strings.Count(guide.blocks("caddyfile"), " patient/"); n != 2 {
+		t.Errorf("%d rows have patient/ scopes, without which the test app of the launch page may read nothing", n)
+	}
 	idp := strings.ReplaceAll(guide.blocks("caddyfile"), "{env.HOSPITAL_CLIENT_SECRET}", "secret-of-caddy-fhir")
 	g := federatedGateway(t, "gateway-keycloak-guide", address, []string{idp}, "scope offline_access", "scope online_access offline_access")
 	for _, tt := range []struct {
@@ -55,7 +64,7 @@ func TestKeycloakGuide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			app, verifier := g.demoApp(t, "openid", "fhirUser", "user/*.rs"), oauth2.GenerateVerifier()
 			start := app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by("hospital"))
-			end := g.newPerson(t).walk(t, start, appCallback, keycloakForm(tt.name))
+			end := g.newPerson(t).walk(t, start, appCallback, url.Values{"username": {tt.name}, "password": {guidePassword}})
 			token, err := app.Exchange(g.context(t), end.Query().Get("code"), oauth2.VerifierOption(verifier))
 			if err != nil {
 				t.Fatalf("%v at %s", err, end)
@@ -70,16 +79,15 @@ func TestKeycloakGuide(t *testing.T) {
 }
 
 // run runs commands of the guide, as its administrator.
-func (k *keycloak) run(t *testing.T, script string) {
+func (k *keycloakServer) run(t *testing.T, script string) {
 	t.Helper()
-	bin, err := filepath.Abs(filepath.Join(keycloakFolder, keycloakHome, "bin"))
+	bin, err := filepath.Abs(filepath.Join(keycloakFolder, keycloak.Home, "bin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One password for both people is not what their sign-in types: each has their own.
-	script = strings.NewReplacer(`dora --new-password "$PASSWORD"`, "dora --new-password dora-at-keycloak", `nils --new-password "$PASSWORD"`, "nils --new-password nils-at-keycloak").Replace(script)
+	script = strings.NewReplacer("_ADMIN_PASSWORD=…", "_ADMIN_PASSWORD="+keycloak.Administrator, "_SECRET=…", "_SECRET=secret-of-caddy-fhir", " PASSWORD=…", " PASSWORD="+guidePassword).Replace(script)
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
-	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "KEYCLOAK_ADMIN_PASSWORD="+keycloakAdmin, "HOSPITAL_CLIENT_SECRET=secret-of-caddy-fhir")
+	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir())
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"net/http"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -12,12 +14,13 @@ import (
 // outlives it.
 type hospitalized struct {
 	*person
+	id              string // at Keycloak
 	app             oauth2.Config
 	online, offline *oauth2.Token
 }
 
 // arrive signs somebody in at Keycloak, once; the second app finds the session.
-func (g *gateway) arrive(t *testing.T, name string) *hospitalized {
+func (g *gateway) arrive(t *testing.T, name, idp string) *hospitalized {
 	t.Helper()
 	h := &hospitalized{person: g.newPerson(t)}
 	for _, token := range []struct {
@@ -25,7 +28,7 @@ func (g *gateway) arrive(t *testing.T, name string) *hospitalized {
 		to    **oauth2.Token
 	}{{"online_access", &h.online}, {"offline_access", &h.offline}} {
 		app, verifier := g.demoApp(t, "openid", "user/*.rs", token.scope), oauth2.GenerateVerifier()
-		end := h.walk(t, app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by("hospital")), appCallback, keycloakForm(name))
+		end := h.walk(t, app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), by(idp)), appCallback, keycloakForm(name))
 		got, err := app.Exchange(g.context(t), end.Query().Get("code"), oauth2.VerifierOption(verifier))
 		if err != nil {
 			t.Fatalf("%s, %s: %v at %s", name, token.scope, err, end)
@@ -51,71 +54,140 @@ func (h *hospitalized) reads(t *testing.T, token *oauth2.Token) int {
 	return h.gateway.expand(t, token.AccessToken, gender).status
 }
 
-// Whoever may no longer sign in at Keycloak loses what they have here: at the next refresh, or when the gateway asks.
-func TestKeycloakPeople(t *testing.T) {
-	k := startKeycloak(t)
-	address := mustFreeAddress(t)
-	k.addClient(t, "https://"+address)
-	clinicians := k.realm(t, http.MethodPost, "/groups", map[string]any{"name": "clinicians"})
-	g := federatedGateway(t, "gateway-keycloak", address, []string{
-		idpBlock("hospital", k.issuer(), "caddy-fhir", "secret-of-caddy-fhir", "allow group clinicians", "revalidate 1m 8h"),
-	}, "scope offline_access", "scope online_access offline_access")
-	ids, people := map[string]string{}, map[string]*hospitalized{}
-	for _, name := range []string{"signedout", "stays", "disabled", "deleted", "ungrouped"} {
-		ids[name] = k.addUser(t, name, clinicians)
-		people[name] = g.arrive(t, name)
-	}
-	for name, p := range people {
-		if got := p.reads(t, p.online); got != http.StatusOK {
-			t.Fatalf("%s: %d before", name, got)
-		}
-	}
-	k.realm(t, http.MethodPut, "/users/"+ids["disabled"], map[string]any{"enabled": false})
-	k.realm(t, http.MethodDelete, "/users/"+ids["deleted"], nil)
-	k.realm(t, http.MethodDelete, "/users/"+ids["ungrouped"]+"/groups/"+clinicians, nil)
-	k.realm(t, http.MethodPost, "/users/"+ids["signedout"]+"/logout", nil)
+// fates are what becomes of people at Keycloak, by their names. Who is introspected has no refresh token of Keycloak.
+var fates = []string{"stays", "repassworded", "signedout", "disabled", "deleted", "ungrouped", "introspected"}
 
-	t.Run("refresh within 10 s", func(t *testing.T) {
-		for name, p := range people {
-			for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
-				if name != "stays" {
-					p.eventually(t, name+", "+kind, 15*time.Second, func() bool { return p.refresh(t, token) != nil })
-				} else if err := p.refresh(t, token); err != nil {
-					t.Errorf("who stays, %s: %v", kind, err)
-				}
+// goesOn reports whether somebody may still come.
+func goesOn(fate string) bool { return fate == "stays" || fate == "repassworded" }
+
+// ward is one gateway, or several on one store, and people there.
+type ward struct {
+	name   string
+	people map[string]*hospitalized // by fate
+}
+
+// openWard starts a gateway and signs people in.
+func (k *keycloakServer) openWard(t *testing.T, name, clinicians string) *ward {
+	t.Helper()
+	address, hospital, clinic := mustFreeAddress(t), "hospital-"+name, "clinic-"+name
+	k.addClient(t, "https://"+address, hospital, nil)
+	k.addClient(t, "https://"+address, clinic, map[string]string{"use.refresh.tokens": "false", "access.token.lifespan": "3600"})
+	var idps []string
+	for _, idp := range []string{hospital, clinic} {
+		idps = append(idps, idpBlock(idp, k.issuer(), idp, "secret-of-caddy-fhir", "allow group clinicians", "revalidate 1m 8h"))
+	}
+	g := federatedGateway(t, "gateway-keycloak-"+name, address, idps, "scope offline_access", "scope online_access offline_access")
+	w := &ward{name, map[string]*hospitalized{}}
+	for _, fate := range fates {
+		idp := hospital
+		if fate == "introspected" {
+			idp = clinic
+		}
+		id := k.addUser(t, fate+"-"+name, clinicians)
+		p := g.arrive(t, fate+"-"+name, idp)
+		p.id, w.people[fate] = id, p
+		if got := p.reads(t, p.online); got != http.StatusOK {
+			t.Fatalf("%s, %s: %d before", name, fate, got)
+		}
+	}
+	return w
+}
+
+// openWards opens one of one gateway and one of three; with REPLICAS, only one.
+func (k *keycloakServer) openWards(t *testing.T, clinicians string) []*ward {
+	t.Helper()
+	wards := []*ward{k.openWard(t, "one", clinicians)}
+	if replicasStore != "" {
+		return wards
+	}
+	for _, program := range []string{"redis-server", "nginx"} {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "true" {
+			t.Run("three gateways", func(t *testing.T) { t.Skipf("%s is not installed", program) })
+			return wards
+		}
+	}
+	defer func(was string) { replicasStore = was }(replicasStore)
+	replicasStore = "redis"
+	return append(wards, k.openWard(t, "three", clinicians))
+}
+
+// befall does to the people of a ward what their names say.
+func (k *keycloakServer) befall(t *testing.T, w *ward, clinicians string) {
+	t.Helper()
+	user := func(fate string) string { return "/users/" + w.people[fate].id }
+	k.realm(t, http.MethodPut, user("repassworded")+"/reset-password", map[string]any{"type": "password", "value": "another-one"})
+	k.realm(t, http.MethodPost, user("signedout")+"/logout", nil)
+	k.realm(t, http.MethodPut, user("disabled"), map[string]any{"enabled": false})
+	k.realm(t, http.MethodPut, user("introspected"), map[string]any{"enabled": false})
+	k.realm(t, http.MethodDelete, user("deleted"), nil)
+	k.realm(t, http.MethodDelete, user("ungrouped")+"/groups/"+clinicians, nil)
+}
+
+// Whoever may no longer sign in at Keycloak loses what they have here, at one gateway or at three: at the next refresh, or when a
+// gateway asks.
+func TestKeycloakPeople(t *testing.T) {
+	k := emptyHospital(t)
+	clinicians := k.realm(t, http.MethodPost, "/groups", map[string]any{"name": "clinicians"})
+	wards := k.openWards(t, clinicians)
+	for _, w := range wards {
+		k.befall(t, w, clinicians)
+	}
+	each := func(t *testing.T, test func(*ward, *testing.T)) {
+		t.Helper()
+		for _, w := range wards {
+			t.Run(w.name, func(t *testing.T) { test(w, t) })
+		}
+	}
+	t.Run("refresh within 10 s", func(t *testing.T) { each(t, (*ward).refreshEnds) })
+	t.Run("FHIR requests within the interval", func(t *testing.T) { each(t, (*ward).readingEnds) })
+	t.Run("Keycloak is down and back", func(t *testing.T) {
+		k.process.stop()
+		each(t, func(w *ward, t *testing.T) {
+			if p := w.people["stays"]; p.refresh(t, &p.offline) != nil {
+				t.Error("ended by an outage")
+			}
+		})
+		k.start(t)
+		each(t, (*ward).outageIsOver)
+	})
+}
+
+func (w *ward) refreshEnds(t *testing.T) {
+	for fate, p := range w.people {
+		for kind, token := range map[string]**oauth2.Token{"offline": &p.offline, "online": &p.online} {
+			if !goesOn(fate) {
+				p.eventually(t, fate+", "+kind, 15*time.Second, func() bool { return p.refresh(t, token) != nil })
+			} else if err := p.refresh(t, token); err != nil {
+				t.Errorf("%s, %s: %v", fate, kind, err)
 			}
 		}
-	})
-	t.Run("FHIR requests within the interval", func(t *testing.T) {
-		for name, p := range people {
-			if name == "stays" {
-				continue
-			}
-			p.eventually(t, name, 90*time.Second, func() bool {
+	}
+}
+
+func (w *ward) readingEnds(t *testing.T) {
+	for fate, p := range w.people {
+		if !goesOn(fate) {
+			p.eventually(t, fate, 90*time.Second, func() bool {
 				return p.reads(t, p.online) == http.StatusUnauthorized && p.reads(t, p.offline) == http.StatusUnauthorized
 			})
+		} else if got := p.reads(t, p.online); got != http.StatusOK {
+			t.Errorf("%s: %d", fate, got)
 		}
-		if got := people["stays"].reads(t, people["stays"].online); got != http.StatusOK {
-			t.Errorf("who stays: %d", got)
-		}
-	})
-	t.Run("Keycloak is down and back", func(t *testing.T) {
-		p := people["stays"]
-		k.process.stop()
-		if err := p.refresh(t, &p.offline); err != nil {
-			t.Errorf("while it is down: %v", err)
-		}
-		k.start(t)
-		if err := p.refresh(t, &p.offline); err != nil {
-			t.Errorf("offline, after it came back: %v", err)
-		}
-		if err := p.refresh(t, &p.online); err != nil {
-			t.Errorf("online, after it came back: %v", err)
-		}
-		if end := p.get(t, p.app.AuthCodeURL("again", by("hospital"))).location(t); !end.Query().Has("code") {
-			t.Errorf("sent to %s, want a code", end)
-		}
-	})
+	}
+}
+
+// outageIsOver checks that an outage has ended nothing.
+func (w *ward) outageIsOver(t *testing.T) {
+	p := w.people["stays"]
+	if err := p.refresh(t, &p.offline); err != nil {
+		t.Errorf("offline: %v", err)
+	}
+	if err := p.refresh(t, &p.online); err != nil {
+		t.Errorf("online: %v", err)
+	}
+	if end := p.get(t, p.app.AuthCodeURL("again", by("hospital-"+w.name))).location(t); !end.Query().Has("code") {
+		t.Errorf("sent to %s, want a code", end)
+	}
 }
 
 // eventually waits until something is so.

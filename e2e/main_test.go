@@ -44,6 +44,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer example.process.stop()
 	defer stopHAPI()
+	defer stopKeycloak()
 	return m.Run(), nil
 }
 

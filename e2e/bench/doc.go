@@ -12,7 +12,8 @@
 // authorization server beside npm oidc-provider; flood what a million requests that
 // lead nowhere leave in memory; launch what a launch context costs, and how fast the page to
 // choose among 100,000 patients on is. typing, which is not part of everything, measures
-// typed requests of fhir_expand beside an earlier gateway. With -before, authorize and cache have an
+// typed requests of fhir_expand beside an earlier gateway. keycloak, which is not either, and needs e2e/keycloak as its README
+// builds it, measures the authorization server beside Keycloak, and counts what a gateway asks it. With -before, authorize and cache have an
 // earlier gateway beside them too, authorize in the place of oidc-provider.
 //
 // Each is a process of its own: build ../caddy first. Rounds of load go to each in

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -24,6 +25,7 @@ type provider struct {
 	*server
 	clientID, secret string
 	scope            string
+	idp              string // where people sign in; "" with a password here
 	paths            struct{ authorize, token, introspect, userinfo string }
 }
 
@@ -78,6 +80,9 @@ func (v *visitor) flow(*load) error {
 	if strings.Contains(v.scope, "openid") {
 		request.Set("nonce", random())
 	}
+	if v.idp != "" {
+		request.Set("identity_provider", v.idp)
+	}
 	code, err := v.code(request)
 	if err != nil {
 		return err
@@ -93,7 +98,10 @@ func random() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-var hidden = regexp.MustCompile(`name="request" value="([^"]*)"`)
+var (
+	hidden        = regexp.MustCompile(`name="request" value="([^"]*)"`)
+	keycloakLogin = regexp.MustCompile(`id="kc-form-login"[^>]* action="([^"]*)"`)
+)
 
 // code follows an authorization request to the redirect URI, by way of the
 // sign-in page if there is one.
@@ -108,9 +116,15 @@ func (v *visitor) code(q url.Values) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		form, action := url.Values{"username": {"alice"}, "password": {"alice-demo-password"}}, ""
 		if field := hidden.FindSubmatch(page); field != nil {
-			form := url.Values{"request": {string(field[1])}, "username": {"alice"}, "password": {"alice-demo-password"}}
-			if r, err = v.http.PostForm(v.at("/oauth2/login"), form); err != nil {
+			form.Set("request", string(field[1]))
+			action = v.at("/oauth2/login")
+		} else if field := keycloakLogin.FindSubmatch(page); field != nil {
+			action = html.UnescapeString(string(field[1]))
+		}
+		if action != "" {
+			if r, err = v.http.PostForm(action, form); err != nil {
 				return "", err
 			}
 			if page, err = drain(r); err != nil {
@@ -127,7 +141,9 @@ func (v *visitor) code(q url.Values) (string, error) {
 			}
 			return "", fmt.Errorf("no code, but %s", to)
 		}
-		next = v.at(to.RequestURI())
+		if next = v.at(to.RequestURI()); to.Port() != "" { // an identity provider's, or this server's
+			next = to.String()
+		}
 	}
 	return "", errors.New("the authorization request leads from place to place")
 }
@@ -197,8 +213,11 @@ func (v *visitor) introspected(*load) error {
 	return err
 }
 
-func (v *visitor) told(*load) error {
-	request, err := http.NewRequest(http.MethodGet, v.at(v.paths.userinfo), nil)
+func (v *visitor) told(*load) error { return v.read(v.paths.userinfo) }
+
+// read asks for what the access token opens.
+func (v *visitor) read(path string) error {
+	request, err := http.NewRequest(http.MethodGet, v.at(path), nil)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type settings struct {
 	round        time.Duration
 	clients      int
 	durable      string // store of refresh tokens
+	operations   int    // of each round beside Keycloak
 }
 
 func main() {
@@ -33,6 +34,7 @@ func main() {
 	flag.DurationVar(&s.round, "round", 2*time.Second, "length of a round")
 	flag.IntVar(&s.clients, "clients", 10, "clients at once")
 	flag.StringVar(&s.durable, "durable", "file", "where refresh tokens lie in authorize: file or memory")
+	flag.IntVar(&s.operations, "operations", 1000, "operations of each round in keycloak; of the cheap ones, four or eight times as many")
 	flag.Parse()
 	for size := range strings.SplitSeq(sizes, ",") {
 		n, err := strconv.Atoi(size)
@@ -54,7 +56,7 @@ func run(s settings, names []string) error {
 	}
 	defer os.RemoveAll(folder)
 	subjects := map[string]func(settings, string) error{
-		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood, "launch": launches, "typing": typing,
+		"expand": expansions, "cache": caches, "scan": scan, "authorize": authorizations, "flood": flood, "launch": launches, "typing": typing, "keycloak": besideKeycloak,
 	}
 	if len(names) == 0 {
 		names = []string{"expand", "cache", "scan", "authorize", "flood", "launch"}
@@ -62,7 +64,7 @@ func run(s settings, names []string) error {
 	for _, name := range names {
 		measure := subjects[name]
 		if measure == nil {
-			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood, launch and typing", name)
+			return fmt.Errorf("%q is not one of expand, cache, scan, authorize, flood, launch, typing and keycloak", name)
 		}
 		if err := measure(s, folder); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

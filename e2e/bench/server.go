@@ -49,7 +49,7 @@ func launch(address string, command *exec.Cmd) (*server, error) {
 	if err := s.command.Start(); err != nil {
 		return nil, err
 	}
-	return s, s.wait(time.Minute)
+	return s, s.wait(5 * time.Minute)
 }
 
 // freeAddress is one on loopback that nobody listens at.
@@ -61,7 +61,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// wait returns when the server answers, whatever it answers.
+// wait returns when the server answers, whatever it answers but 503.
 func (s *server) wait(most time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -69,7 +69,9 @@ func (s *server) wait(most time.Duration) error {
 	defer tick.Stop()
 	for {
 		if r, err := http.Get(s.url + "/ready"); err == nil {
-			return r.Body.Close()
+			if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusServiceUnavailable { // Keycloak's, for some seconds
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

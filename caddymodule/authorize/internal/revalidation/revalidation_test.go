@@ -136,6 +136,25 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// Requests by access tokens ask the provider nothing, and wait for nothing, however old its last yes is.
+func TestAccessTokensAskNothing(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		time.Sleep(2 * interval)
+		h.delay = time.Second
+		start, asked := time.Now(), len(h.Requests(authorizetest.Token))
+		for range 1000 {
+			if !b.TokenWorks(tokens.AccessToken) {
+				t.Fatal("the access token ended")
+			}
+		}
+		if waited := time.Since(start); waited > 0 || len(h.Requests(authorizetest.Token)) > asked {
+			t.Errorf("waited %v, asked %d times", waited, len(h.Requests(authorizetest.Token))-asked)
+		}
+	})
+}
+
 // A provider that hangs is not waited for again and again.
 func TestSilentProviderDelaysFew(t *testing.T) {
 	t.Parallel()
