@@ -40,9 +40,10 @@ func emptyKeycloak(t *testing.T) *keycloakServer {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sharedKeycloak = &keycloakServer{address: "http://" + loopback(mustFreeAddress(t)), folder: folder}
-		sharedKeycloak.start(t)
-		return sharedKeycloak
+		k := &keycloakServer{address: "http://" + loopback(mustFreeAddress(t)), folder: folder}
+		k.start(t)
+		sharedKeycloak = k
+		return k
 	}
 	answer := sharedKeycloak.adminAnswer(t, http.MethodDelete, "/admin/realms/hospital", nil)
 	defer answer.Body.Close()
@@ -57,9 +58,7 @@ func stopKeycloak() {
 	if sharedKeycloak == nil {
 		return
 	}
-	if sharedKeycloak.process != nil {
-		sharedKeycloak.process.stop()
-	}
+	sharedKeycloak.process.stop()
 	_ = os.RemoveAll(sharedKeycloak.folder)
 }
 
@@ -108,7 +107,7 @@ func (k *keycloakServer) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.process = running
-	if err := running.readyWithin(4*time.Minute, k.isReady); err != nil {
+	if err := running.readyWithin(8*time.Minute, k.isReady); err != nil {
 		t.Fatal(err)
 	}
 }
