@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// aliases are other forms of words, sorted: their stems, or their spellings.
+// aliases are other spellings of words, sorted.
 type aliases struct {
 	forms wordList
 	ids   []uint32 // of the words as they are written

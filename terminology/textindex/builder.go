@@ -44,7 +44,7 @@ func New(c Corpus) *Index {
 	x.postings = newPostings(b.words, sorted)
 	b.words = nil
 	x.collect()
-	x.stems, x.spelled = newAliases(&x.words, x.language.stem), newAliases(&x.words, x.language.otherSpelling)
+	x.stems, x.spelled = newStems(&x.words, x.language), newAliases(&x.words, x.language.otherSpelling)
 	x.pieces = newPieces(&x.words)
 	x.collect()
 	x.common = findCommon(&x.words, &x.postings, len(x.order))
@@ -60,10 +60,10 @@ func New(c Corpus) *Index {
 func (x *Index) settle(m *offheap.Memory) {
 	c, p, e := &x.common, &x.postings, &x.whole
 	offheap.Move(m, &x.order, &x.words.from, &p.from, &e.displays.ranks, &e.codes.ranks)
-	offheap.Move(m, &x.stems.ids, &x.stems.forms.from, &x.spelled.ids, &x.spelled.forms.from)
+	offheap.Move(m, &x.stems.ranks, &x.spelled.ids, &x.spelled.forms.from)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.ends, &c.dense)
-	offheap.Move(m, &e.displays.hashes, &e.codes.hashes, &c.sets, &c.heads, (*[]uint64)(&x.pieces))
-	offheap.Move(m, &x.words.text, &p.list, &x.stems.forms.text, &x.spelled.forms.text)
+	offheap.Move(m, &e.displays.hashes, &e.codes.hashes, &x.stems.hashes, &c.sets, &c.heads, (*[]uint64)(&x.pieces))
+	offheap.Move(m, &x.words.text, &p.list, &x.spelled.forms.text)
 }
 
 // collect frees memory that a large index no longer needs while it is built.

@@ -4,7 +4,7 @@
 //	texts ─► Corpus    corpus.go; Ranks: ranks.go
 //	            │ New  builder.go: reader.go reads documents (spots.go, folding.go), vocabulary.go numbers their words, and
 //	            │      runes.go their letters; compounds.go divides words (dictionary.go)
-//	          Index    index.go: wordlist.go, aliases.go (stems, spellings), pieces.go; postings.go, commonprefixes.go; exact.go
+//	          Index    index.go: wordlist.go, aliases.go (spellings), pieces.go; postings.go, commonprefixes.go; exact.go
 //	            │
 //	typed ─► Filter    filter.go, with synonyms.go and what is known of the language: language.go
 //	            │ Search: search.go, in each part (part.go)

@@ -21,7 +21,7 @@ type Index struct {
 	common   commonPrefixes
 
 	pieces  pieces  // of the words
-	stems   aliases // the words that have inflections
+	stems   exact   // the words that have inflections
 	spelled aliases // the words that have another spelling
 
 	whole wholeTexts

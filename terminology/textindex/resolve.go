@@ -75,8 +75,8 @@ func (r *resolved) inflections(x *Index, w *wanted) {
 	if w.stem == nil {
 		return
 	}
-	for i, _ := x.stems.forms.find(w.stem); i < len(x.stems.ids) && bytes.Equal(x.stems.forms.at(i), w.stem); i++ {
-		id := int(x.stems.ids[i])
+	for _, rank := range x.stems.find(w.stem) {
+		id := int(rank)
 		switch word := x.words.at(id); {
 		case bytes.Equal(word, w.word):
 		case inflects(word, w.word):
