@@ -219,10 +219,10 @@ func restore(tx *bbolt.Tx, entries [][2][]byte, n *int) error {
 		if err := t.entries.Put(key, held); err != nil {
 			return err
 		}
-		if err := t.expiries.Put(expiryKey(held[:expirySize], string(key)), nil); err != nil {
+		if err := t.expiries().Put(expiryKey(held[:expirySize], string(key)), nil); err != nil {
 			return err
 		}
 		*n++
 	}
-	return t.count.Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(*n)))
+	return t.count().Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(*n)))
 }

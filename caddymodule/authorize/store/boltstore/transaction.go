@@ -34,16 +34,22 @@ func makeBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
+// transaction finds the other buckets when it needs them: what only reads does not.
 type transaction struct {
-	entries, expiries, count *bbolt.Bucket
-	now                      time.Time
-	max                      int64
-	endings                  []string
+	tx      *bbolt.Tx
+	entries *bbolt.Bucket
+	now     time.Time
+	max     int64
+	endings []string
 }
 
 func newTransaction(tx *bbolt.Tx) transaction {
-	return transaction{entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket)}
+	return transaction{tx: tx, entries: tx.Bucket(entriesBucket)}
 }
+
+func (t transaction) expiries() *bbolt.Bucket { return t.tx.Bucket(expiriesBucket) }
+
+func (t transaction) count() *bbolt.Bucket { return t.tx.Bucket(countBucket) }
 
 func (s *Store) transaction(tx *bbolt.Tx) transaction {
 	t := newTransaction(tx)
@@ -71,11 +77,11 @@ func (t transaction) Set(key string, value []byte, ttl time.Duration) error {
 	expiry := t.expiry(ttl)
 	if held == nil || !bytes.Equal(held[:expirySize], expiry) {
 		if held != nil {
-			if err := t.expiries.Delete(expiryKey(held[:expirySize], key)); err != nil {
+			if err := t.expiries().Delete(expiryKey(held[:expirySize], key)); err != nil {
 				return err
 			}
 		}
-		if err := t.expiries.Put(expiryKey(expiry, key), nil); err != nil {
+		if err := t.expiries().Put(expiryKey(expiry, key), nil); err != nil {
 			return err
 		}
 	}
@@ -95,7 +101,7 @@ func (t transaction) Remove(key string) error {
 	if held == nil {
 		return nil
 	}
-	if err := t.expiries.Delete(expiryKey(held[:expirySize], key)); err != nil {
+	if err := t.expiries().Delete(expiryKey(held[:expirySize], key)); err != nil {
 		return err
 	}
 	if err := t.entries.Delete([]byte(key)); err != nil {
@@ -110,7 +116,7 @@ func (t transaction) Sweep() error { return t.sweep(true) }
 // sweep removes some expired entries, or all.
 func (t transaction) sweep(all bool) error {
 	var over [][]byte
-	c := t.expiries.Cursor()
+	c := t.expiries().Cursor()
 	for k, _ := c.First(); k != nil && !t.lives(k) && (all || len(over) < sweepLimit); k, _ = c.Next() {
 		over = append(over, bytes.Clone(k))
 	}
@@ -157,14 +163,14 @@ func (t transaction) lives(b []byte) bool {
 
 // Size implements [store.Table].
 func (t transaction) Size() int {
-	if n := t.count.Get(countKey); n != nil {
+	if n := t.count().Get(countKey); n != nil {
 		return int(binary.BigEndian.Uint64(n))
 	}
 	return 0
 }
 
 func (t transaction) add(n int) error {
-	return t.count.Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(t.Size()+n)))
+	return t.count().Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(t.Size()+n)))
 }
 
 func expiryKey(expiry []byte, key string) []byte {
