@@ -50,10 +50,10 @@ func StripCookies(h http.Header, prefix string) {
 // after the switch passes no guard, and with cleartext HTTP/2 (h2c) that would be any request. WebSocket, which FHIR
 // subscriptions use and which carries no requests, may stay if a token was verified.
 func StripUpgrade(h http.Header, webSocket bool) {
-	asked := h.Values("Upgrade")
+	asked := h["Upgrade"] // as net/http spells it: to make that of a name takes longer than all else here
 	if webSocket && len(asked) == 1 && strings.EqualFold(asked[0], "websocket") {
 		return
 	}
-	h.Del("Upgrade")
-	h.Del("Http2-Settings") // in the spelling that needs no other made of it
+	delete(h, "Upgrade")
+	delete(h, "Http2-Settings")
 }
