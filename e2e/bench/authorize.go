@@ -124,19 +124,11 @@ func besidePeer(s settings, folder string, gateway *server, algorithm string) (e
 	defer func() { err = errors.Join(err, theirs.stop()) }()
 	fmt.Printf("\nID tokens by %s:\n\n| operation | per second | p50 | p99 | CPU per operation | %s | ratio |\n|---|--:|--:|--:|--:|--:|--:|\n", algorithm, peer)
 	for i := range system {
-		var a, b []load
-		for range s.rounds {
-			one, err := ours.duty(s, system[i])
-			if err != nil {
-				return fmt.Errorf("%s: %w", system[i].name, err)
-			}
-			other, err := theirs.duty(s, api[i])
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", api[i].name, peer, err)
-			}
-			a, b = append(a, one), append(b, other)
+		a, b, err := beside(s.rounds, func() (load, error) { return ours.duty(s, system[i]) }, func() (load, error) { return theirs.duty(s, api[i]) })
+		if err != nil {
+			return fmt.Errorf("%s, beside %s: %w", system[i].name, peer, err)
 		}
-		printDuty(system[i].name, median(a), median(b))
+		printDuty(system[i].name, a, b)
 	}
 	return nil
 }

@@ -262,8 +262,9 @@ func compressed(file string, body []byte) error {
 func race(s settings, title string, rivals []rival) error {
 	rounds := make([][]load, len(rivals))
 	for n := range s.rounds + 1 {
-		for i, r := range rivals {
-			length := s.round
+		for k := range rivals { // each is first in some round, since that one appears dearer
+			i := (k + n) % len(rivals)
+			r, length := rivals[i], s.round
 			if n == 0 { // to warm up
 				length = max(length/4, 100*time.Millisecond)
 			}

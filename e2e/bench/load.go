@@ -117,6 +117,21 @@ func (l *load) get(client *http.Client, url string, header http.Header) error {
 	return err
 }
 
+// beside has rounds of two in turn, each first in every other round, since who is measured first appears dearer. It
+// returns their medians.
+func beside(rounds int, one, other func() (load, error)) (a, b load, err error) {
+	var all [2][]load
+	for n := range 2 * rounds {
+		i := (n + n/2) % 2
+		l, err := [...]func() (load, error){one, other}[i]()
+		if err != nil {
+			return a, b, err
+		}
+		all[i] = append(all[i], l)
+	}
+	return median(all[0]), median(all[1]), nil
+}
+
 // median is the round whose CPU per request is the middle one, with the requests'
 // times of all rounds.
 func median(rounds []load) load {

@@ -94,19 +94,9 @@ func compare(s settings, folder string, gateway *server, sc scenario) (ours, fix
 		return ours, fixed, err
 	}
 	defer func() { err = errors.Join(err, respond.stop()) }()
-	var a, b []load
-	for range s.rounds {
-		one, err := gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round)
-		if err != nil {
-			return ours, fixed, err
-		}
-		other, err := respond.round(respond.gets([]string{"/"}, nil), s.clients, s.round)
-		if err != nil {
-			return ours, fixed, err
-		}
-		a, b = append(a, one), append(b, other)
-	}
-	return median(a), median(b), nil
+	return beside(s.rounds,
+		func() (load, error) { return gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round) },
+		func() (load, error) { return respond.round(respond.gets([]string{"/"}, nil), s.clients, s.round) })
 }
 
 // startRespond runs stock Caddy's respond with a body of a size.

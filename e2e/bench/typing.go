@@ -90,21 +90,13 @@ func typed(sample []coding) []scenario {
 
 // typingRow runs rounds against both in turn, and prints their medians.
 func typingRow(s settings, before, now *server, sc scenario) error {
-	var a, b []load
-	for range s.rounds {
-		for _, g := range []*server{before, now} {
-			l, err := g.round(g.gets(sc.paths, sc.header), s.clients, s.round)
-			if err != nil {
-				return err
-			}
-			if g == before {
-				a = append(a, l)
-			} else {
-				b = append(b, l)
-			}
-		}
+	asking := func(g *server) func() (load, error) {
+		return func() (load, error) { return g.round(g.gets(sc.paths, sc.header), s.clients, s.round) }
 	}
-	was, is := median(a), median(b)
+	was, is, err := beside(s.rounds, asking(before), asking(now))
+	if err != nil {
+		return err
+	}
 	fmt.Printf("| %s | %s | %s | %.2f | %s | %s |\n", sc.name, tenths(was.perRequest()), tenths(is.perRequest()),
 		float64(is.perRequest())/float64(was.perRequest()), milliseconds(was.quantile(0.99)), milliseconds(is.quantile(0.99)))
 	return nil
