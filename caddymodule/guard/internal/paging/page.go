@@ -72,11 +72,6 @@ func (p Position) IsEnd() bool {
 	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.Done || len(at.Left) > 0 })
 }
 
-// IsWhole reports whether all that there is was found, as far as the FHIR server tells.
-func (p Position) IsWhole() bool {
-	return !slices.ContainsFunc(p.Places, func(at Place) bool { return !at.Done || len(at.Left) > 0 || at.Cut })
-}
-
 // Sealing seals texts so that nobody but us can make or read them.
 type Sealing interface {
 	// Seal returns the text sealed; it opens with the same binding only. Letters, digits, - _ and dots.

@@ -12,17 +12,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
-// path is where the branch searches.
-func (b branch) path() string {
-	switch {
-	case b.patient != "":
-		return "Patient/" + b.patient + "/" + b.resourceType
-	case b.within != (interaction.Reference{}):
-		return b.within.String() + "/" + b.resourceType
-	}
-	return b.resourceType
-}
-
 // with is the branch with another parameter.
 func (b branch) with(p smart.Parameter) branch {
 	b.confining = append(slices.Clip(b.confining), p)

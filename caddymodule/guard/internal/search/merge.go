@@ -106,7 +106,7 @@ func (m *merge) fetch(ctx context.Context, n int) error {
 		size = max(size, minMerged)
 	}
 	for size = max(size, 0); ; size = min(2*size, maxCount) {
-		got, next, err := m.page(ctx, searchCall(m.s.c.Method, b.path(), parameters, size), from.next)
+		got, next, err := m.page(ctx, b.call(m.s.c.Method, parameters, size), from.next)
 		if err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (m *merge) resume(ctx context.Context, at paging.Position) error {
 func (m *merge) find(ctx context.Context, resourceType string, ids []string, found map[string]message.Entry) error {
 	parameters := slices.DeleteFunc(slices.Clone(m.s.parameters), func(p smart.Parameter) bool { return !paging.IsForResults(p) })
 	parameters = append(parameters, smart.Parameter{Name: "_id", Value: strings.Join(ids, ",")})
-	c := searchCall(m.s.c.Method, resourceType, parameters, len(ids))
+	c := branch{resourceType: resourceType}.call(m.s.c.Method, parameters, len(ids))
 	for at := (paging.Place{}); !at.Done; {
 		got, next, err := m.page(ctx, c, at)
 		if err != nil {

@@ -135,9 +135,16 @@ func (s *plan) setJudged(judged bool) {
 	}
 }
 
-// searchCall is a search in parts, for so many matches, or as many as the FHIR server likes. One that came in a body
-// goes on in a body, which keeps it out of logs.
-func searchCall(method, path string, parameters []smart.Parameter, size int) message.Call {
+// call is a search where a branch searches, for so many matches, or as many as the FHIR server likes. One that came in a
+// body goes on in a body, which keeps it out of logs.
+func (b branch) call(method string, parameters []smart.Parameter, size int) message.Call {
+	path := b.resourceType
+	switch {
+	case b.patient != "":
+		path = "Patient/" + b.patient + "/" + path
+	case b.within != (interaction.Reference{}):
+		path = b.within.String() + "/" + path
+	}
 	if size > 0 {
 		parameters = append(slices.Clip(parameters), smart.Parameter{Name: "_count", Value: strconv.Itoa(size)})
 	}

@@ -112,7 +112,7 @@ func (s *plan) total(ctx context.Context, m *merge, from, to paging.Position) (i
 	switch {
 	case !s.judged:
 		return m.told, nil
-	case to.IsWhole():
+	case to.IsEnd() && !slices.ContainsFunc(to.Places, func(at paging.Place) bool { return at.Cut }):
 		return to.Shown, nil
 	case from.Total > 0 && (m.dropped == 0 || len(s.branches) > 1):
 		return from.Total, nil
@@ -238,7 +238,7 @@ func (s *plan) union(ctx context.Context, branches []branch) (int, error) {
 // countOf asks the FHIR server how much a branch finds.
 func (s *plan) countOf(ctx context.Context, b branch) (int, error) {
 	parameters := slices.Concat(s.parameters, b.confining, []smart.Parameter{{Name: "_summary", Value: "count"}})
-	a, err := s.x.Server.Ask(ctx, searchCall(s.c.Method, b.path(), parameters, 0))
+	a, err := s.x.Server.Ask(ctx, b.call(s.c.Method, parameters, 0))
 	if err != nil {
 		return 0, err
 	}
