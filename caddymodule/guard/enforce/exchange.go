@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -27,29 +26,11 @@ import (
 type exchange struct {
 	e       *Enforcer
 	bearer  Bearer
-	client  client
-	server  *server.Server
-	judge   *judge.Judge
+	r       *http.Request // the client's
+	server  server.Server
+	judge   judge.Judge
 	pages   paging.Pages
 	collect write.Collector // of what writes come to in a transaction; nil: they are sent
-}
-
-// newExchange makes an exchange and what it holds in one piece, since there is one for each request.
-func newExchange(e *Enforcer, r *http.Request, next message.NextHandler, b Bearer) *exchange {
-	whole := &struct {
-		exchange
-		server server.Server
-		judge  judge.Judge
-	}{}
-	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
-	whole.server = server.New(e.Base, e.Limits, e.Memory, next, r)
-	whole.judge = judge.New(&whole.server, at, e.Policies, r, b.Token, b.Rights)
-	whole.exchange = exchange{
-		e: e, bearer: b, server: &whole.server, judge: &whole.judge,
-		client: client{r: r, base: e.Base, limit: whole.server.Limits.Body, memory: &whole.server},
-		pages:  paging.Pages{Sealing: e.Sealing, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil},
-	}
-	return &whole.exchange
 }
 
 // finish writes an answer, or returns the error that took its place.
@@ -58,41 +39,25 @@ func (x *exchange) finish(w http.ResponseWriter, a *message.Answer, err error) e
 		return err
 	}
 	x.server.Share.ShrinkTo(int64(len(a.Body)))
-	err = a.Write(w, x.client.r)
+	err = a.Write(w, x.r)
 	if a.Buffer != nil {
 		message.GiveBack(a.Buffer)
 	}
 	return err
 }
 
-// reserver reserves memory for what is read.
-type reserver interface {
-	Reading(ctx context.Context, body io.Reader) io.Reader
-}
-
-// client is the client's own request.
-type client struct {
-	r      *http.Request
-	base   string // path of the FHIR API
-	limit  int64  // of the body
-	memory reserver
-}
-
 // call is the request without its body.
-func (x client) call() (message.Call, error) {
-	path, ok := strings.CutPrefix(x.r.URL.Path, x.base)
+func (x *exchange) call() (message.Call, error) {
+	path, ok := strings.CutPrefix(x.r.URL.Path, x.e.Base)
 	if !ok || path != "" && path[0] != '/' {
 		return message.Call{}, message.NotFound()
-	}
-	if path == "/" {
-		path = ""
 	}
 	return message.Call{Method: x.r.Method, Path: strings.TrimPrefix(path, "/"), Query: x.r.URL.RawQuery, Header: x.r.Header}, nil
 }
 
 // withBody is a call with the client's body: the form of a search is among its parameters, and the content of a Binary is
 // one.
-func (x client) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
+func (x *exchange) withBody(c message.Call, i interaction.Interaction) (_ message.Call, _ interaction.Interaction, err error) {
 	if c.Method == http.MethodGet || c.Method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
 		return c, i, nil
 	}
@@ -100,7 +65,7 @@ func (x client) withBody(c message.Call, i interaction.Interaction) (_ message.C
 		return c, i, err
 	}
 	if isContent(c.Header, i) {
-		c, err = binary(c, i, x.limit)
+		c, err = binary(c, i, x.server.Limits.Body)
 		return c, i, err
 	}
 	i, err = c.Interaction()
@@ -108,30 +73,30 @@ func (x client) withBody(c message.Call, i interaction.Interaction) (_ message.C
 }
 
 // readBody reads the client's body, in JSON, as a form, or as the content of a Binary, up to the limit.
-func (x client) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
+func (x *exchange) readBody(c message.Call, i interaction.Interaction) ([]byte, error) {
 	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: message.ErrBody}
 	}
-	body, err := io.ReadAll(x.memory.Reading(x.r.Context(), x.r.Body))
+	body, err := io.ReadAll(x.server.Reading(x.r.Context(), x.r.Body))
 	refusal, refused := errors.AsType[*guard.Error](err)
 	switch {
 	case refused:
 		return nil, refusal
 	case err != nil:
 		return nil, message.Invalid(err, "The body could not be read.")
-	case int64(len(body)) > x.limit:
-		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limit), Err: message.ErrBody}
-	case len(body) > 0 && !x.readable(c) && strings.HasSuffix(c.Path, "_search"):
+	case int64(len(body)) > x.server.Limits.Body:
+		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.server.Limits.Body), Err: message.ErrBody}
+	case len(body) > 0 && !isReadable(c) && strings.HasSuffix(c.Path, "_search"):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the search as application/x-www-form-urlencoded.", Err: message.ErrBody}
-	case len(body) > 0 && !x.readable(c) && !isContent(c.Header, i):
+	case len(body) > 0 && !isReadable(c) && !isContent(c.Header, i):
 		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: message.ErrBody}
 	}
 	return body, nil
 }
 
-// readable reports whether we can read a body of its media type.
-func (x client) readable(c message.Call) bool {
-	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+// isReadable reports whether we can read a body of its media type.
+func isReadable(c message.Call) bool {
+	media, parameters, err := mime.ParseMediaType(c.Header.Get("Content-Type"))
 	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return false
 	}
@@ -141,16 +106,10 @@ func (x client) readable(c message.Call) bool {
 	return media == "application/json" || strings.HasSuffix(media, "+json")
 }
 
-// checkAnswerFormat refuses what is answered in no format that the client takes. A Binary is answered in its own, unless
-// one of FHIR's is asked for.
-func (x client) checkAnswerFormat(i interaction.Interaction) error {
-	if isBinary(i) {
-		format := message.FormatOf(i.Parameters)
-		if format == "" && message.ParseAccept(x.r.Header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format) {
-			return nil
-		}
-	}
-	return message.CheckFormat(x.r.Header, i.Parameters)
+// takesContent reports whether a Binary may be answered in its own format: the client asks for none of FHIR's.
+func takesContent(header http.Header, i interaction.Interaction) bool {
+	format := message.FormatOf(i.Parameters)
+	return isBinary(i) && (format == "" && message.ParseAccept(header).Fhir("") == 0 || format != "" && !message.IsFHIRFormat(format))
 }
 
 // isBinary reports whether an interaction reads a Binary.

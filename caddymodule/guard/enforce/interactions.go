@@ -81,39 +81,39 @@ func paged[T any](by func(*exchange) T, answer func(T, context.Context, message.
 }
 
 func (x *exchange) reads() *read.Reads {
-	return &read.Reads{Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages}
+	return &read.Reads{Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages}
 }
 
 func (x *exchange) searches() *search.Searches {
 	return &search.Searches{
-		Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
+		Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages, Parameters: x.e.Parameters, Shared: x.e.Shared,
 		InCompartments: x.e.CompartmentSearch, Requests: x.server.Limits.Requests,
 	}
 }
 
 func (x *exchange) writes() *write.Writes {
 	return &write.Writes{
-		Server: x.server, Judge: x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
+		Server: &x.server, Judge: &x.judge, At: x.pages.At, Searches: x.searches(), Reads: x.reads(), Shared: x.e.Shared,
 		Upsert: x.e.Upsert, Limit: x.server.Limits.Body, Collect: x.collect,
 	}
 }
 
 func (x *exchange) operations() *operation.Calls {
 	return &operation.Calls{
-		Server: x.server, Judge: x.judge, At: x.pages.At, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
+		Server: &x.server, Judge: &x.judge, At: x.pages.At, Pages: x.pages, Writes: x.writes(), Exports: x.exports(),
 		List: x.e.Operations, ExpandScopes: x.e.ExpandScopes, Shared: x.e.Shared, Limit: x.server.Limits.Answer,
 	}
 }
 
 func (x *exchange) exports() *export.Exports {
 	return &export.Exports{
-		Server: x.server, Judge: x.judge, At: x.pages.At, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.client.r,
+		Server: &x.server, Judge: &x.judge, At: x.pages.At, Sealing: x.e.Sealing, Binding: x.bearer.Binding, R: x.r,
 		Parameters: x.e.Parameters, Limit: x.server.Limits.Answer,
 	}
 }
 
 func (x *exchange) bundles() *bundle.Bundles {
-	return &bundle.Bundles{Server: x.server, Judge: x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
+	return &bundle.Bundles{Server: &x.server, Judge: &x.judge, At: x.pages.At, Entries: x, MaxEntries: x.server.Limits.Entries, Limit: x.server.Limits.Answer}
 }
 
 func passesRead(x *exchange, i interaction.Interaction) bool {
@@ -126,7 +126,7 @@ func passesAll(x *exchange, _ interaction.Interaction) bool {
 }
 
 func passesSearch(x *exchange, i interaction.Interaction) bool {
-	return x.judge.Rights().Whole(smart.AnyType, smart.Search) || x.judge.Rights().Whole(i.Type, smart.Search) && x.client.r.Method == http.MethodGet && x.searches().IsPlain(i)
+	return x.judge.Rights().Whole(smart.AnyType, smart.Search) || x.judge.Rights().Whole(i.Type, smart.Search) && x.r.Method == http.MethodGet && x.searches().IsPlain(i)
 }
 
 func passesCompartment(x *exchange, i interaction.Interaction) bool {
@@ -137,18 +137,18 @@ func passesCompartment(x *exchange, i interaction.Interaction) bool {
 func passesWrite(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
 	return !write.MayAct(rights, i.Type) && rights.Whole(i.Type, i.Permission()|smart.Read) && rights.Whole(smart.AnyType, smart.Search) &&
-		write.MayExtend(rights, x.client.r.Header, i)
+		write.MayExtend(rights, x.r.Header, i)
 }
 
 func passesDelete(x *exchange, i interaction.Interaction) bool {
 	rights := x.judge.Rights()
-	return rights.Whole(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.client.r.Header, i)
+	return rights.Whole(i.Type, smart.Delete|smart.Read) && write.MayExtend(rights, x.r.Header, i)
 }
 
 // passesOperation decides without what it takes to answer, since most operations pass.
 func passesOperation(x *exchange, i interaction.Interaction) bool {
-	deciding := operation.Calls{Judge: x.judge, List: x.e.Operations, ExpandScopes: x.e.ExpandScopes}
-	return deciding.Passes(x.client.r.Method, i)
+	deciding := operation.Calls{Judge: &x.judge, List: x.e.Operations, ExpandScopes: x.e.ExpandScopes}
+	return deciding.Passes(x.r.Method, i)
 }
 
 func answerCapabilities(ctx context.Context, x *exchange, c message.Call, _ interaction.Interaction) (*message.Answer, error) {
@@ -156,5 +156,5 @@ func answerCapabilities(ctx context.Context, x *exchange, c message.Call, _ inte
 	if m == nil {
 		m = &capability.Metadata{Changes: capability.Changes{BaseURL: x.e.BaseURL}}
 	}
-	return m.Answer(x.server, message.Get(c.Path, c.Query), x.client.r.WithContext(ctx))
+	return m.Answer(&x.server, message.Get(c.Path, c.Query), x.r.WithContext(ctx))
 }

@@ -16,7 +16,7 @@ import (
 // pass has the next handler answer the client's request as it is. Only addresses become ours: those of resources in
 // headers, and links to pages, which are sealed.
 func (x *exchange) pass(w http.ResponseWriter, c message.Call, i interaction.Interaction) error {
-	r := x.client.r
+	r := x.r
 	asked := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, x.e.Base), "/")
 	p := &passingWriter{ResponseWriter: w, x: x, terminology: operation.AsksDefinitions(i)}
 	if i.Async {
@@ -82,7 +82,7 @@ func (p *passingWriter) Write(b []byte) (int, error) {
 // hold holds a part of an answer.
 func (p *passingWriter) hold(b []byte) (int, error) {
 	if p.refused == nil {
-		p.refused = p.x.server.Reserve(p.x.client.r.Context(), len(b), p.x.server.Limits.Answer-int64(p.held.Len()))
+		p.refused = p.x.server.Reserve(p.x.r.Context(), len(b), p.x.server.Limits.Answer-int64(p.held.Len()))
 	}
 	if p.refused != nil {
 		return 0, p.refused
@@ -106,7 +106,7 @@ func (p *passingWriter) record() (err error) {
 			err = p.refused
 		}
 	}()
-	return p.x.server.Next.ServeHTTP(p, p.x.client.r)
+	return p.x.server.Next.ServeHTTP(p, p.x.r)
 }
 
 // field is a header field with all its values.

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/export"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/judge"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/paging"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/server"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/write"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
@@ -16,7 +18,10 @@ import (
 
 // Serve answers a request as far as the bearer's rights go. Any error is a *guard.Error or the next handler's.
 func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.NextHandler, b Bearer) error {
-	x := newExchange(e, r, next, b)
+	at := message.Addresses{Path: e.Base, Base: e.BaseURL}
+	x := &exchange{e: e, bearer: b, r: r, server: server.New(e.Base, e.Limits, e.Memory, next, r)}
+	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
+	x.pages = paging.Pages{Sealing: e.Sealing, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
 	defer x.server.Share.Release()
 	i, err := x.serve(w)
 	if e.Decided != nil {
@@ -42,7 +47,7 @@ var sealedLinks = []struct {
 
 // serve answers the client's request, and tells which interaction it is.
 func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err error) {
-	c, err := x.client.call()
+	c, err := x.call()
 	if err != nil {
 		return i, err
 	}
@@ -63,14 +68,14 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 	if x.isHopeless(i) {
 		return i, message.Refused(x.judge.Rights(), i)
 	}
-	if c, i, err = x.client.withBody(c, i); err != nil {
+	if c, i, err = x.withBody(c, i); err != nil {
 		return i, err
 	}
-	if err := x.client.checkAnswerFormat(i); err != nil {
+	if err := message.CheckFormat(x.r.Header, i.Parameters); err != nil && !takesContent(x.r.Header, i) {
 		return i, err
 	}
-	a, err := x.Answer(x.client.r.Context(), c, i)
-	if err == nil && isBinary(i) && wantsContent(x.client.r.Header, i, a) {
+	a, err := x.Answer(x.r.Context(), c, i)
+	if err == nil && isBinary(i) && wantsContent(x.r.Header, i, a) {
 		a, err = content(a)
 	}
 	return i, x.finish(w, a, err)
@@ -108,22 +113,22 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 
 // servePage answers a page link.
 func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, err error) {
-	if err := message.CheckFormat(x.client.r.Header, nil); err != nil {
+	if err := message.CheckFormat(x.r.Header, nil); err != nil {
 		return i, err
 	}
-	c, i, at, err := x.pages.Opened(x.client.r, sealed)
+	c, i, at, err := x.pages.Opened(x.r, sealed)
 	if err != nil {
 		return i, err
 	}
 	if len(at.Places) == 1 && !at.IsStart() && x.passes(i) && x.judge.LeavesPassing(c, i) {
-		r := x.client.r
+		r := x.r
 		r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Places[0].Path, "/"), RawQuery: at.Places[0].Query}
 		r.RequestURI = r.URL.RequestURI()
 		return i, x.pass(w, c, i)
 	}
-	a, err := x.judge.Under(x.client.r.Context(), c, i, func() (*message.Answer, error) {
+	a, err := x.judge.Under(x.r.Context(), c, i, func() (*message.Answer, error) {
 		if row := interactions[i.Kind]; row.page != nil {
-			return row.page(x.client.r.Context(), x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
+			return row.page(x.r.Context(), x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
 		}
 		return nil, message.NotFound()
 	})
@@ -163,7 +168,7 @@ func (x *exchange) Begins(i interaction.Interaction) {
 // Decided tells of the decision about an entry.
 func (x *exchange) Decided(i interaction.Interaction, err error) {
 	if x.e.Decided != nil {
-		x.e.Decided(x.client.r, x.bearer, x.decision(i, err))
+		x.e.Decided(x.r, x.bearer, x.decision(i, err))
 	}
 }
 
@@ -187,5 +192,5 @@ func (x *exchange) tell(i interaction.Interaction) {
 	if scope := allowing(x.judge.Rights(), i); scope != "" {
 		told += "; scope=" + scope
 	}
-	x.client.r.Header.Set(x.e.DecisionHeader, told)
+	x.r.Header.Set(x.e.DecisionHeader, told)
 }

@@ -93,8 +93,14 @@ func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
 }
 
 func (r *Rights) isAbout(g *Grant, resourceType string, p smart.Permission) bool {
-	return (g.Type == smart.AnyType || g.Type == resourceType) && g.Permission&p == p &&
-		(g.Patient == "" || r.Shared.rule(resourceType).allows(resourceType, p))
+	switch {
+	case g.Type != smart.AnyType && g.Type != resourceType, g.Permission&p != p:
+		return false
+	case g.Patient == "":
+		return true
+	}
+	rule := r.Shared.rule(resourceType)
+	return rule.covers != nil && rule.fits != nil && rule.fits(resourceType) && p&^rule.permits == 0
 }
 
 // OnlyWhole reports whether grants that are bound to a patient have the permissions on a type, but cannot be about it:

@@ -123,11 +123,6 @@ func RuleNamed(name string) *Rule {
 // Fits reports whether a type can have the rule.
 func (r *Rule) Fits(resourceType string) bool { return r.fits != nil && r.fits(resourceType) }
 
-// allows reports whether a bound grant may have permissions on the type.
-func (r *Rule) allows(resourceType string, p smart.Permission) bool {
-	return r.covers != nil && r.fits != nil && r.fits(resourceType) && p&^r.permits == 0
-}
-
 // Shared are the types' rules. A type without one is ruled by the Patient compartment; a type that is not in it either
 // is closed to bound grants.
 type Shared map[string]*Rule

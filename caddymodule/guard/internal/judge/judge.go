@@ -24,20 +24,15 @@ type asker interface {
 
 // Judge says what the token's rights and the site's rules make of requests and resources.
 type Judge struct {
-	server    asker
-	at        message.Addresses
-	policies  Policies
-	r         *http.Request // the client's
-	token     *guard.Token
-	rights    *access.Rights
-	judgement policy.Judgement // by the site's rules, of the call that is being answered
-	known     map[known]bool   // resources that were looked up for others: are they covered?
-	promised  map[known]bool   // as known, of what the transaction will write
-}
-
-// New returns a judge of what the client's request r may see under the rights of a token, which may be nil.
-func New(server asker, at message.Addresses, p Policies, r *http.Request, token *guard.Token, rights *access.Rights) Judge {
-	return Judge{server: server, at: at, policies: p, r: r, token: token, rights: rights}
+	Server    asker             // asks what others depend on
+	At        message.Addresses // names what it holds as clients know it
+	Policies  Policies          // are the site's rules
+	R         *http.Request     // is the client's
+	Token     *guard.Token      // is the client's; may be nil
+	Granted   *access.Rights    // are the token's, and what rules add in the call that is being answered
+	judgement policy.Judgement  // by the site's rules, of the call that is being answered
+	known     map[known]bool    // resources that were looked up for others: are they covered?
+	promised  map[known]bool    // as known, of what the transaction will write
 }
 
 // known is a resource that was looked up in a patient's compartment.
@@ -47,48 +42,48 @@ type known struct {
 }
 
 // Rights are what the token may do in the call that is being answered.
-func (x *Judge) Rights() *access.Rights { return x.rights }
+func (x *Judge) Rights() *access.Rights { return x.Granted }
 
 // MayDeny reports whether the site's rules must be asked about each resource.
-func (x *Judge) MayDeny() bool { return x.policies.Rules != nil && x.judgement.MayDeny() }
+func (x *Judge) MayDeny() bool { return x.Policies.Rules != nil && x.judgement.MayDeny() }
 
 // LeavesPassing reports whether the rules let a request of the client's pass as it is, and its answer, which the scopes
 // let pass. The form of a search has parameters that the rules must see, and is not read yet.
 func (x *Judge) LeavesPassing(c message.Call, i interaction.Interaction) bool {
-	if x.policies.Rules == nil {
+	if x.Policies.Rules == nil {
 		return true
 	}
-	j := x.policies.ask(x.r.Context(), x.r, x.token, c, i)
+	j := x.Policies.ask(x.R.Context(), x.R, x.Token, c, i)
 	return j.Effect != policy.Deny && !j.MayDeny() && !strings.HasSuffix(c.Path, "_search")
 }
 
 // Under does what answers a call under the rules' judgement of it. It ends with the call: an entry of a batch
 // is judged by itself.
 func (x *Judge) Under(ctx context.Context, c message.Call, i interaction.Interaction, answer func() (*message.Answer, error)) (*message.Answer, error) {
-	if x.policies.Rules == nil {
+	if x.Policies.Rules == nil {
 		return answer()
 	}
-	j := x.policies.ask(ctx, x.r, x.token, c, i)
+	j := x.Policies.ask(ctx, x.R, x.Token, c, i)
 	x.report(j.Decision)
 	if j.Effect == policy.Deny {
 		return nil, message.Denied(j.Decision)
 	}
-	judgement, rights, known := x.judgement, x.rights, x.known
-	defer func() { x.judgement, x.rights, x.known = judgement, rights, known }()
+	judgement, rights, known := x.judgement, x.Granted, x.known
+	defer func() { x.judgement, x.Granted, x.known = judgement, rights, known }()
 	x.judgement, x.known = j, nil
 	if j.Effect == policy.Allow || j.MayAllow() {
-		x.rights = x.rights.With(allowed(j, i))
+		x.Granted = x.Granted.With(allowed(j, i))
 	}
 	if j.MayDeny() {
-		x.rights = x.rights.Judged()
+		x.Granted = x.Granted.Judged()
 	}
 	return answer()
 }
 
 // report reports a rule that failed.
 func (x *Judge) report(d policy.Decision) {
-	if d.Err != nil && x.policies.Failed != nil {
-		x.policies.Failed(x.r, d.Err)
+	if d.Err != nil && x.Policies.Failed != nil {
+		x.Policies.Failed(x.R, d.Err)
 	}
 }
 
@@ -101,13 +96,13 @@ func (x *Judge) Ruled(ctx context.Context, res resource.Resource) policy.Effect 
 
 // Covered reports whether one of the grants covers the resource, unless the site's rules say otherwise.
 func (x *Judge) Covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
-	if x.policies.Rules != nil {
+	if x.Policies.Rules != nil {
 		if effect := x.Ruled(ctx, res); effect != "" {
 			return effect == policy.Allow, nil
 		}
 	}
 	for _, g := range grants {
-		ok, err := x.Holds(ctx, g, x.rights.Covers(g, res))
+		ok, err := x.Holds(ctx, g, x.Granted.Covers(g, res))
 		if ok || err != nil {
 			return ok, err
 		}
@@ -142,15 +137,15 @@ func (x *Judge) IsKnown(ctx context.Context, g access.Grant, of interaction.Refe
 	if _, err := interaction.Parse(http.MethodGet, of.String(), "", nil); err != nil {
 		return false, nil // no resource that FHIR has, or a dot segment
 	}
-	a, err := x.server.Ask(ctx, message.Get(of.String(), ""))
+	a, err := x.Server.Ask(ctx, message.Get(of.String(), ""))
 	if err != nil {
 		return false, err
 	}
 	ok := false
 	if a.Status == http.StatusOK && a.IsJSON() {
-		res, err := x.at.Parse(a.Body)
+		res, err := x.At.Parse(a.Body)
 		context := access.Grant{Type: smart.AnyType, Patient: g.Patient}
-		v := x.rights.Covers(context, res)
+		v := x.Granted.Covers(context, res)
 		ok = err == nil && res.Type == of.Type && res.ID == of.ID && v.Covered && len(v.Needed) == 0 &&
 			x.Ruled(ctx, res) != policy.Deny
 	}
@@ -170,7 +165,7 @@ func (x *Judge) know(of interaction.Reference, patient string, ok bool) {
 func (x *Judge) Remember(res resource.Resource, grants []access.Grant) {
 	for _, g := range grants {
 		in := access.Grant{Type: smart.AnyType, Patient: g.Patient}
-		if v := x.rights.Covers(in, res); v.Covered && len(v.Needed) == 0 {
+		if v := x.Granted.Covers(in, res); v.Covered && len(v.Needed) == 0 {
 			x.know(interaction.Reference{Type: res.Type, ID: res.ID}, g.Patient, true)
 		}
 	}
@@ -182,8 +177,8 @@ func (x *Judge) Promise(res resource.Resource, certain bool) {
 	if x.promised == nil {
 		x.promised = map[known]bool{}
 	}
-	for _, g := range x.rights.Grants {
-		v := x.rights.Covers(access.Grant{Type: smart.AnyType, Patient: g.Patient}, res)
+	for _, g := range x.Granted.Grants {
+		v := x.Granted.Covers(access.Grant{Type: smart.AnyType, Patient: g.Patient}, res)
 		x.promised[known{interaction.Reference{Type: res.Type, ID: res.ID}, g.Patient}] = certain && v.Covered && len(v.Needed) == 0
 	}
 }
@@ -195,7 +190,7 @@ func (x *Judge) Forget() { x.known = nil }
 // there gets the same answer as what is not covered, after as many questions to the server, so that nobody learns which
 // it is.
 func (x *Judge) Resource(ctx context.Context, of interaction.Reference, grants []access.Grant, a *message.Answer) (resource.Resource, error) {
-	asked := x.server.Asked()
+	asked := x.Server.Asked()
 	res, err := x.resource(ctx, of, grants, a)
 	if err != nil {
 		err = x.EvenOut(ctx, of.Type, grants, asked, err)
@@ -214,7 +209,7 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 	if err := a.RequireJSON(); err != nil {
 		return resource.Resource{}, err
 	}
-	res, err := x.at.Parse(a.Body)
+	res, err := x.At.Parse(a.Body)
 	if err != nil {
 		return res, err
 	}
@@ -229,14 +224,14 @@ func (x *Judge) resource(ctx context.Context, of interaction.Reference, grants [
 // another: what is not there would be told by fewer. What is asked for in the others' place is there: the patient. It
 // counts from how many were asked before the resource was judged.
 func (x *Judge) EvenOut(ctx context.Context, resourceType string, grants []access.Grant, asked int, refusal error) error {
-	if !errors.Is(refusal, message.ErrOutside) || !x.rights.Shared.Depends(resourceType) {
+	if !errors.Is(refusal, message.ErrOutside) || !x.Granted.Shared.Depends(resourceType) {
 		return refusal
 	}
 	for _, patient := range boundTo(grants) {
-		if asked++; x.server.Asked() >= asked {
+		if asked++; x.Server.Asked() >= asked {
 			continue
 		}
-		if _, err := x.server.Ask(ctx, message.Get("Patient/"+patient, "")); err != nil {
+		if _, err := x.Server.Ask(ctx, message.Get("Patient/"+patient, "")); err != nil {
 			return err
 		}
 	}

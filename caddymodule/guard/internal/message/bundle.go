@@ -189,8 +189,16 @@ func modeOf(c *rawjson.Cursor) (mode string, err error) {
 
 // Answer is the Bundle as an answer, in a buffer that is given back when it is written.
 func (b *Bundle) Answer() *Answer {
+	size := 256 // about that of the text, and not less in all usual cases
+	for _, l := range b.Links {
+		size += len(l.URL) + 64
+	}
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		size += len(e.FullURL) + len(e.Resource) + len(e.Search) + len(e.Request) + len(e.Response) + 96
+	}
 	buffer := Buffers.Get().(*bytes.Buffer)
-	buffer.Grow(b.size())
+	buffer.Grow(size)
 	_, _ = buffer.Write(b.append(buffer.AvailableBuffer())) // it never fails
 	a := NewAnswer(http.StatusOK, buffer.Bytes())
 	a.Buffer = buffer
@@ -198,7 +206,7 @@ func (b *Bundle) Answer() *Answer {
 }
 
 // Text writes the Bundle.
-func (b *Bundle) Text() []byte { return b.append(make([]byte, 0, b.size())) }
+func (b *Bundle) Text() []byte { return b.Answer().Body }
 
 func (b *Bundle) append(out []byte) []byte {
 	out = append(out, `{"resourceType":"Bundle","type":`...)
@@ -221,19 +229,6 @@ func (b *Bundle) append(out []byte) []byte {
 		out = append(out, ']')
 	}
 	return append(out, '}')
-}
-
-// size is about how long the text will be, and not less in all usual cases.
-func (b *Bundle) size() int {
-	n := 256
-	for _, l := range b.Links {
-		n += len(l.URL) + 64
-	}
-	for i := range b.Entries {
-		e := &b.Entries[i]
-		n += len(e.FullURL) + len(e.Resource) + len(e.Search) + len(e.Request) + len(e.Response) + 96
-	}
-	return n
 }
 
 // append writes the entry.

@@ -4,7 +4,7 @@
 //	plan.go         what is planned,
 //	rules.go        without parameters that would tell more, in an order that tells nothing
 //	branches.go     as branches, each of which the FHIR server confines to what some scopes cover
-//	chain.go        with parameters about other resources refused, or chains that become searches of the client's own
+//	chain.go        with chains, which become searches of the client's own
 //	merge.go      each page of the server's is read once, and judged; the link to the next page names the rest
 //	include.go      with what comes along, only as far as the client could have come to it
 //	selection.go  or for the sake of another request, such as a conditional write

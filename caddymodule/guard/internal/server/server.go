@@ -91,30 +91,16 @@ func (x *Server) request(ctx context.Context, c message.Call) *http.Request {
 		r.URL.Path += "/" + c.Path
 	}
 	r.RequestURI = r.URL.RequestURI()
-	r.Header = x.header(c)
+	r.Header = x.r.Header.Clone() // as far as they speak of who the client is; what else is to hold, the call says
+	maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return ownHeaders[name] })
+	maps.Copy(r.Header, c.Header)
+	r.Header["Accept"], r.Header["Accept-Encoding"] = []string{message.TypeJSON}, []string{"identity"}
 	r.TransferEncoding, r.Trailer, r.Form, r.PostForm, r.MultipartForm = nil, nil, nil, nil, nil
 	r.Body, r.ContentLength = http.NoBody, 0
 	if len(c.Body) > 0 {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.Body)), int64(len(c.Body))
 	}
 	return r
-}
-
-// header are the headers of a call: the client's, as far as they speak of who it is, and the call's own.
-func (x *Server) header(c message.Call) http.Header {
-	header := make(http.Header, len(x.r.Header)+len(c.Header))
-	values := make([]string, 0, len(x.r.Header)+2) // of all headers; most have one
-	for name, of := range x.r.Header {
-		if !ownHeaders[name] {
-			values = append(values, of...)
-			header[name] = values[len(values)-len(of) : len(values) : len(values)]
-		}
-	}
-	maps.Copy(header, c.Header)
-	values = append(values, message.TypeJSON, "identity")
-	header["Accept"] = values[len(values)-2 : len(values)-1 : len(values)-1]
-	header["Accept-Encoding"] = values[len(values)-1:]
-	return header
 }
 
 // Patience is how long a request waits for memory.
