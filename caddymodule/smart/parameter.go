@@ -19,6 +19,9 @@ type Parameter struct {
 	Value string
 }
 
+// inNames are the characters that names of parameters are made of.
+const inNames = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
+
 // usualParameters is how many parameters there are at most mostly.
 const usualParameters = 16
 
@@ -43,7 +46,7 @@ func ParseParameters(query string) ([]Parameter, error) {
 		}
 		name, value, _ := strings.Cut(pair, "=")
 		name, err := decode(name)
-		if err == nil && !isParameterName(name) {
+		if err == nil && (name == "" || strings.Trim(name, inNames) != "") {
 			err = fmt.Errorf("%w: a name", errParameters)
 		}
 		if err != nil {
@@ -75,17 +78,6 @@ func decode(s string) (string, error) {
 		return "", fmt.Errorf("%w: an escape", errParameters)
 	}
 	return decoded, nil
-}
-
-func isParameterName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		isAlphanumeric := 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
-		if !isAlphanumeric && c != '_' && c != '.' && c != ':' && c != '-' {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // EncodeParameters writes a query that [ParseParameters] reads as the same list.

@@ -147,7 +147,7 @@ func (s *scanner) noNames(kept bool) nameSet {
 func (s *scanner) name(seen *nameSet, i int, kept bool) (end int, escapes bool, value int, err error) {
 	if end = plainEnd(s.source.text, i); end == 0 {
 		end, escapes, err = s.unusualName(seen, i, kept)
-	} else if kept && !s.isNew(seen, i+1, end-1) {
+	} else if kept && !s.add(seen, i+1, end-1, s.source.text[i+1:end-1]) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	switch value = end + 1; {
@@ -171,28 +171,22 @@ func (s *scanner) unusualName(seen *nameSet, i int, kept bool) (end int, escapes
 	if err != nil || !kept {
 		return end, escapes, err
 	}
-	said := s.source.said(i+1, end-1, escapes)
-	if !s.add(seen, name{i + 1, end - 1, sumOf(said)}, said) {
+	if !s.add(seen, i+1, end-1, s.source.said(i+1, end-1, escapes)) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
 	return end, escapes, err
 }
 
-// isNew adds a name without escapes, and reports whether it is new.
-func (s *scanner) isNew(seen *nameSet, start, end int) bool {
-	text := s.source.text[start:end]
+// add adds the name from start to end, which says text, and reports whether it is new. Where there are many, it moves on
+// to a map.
+func (s *scanner) add(seen *nameSet, start, end int, text []byte) bool {
 	n := name{start, end, sumOf(text)}
 	bit := uint64(1) << (n.sum >> 58)
-	if seen.bits&bit != 0 || len(s.names) >= seen.full {
-		return s.add(seen, n, text)
+	if seen.bits&bit == 0 && len(s.names) < seen.full {
+		seen.bits |= bit
+		s.names = append(s.names, n)
+		return true
 	}
-	seen.bits |= bit
-	s.names = append(s.names, n)
-	return true
-}
-
-// add adds a name that says text, and reports whether it is new. Where there are many, it moves on to a map.
-func (s *scanner) add(seen *nameSet, n name, text []byte) bool {
 	if seen.many != nil {
 		_, known := seen.many[string(text)]
 		seen.many[string(text)] = struct{}{}
@@ -203,7 +197,7 @@ func (s *scanner) add(seen *nameSet, n name, text []byte) bool {
 			return false
 		}
 	}
-	seen.bits |= 1 << (n.sum >> 58)
+	seen.bits |= bit
 	if s.names = append(s.names, n); len(s.names) <= seen.full {
 		return true
 	}

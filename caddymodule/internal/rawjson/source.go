@@ -186,12 +186,6 @@ func (s *source) hex(i int) rune {
 	return rune(number[0])<<8 | rune(number[1])
 }
 
-// special marks the first byte in a word that is a quotation mark, a backslash or a control character. Bytes after it
-// may be marked wrongly.
-func special(w uint64) uint64 {
-	return ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs
-}
-
 // plainEnd returns what is behind the string at i, if that has neither escapes nor bytes that are not ASCII, and does not
 // end with the text. Otherwise it returns 0.
 func plainEnd(text []byte, i int) int {
@@ -235,12 +229,13 @@ func (s *source) stringEnd(i int) (end int, escapes bool, err error) {
 	}
 }
 
-// specialAt finds the next byte that is special in a string. It also returns the bytes before that, ORed: where none of
-// them has its highest bit set, they are ASCII.
+// specialAt finds the next byte that is special in a string: a quotation mark, a backslash or a control character. It
+// also returns the bytes before that, ORed: where none of them has its highest bit set, they are ASCII.
 func (s *source) specialAt(i int) (at int, all uint64) {
 	for {
 		w := s.eight(i)
-		if found := special(w); found != 0 {
+		// It marks the first byte that is special. Those after it may be marked wrongly.
+		if found := ((w ^ quotes - ones) | (w ^ slants - ones) | (w - spaces)) &^ w & highs; found != 0 {
 			before := bits.TrailingZeros64(found) &^ 7
 			return i + before/8, all | w&(1<<before-1)
 		}
