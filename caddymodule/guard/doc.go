@@ -16,7 +16,7 @@
 //	[Guard.Verify]             whose token is it? One verifier is asked, and no other
 //	   ├─ a JWT whose iss is ours
 //	   │     ▼
-//	   │  [Verifier.Verify]
+//	   │  [Verifier]
 //	   │     ├─ [Memory]             this very token was verified before, or
 //	   │     ├─ joseheader.go        typ, alg, kid; nothing that names its own key
 //	   │     ├─ key.go               the key from the [KeySet], the signature
@@ -24,7 +24,7 @@
 //	   │     └─ Revoked              asked each time, remembered or not (policy.go)
 //	   ├─ a JWT whose iss is a trusted issuer's
 //	   │     ▼
-//	   │  [Trusted.Verify]           the same way, with that issuer's [KeySet]
+//	   │  [Trusted]                  the same way, with that issuer's [KeySet]
 //	   │     ├─ key.go               any asymmetric algorithm that fits the key
 //	   │     └─ trusted.go           the claims by their other names; no ID token
 //	   ├─ a JWT of somebody else's → 401

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,12 +48,6 @@ type Trusted struct {
 	// Leeway is the tolerance for the issuer's clock in exp, nbf and iat (RFC 7519 §4.1.4). Default: 30 s;
 	// negative: none.
 	Leeway time.Duration
-}
-
-// Verify returns what a valid access token of the issuer says. Any error is an [*Error]: 401 invalid_token for a
-// defect of the token, 503 if the keys are unavailable.
-func (t *Trusted) Verify(ctx context.Context, raw string) (*Token, error) {
-	return t.policy().verify(ctx, raw)
 }
 
 func (t *Trusted) policy() *policy {

@@ -34,12 +34,6 @@ type Verifier struct {
 	Leeway time.Duration
 }
 
-// Verify returns what a valid access token says (RFC 9068 §4). Any error is an [*Error]: 401 invalid_token for a
-// defect of the token, 503 if keys or revocations are unavailable.
-func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
-	return v.policy().verify(ctx, raw)
-}
-
 func (v *Verifier) policy() *policy {
 	return (&policy{
 		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: leewayOr(v.Leeway),

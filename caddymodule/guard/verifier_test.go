@@ -136,3 +136,13 @@ func wantError(t *testing.T, err error, status int, code string, want error) *Er
 	}
 	return refusal
 }
+
+// Verify verifies a token without a [Guard] around.
+func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
+	return v.policy().verify(ctx, raw)
+}
+
+// Verify verifies a token without a [Guard] around.
+func (t *Trusted) Verify(ctx context.Context, raw string) (*Token, error) {
+	return t.policy().verify(ctx, raw)
+}

@@ -55,7 +55,7 @@ const askedPerStep = 4
 
 // choosePage finds the requested entries, and how many match in all.
 func (x *Expansion) choosePage(b *budget.Budget) (err error) {
-	if filter := textindex.NewFilterWith(x.query.Filter, x.Library.Synonyms()); filter != nil {
+	if filter := textindex.NewFilter(x.query.Filter, x.Library.Synonyms()); filter != nil {
 		from, to := x.query.window(maxInt32)
 		if x.query.wantsExplanations() && x.query.subset.hasCodes() {
 			err = x.searchExplained(filter, from, to, b)

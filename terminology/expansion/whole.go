@@ -86,7 +86,7 @@ type foundPage struct {
 
 // page returns a page. It fails if there is too much to explain.
 func (w *Whole) page(p Page, synonyms *textindex.Synonyms) (page foundPage, err error) {
-	filter := textindex.NewFilterWith(p.Filter, synonyms)
+	filter := textindex.NewFilter(p.Filter, synonyms)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
 		for doc := from; doc < to; doc++ {

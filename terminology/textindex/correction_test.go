@@ -111,7 +111,7 @@ func TestCorrections(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			for name, p := range waysToSearch(d) {
-				f := NewFilter(test.filter)
+				f := NewFilter(test.filter, nil)
 				hits, _ := search(p, f, 0, math.MaxInt)
 				var got []string
 				for _, h := range hits {
@@ -128,7 +128,7 @@ func TestCorrections(t *testing.T) {
 // TestCorrectedAgain has a filter that is used again where nothing needs to be corrected.
 func TestCorrectedAgain(t *testing.T) {
 	t.Parallel()
-	f := NewFilter("asthna")
+	f := NewFilter("asthna", nil)
 	for _, word := range []string{"Asthma", "Asthna", "Asthma"} {
 		hits, _ := search(scanned(documents{{Code: "1", Display: word}}), f, 0, 1)
 		if corrected := f.Corrected(); len(hits) != 1 || (corrected == "") != (word == "Asthna") {

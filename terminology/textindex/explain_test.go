@@ -29,7 +29,7 @@ func explained(t *testing.T, p Part, f *Filter) ([]Hit, []Explanation) {
 // synonyms where the words themselves are not enough. It returns how many of both they name.
 func checkExplained(t *testing.T, d documents, p Part, typed string, synonyms *Synonyms) (texts, named int) {
 	t.Helper()
-	f := NewFilterWith(typed, synonyms)
+	f := NewFilter(typed, synonyms)
 	if f == nil {
 		return 0, 0
 	}
@@ -45,7 +45,7 @@ func checkExplained(t *testing.T, d documents, p Part, typed string, synonyms *S
 			texts, named = texts+len(e.Texts), named+len(e.Synonyms)
 			checkTexts(t, f, d[hits[i].Doc], e)
 		}
-		if alone := tierAlone(withTexts(d[hits[i].Doc], e.Texts), NewFilter(typed)); f.Corrected() == "" && hits[i].tier != tierMeant && (alone+1 > e.Tier) != (len(e.Synonyms) > 0) {
+		if alone := tierAlone(withTexts(d[hits[i].Doc], e.Texts), NewFilter(typed, nil)); f.Corrected() == "" && hits[i].tier != tierMeant && (alone+1 > e.Tier) != (len(e.Synonyms) > 0) {
 			t.Fatalf("filter %q: synonyms %q for tier %d, without any %d: %+v", typed, e.Synonyms, e.Tier, alone+1, d[hits[i].Doc])
 		}
 	}
@@ -142,7 +142,7 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, p := range waysToSearch(d) {
-				hits, all := explained(t, p, NewFilterWith(test.filter, &s))
+				hits, all := explained(t, p, NewFilter(test.filter, &s))
 				var got []string
 				for i, e := range all {
 					line := strings.Join(append([]string{fmt.Sprint(hits[i].Doc), fmt.Sprint(e.Tier)}, e.Texts...), " ")
@@ -198,7 +198,7 @@ func TestExplainOrder(t *testing.T) {
 // TestExplainPays stops when no more can be spent.
 func TestExplainPays(t *testing.T) {
 	d := randomDocuments(rand.New(rand.NewPCG(1, 14)), 60)
-	f := NewFilter("d")
+	f := NewFilter("d", nil)
 	hits, _ := search(scanned(d), f, 0, 60)
 	spent, errSpent := 0, errors.New("spent")
 	_, err := Explain([]Part{scanned(d)}, f, hits, func(steps int) error {

@@ -69,12 +69,9 @@ const (
 	withinWords                 // or is in the middle of one
 )
 
-// NewFilter prepares a filter. It is nil, and matches everything, if there is nothing to look for. An invalid byte is a
-// sign that no text has, and joins no others.
-func NewFilter(filter string) *Filter { return NewFilterWith(filter, nil) }
-
-// NewFilterWith is [NewFilter] with synonyms.
-func NewFilterWith(filter string, synonyms *Synonyms) *Filter {
+// NewFilter prepares a filter, with synonyms if there are any. It is nil, and matches everything, if there is nothing to
+// look for. An invalid byte is a sign that no text has, and joins no others.
+func NewFilter(filter string, synonyms *Synonyms) *Filter {
 	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
 		return nil

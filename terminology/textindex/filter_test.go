@@ -65,7 +65,7 @@ func TestTextFilter(t *testing.T) {
 		{"plain", "\xff", false},
 	}
 	for _, test := range tests {
-		filter := NewFilter(test.filter)
+		filter := NewFilter(test.filter, nil)
 		if filter == nil && test.want {
 			continue // everything matches
 		}

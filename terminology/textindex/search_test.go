@@ -39,7 +39,7 @@ func waysToSearch(d documents) map[string]Part {
 // checkIndex checks that the index finds what a scan finds, whole and in pages.
 func checkIndex(t *testing.T, ways map[string]Part, filter string, synonyms *Synonyms) {
 	t.Helper()
-	f := NewFilterWith(filter, synonyms)
+	f := NewFilter(filter, synonyms)
 	if f == nil {
 		return
 	}
@@ -88,7 +88,7 @@ func TestSearchLarge(t *testing.T) {
 		filters = append(filters, "ab", "abc", "d", "mel diab", "日", "%", "(", "e11.9", "b", "é", "diabx", "2 type", "di", "diabetes", "m", "me", "e11", "x", "xr", "日本", "ab a")
 	}
 	for _, typed := range filters {
-		filter := NewFilter(typed)
+		filter := NewFilter(typed, nil)
 		want, _ := search(scanned(d), filter, 0, math.MaxInt)
 		got, total := search(Part{Index: x}, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
@@ -129,7 +129,7 @@ func wantFound(t *testing.T, d documents, tests []finding, synonyms ...*Synonyms
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for name, p := range ways {
-				hits, _ := search(p, NewFilterWith(test.filter, append(synonyms, nil)[0]), 0, math.MaxInt)
+				hits, _ := search(p, NewFilter(test.filter, append(synonyms, nil)[0]), 0, math.MaxInt)
 				var got []string
 				for _, h := range hits {
 					got = append(got, fmt.Sprint(h.Doc))
@@ -253,7 +253,7 @@ func TestSearchFarApart(t *testing.T) {
 		d[i] = document{Code: "x", Display: "common"}
 	}
 	d[0].Display, d[17_000].Display, d[39_999].Display = "needle", "needle", "needle"
-	hits, total := search(Part{Index: New(d)}, NewFilter("needle"), 0, 10)
+	hits, total := search(Part{Index: New(d)}, NewFilter("needle", nil), 0, 10)
 	if total != 3 || hits[0].Doc != 0 || hits[1].Doc != 17_000 || hits[2].Doc != 39_999 {
 		t.Errorf("got %v, total %d", hits, total)
 	}

@@ -101,7 +101,7 @@ func TestSynonymsBegunAmongMany(t *testing.T) {
 				d = append(d, document{Code: strconv.Itoa(i), Display: "Chronic dementia " + strconv.Itoa(i)})
 			}
 			d = append(d, document{Code: "z", Display: "Chronic dementia without other disease"})
-			f := NewFilterWith("chronic demen", s)
+			f := NewFilter("chronic demen", s)
 			want, _ := search(scanned(d), f, 0, math.MaxInt)
 			got, total := search(Part{Index: New(d)}, f, 0, math.MaxInt)
 			if total != 42 || got[0].Doc != 41 || !slices.Equal(got, want) {

@@ -48,8 +48,8 @@ func TestSearchInCodeSystem(t *testing.T) {
 			typed = append(typed, word[:1+r.IntN(len(word))])
 		}
 		filter := strings.Join(typed, " ")
-		want, n, _ := textindex.Search([]textindex.Part{{Corpus: c}}, textindex.NewFilter(filter), 0, math.MaxInt, nil)
-		got, total, _ := Search(l.set, x, textindex.NewFilter(filter), "", 0, math.MaxInt, nil)
+		want, n, _ := textindex.Search([]textindex.Part{{Corpus: c}}, textindex.NewFilter(filter, nil), 0, math.MaxInt, nil)
+		got, total, _ := Search(l.set, x, textindex.NewFilter(filter, nil), "", 0, math.MaxInt, nil)
 		if total != n || len(got) != n {
 			t.Fatalf("filter %q: got %d of %d, want %d", filter, len(got), total, n)
 		}
@@ -86,7 +86,7 @@ func TestWeightsByIndex(t *testing.T) {
 		t.Fatalf("%d parts, %v", len(d.Searched), err)
 	}
 	for _, filter := range []string{"f", "fever", "n1", "n", "5 fever"} {
-		f := textindex.NewFilter(filter)
+		f := textindex.NewFilter(filter, nil)
 		got, total, _ := textindex.Search(d.Searched, f, 0, math.MaxInt32, nil)
 		want, n, _ := textindex.Search([]textindex.Part{{Corpus: d.Searched[0].Corpus}}, f, 0, math.MaxInt32, nil)
 		if fmt.Sprint(got) != fmt.Sprint(want) || total != n || total == 0 {

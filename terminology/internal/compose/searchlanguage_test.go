@@ -41,7 +41,7 @@ func TestSearchInLanguage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, test := range tests {
-			page, _, _ := Search(l.set, x, textindex.NewFilter(test.filter), test.language, 0, math.MaxInt, nil)
+			page, _, _ := Search(l.set, x, textindex.NewFilter(test.filter, nil), test.language, 0, math.MaxInt, nil)
 			var got []string
 			for _, e := range page {
 				got = append(got, string(l.set.Code(e)))
@@ -51,7 +51,7 @@ func TestSearchInLanguage(t *testing.T) {
 			}
 		}
 		for i := range 40 {
-			Search(l.set, x, textindex.NewFilter("leg"), fmt.Sprintf("x%d", i), 0, 1, nil)
+			Search(l.set, x, textindex.NewFilter("leg", nil), fmt.Sprintf("x%d", i), 0, 1, nil)
 		}
 		if n := len(x.searcher.divisions); n > maxLanguages {
 			t.Errorf("parts for %d languages are kept", n)
@@ -80,7 +80,7 @@ func TestSearchInParts(t *testing.T) {
 		}
 		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
 			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
-				f := textindex.NewFilter(filter)
+				f := textindex.NewFilter(filter, nil)
 				got, total, _ := Search(l.set, x, f, "", window[0], window[1], nil)
 				hits, n, _ := textindex.Search(plain, f, window[0], window[1], nil)
 				want := make([]definitions.Entry, len(hits))
@@ -133,8 +133,8 @@ func TestOrderByLanguage(t *testing.T) {
 					l := libraryOf(t, arms(concepts), valueSetOf("http://x/vs", `{"include":[`+include+`]}`))
 					x, rows := codesAndRows(t, l)
 					scan := newEntryCorpus(l.set, x, rows, codesystem.ParseLanguages(test.language))
-					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm"), 0, math.MaxInt, nil)
-					page, _, _ := Search(l.set, x, textindex.NewFilter("arm"), test.language, 0, math.MaxInt, nil)
+					found, _, _ := textindex.Search([]textindex.Part{{Corpus: scan}}, textindex.NewFilter("arm", nil), 0, math.MaxInt, nil)
+					page, _, _ := Search(l.set, x, textindex.NewFilter("arm", nil), test.language, 0, math.MaxInt, nil)
 					var scanned, searched []string
 					for _, h := range found {
 						scanned = append(scanned, string(scan.Code(h.Doc)))
