@@ -33,19 +33,6 @@ type exchange struct {
 	collect write.Collector // of what writes come to in a transaction; nil: they are sent
 }
 
-// finish writes an answer, or returns the error that took its place.
-func (x *exchange) finish(w http.ResponseWriter, a *message.Answer, err error) error {
-	if err != nil {
-		return err
-	}
-	x.server.Share.ShrinkTo(int64(len(a.Body)))
-	err = a.Write(w, x.r)
-	if a.Buffer != nil {
-		message.GiveBack(a.Buffer)
-	}
-	return err
-}
-
 // call is the request without its body.
 func (x *exchange) call() (message.Call, error) {
 	path, ok := strings.CutPrefix(x.r.URL.Path, x.e.Base)

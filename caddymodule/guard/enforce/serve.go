@@ -23,7 +23,14 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 	x.judge = judge.Judge{Server: &x.server, At: at, Policies: e.Policies, R: r, Token: b.Token, Granted: b.Rights}
 	x.pages = paging.Pages{Sealing: e.Sealing, Binding: b.Binding, At: at, AsSent: e.Policies.Rules != nil}
 	defer x.server.Share.Release()
-	i, err := x.serve(w)
+	i, a, err := x.serve(w)
+	if err == nil && a != nil {
+		x.server.Share.ShrinkTo(int64(len(a.Body)))
+		err = a.Write(w, r)
+		if a.Buffer != nil {
+			message.GiveBack(a.Buffer)
+		}
+	}
 	if e.Decided != nil {
 		e.Decided(r, b, x.decision(i, err))
 	}
@@ -33,23 +40,23 @@ func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next message.Ne
 // sealedLinks are the paths below the FHIR base that lead to what was sealed for the token.
 var sealedLinks = []struct {
 	path  string
-	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error)
+	serve func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error)
 }{
 	{paging.PagePath, (*exchange).servePage},
-	{export.JobPath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-		i, a, err := x.exports().ServeJob(sealed)
-		return i, x.finish(w, a, err)
+	{export.JobPath, func(x *exchange, _ http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error) {
+		return x.exports().ServeJob(sealed)
 	}},
-	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, error) {
-		return x.exports().ServeFile(w, sealed)
+	{export.FilePath, func(x *exchange, w http.ResponseWriter, sealed string) (interaction.Interaction, *message.Answer, error) {
+		i, err := x.exports().ServeFile(w, sealed)
+		return i, nil, err
 	}},
 }
 
-// serve answers the client's request, and tells which interaction it is.
-func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err error) {
+// serve answers the client's request, and tells which interaction it is. Without an answer it has written one itself.
+func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, a *message.Answer, err error) {
 	c, err := x.call()
 	if err != nil {
-		return i, err
+		return i, nil, err
 	}
 	for _, l := range sealedLinks {
 		if sealed, ok := strings.CutPrefix(c.Path, l.path); ok {
@@ -57,28 +64,28 @@ func (x *exchange) serve(w http.ResponseWriter) (i interaction.Interaction, err 
 		}
 	}
 	if i, err = c.Interaction(); err != nil {
-		return i, err
+		return i, nil, err
 	}
 	if x.e.DecisionHeader != "" {
 		x.tell(i)
 	}
 	if x.passes(i) && x.judge.LeavesPassing(c, i) {
-		return i, x.pass(w, c, i)
+		return i, nil, x.pass(w, c, i)
 	}
 	if x.isHopeless(i) {
-		return i, message.Refused(x.judge.Rights(), i)
+		return i, nil, message.Refused(x.judge.Rights(), i)
 	}
 	if c, i, err = x.withBody(c, i); err != nil {
-		return i, err
+		return i, nil, err
 	}
 	if err := message.CheckFormat(x.r.Header, i.Parameters); err != nil && !takesContent(x.r.Header, i) {
-		return i, err
+		return i, nil, err
 	}
-	a, err := x.Answer(x.r.Context(), c, i)
+	a, err = x.Answer(x.r.Context(), c, i)
 	if err == nil && isBinary(i) && wantsContent(x.r.Header, i, a) {
 		a, err = content(a)
 	}
-	return i, x.finish(w, a, err)
+	return i, a, err
 }
 
 // isHopeless reports whether no scope allows the interaction whatever its body says, which then is not read.
@@ -112,27 +119,27 @@ func (x *exchange) passes(i interaction.Interaction) bool {
 }
 
 // servePage answers a page link.
-func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, err error) {
+func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interaction.Interaction, a *message.Answer, err error) {
 	if err := message.CheckFormat(x.r.Header, nil); err != nil {
-		return i, err
+		return i, nil, err
 	}
 	c, i, at, err := x.pages.Opened(x.r, sealed)
 	if err != nil {
-		return i, err
+		return i, nil, err
 	}
 	if len(at.Places) == 1 && !at.IsStart() && x.passes(i) && x.judge.LeavesPassing(c, i) {
 		r := x.r
 		r.URL = &url.URL{Path: strings.TrimSuffix(x.e.Base+"/"+at.Places[0].Path, "/"), RawQuery: at.Places[0].Query}
 		r.RequestURI = r.URL.RequestURI()
-		return i, x.pass(w, c, i)
+		return i, nil, x.pass(w, c, i)
 	}
-	a, err := x.judge.Under(x.r.Context(), c, i, func() (*message.Answer, error) {
+	a, err = x.judge.Under(x.r.Context(), c, i, func() (*message.Answer, error) {
 		if row := interactions[i.Kind]; row.page != nil {
 			return row.page(x.r.Context(), x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
 		}
 		return nil, message.NotFound()
 	})
-	return i, x.finish(w, a, err)
+	return i, a, err
 }
 
 // The exchange answers the entries of a bundle, too: see [entries].

@@ -65,7 +65,8 @@ func (s *scanner) skipNested(i int, closing byte) (int, error) {
 				return end, err
 			}
 		}
-		if at = end + 1; follows(s.source.text, end, ',') {
+		if s.source.peek(end) == ',' {
+			at = s.source.next(end + 1)
 			continue
 		}
 		if at, more, err = s.source.separate(end, closing); err != nil {
@@ -150,11 +151,8 @@ func (s *scanner) name(seen *nameSet, i int, kept bool) (end int, escapes bool, 
 	} else if kept && !s.add(seen, i+1, end-1, s.source.text[i+1:end-1]) {
 		err = &Error{Offset: i, Err: ErrDuplicate}
 	}
-	switch value = end + 1; {
-	case err != nil:
+	if err != nil {
 		return end, false, end, err
-	case follows(s.source.text, end, ':'):
-		return end, escapes, value, nil
 	}
 	if value = s.source.next(end); s.source.peek(value) != ':' {
 		return value, false, value, s.source.syntaxError(value, "expected a colon")

@@ -56,11 +56,6 @@ func (s *source) separate(i int, closing byte) (at int, more bool, err error) {
 	}
 }
 
-// follows reports whether a character is at i, and no white space behind it.
-func follows(text []byte, i int, character byte) bool {
-	return i+1 < len(text) && text[i] == character && text[i+1] > ' '
-}
-
 // word checks that a literal is at i.
 func (s *source) word(i int, literal string) (int, error) {
 	end := i + len(literal)

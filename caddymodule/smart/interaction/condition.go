@@ -1,6 +1,7 @@
 package interaction
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -18,9 +19,9 @@ func (i *Interaction) conditionCreate(criteria []string) error {
 	if len(criteria) == 0 {
 		return nil
 	}
-	list, err := parse(criteria[0])
+	list, err := smart.ParseParameters(criteria[0])
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errQuery, err)
 	}
 	if len(criteria) > 1 || !hasCriteria(list) || slices.ContainsFunc(list, isGeneral) {
 		return errCriteria

@@ -56,8 +56,8 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 		return Interaction{}, errMethod
 	}
 	i.Kind, i.Async = kind, prefersAsync(header)
-	if i.Parameters, err = parse(query); err != nil {
-		return Interaction{}, err
+	if i.Parameters, err = smart.ParseParameters(query); err != nil {
+		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
 	}
 	switch kind { // If-None-Exist means nothing but for a create
 	case Create:
@@ -73,14 +73,6 @@ func Parse(method, path, query string, header http.Header) (Interaction, error) 
 	return i, nil
 }
 
-func parse(query string) ([]smart.Parameter, error) {
-	list, err := smart.ParseParameters(query)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errQuery, err)
-	}
-	return list, nil
-}
-
 // WithForm adds the form of a search by POST behind the parameters of its query; servers take both (R4
 // http.html#search).
 func (i Interaction) WithForm(body string) (Interaction, error) {
@@ -89,9 +81,9 @@ func (i Interaction) WithForm(body string) (Interaction, error) {
 	default:
 		return Interaction{}, errForm
 	}
-	form, err := parse(body)
+	form, err := smart.ParseParameters(body)
 	if err != nil {
-		return Interaction{}, err
+		return Interaction{}, fmt.Errorf("%w: %w", errQuery, err)
 	}
 	i.Parameters = slices.Concat(i.Parameters, form)
 	return i, nil

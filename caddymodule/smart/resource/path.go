@@ -72,15 +72,14 @@ func (w *walk) element(value []byte, depth int) bool {
 // leaves reports whether the filters leave an element that is depth names along the path.
 func (p *Path) leaves(value []byte, depth int) bool {
 	for i := range p.Filters {
-		if f := &p.Filters[i]; f.Depth == depth && !f.passes(value) {
+		f := &p.Filters[i]
+		if f.Depth != depth {
+			continue
+		}
+		member, _ := Field(value, f.Element)
+		if said, err := text(member); err != nil || string(said) != f.Value {
 			return false
 		}
 	}
 	return true
-}
-
-// passes reports whether an element has what is asked for.
-func (f *Filter) passes(value []byte) bool {
-	member, ok := Field(value, f.Element)
-	return ok && says(member, f.Value)
 }

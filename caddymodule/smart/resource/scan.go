@@ -19,9 +19,9 @@ type scan struct {
 func Field(object []byte, name string) (value []byte, ok bool) {
 	s := scan{text: object}
 	for s.take('{') || s.take(',') {
-		found := s.value()
+		found, err := text(s.value())
 		s.take(':')
-		if value = s.value(); says(found, name) {
+		if value = s.value(); err == nil && string(found) == name {
 			return value, true
 		}
 	}
@@ -57,18 +57,6 @@ func text(value []byte) ([]byte, error) {
 		return value[1:last:last], nil
 	}
 	return rawjson.NewCursor(value).Bytes()
-}
-
-// says reports whether a string, in quotation marks, says s.
-func says(quoted []byte, s string) bool {
-	if len(quoted) == len(s)+2 {
-		return string(quoted[1:len(quoted)-1]) == s
-	}
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return false
-	}
-	said, err := text(quoted)
-	return err == nil && string(said) == s
 }
 
 // peek goes to the next character that is no white space, and returns it.

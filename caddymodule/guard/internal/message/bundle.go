@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rawjson"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
@@ -35,27 +33,6 @@ type Entry struct {
 	Response []byte             // response, as text
 }
 
-const (
-	usualEntries = 50   // of a page
-	mostEntries  = 1000 // of a list that is kept
-)
-
-// entryLists are lists of entries, of which a few are kept, and no long ones.
-var entryLists = sync.Pool{New: func() any { return new([]Entry) }}
-
-// NewEntries is an empty list with room for the entries of the usual page.
-func NewEntries() []Entry {
-	return slices.Grow(*entryLists.Get().(*[]Entry), usualEntries)
-}
-
-// GiveBackEntries keeps a list for others. Nothing of what is in it may be in use any more.
-func GiveBackEntries(list []Entry) {
-	if clear(list); cap(list) <= mostEntries {
-		list = list[:0]
-		entryLists.Put(&list)
-	}
-}
-
 // ParseBundle reads a Bundle of the FHIR server's, or what else it answered with instead. Members that say nothing to
 // us are left out: what is not understood is not passed on.
 func ParseBundle(text []byte) (*Bundle, error) {
@@ -63,9 +40,9 @@ func ParseBundle(text []byte) (*Bundle, error) {
 	return r.read()
 }
 
-// BundleOf reads the answer to a search to what the client has sent. If it is judged, all resources are read, and no name
-// may stand twice in an object; the entries can be given back.
-func (to Addresses) BundleOf(a *Answer, judged bool, sent func() Said) (*Bundle, error) {
+// BundleOf reads the answer to a search to what the client has sent. If it is judged, its entries go into a list; all
+// resources are read, and no name may stand twice in an object. The list is nil otherwise.
+func (to Addresses) BundleOf(a *Answer, judged []Entry, sent func() Said) (*Bundle, error) {
 	if a.Status/100 != 2 {
 		return nil, refusedSearch(a, sent)
 	}
@@ -73,8 +50,8 @@ func (to Addresses) BundleOf(a *Answer, judged bool, sent func() Said) (*Bundle,
 		return nil, err
 	}
 	r := bundleReader{b: &Bundle{Total: -1}, c: rawjson.NewCursor(a.Body)}
-	if judged {
-		r.b.Entries, r.resources = NewEntries(), resource.NewReader(r.c, a.Body, to.Base)
+	if judged != nil {
+		r.b.Entries, r.resources = judged, resource.NewReader(r.c, a.Body, to.Base)
 	} else {
 		r.c.AllowDuplicates()
 	}

@@ -109,11 +109,8 @@ var errFormat = errors.New("only JSON is written")
 
 // CheckFormat refuses a request whose answer may not be in JSON, in which all is that was judged (RFC 9110 §15.5.7).
 func CheckFormat(header http.Header, parameters []smart.Parameter) error {
-	ok := strings.Contains(FormatOf(parameters), "json")
-	if FormatOf(parameters) == "" {
-		ok = ParseAccept(header).TakesJSON()
-	}
-	if ok {
+	format := FormatOf(parameters)
+	if strings.Contains(format, "json") || format == "" && ParseAccept(header).TakesJSON() {
 		return nil
 	}
 	return &guard.Error{

@@ -54,17 +54,24 @@ func newMerge(s *plan, at paging.Position) *merge {
 	return m
 }
 
-// fill takes matches for a page. Without a size a page is as long as the FHIR server's.
-func (m *merge) fill(ctx context.Context) error {
-	m.matches = message.NewEntries()
+// fill takes matches for a page, and what comes along. Without a size a page is as long as the FHIR server's.
+func (m *merge) fill(ctx context.Context) ([]message.Entry, error) {
+	m.matches = newEntries()
 	for m.s.size == 0 || len(m.matches) < m.s.size {
 		e, err := m.next(ctx)
-		if err != nil || e == nil {
-			return err
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			break
 		}
 		m.matches = append(m.matches, *e)
 	}
-	return nil
+	if len(m.others) == 0 && len(m.s.referring) == 0 {
+		return m.matches, nil
+	}
+	others, err := m.included(ctx)
+	return append(m.matches, others...), err
 }
 
 // next takes the match that is next. None: all sources are at their ends, or enough was asked of the FHIR server for one
@@ -145,7 +152,11 @@ func (m *merge) page(ctx context.Context, first message.Call, at paging.Place) (
 	if at.IsFirst() && a.Status == http.StatusNotFound && m.s.isOverAll() {
 		return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // a type that the server does not have
 	}
-	got, err := m.s.x.At.BundleOf(a, m.s.judged, m.s.said)
+	var judged []message.Entry
+	if m.s.judged {
+		judged = newEntries()
+	}
+	got, err := m.s.x.At.BundleOf(a, judged, m.s.said)
 	if err != nil {
 		return nil, at, err
 	}
@@ -227,7 +238,10 @@ func (m *merge) keeps(ctx context.Context, e *message.Entry, n int) (bool, error
 // release gives back what the pages arrived in, of which all entries are parts, and the entries.
 func (m *merge) release() {
 	for _, list := range append(m.lists, m.matches) {
-		message.GiveBackEntries(list)
+		if clear(list); cap(list) <= mostEntries {
+			list = list[:0]
+			entryLists.Put(&list)
+		}
 	}
 	for _, held := range m.held {
 		held.Release()

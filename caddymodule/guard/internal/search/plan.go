@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/message"
@@ -233,4 +234,17 @@ func (s *plan) rank(e *message.Entry, key int) searchparam.Rank {
 		}
 	}
 	return e.Ranks[key]
+}
+
+const (
+	usualEntries = 50   // of a page
+	mostEntries  = 1000 // of a list that is kept
+)
+
+// entryLists are lists of entries, of which a few are kept, and no long ones.
+var entryLists = sync.Pool{New: func() any { return new([]message.Entry) }}
+
+// newEntries is an empty list with room for the entries of the usual page.
+func newEntries() []message.Entry {
+	return slices.Grow(*entryLists.Get().(*[]message.Entry), usualEntries)
 }

@@ -50,26 +50,8 @@ func (x *Searches) Check(ctx context.Context, c message.Call, i interaction.Inte
 	return err
 }
 
-// page answers with the matches from a position on. A page gets shorter if its link to the next one would be too long,
-// or, where the FHIR server heeds no _count, as long as the server's.
+// page answers with the matches from a position on.
 func (s *plan) page(ctx context.Context, from paging.Position, self string) (*message.Answer, error) {
-	for {
-		a, err := s.pageOf(ctx, from, self)
-		switch {
-		case !errors.Is(err, paging.ErrLongLink):
-			return a, err
-		case s.size > 1:
-			s.size, s.short = s.size/2, true
-			s.count = s.size
-		case len(s.branches) == 1 && s.count > 0:
-			s.size, s.count = 0, -1
-		default:
-			return a, err
-		}
-	}
-}
-
-func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*message.Answer, error) {
 	m := newMerge(s, from)
 	defer m.release()
 	if m.resumes {
@@ -77,16 +59,9 @@ func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*
 			return nil, err
 		}
 	}
-	if err := m.fill(ctx); err != nil {
+	entries, err := m.fill(ctx)
+	if err != nil {
 		return nil, err
-	}
-	entries := m.matches
-	if len(m.others) > 0 || len(s.referring) > 0 {
-		others, err := m.included(ctx)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, others...)
 	}
 	to := m.position(from)
 	total, err := s.total(ctx, m, from, to)
@@ -97,12 +72,30 @@ func (s *plan) pageOf(ctx context.Context, from paging.Position, self string) (*
 	if !to.IsEnd() {
 		to.Total = max(total, 0)
 		next, err := s.nextLink(ctx, to)
-		if err != nil {
+		switch {
+		case errors.Is(err, paging.ErrLongLink) && s.shorten():
+			return s.page(ctx, from, self)
+		case err != nil:
 			return nil, err
 		}
 		out.Links = append(out.Links, message.Link{Relation: "next", URL: next})
 	}
 	return out.Answer(), nil
+}
+
+// shorten makes pages shorter, so that less is left over for a link to name, or, where the FHIR server heeds no _count, as
+// long as the server's.
+func (s *plan) shorten() bool {
+	switch {
+	case s.size > 1:
+		s.size, s.short = s.size/2, true
+		s.count = s.size
+	case len(s.branches) == 1 && s.count > 0:
+		s.size, s.count = 0, -1
+	default:
+		return false
+	}
+	return true
 }
 
 // total is the total of a page: that of the FHIR server if it finds just what may be seen, which the pages that follow
@@ -242,7 +235,7 @@ func (s *plan) countOf(ctx context.Context, b branch) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	got, err := s.x.At.BundleOf(a, false, s.said)
+	got, err := s.x.At.BundleOf(a, nil, s.said)
 	switch {
 	case err != nil:
 		return 0, err

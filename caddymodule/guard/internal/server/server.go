@@ -29,7 +29,11 @@ type Server struct {
 
 // New is what asks the server for one request of a client, r.
 func New(base string, l Limits, m *fairmemory.Memory, next message.NextHandler, r *http.Request) Server {
-	return Server{base: base, Limits: l.orDefaults(), Next: next, r: r, Share: m.Share()}
+	limits := Limits{
+		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
+		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
+	}
+	return Server{base: base, Limits: limits, Next: next, r: r, Share: m.Share()}
 }
 
 // Asked is how many requests the server was sent, since [server.Begin].
@@ -181,14 +185,6 @@ const (
 // AnswerOf is how long an answer may be that is judged in memory of a size: a sixteenth of it, and at least the default.
 func AnswerOf(memory int64) int64 { return max(defaultSize, memory/16) }
 
-// orDefaults are the limits in effect.
-func (l Limits) orDefaults() Limits {
-	return Limits{
-		Answer: cmp.Or(max(l.Answer, 0), defaultSize), Body: cmp.Or(max(l.Body, 0), defaultSize),
-		Requests: cmp.Or(max(l.Requests, 0), defaultRequests), Entries: cmp.Or(max(l.Entries, 0), defaultEntries),
-	}
-}
-
 // smallestMemory is how many answers of the greatest length the memory takes at least: one counts twice, and so does the
 // body that is judged by it.
 const smallestMemory = 2 * timesHeld
@@ -199,7 +195,7 @@ var errMemory = errors.New("max_memory is too small: it must be at least")
 
 // NewMemory returns memory of a size in bytes, for answers up to the limit. Size 0: 256 MiB, or as much as the limit takes.
 func NewMemory(size int64, l Limits) (*fairmemory.Memory, error) {
-	smallest := smallestMemory * l.orDefaults().Answer
+	smallest := smallestMemory * cmp.Or(max(l.Answer, 0), defaultSize)
 	if size <= 0 {
 		size = max(defaultMemory, smallest)
 	}
