@@ -11,8 +11,9 @@ import (
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	for _, g := range []Grant{{Type: smart.AnyType, Permission: smart.Read}, {Type: "Patient", Permission: smart.Read}} {
-		r := New(Holder{}, NewShared(nil)).With(g).Judged()
-		if r.Whole("Patient", smart.Read) || r.Whole(smart.AnyType, smart.Read) {
+		before := New(Holder{Scope: "system/Group.r"}, NewShared(nil))
+		r := before.With(g).Judged()
+		if r.Whole("Patient", smart.Read) || r.Whole(smart.AnyType, smart.Read) || before.Whole("Patient", smart.Read) {
 			t.Errorf("%s: whole", g.Type)
 		}
 		if len(r.For("Patient", smart.Read)) != 1 || !r.Covers(g, resource.Resource{Type: "Patient", ID: "a"}).Covered {

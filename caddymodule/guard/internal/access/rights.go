@@ -1,6 +1,7 @@
 package access
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,8 +24,8 @@ type Rights struct {
 	parameters searchparam.Set // of constraints
 	holder     Holder
 
-	all    smart.Permission // on all types, in whole
-	judged bool             // see Judged
+	whole  map[string]smart.Permission // on all resources, by type
+	judged bool                        // see Judged
 }
 
 // New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
@@ -41,16 +42,20 @@ func New(h Holder, shared Shared) *Rights {
 func (r *Rights) Add(grants ...Grant) {
 	for _, g := range grants {
 		r.Grants = append(r.Grants, g)
-		if g.Type == smart.AnyType && g.Whole() {
-			r.all |= g.Permission
+		if !g.Whole() {
+			continue
 		}
+		if r.whole == nil {
+			r.whole = map[string]smart.Permission{}
+		}
+		r.whole[g.Type] |= g.Permission
 	}
 }
 
 // With are the rights with one more grant.
 func (r *Rights) With(g Grant) *Rights {
 	more := *r
-	more.Grants = slices.Clip(r.Grants)
+	more.Grants, more.whole = slices.Clip(r.Grants), maps.Clone(r.whole)
 	more.Add(g)
 	return &more
 }
@@ -65,19 +70,7 @@ func (r *Rights) Judged() *Rights {
 // Whole reports whether each of the permissions is given on all resources of a type, or of all types. Grants that have neither context
 // nor constraint have nothing to be mixed up, so one may give what another does not.
 func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
-	if r.judged {
-		return false
-	}
-	have := r.all
-	for _, g := range r.Grants {
-		if have&p == p {
-			break
-		}
-		if g.Type == resourceType && g.Whole() {
-			have |= g.Permission
-		}
-	}
-	return have&p == p
+	return !r.judged && (r.whole[smart.AnyType]|r.whole[resourceType])&p == p
 }
 
 // For returns the grants that give all the permissions on a type, each alone. Types that are shared between patients

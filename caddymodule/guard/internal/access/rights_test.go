@@ -131,7 +131,7 @@ func TestAll(t *testing.T) {
 		"fhirUser":                     "",
 		"system/*.r system/Patient.cs": "r",
 	} {
-		if got := New(Holder{Scope: scope, Patient: "a", User: practitioner}, nil).all.String(); got != want {
+		if got := New(Holder{Scope: scope, Patient: "a", User: practitioner}, nil).whole[smart.AnyType].String(); got != want {
 			t.Errorf("%s: %q, want %q", scope, got, want)
 		}
 	}

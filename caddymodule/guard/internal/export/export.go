@@ -97,7 +97,7 @@ func (x *Exports) serverBase(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if b, err := x.At.BundleOf(a, nil, message.Call{}.Said); err == nil {
+	if b, err := x.At.BundleOf(a, false, nil, message.Call{}.Said); err == nil {
 		if base, ok := paging.BaseOf(b.Links.To("self"), "Patient"); ok {
 			return base, nil
 		}

@@ -40,18 +40,18 @@ func ParseBundle(text []byte) (*Bundle, error) {
 	return r.read()
 }
 
-// BundleOf reads the answer to a search to what the client has sent. If it is judged, its entries go into a list; all
-// resources are read, and no name may stand twice in an object. The list is nil otherwise.
-func (to Addresses) BundleOf(a *Answer, judged []Entry, sent func() Said) (*Bundle, error) {
+// BundleOf reads the answer to a search to what the client has sent. If it is judged, all resources are read, and no name
+// may stand twice in an object. The entries go into a list, which may be nil.
+func (to Addresses) BundleOf(a *Answer, judged bool, list []Entry, sent func() Said) (*Bundle, error) {
 	if a.Status/100 != 2 {
 		return nil, refusedSearch(a, sent)
 	}
 	if err := a.RequireJSON(); err != nil {
 		return nil, err
 	}
-	r := bundleReader{b: &Bundle{Total: -1}, c: rawjson.NewCursor(a.Body)}
-	if judged != nil {
-		r.b.Entries, r.resources = judged, resource.NewReader(r.c, a.Body, to.Base)
+	r := bundleReader{b: &Bundle{Total: -1, Entries: list}, c: rawjson.NewCursor(a.Body)}
+	if judged {
+		r.resources = resource.NewReader(r.c, a.Body, to.Base)
 	} else {
 		r.c.AllowDuplicates()
 	}

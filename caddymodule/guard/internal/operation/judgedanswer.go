@@ -153,7 +153,7 @@ func (j *judgedCall) find(ctx context.Context, out *message.Bundle, resourceType
 	if err != nil || a.Status/100 == 4 {
 		return err
 	}
-	got, err := j.x.At.BundleOf(a, nil, message.Call{}.Said)
+	got, err := j.x.At.BundleOf(a, false, nil, message.Call{}.Said)
 	if err != nil {
 		return err
 	}

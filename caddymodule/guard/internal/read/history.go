@@ -113,7 +113,7 @@ func (x *Reads) fetchHistory(ctx context.Context, first message.Call, from pagin
 	if a.Status == http.StatusNotFound || a.Status == http.StatusGone {
 		return nil, paging.Place{}, message.NotFound()
 	}
-	got, err := x.At.BundleOf(a, nil, first.Said)
+	got, err := x.At.BundleOf(a, false, nil, first.Said)
 	if err != nil {
 		return nil, paging.Place{}, err
 	}

@@ -152,11 +152,7 @@ func (m *merge) page(ctx context.Context, first message.Call, at paging.Place) (
 	if at.IsFirst() && a.Status == http.StatusNotFound && m.s.isOverAll() {
 		return &message.Bundle{Total: -1}, paging.Place{Done: true}, nil // a type that the server does not have
 	}
-	var judged []message.Entry
-	if m.s.judged {
-		judged = newEntries()
-	}
-	got, err := m.s.x.At.BundleOf(a, judged, m.s.said)
+	got, err := m.s.x.At.BundleOf(a, m.s.judged, newEntries(), m.s.said)
 	if err != nil {
 		return nil, at, err
 	}

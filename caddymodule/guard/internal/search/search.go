@@ -18,9 +18,6 @@ func (x *Searches) Search(ctx context.Context, c message.Call, i interaction.Int
 		return nil, err
 	}
 	self := x.At.URL(i.Path(), smart.EncodeParameters(s.asked))
-	if i.Kind == interaction.SystemSearch {
-		self = x.At.URL("", smart.EncodeParameters(s.asked))
-	}
 	if s.onlyTotal {
 		n, err := s.counted(ctx)
 		if err != nil {
@@ -235,7 +232,7 @@ func (s *plan) countOf(ctx context.Context, b branch) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	got, err := s.x.At.BundleOf(a, nil, s.said)
+	got, err := s.x.At.BundleOf(a, false, nil, s.said)
 	switch {
 	case err != nil:
 		return 0, err
