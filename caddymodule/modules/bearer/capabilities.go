@@ -18,21 +18,15 @@ func newMetadata(e *enforcement, at address, app App, hasCORS bool) *capability.
 	x := e.enforcer
 	changes := capability.Changes{BaseURL: x.BaseURL, CORS: hasCORS, Operations: x.Operations}
 	if app != nil {
-		changes.OAuth = oauthURIs(at.issuer, app.Registers())
+		changes.OAuth = capability.OAuthURIs{
+			Authorize: at.issuer + authorize.AuthorizePath, Token: at.issuer + authorize.TokenPath, Introspect: at.issuer + authorize.IntrospectPath,
+			Revoke: at.issuer + authorize.RevokePath, Manage: at.issuer + authorize.AccountPath,
+		}
+		if app.Registers() {
+			changes.OAuth.Register = at.issuer + authorize.RegisterPath
+		}
 	}
 	return &capability.Metadata{Base: at.path, Changes: changes, Limit: x.Limits.Answer, Memory: x.Memory, Answered: operationsBefore}
-}
-
-// oauthURIs are the endpoints that the CapabilityStatement names.
-func oauthURIs(issuer string, registers bool) capability.OAuthURIs {
-	uris := capability.OAuthURIs{
-		Authorize: issuer + authorize.AuthorizePath, Token: issuer + authorize.TokenPath,
-		Introspect: issuer + authorize.IntrospectPath, Revoke: issuer + authorize.RevokePath, Manage: issuer + authorize.AccountPath,
-	}
-	if registers {
-		uris.Register = issuer + authorize.RegisterPath
-	}
-	return uris
 }
 
 // operationsBefore are the operations that fhir_expand has said it answers.

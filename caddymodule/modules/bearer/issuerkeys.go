@@ -40,15 +40,6 @@ type trustedKeys struct {
 	discovery *upstream.Discovery
 }
 
-func newTrustedKeys(c upstream.KeySetConfig) (trustedKeys, error) {
-	set, err := upstream.NewKeySet(c)
-	if err != nil {
-		return trustedKeys{}, err
-	}
-	discovery, err := upstream.NewDiscovery(c)
-	return trustedKeys{guardKeys{set, upstream.ErrUnknownKey}, discovery}, err
-}
-
 func (trustedKeys) Destruct() error { return nil }
 
 // heldKeys are the entries of issuerKeys that a fhir_bearer holds.
@@ -66,7 +57,13 @@ func (h *heldKeys) take(ctx caddy.Context, issuer string, tls *option.TLS) (none
 	}
 	key := fmt.Sprintf("%q %q %q", issuer, *tls, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
-		return newTrustedKeys(upstream.KeySetConfig{Issuer: issuer, Transport: transport, Logger: ctx.Slogger()})
+		c := upstream.KeySetConfig{Issuer: issuer, Transport: transport, Logger: ctx.Slogger()}
+		set, err := upstream.NewKeySet(c)
+		if err != nil {
+			return nil, err
+		}
+		discovery, err := upstream.NewDiscovery(c)
+		return trustedKeys{guardKeys{set, upstream.ErrUnknownKey}, discovery}, err
 	})
 	if err != nil {
 		return none, err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"regexp"
 	"strings"
 
@@ -52,22 +51,17 @@ func (to Addresses) LocalURL(address string) (string, bool) {
 	return "", false
 }
 
-// localizeHeader has headers name resources as clients know them.
-func (to Addresses) localizeHeader(header http.Header) {
-	for _, name := range []string{"Location", "Content-Location"} {
-		if address := header.Get(name); address == "" {
-			continue
-		} else if local, ok := to.LocalURL(address); ok {
-			header.Set(name, local)
-		} else {
-			header.Del(name)
-		}
-	}
-}
-
 // Localize has an answer's headers name resources as clients know them.
 func (to Addresses) Localize(a *Answer) *Answer {
-	to.localizeHeader(a.Header)
+	for _, name := range []string{"Location", "Content-Location"} {
+		if address := a.Header.Get(name); address == "" {
+			continue
+		} else if local, ok := to.LocalURL(address); ok {
+			a.Header.Set(name, local)
+		} else {
+			a.Header.Del(name)
+		}
+	}
 	return a
 }
 

@@ -76,9 +76,7 @@ func isOwn(e message.Entry) bool {
 func (j *judgedCall) finish(ctx context.Context, out *message.Bundle, rest *paging.Place) (*message.Answer, error) {
 	out.Links = []message.Link{{Relation: "self", URL: j.x.At.URL(j.c.Path, j.c.Query)}}
 	if rest != nil {
-		next, err := j.x.Pages.Seal(ctx, paging.Page{
-			Method: j.c.Method, Path: j.c.Path, Query: j.c.Query, Body: string(j.c.Body), At: paging.Position{Places: []paging.Place{*rest}},
-		})
+		next, err := j.x.Pages.Seal(ctx, paging.AsSent(j.c, paging.Position{Places: []paging.Place{*rest}}))
 		if err != nil {
 			return nil, err
 		}

@@ -22,21 +22,10 @@ func MayAct(rights *access.Rights, resourceType string) bool {
 	return !rights.Whole(smart.AnyType, message.ReadSearch) && access.EffectOf(resourceType) != access.Inert
 }
 
-// effects judge what a stored resource would have the FHIR server do.
-type effects struct {
-	rights  *access.Rights
-	mayDeny bool // the site's rules must be asked about each resource
-	isPlain func(i interaction.Interaction) bool
-}
-
-func (x *Writes) effects() effects {
-	return effects{x.Judge.Rights(), x.Judge.MayDeny(), x.Searches.IsPlain}
-}
-
-// check refuses a version that, once stored, would have the FHIR server send or ask what no scope allows, or of
+// checkEffect refuses a version that, once stored, would have the FHIR server send or ask what no scope allows, or of
 // which that cannot be told.
-func (x effects) check(res resource.Resource, text []byte) error {
-	if !MayAct(x.rights, res.Type) {
+func (x *Writes) checkEffect(res resource.Resource, text []byte) error {
+	if !MayAct(x.Judge.Rights(), res.Type) {
 		return nil
 	}
 	switch access.EffectOf(res.Type) {
@@ -47,18 +36,18 @@ func (x effects) check(res resource.Resource, text []byte) error {
 	case access.Carries:
 		return x.checkCarrier(res, text)
 	}
-	return message.Beyond(x.rights, message.ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
+	return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A %s changes what this server finds or does for others: only scopes to read and search everything allow to write one.", res.Type)
 }
 
 // maySearch reports whether the token may read all that a search of one type finds, which is not judged again: by the
 // type's own parameters, and under a scope about the whole type, or whose constraint is among the criteria word for word.
-func (x effects) maySearch(criteria string) bool {
+func (x *Writes) maySearch(criteria string) bool {
 	path, query, _ := strings.Cut(criteria, "?")
 	i, err := interaction.Parse(http.MethodGet, path, query, nil)
-	if err != nil || i.Kind != interaction.TypeSearch || !x.isPlain(i) || x.mayDeny {
+	if err != nil || i.Kind != interaction.TypeSearch || !x.Searches.IsPlain(i) || x.Judge.MayDeny() {
 		return false
 	}
-	return x.rights.Whole(i.Type, message.ReadSearch) || slices.ContainsFunc(x.rights.For(i.Type, message.ReadSearch), func(g access.Grant) bool {
+	return x.Judge.Rights().Whole(i.Type, message.ReadSearch) || slices.ContainsFunc(x.Judge.Rights().For(i.Type, message.ReadSearch), func(g access.Grant) bool {
 		return g.Patient == "" && !g.ByRule && len(g.Constraint) > 0 &&
 			!slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool { return !slices.Contains(i.Parameters, p) })
 	})
@@ -71,8 +60,8 @@ var questions = []string{"input", "payload"}
 // checkTask refuses a search, read or operation for which the token has no scope in what is to be carried out.
 //
 // Under scopes that are bound to a patient, references are judged as those of any resource: see [write.checkReferences].
-func (x effects) checkTask(res resource.Resource) error {
-	writing := slices.Concat(x.rights.For(res.Type, smart.Create), x.rights.For(res.Type, smart.Update))
+func (x *Writes) checkTask(res resource.Resource) error {
+	writing := slices.Concat(x.Judge.Rights().For(res.Type, smart.Create), x.Judge.Rights().For(res.Type, smart.Update))
 	isBound := !slices.ContainsFunc(writing, func(g access.Grant) bool { return g.Patient == "" })
 	for _, element := range questions {
 		for value := range res.Values(resource.Path{Elements: []string{element}}) {
@@ -92,7 +81,7 @@ func (x effects) checkTask(res resource.Resource) error {
 
 // checkQuestion refuses a text that is a request which the token may not make. A path is as good as a URL, a resource in
 // a compartment as good as any of its type.
-func (x effects) checkQuestion(in, said string) error {
+func (x *Writes) checkQuestion(in, said string) error {
 	path, query, searches := strings.Cut(strings.TrimSpace(said), "?")
 	of := path[strings.LastIndexByte(path, '/')+1:]
 	i, err := interaction.Parse(http.MethodGet, path, "", nil)
@@ -103,7 +92,7 @@ func (x effects) checkQuestion(in, said string) error {
 		}
 	case strings.HasPrefix(of, "$"):
 	case err == nil && i.Type != "" && strings.Contains(path, "/"):
-		if i.Kind == interaction.Read && x.rights.Whole(i.Type, smart.Read) {
+		if i.Kind == interaction.Read && x.Judge.Rights().Whole(i.Type, smart.Read) {
 			return nil
 		}
 	default:
@@ -117,17 +106,17 @@ var storedKinds = []string{"document", "collection", "searchset", "history", "ba
 
 // checkCarrier refuses a Bundle that a server may take for requests or a message, and a Basic that is R5's
 // SubscriptionTopic in R4 (Subscriptions R5 Backport, "Topic Discovery").
-func (x effects) checkCarrier(res resource.Resource, text []byte) error {
+func (x *Writes) checkCarrier(res resource.Resource, text []byte) error {
 	if res.Type == "Bundle" {
 		kind, _ := res.Member("type")
 		if slices.Contains(storedKinds, resource.Text(kind)) {
 			return nil
 		}
-		return message.Beyond(x.rights, message.ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
+		return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A stored Bundle of this type may be carried out: only scopes to read and search everything allow to write one.")
 	}
 	return message.EachString(text, func(_, said string) error {
 		if strings.Contains(said, "SubscriptionTopic") {
-			return message.Beyond(x.rights, message.ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
+			return message.Beyond(x.Judge.Rights(), message.ErrOracle, "A SubscriptionTopic says what is sent to others: only scopes to read and search everything allow to write one.")
 		}
 		return nil
 	})

@@ -70,7 +70,7 @@ func (w *write) newVersion(text []byte) (*version, error) {
 	case res.Type != w.i.Type:
 		return nil, message.Invalid(message.ErrBody, "The resource is not of the type in the path.")
 	}
-	if err := w.in.effects().check(res, text); err != nil {
+	if err := w.in.checkEffect(res, text); err != nil {
 		return nil, err
 	}
 	return &version{Resource: res, text: text}, checkConditional(w.in.Judge.Rights(), text)
