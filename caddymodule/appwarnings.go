@@ -48,6 +48,31 @@ func warnOfPeople(logger *slog.Logger, a *App) {
 	}
 }
 
+// warnOfStrangers logs what somebody could get who is not the one that is meant.
+func warnOfStrangers(logger *slog.Logger, a *App) {
+	for _, p := range a.IdentityProviders {
+		for _, s := range p.FHIRUserSearch {
+			if s.System == "" && (s.Type == "Patient" || s.Type == "RelatedPerson") {
+				logger.Warn("patients are found by an e-mail address, which may be that of a parent or partner, who would then see their records: search by an identifier if the idp has one", "idp", p.Key, "type", s.Type)
+			}
+		}
+	}
+	for _, l := range a.ScopeLimits {
+		tellers := 0
+		if l.By == "group" {
+			tellers = len(a.IdentityProviders) + min(len(a.Users), 1)
+		}
+		for _, p := range a.IdentityProviders {
+			if _, has := p.TokenClaims[l.Claim]; has && l.By == "claim" {
+				tellers++
+			}
+		}
+		if l.IDP == "" && tellers > 1 {
+			logger.Warn("anybody who can name a group or claim at one of several providers gets these scopes: say whose it must be (scope_limit idp <name>|local …)", "by", l.By, "claim", l.Claim, "value", l.Value)
+		}
+	}
+}
+
 // grantsUserScopes reports whether a client may be granted a user/ scope, or fhirUser.
 func grantsUserScopes(a *App) bool {
 	isUsers := func(scope string) bool { return scope == "fhirUser" || strings.HasPrefix(scope, "user/") }

@@ -16,6 +16,14 @@ func TestWarnings(t *testing.T) {
 		p.Key = "hospital"
 		return App{Issuer: "https://fhir.example", IdentityProviders: []IdentityProvider{p}, Clients: []Client{{ID: "c", Scopes: []string{"user/*.rs"}}}}
 	}
+	ward := map[string]string{"c": "c"}
+	limited := func(l ScopeLimit, idps ...map[string]string) (a App) {
+		a.ScopeLimits = []ScopeLimit{l}
+		for _, claims := range idps {
+			a.IdentityProviders = append(a.IdentityProviders, IdentityProvider{TokenClaims: claims})
+		}
+		return a
+	}
 	weak := []authorize.Client{{ID: "c", Secret: "s3cret"}}
 	open := []authorize.Client{{ID: "c", RedirectURIs: []string{"https://c.example/cb"}, PKCE: authorize.PKCEOptional}}
 	for _, tt := range []struct {
@@ -40,6 +48,15 @@ func TestWarnings(t *testing.T) {
 		{"idp, registered clients", App{IdentityProviders: []IdentityProvider{{Key: "hospital"}}, Registration: &Registration{Scopes: []string{"user/*.rs"}}}, nil, "idp=hospital"},
 		{"users without fhir_user", App{Users: []User{{}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, "no user has a fhir_user"},
 		{"users with it", App{Users: []User{{FHIRUser: "Practitioner/1"}}, Clients: []Client{{Scopes: []string{"user/*.rs"}}}}, nil, ""},
+		{"children's records by address", idp(IdentityProvider{FHIRUserSearch: []FHIRUserSearch{{Type: "Patient"}}}), nil, "idp=hospital type=Patient"},
+		{"by identifier", idp(IdentityProvider{FHIRUserSearch: []FHIRUserSearch{{Type: "Patient", System: "s", Claim: "c"}}}), nil, ""},
+		{"a group of two providers", limited(ScopeLimit{By: "group"}, nil, nil), nil, "scope_limit idp"},
+		{"of one", limited(ScopeLimit{By: "group"}, nil), nil, ""},
+		{"of one, and of users", App{ScopeLimits: []ScopeLimit{{By: "group", Value: "g"}}, IdentityProviders: make([]IdentityProvider, 1), Users: make([]User, 2)}, nil, "value=g"},
+		{"of one that is named", limited(ScopeLimit{By: "group", IDP: "h"}, nil, nil), nil, ""},
+		{"a claim of two", limited(ScopeLimit{By: "claim", Claim: "c"}, ward, ward), nil, "claim=c"},
+		{"a claim of one of two", limited(ScopeLimit{By: "claim", Claim: "c"}, ward, nil), nil, ""},
+		{"all people", limited(ScopeLimit{By: "any"}, nil, nil), nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,6 +64,7 @@ func TestWarnings(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&text, nil))
 			warnOfClients(logger, tt.app.Issuer, tt.clients)
 			warnOfPeople(logger, &tt.app)
+			warnOfStrangers(logger, &tt.app)
 			logged := text.String()
 			if tt.want == "" && logged != "" || tt.want != "" && (strings.Count(logged, "\n") != 1 || !strings.Contains(logged, tt.want)) || strings.Contains(logged, "s3cret") {
 				t.Errorf("logged %q, want %q", logged, tt.want)

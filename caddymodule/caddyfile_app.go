@@ -39,7 +39,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		user <name> { … }
 //		idp <name> [oidc|google] { … }
 //		client <id> { … }
-//		scope_limit group <name>|claim <name> <value>|any <scope...>
+//		scope_limit [idp <name>] group <name>|claim <name> <value>|any <scope...>
 //		registration { … }
 //		user_access_brands [<file>] { … }
 //		access_token_lifetime <duration>

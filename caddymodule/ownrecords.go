@@ -73,7 +73,7 @@ func (o *ownRecords) Request(ctx context.Context, path string, query url.Values)
 func (o *ownRecords) token(by authorize.RecordReader) guard.Token {
 	return guard.Token{
 		Issuer: o.issuer, Subject: by.Subject, Scope: by.Scope, Patient: by.Patient, FHIRUser: by.FHIRUser,
-		Groups: by.Groups, Claims: by.Claims,
+		Attributes: by.Attributes,
 	}
 }
 

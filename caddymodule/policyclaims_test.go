@@ -11,9 +11,9 @@ import (
 
 // wardPolicies let in doctors of ward 7.
 const wardPolicies = `
-			deny doctors "!('doctors' in token.groups)"
+			deny doctors "token.idp != '' || !('doctors' in token.groups)"
 			deny ward "!('7' in token.claims['ward'])"
-			allow none "'x' in token.claims['none']"`
+			deny none "'x' in token.claims['none']"`
 
 // TestPoliciesOfOtherIssuers: groups and claims are those of the token, also nested ones, and missing ones are empty.
 func TestPoliciesOfOtherIssuers(t *testing.T) {
@@ -31,6 +31,7 @@ func TestPoliciesOfOtherIssuers(t *testing.T) {
 		{"another ward", map[string]any{"realm_access": map[string]any{"roles": []string{"doctors"}}, "hospital": map[string]any{"ward": "8"}}, http.StatusForbidden},
 		{"another claim of groups", map[string]any{"groups": []string{"doctors"}, "hospital": map[string]any{"ward": "7"}}, http.StatusForbidden},
 		{"none", nil, http.StatusForbidden},
+		{"a claim of another form", map[string]any{"realm_access": map[string]any{"roles": []string{"doctors"}}, "hospital": map[string]any{"ward": "7"}, "none": map[string]any{}}, http.StatusForbidden},
 	} {
 		claims := map[string]any{
 			"iss": k.URL, "sub": "u1", "aud": "https://localhost:8443/fhir/R4", "azp": "c1", "scope": "user/*.rs", "fhirUser": "Practitioner/1",
@@ -53,7 +54,7 @@ func TestPoliciesOfOwnPeople(t *testing.T) {
 	guarded := func(user, policy string) *gateway {
 		return newGatewayAt(t, exampleWith(t, "fhir_bearer\n", "fhir_bearer {"+policy+"\n\t\t}\n", "phone +15550100\n", "phone +15550100\n"+user), keys)
 	}
-	const doctors, lacksWard = "\n\t\t\tdeny \"!('doctors' in token.groups)\"", "\n\t\t\ttoken_claim ward\n\t\t\tdeny \"token.claims['ward'] == []\""
+	const doctors, lacksWard = "\n\t\t\tdeny \"token.idp != 'local' || !('doctors' in token.groups)\"", "\n\t\t\ttoken_claim ward\n\t\t\tdeny \"token.claims['ward'] == []\""
 	token := guarded("", doctors).token()
 	for _, tt := range []struct {
 		name, user, policy string

@@ -9,6 +9,9 @@ import (
 
 // ScopeLimit gives scopes to people.
 type ScopeLimit struct {
+	// The provider that must say so, or `local` for users here. Default: any of these.
+	IDP string `json:"idp,omitempty"`
+
 	// Whom it matches: people by their `group` or a `claim`, or `any`. Required.
 	By string `json:"by,omitempty"`
 
@@ -30,7 +33,10 @@ func (l *ScopeLimit) parse(d *caddyfile.Dispenser) error {
 			*to, args = args[0], args[1:]
 		}
 	}
-	take(&l.By)
+	if take(&l.By); l.By == "idp" {
+		take(&l.IDP)
+		take(&l.By)
+	}
 	if l.By == "claim" {
 		take(&l.Claim)
 	}

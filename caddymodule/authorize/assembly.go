@@ -98,7 +98,7 @@ func (a *assembly) addPeople(c *Config) (err error) {
 		return err
 	}
 	a.accounts.Directory.Known = c.Known
-	return errors.Join(a.accounts.CheckLinks(), a.accounts.ScopeLimits.CheckClaims(tokenClaims(c.IdentityProviders)))
+	return errors.Join(a.accounts.CheckLinks(), a.accounts.ScopeLimits.CheckNames(tokenClaims(c)))
 }
 
 func (a *assembly) addFactors(c *Config) {

@@ -56,10 +56,13 @@ func CheckFHIRUser(reference string) error { return people.CheckFHIRUser(referen
 // CheckProviderKey returns an error if a text cannot be the key of an identity provider.
 func CheckProviderKey(key string) error { return people.CheckProviderKey(key) }
 
-// tokenClaims are the names of the further claims that providers have.
-func tokenClaims(providers []IdentityProvider) (names []string) {
-	for _, p := range providers {
-		names = slices.AppendSeq(names, maps.Keys(p.TokenClaims))
+func tokenClaims(c *Config) map[string][]string {
+	names := map[string][]string{}
+	if len(c.Users) > 0 {
+		names[LocalUsers] = nil
+	}
+	for _, p := range c.IdentityProviders {
+		names[p.Key] = slices.Collect(maps.Keys(p.TokenClaims))
 	}
 	return names
 }

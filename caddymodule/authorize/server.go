@@ -25,7 +25,7 @@ type Server struct {
 	revocations  *revocation.Revocations
 	holders      *token.Holders
 	people       people.Finder
-	tokenClaims  []string
+	tokenClaims  map[string][]string
 	factors      *factor.Factors
 	clients      *client.Registry
 	trail        *audit.Recorder
@@ -47,7 +47,7 @@ func New(c Config) (*Server, error) {
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
 		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
-		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(c.IdentityProviders),
+		people: people.Finder{Accounts: a.accounts}, factors: a.factors, clients: a.clients, trail: a.trail, tokenClaims: tokenClaims(&c),
 	}, nil
 }
 
@@ -151,5 +151,6 @@ func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder
 	return s.holders.Find(ctx, t)
 }
 
-// TokenClaims are the names of the further claims that are kept of people.
-func (s *Server) TokenClaims() []string { return s.tokenClaims }
+// TokenClaims are the names of the further claims that are kept of people, by who tells of them: each identity provider,
+// and [LocalUsers] if there are some.
+func (s *Server) TokenClaims() map[string][]string { return s.tokenClaims }

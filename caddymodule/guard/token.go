@@ -3,6 +3,8 @@ package guard
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // Token is what a verified access token says.
@@ -39,11 +41,9 @@ type Token struct {
 	ACR string
 	// AuthTime is the auth_time claim: when the person signed in. Zero if the token does not say.
 	AuthTime time.Time
-	// Groups are those that the person is in. Of our own tokens, the authorization server tells them. Requests share them:
-	// they must not be changed.
-	Groups []string
-	// Claims are further claims that the site names, as Groups are told.
-	Claims map[string][]string
+	// Attributes are the person's groups, and further claims that the site names. Of our own tokens, the authorization
+	// server tells them. Requests share them: they must not be changed.
+	tokenclaim.Attributes
 	// IssuedAt is the iat claim. Zero if another issuer omits it.
 	IssuedAt time.Time
 	// Expires is the exp claim. The leeway comes on top. Zero if an introspection response has none.

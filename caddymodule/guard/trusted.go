@@ -124,7 +124,7 @@ type trustedClaims struct {
 	Events          present `json:"events"`
 	Confirmation    present `json:"cnf"`
 
-	Named map[string][]string `json:"-"` // further claims, by our names
+	Named tokenclaim.Attributes `json:"-"` // further claims, by our names
 }
 
 // present says that a claim is there, whatever its value.
@@ -236,7 +236,7 @@ func (c *trustedClaims) token(clientID string) Token {
 	token := Token{
 		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
 		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(), AuthTime: c.AuthTime.value.Time(),
-		Groups: c.Named[tokenclaim.Groups], Claims: c.Named,
+		Attributes: c.Named,
 	}
 	if c.ACR.value != nil {
 		token.ACR = *c.ACR.value

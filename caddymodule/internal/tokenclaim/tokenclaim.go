@@ -4,11 +4,13 @@ package tokenclaim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // MaxNames is how many further claims a site may name in one place.
@@ -59,25 +61,53 @@ func Find(claims map[string]any, path string) any {
 	return nil
 }
 
-// List reads a text, a number, a truth value, or a list of texts. Anything else is as good as missing.
-func List(claim any) []string {
-	switch v := claim.(type) {
-	case string:
-		return []string{v}
-	case json.Number:
-		return []string{v.String()}
-	case bool:
-		return []string{strconv.FormatBool(v)}
-	case []any:
-		var list []string
-		for _, w := range v {
-			if text, ok := w.(string); ok {
-				list = append(list, text)
-			}
-		}
-		return list
+// Read returns the values of a claim that [Find] finds. They are none, and not whole, if the claim has another form, or
+// the provider says only where it is to be had, as Entra ID does with more than 200 groups: that is not to be in none.
+func Read(claims map[string]any, path string) (values []string, whole bool) {
+	if found := Find(claims, path); found != nil {
+		return List(found)
 	}
-	return nil
+	elsewhere, _ := claims["_claim_names"].(map[string]any) // OpenID Connect Core §5.6.2
+	top, _, _ := strings.Cut(path, ".")
+	return nil, elsewhere[path] == nil && elsewhere[top] == nil && (path != Groups || claims["hasgroups"] != true)
+}
+
+// List reads a text, a number, a truth value, or a list of these. Of anything else it reads nothing, not even a part: that
+// could mean more than all of it.
+func List(claim any) (values []string, whole bool) {
+	items, isList := claim.([]any)
+	if !isList {
+		items = []any{claim}
+	}
+	for _, item := range items {
+		switch v := item.(type) {
+		case nil:
+		case string:
+			values = append(values, v)
+		case json.Number:
+			values = append(values, v.String())
+		case bool:
+			values = append(values, strconv.FormatBool(v))
+		default:
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// ErrUnread says that something depends on claims that could not be read. What it wraps names them.
+var ErrUnread = errors.New("claims could not be read whole")
+
+// Attributes are what rules may ask about a person.
+type Attributes struct {
+	// IDP is who says so: the key of an identity provider, or local. Empty for a client, and for another issuer's token.
+	IDP string
+	// Groups are those that the person is in.
+	Groups []string
+	// Claims are further claims, by our names.
+	Claims map[string][]string
+	// Unread are our names of what could not be read whole, and is left out: rules must not take it for none.
+	Unread []string
 }
 
 // Names are the claims of a token that a site names. Nil names none.
@@ -108,19 +138,23 @@ func (n *Names) String() string {
 }
 
 // Read takes the named claims from an object that is known to have one reading. One that is missing has no values.
-func (n *Names) Read(object []byte) (map[string][]string, error) {
+func (n *Names) Read(object []byte) (a Attributes, err error) {
 	if n == nil {
-		return nil, nil
+		return a, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(object))
 	decoder.UseNumber()
 	var claims map[string]any
 	if err := decoder.Decode(&claims); err != nil {
-		return nil, fmt.Errorf("reading claims: %w", err)
+		return a, fmt.Errorf("reading claims: %w", err)
 	}
-	values := make(map[string][]string, len(n.theirs))
+	a.Claims = make(map[string][]string, len(n.theirs))
 	for ours, theirs := range n.theirs {
-		values[ours] = List(Find(claims, theirs))
+		values, whole := Read(claims, theirs)
+		if a.Claims[ours] = values; !whole {
+			a.Unread = append(a.Unread, ours)
+		}
 	}
-	return values, nil
+	a.Groups = a.Claims[Groups]
+	return a, nil
 }

@@ -114,6 +114,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.gate, err = h.newGate(ctx, at, app); err != nil {
 		return err
 	}
+	h.warnOfNamesakes(ctx.Slogger(), app)
 	h.sites, err = site.Checks(ctx)
 	return err
 }

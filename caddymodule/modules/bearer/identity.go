@@ -62,7 +62,7 @@ func (a *authenticator) complete(ctx context.Context, token *guard.Token) (*guar
 		return token, nil
 	}
 	changed := *token // which other requests share
-	changed.FHIRUser, changed.Groups, changed.Claims = holder.FHIRUser, holder.Groups, holder.Claims
+	changed.FHIRUser, changed.Attributes = holder.FHIRUser, holder.Attributes
 	return &changed, nil
 }
 

@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
@@ -58,9 +60,26 @@ func otherClaims(rules []AccessPolicy, names map[string]string) *tokenclaim.Name
 func claimNames(of map[string]string, app App) []string {
 	names := slices.Collect(maps.Keys(of))
 	if app != nil {
-		names = append(names, app.Server().TokenClaims()...)
+		names = slices.Concat(append(slices.Collect(maps.Values(app.Server().TokenClaims())), names)...)
 	}
 	return names
+}
+
+// warnOfNamesakes logs which rules would take one provider's groups and claims for another's.
+func (h *Bearer) warnOfNamesakes(logger *slog.Logger, app App) {
+	ours, others := 0, len(h.Trust)
+	if app != nil {
+		ours = len(app.Server().TokenClaims())
+	}
+	if i := h.Introspection; i != nil && (!i.All || others == 0) {
+		others++
+	}
+	for _, p := range h.Policies {
+		mentions := func(name string) bool { return strings.Contains(p.Expression, "token."+name) }
+		if ours+others > 1 && (mentions("groups") || mentions("claims")) && !mentions("idp") && (ours > 1 || !mentions("issuer")) {
+			logger.Warn("anybody who can name a group or claim at one of several providers matches this rule: say whose it must be (token.idp == '<name>', or token.issuer)", "effect", p.Effect, "policy", p.Name, "place", p.Source.Source)
+		}
+	}
 }
 
 // policyInput is what rules are told of a request. Of the named claims, those that the token lacks have no values: whose
@@ -74,8 +93,9 @@ func policyInput(claims []string) func(*http.Request, *guard.Token) enforce.Poli
 		return enforce.PolicyInput{
 			Token: enforce.PolicyToken{
 				Issuer: t.Issuer, Subject: t.Subject, ClientID: t.ClientID, Scopes: strings.Fields(t.Scope), Patient: t.Patient,
-				FHIRUser: t.FHIRUser, Groups: t.Groups, Claims: named,
+				FHIRUser: t.FHIRUser, IDP: t.IDP, Groups: t.Groups, Claims: named,
 			},
+			Unread:  t.Unread,
 			Request: enforce.PolicyRequest{ClientIP: requester.Address(r)}, Now: time.Now(),
 		}
 	}
@@ -83,7 +103,12 @@ func policyInput(claims []string) func(*http.Request, *guard.Token) enforce.Poli
 
 // policyFailed logs which rule failed. Why, the error may say in words of a record, which do not belong into a log.
 func policyFailed(logger *slog.Logger) func(*http.Request, error) {
-	return func(_ *http.Request, err error) {
+	return func(r *http.Request, err error) {
+		if errors.Is(err, tokenclaim.ErrUnread) {
+			user, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).Get("http.auth.user.id")
+			logger.Warn("claims of a person cannot be read, so that a policy denies, or allows nothing", "user", user, "error", err)
+			return
+		}
 		rule, _, _ := strings.Cut(err.Error(), ":")
 		logger.Error("policy could not be evaluated: it denies, or allows nothing; test for members that may be missing with has() or .?", "policy", rule)
 	}

@@ -100,7 +100,7 @@ func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *auth
 
 // limitTo leaves of the scope what the person may have.
 func (a *authorizer) limitTo(req *authorizationRequest, user *people.User) error {
-	req.scope = a.accounts.ScopeLimits.Narrow(user.Limited(), req.scope)
+	req.scope = a.accounts.ScopeLimits.Narrow(user.Attributes(), req.scope)
 	if len(req.scope) == 0 {
 		return &oauth2.Error{Code: "invalid_scope", Description: "this person may have nothing of the scope"}
 	}

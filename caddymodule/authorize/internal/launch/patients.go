@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/relationship"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
@@ -23,8 +24,7 @@ type Person struct {
 	FHIRUser string   // their own resource, as Type/id; may be empty
 	Patients []string // ids that their identity provider names; may be empty
 
-	Groups []string            // that they are in
-	Claims map[string][]string // as their identity provider says
+	tokenclaim.Attributes
 }
 
 // isClinician reports whether a person searches for patients, instead of choosing among their
@@ -213,7 +213,7 @@ func (ps *Patients) readerOf(person Person, patient string) Reader {
 }
 
 func (p *Person) reader(scope, fhirUser, patient string) Reader {
-	return Reader{Subject: p.Subject, FHIRUser: fhirUser, Scope: scope, Patient: patient, Groups: p.Groups, Claims: p.Claims}
+	return Reader{Subject: p.Subject, FHIRUser: fhirUser, Scope: scope, Patient: patient, Attributes: p.Attributes}
 }
 
 // related returns the ids of a person's patients.

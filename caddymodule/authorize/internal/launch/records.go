@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // Records asks the FHIR server, as a gateway does for a client: nothing comes out that the
@@ -25,8 +27,7 @@ type Reader struct {
 	Scope    string // SMART scopes
 	Patient  string // the patient that patient/ scopes are bound to
 
-	Groups []string            // that the person is in
-	Claims map[string][]string // as their identity provider says
+	tokenclaim.Attributes
 }
 
 // ErrNoRecord says that a resource does not exist, or may not be seen: nobody can tell which.

@@ -2,7 +2,6 @@ package people
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // multiFactor is the amr of two factors (RFC 8176 §2).
@@ -46,7 +46,7 @@ func (m ACRMap) Words(class string) []string {
 // AMR is how a person signed in at the provider (RFC 8176), by its claims, of which one is its acr. It
 // has mfa exactly if that were two factors: as the map says, or else by two methods of different kinds.
 func (m ACRMap) AMR(claims map[string]any, acr string) []string {
-	amr := Strings(claims["amr"])
+	amr, _ := tokenclaim.List(claims["amr"])
 	two := twoFactors(amr)
 	if class := m.class(claims[cmp.Or(acr, "acr")]); class != "" {
 		two = class == oauth2.ACRMultiFactor
@@ -60,10 +60,8 @@ func (m ACRMap) AMR(claims map[string]any, acr string) []string {
 
 // class is the strongest class for what the provider says; "" for none.
 func (m ACRMap) class(claim any) (class string) {
-	if level, ok := claim.(json.Number); ok {
-		claim = level.String()
-	}
-	for _, theirs := range Strings(claim) {
+	values, _ := tokenclaim.List(claim)
+	for _, theirs := range values {
 		if ours := m[theirs]; ours != "" && oauth2.MeetsACR(ours, class) {
 			class = ours
 		}

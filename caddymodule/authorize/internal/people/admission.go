@@ -30,7 +30,7 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	if stored == nil {
 		return nil, a.Directory.known(ctx)
 	}
-	stored.User.username, stored.User.Groups = stored.Username, stored.Groups
+	stored.User.username, stored.User.Groups, stored.User.provider = stored.Username, stored.Groups, stored.Provider
 	stored.User.FHIRUser = a.Providers[stored.Provider].fhirUser(stored)
 	return &stored.User, nil
 }
@@ -154,8 +154,8 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 // there is one.
 func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*personsearch.Found, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
-	if len(id.tooLong) > 0 {
-		logger.WarnContext(ctx, "claims of a person are too long, and left out", "claims", id.tooLong)
+	if len(id.user.Unread) > 0 {
+		logger.WarnContext(ctx, "claims of a person are too long, of another form, or elsewhere, and cannot be read: rules that ask for them deny, or allow nothing", "claims", id.user.Unread)
 	}
 	if id.user.FHIRUser != "" {
 		a.checkFHIRUser(ctx, p.Claims["fhirUser"], &id.user, logger)

@@ -1,6 +1,7 @@
 package people
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -21,7 +22,6 @@ type identity struct {
 	sub             string // the claim for ours, where the provider has one
 	user            User
 	groups          []string
-	tooLong         []string // our names of claims that are left out
 	searches        []personsearch.Asked
 }
 
@@ -31,18 +31,24 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
 	sub, _ := from.Claims[p.Sub].(string)
-	id := identity{issuer: from.Issuer, subject: from.Subject, sub: sub, groups: Strings(p.claim(from, "groups"))}
+	id := identity{issuer: from.Issuer, subject: from.Subject, sub: sub}
+	groups, whole := tokenclaim.Read(from.Claims, cmp.Or(p.Claims[tokenclaim.Groups], tokenclaim.Groups))
+	id.groups = groups
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
-		Claims: p.furtherClaims(from), Groups: id.groups,
+		Claims: p.furtherClaims(from), Groups: id.groups, provider: p.Key,
 	}
-	id.user.TokenClaims, id.tooLong = p.tokenClaims(from)
+	id.user.TokenClaims, id.user.Unread = p.tokenClaims(from)
+	if !whole {
+		id.user.Unread = append(id.user.Unread, tokenclaim.Groups)
+	}
 	if p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")
 	}
 	if p.Claims["patient"] != "" {
-		ids := slices.DeleteFunc(Strings(p.claim(from, "patient")), func(id string) bool { return !launch.IsID(id) })
+		ids, _ := tokenclaim.List(p.claim(from, "patient"))
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !launch.IsID(id) })
 		id.user.Patients = ids[:min(len(ids), maxPatients)]
 	}
 	if id.user.FHIRUser == "" && p.FHIRUsers[from.Subject] == "" {
@@ -130,12 +136,12 @@ const (
 
 // tokenClaims are the further claims that are kept of a person. Those that are too long are left out
 // as a whole: part of a list could mean more than all of it.
-func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]string, tooLong []string) {
+func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]string, unread []string) {
 	for _, ours := range slices.Sorted(maps.Keys(p.TokenClaims)) {
-		values := tokenclaim.List(tokenclaim.Find(from.Claims, p.TokenClaims[ours]))
+		values, whole := tokenclaim.Read(from.Claims, p.TokenClaims[ours])
 		switch {
-		case len(values) > maxClaimValues || len(strings.Join(values, "")) > maxTokenClaim:
-			tooLong = append(tooLong, ours)
+		case !whole || len(values) > maxClaimValues || len(strings.Join(values, "")) > maxTokenClaim:
+			unread = append(unread, ours)
 		case len(values) > 0:
 			if claims == nil {
 				claims = map[string][]string{}
@@ -143,7 +149,7 @@ func (p *Provider) tokenClaims(from *upstream.Identity) (claims map[string][]str
 			claims[ours] = values
 		}
 	}
-	return claims, tooLong
+	return claims, unread
 }
 
 // accountID is the sub of a federated person, a hash of issuer and subject (OpenID Connect

@@ -3,6 +3,7 @@ package people
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestIdentityClaims(t *testing.T) {
 	}
 }
 
-// groups are a list or one text, under any name; what is neither is no group.
+// groups are a list or one value, under any name; what is neither is known to be unread.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -74,18 +75,19 @@ func TestGroups(t *testing.T) {
 	}{
 		{"a list", []any{"a", "b"}, []string{"a", "b"}},
 		{"a text", "clinic staff", []string{"clinic staff"}},
-		{"a list with others", []any{"a", json.Number("1"), nil, map[string]any{"name": "b"}, []any{"c"}}, []string{"a"}},
+		{"a list of several forms", []any{"a", json.Number("1"), nil, true}, []string{"a", "1", "true"}},
+		{"a list with others", []any{"a", map[string]any{"name": "b"}}, nil},
 		{"missing", nil, nil},
 		{"an object", map[string]any{"a": true}, nil},
-		{"a number", json.Number("1"), nil},
-		{"true", true, nil},
+		{"a number", json.Number("1"), []string{"1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Provider{IdentityProvider: IdentityProvider{Claims: map[string]string{"groups": "https://hospital.example/groups"}}}
 			from := &upstream.Identity{Claims: map[string]any{"https://hospital.example/groups": tt.claim, "groups": []any{"other"}}}
-			if got := p.Identity(from).groups; !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("%q, want %q", got, tt.want)
+			got := p.Identity(from)
+			if unread := slices.Contains(got.user.Unread, "groups"); !reflect.DeepEqual(got.groups, tt.want) || unread != (tt.want == nil && tt.claim != nil) {
+				t.Errorf("%q, want %q; unread: %t", got.groups, tt.want, unread)
 			}
 		})
 	}

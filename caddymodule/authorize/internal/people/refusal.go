@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 var errDisabledHere = errors.New("the user here whom they are linked to is disabled")
@@ -61,6 +63,8 @@ func (p *Provider) whyRefused(id identity) error {
 
 func (id identity) misses(rule AllowRule) string {
 	switch _, verified := id.verifiedEmail(); {
+	case rule.isOnGroup() && slices.Contains(id.user.Unread, tokenclaim.Groups):
+		return "the groups that the idp sent cannot be read"
 	case rule.isOnGroup() && len(id.groups) == 0:
 		return "the idp sent no groups"
 	case rule.isOnGroup():

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
@@ -52,6 +52,10 @@ type User struct {
 	// TokenClaims are further claims as the provider says, by our names; see [IdentityProvider].
 	TokenClaims map[string][]string `json:",omitempty"`
 
+	// Unread are our names of groups and TokenClaims that the provider has, but that could not be read whole.
+	Unread []string `json:",omitempty"`
+
+	provider      string // its key; "" for a local user
 	username      string // preferred_username: a local user's ID, or as the provider says
 	TokensBoundTo string `json:"-"` // hash of a local user's credential, to which their tokens are bound
 }
@@ -124,14 +128,14 @@ func (u *User) MayChoose(patient string) bool {
 	return patient == "" || u.Person().MayHave(patient)
 }
 
-// Limited is the person as scope limits see them.
-func (u *User) Limited() scopelimit.Person {
-	return scopelimit.Person{Groups: u.Groups, Claims: u.TokenClaims}
+// Attributes are what rules may ask about the person.
+func (u *User) Attributes() tokenclaim.Attributes {
+	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, Local), Groups: u.Groups, Claims: u.TokenClaims, Unread: u.Unread}
 }
 
 // Person is who chooses a patient.
 func (u *User) Person() launch.Person {
-	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Groups: u.Groups, Claims: u.TokenClaims}
+	return launch.Person{Subject: u.ID, FHIRUser: u.FHIRUser, Patients: u.Patients, Attributes: u.Attributes()}
 }
 
 // furtherClaims are those without a field in [User]. For the parts of an address, see OpenID

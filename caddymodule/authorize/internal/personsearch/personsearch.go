@@ -67,7 +67,7 @@ func Of(searches []Search, claims map[string]any, address string) (asked []Asked
 	for _, s := range searches {
 		values := []string{address}
 		if s.System != "" {
-			values = tokenclaim.List(tokenclaim.Find(claims, s.Claim))
+			values, _ = tokenclaim.Read(claims, s.Claim)
 		}
 		if len(values) == 1 && values[0] != "" && len(values[0]) <= maxValue {
 			asked = append(asked, Asked{s, values[0]})

@@ -2,10 +2,12 @@ package scopelimit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -33,17 +35,13 @@ func New(rows []Row) (*Limits, error) {
 	return l, nil
 }
 
-// Person is what rows look at.
-type Person struct {
-	Groups []string            // that they are in
-	Claims map[string][]string // as their identity provider says
-}
-
-func (r *Row) matches(p Person) bool {
-	switch r.By {
-	case "group":
+func (r *Row) matches(p tokenclaim.Attributes) bool {
+	switch {
+	case r.IDP != "" && r.IDP != p.IDP:
+		return false
+	case r.By == "group":
 		return slices.Contains(p.Groups, r.Value)
-	case "claim":
+	case r.By == "claim":
 		return slices.Contains(p.Claims[r.Claim], r.Value)
 	}
 	return r.By == "any"
@@ -51,7 +49,7 @@ func (r *Row) matches(p Person) bool {
 
 // Narrow returns what of a scope a person may have: what their rows cover, of a wildcard the part that they do, and
 // what is not limited. It is nil if only words are left that say how others are used.
-func (l *Limits) Narrow(p Person, scope []string) []string {
+func (l *Limits) Narrow(p tokenclaim.Attributes, scope []string) []string {
 	if l == nil {
 		return scope
 	}
@@ -75,7 +73,7 @@ func (l *Limits) Narrow(p Person, scope []string) []string {
 
 // Covers reports whether a person may have all of a scope now. It keeps the answer, which takes longer to compute than
 // the rest of a request.
-func (l *Limits) Covers(p Person, scope string) bool {
+func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	if l == nil {
 		return true
 	}
@@ -95,14 +93,22 @@ func (l *Limits) Covers(p Person, scope string) bool {
 	return covers
 }
 
-// CheckClaims refuses rows for a claim of none of the names: they match nobody.
-func (l *Limits) CheckClaims(names []string) error {
+// CheckNames refuses rows for a provider that there is not, or for a claim that it does not have: they match nobody.
+func (l *Limits) CheckNames(claims map[string][]string) error {
 	if l == nil {
 		return nil
 	}
+	all := slices.Concat(slices.Collect(maps.Values(claims))...)
 	for _, r := range l.rows {
-		if r.By == "claim" && !slices.Contains(names, r.Claim) {
+		names, known := claims[r.IDP]
+		switch {
+		case r.IDP != "" && !known:
+			return fmt.Errorf("scope_limit idp %s: no idp has that name, or there is no user here", r.IDP)
+		case r.By != "claim":
+		case r.IDP == "" && !slices.Contains(all, r.Claim):
 			return fmt.Errorf("scope_limit claim %s: no idp has a token_claim of that name", r.Claim)
+		case r.IDP != "" && !slices.Contains(names, r.Claim):
+			return fmt.Errorf("scope_limit idp %s claim %s: it has no token_claim of that name", r.IDP, r.Claim)
 		}
 	}
 	return nil

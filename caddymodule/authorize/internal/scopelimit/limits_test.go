@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // deed is one interaction with one resource, which a search for category a, or b, finds, or none; or a word.
@@ -72,7 +73,7 @@ func (w world) scopes(most int, words ...string) (all []string) {
 // rows are some by group, by claim and for all.
 func (w world) rows() (rows []scopelimit.Row) {
 	for range 1 + w.IntN(4) {
-		row := scopelimit.Row{By: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
+		row := scopelimit.Row{IDP: w.one("", "h", "p"), By: "group", Value: w.one("doctors", "nurses"), Scopes: w.scopes(3, "demo", "other")}
 		switch w.IntN(5) {
 		case 0:
 			row.By, row.Value = "any", ""
@@ -84,7 +85,8 @@ func (w world) rows() (rows []scopelimit.Row) {
 	return rows
 }
 
-func (w world) person() (p scopelimit.Person) {
+func (w world) person() (p tokenclaim.Attributes) {
+	p.IDP = w.one("h", "p")
 	for _, group := range []string{"doctors", "nurses", "visitors"} {
 		if w.IntN(2) == 0 {
 			p.Groups = append(p.Groups, group)
@@ -97,8 +99,11 @@ func (w world) person() (p scopelimit.Person) {
 }
 
 // given is what the rows give a person, told by itself too.
-func given(rows []scopelimit.Row, p scopelimit.Person) (scopes []string) {
+func given(rows []scopelimit.Row, p tokenclaim.Attributes) (scopes []string) {
 	for _, r := range rows {
+		if r.IDP != "" && r.IDP != p.IDP {
+			continue
+		}
 		if r.By == "any" || r.By == "group" && slices.Contains(p.Groups, r.Value) || r.By == "claim" && slices.Contains(p.Claims[r.Claim], r.Value) {
 			scopes = append(scopes, r.Scopes...)
 		}
@@ -175,6 +180,8 @@ func TestNarrow(t *testing.T) {
 		{By: "group", Value: "nurses", Scopes: []string{"user/Observation.rs?category=vital-signs", "user/Patient.r"}},
 		{By: "claim", Claim: "ward", Value: "b2", Scopes: []string{"user/Patient.s"}},
 		{By: "any", Scopes: []string{"patient/*.rs"}},
+		{IDP: "portal", By: "group", Value: "Doctors", Scopes: []string{"user/*.rs"}},
+		{IDP: "portal", By: "any", Scopes: []string{"demo"}},
 	}
 	for _, tt := range []struct{ name, groups, ward, asked, want string }{
 		{"all", "doctors", "", "openid user/*.cruds break-glass", "openid user/*.cruds break-glass"},
@@ -184,6 +191,7 @@ func TestNarrow(t *testing.T) {
 		{"a word of the site's", "nurses", "", "openid break-glass", "openid"},
 		{"no group", "", "", "openid fhirUser user/*.rs patient/*.rs", "openid fhirUser patient/*.rs"},
 		{"no such group", "Doctors", "", "user/*.rs", ""},
+		{"another provider's", "doctors", "", "demo", ""},
 		{"a group that is a claim's value", "b2", "", "user/Patient.s", ""},
 		{"only help is left", "", "", "launch user/*.rs offline_access", ""},
 		{"only help is asked for", "", "", "launch offline_access", "launch offline_access"},
@@ -195,7 +203,7 @@ func TestNarrow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := scopelimit.Person{Groups: strings.Fields(tt.groups), Claims: map[string][]string{"ward": strings.Fields(tt.ward)}}
+			p := tokenclaim.Attributes{IDP: "hospital", Groups: strings.Fields(tt.groups), Claims: map[string][]string{"ward": strings.Fields(tt.ward)}}
 			if got := strings.Join(limits.Narrow(p, strings.Fields(tt.asked)), " "); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -241,7 +249,7 @@ func TestNoRows(t *testing.T) {
 	limits, err := scopelimit.New(nil)
 	scope := []string{"user/*.rs"}
 	allocated := testing.AllocsPerRun(10, func() {
-		if err != nil || !limits.Covers(scopelimit.Person{}, "user/*.rs") || len(limits.Narrow(scopelimit.Person{}, scope)) != 1 {
+		if err != nil || !limits.Covers(tokenclaim.Attributes{}, "user/*.rs") || len(limits.Narrow(tokenclaim.Attributes{}, scope)) != 1 {
 			t.Error("limited")
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 // Row gives scopes to the people whom it matches.
 type Row struct {
+	IDP    string   // the key of the provider that must say so, or local; "" for any of these
 	By     string   // "group", "claim" or "any", which matches everybody
 	Claim  string   // the name of the claim
 	Value  string   // the group, or a value of the claim

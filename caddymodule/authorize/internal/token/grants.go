@@ -100,7 +100,7 @@ func (gs *Grants) checkRelationship(ctx context.Context, g *Grant) error {
 
 // limit leaves of a grant what its person may have now.
 func (gs *Grants) limit(ctx context.Context, g *Grant, user *people.User) error {
-	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Limited(), g.Scope); len(g.Scope) == 0 {
+	if g.Scope = gs.accounts.ScopeLimits.Narrow(user.Attributes(), g.Scope); len(g.Scope) == 0 {
 		return oauth2.InvalidGrant("the user may have nothing of the scope any longer")
 	}
 	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)

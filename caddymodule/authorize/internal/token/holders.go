@@ -7,6 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
 
 // AccessToken holds the claims of a verified access token that decide whether its grant
@@ -35,8 +36,7 @@ func (c *accessTokenClaims) token() AccessToken {
 type Holder struct {
 	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
 
-	Groups []string            // that the person is in
-	Claims map[string][]string // as their identity provider says
+	tokenclaim.Attributes
 }
 
 // Holders finds whom access tokens stand for.
@@ -66,13 +66,13 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 		return new(Holder), nil
 	}
 	user, err := h.accounts.Find(ctx, t.Subject)
-	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash || !h.accounts.ScopeLimits.Covers(user.Limited(), t.Scope) {
+	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash || !h.accounts.ScopeLimits.Covers(user.Attributes(), t.Scope) {
 		return nil, err
 	}
 	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {
 		return nil, err
 	}
-	return &Holder{FHIRUser: h.accounts.FHIRUser(user), Groups: user.Groups, Claims: user.TokenClaims}, nil
+	return &Holder{h.accounts.FHIRUser(user), user.Attributes()}, nil
 }
 
 // maySignIn reports whether the person could still sign in to the client the same way, with the same factors.

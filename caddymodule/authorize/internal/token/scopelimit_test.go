@@ -132,6 +132,40 @@ func TestScopeOfGrant(t *testing.T) {
 	}
 }
 
+// TestNamesakes: a group of one provider is not that of another, nor that of a user here, where a row says whose it means. What
+// a provider does not say whole, rules are told to be unread.
+func TestNamesakes(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t, func(s *authorizetest.Settings) {
+		s.People = member("doctors")
+		s.People[0].Claims["ward"], s.People[0].Claims["long"] = map[string]any{}, strings.Repeat("x", 5000)
+	})
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		idp.Claims, idp.TokenClaims = map[string]string{"groups": "realm_access.roles"}, map[string]string{"ward": "ward", "long": "long"}
+		c.Users[0].Groups = []string{"doctors"}
+		c.ScopeLimits = []authorize.ScopeLimit{
+			{IDP: "hospital", By: "group", Value: "doctors", Scopes: []string{"user/Patient.rs"}},
+			{IDP: "local", By: "group", Value: "doctors", Scopes: []string{"user/Observation.rs"}},
+		}
+	}))
+	holder := func(u *url.URL, scope string) *token.Holder {
+		claims := b.Claims(b.Redeem(u).AccessToken)
+		servertest.Equal(t, claims["scope"], any(scope))
+		asked := token.AccessToken{Subject: claims["sub"].(string), ClientID: "app", Scope: scope, ID: claims["jti"].(string)}
+		asked.Provider, _ = claims["idp"].(string)
+		asked.CredentialHash, _ = claims["credential_hash"].(string)
+		h, err := b.Server.(*authorize.Server).Holder(t.Context(), asked)
+		servertest.NoError(t, err)
+		return h
+	}
+	asked := url.Values{"scope": {"user/*.rs"}}
+	h := holder(servertest.Federate(b, asked), "user/Patient.rs")
+	servertest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "hospital long ward")
+	b = servertest.NewBrowser(t, b.Server)
+	h = holder(servertest.Location(t, b.SignIn(servertest.Request(asked), "alice", "right")), "user/Observation.rs")
+	servertest.Equal(t, h.IDP+" "+strings.Join(h.Unread, " "), "local ")
+}
+
 // TestScopeOfClient leaves what is no person's alone.
 func TestScopeOfClient(t *testing.T) {
 	t.Parallel()

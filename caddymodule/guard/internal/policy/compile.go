@@ -52,8 +52,7 @@ type ruleList struct{ ofRequest, ofResource []*rule }
 type rule struct {
 	name    string
 	program cel.Program
-	// partial evaluates what is known before there is a resource. Nil if the rule does not look at one.
-	partial cel.Program
+	partial cel.Program // evaluates what is known, before there is a resource, or without claims
 }
 
 // Compile checks rules. It returns nil for none, and the errors of all that are wrong.
@@ -128,6 +127,9 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 	if r.program, err = env.Program(checked, options(cel.OptOptimize)...); err != nil {
 		return fmt.Errorf("%w: %w", errExpression, err)
 	}
+	if r.partial, err = env.Program(checked, options(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
+		return fmt.Errorf("%w: %w", errExpression, err)
+	}
 	list := &s.allows
 	if from.Effect == Deny {
 		list = &s.denies
@@ -135,9 +137,6 @@ func (s *Set) add(env *cel.Env, from Rule) error {
 	if !looks {
 		list.ofRequest = append(list.ofRequest, r)
 		return nil
-	}
-	if r.partial, err = env.Program(checked, options(cel.OptOptimize|cel.OptPartialEval)...); err != nil {
-		return fmt.Errorf("%w: %w", errExpression, err)
 	}
 	list.ofResource = append(list.ofResource, r)
 	return nil

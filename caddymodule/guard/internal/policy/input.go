@@ -18,6 +18,8 @@ type Input struct {
 	Token Token
 	// Request is what they ask for.
 	Request Request
+	// Unread are the names of claims that the person has, but that could not be read: whatever depends on one, fails.
+	Unread []string
 	// Now is the time at which rules judge.
 	Now time.Time
 }
@@ -36,6 +38,8 @@ type Token struct {
 	Patient string `cel:"patient"`
 	// FHIRUser is the fhirUser claim.
 	FHIRUser string `cel:"fhir_user"`
+	// IDP is who tells of Groups and Claims: an identity provider, or local.
+	IDP string `cel:"idp"`
 	// Groups are those that the person is in.
 	Groups []string `cel:"groups"`
 	// Claims are further claims that the site names. One that is missing has no values.

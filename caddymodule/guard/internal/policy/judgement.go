@@ -3,10 +3,13 @@ package policy
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
 )
 
@@ -42,11 +45,34 @@ func decide(ctx context.Context, denies, allows []*rule, v variables) (d Decisio
 
 // isTrue evaluates a rule.
 func (r *rule) isTrue(ctx context.Context, v variables) (bool, error) {
-	value, _, err := r.program.ContextEval(ctx, v)
+	value, err := r.evaluate(ctx, v)
+	if types.IsUnknown(value) {
+		err = fmt.Errorf("%w: %s", tokenclaim.ErrUnread, strings.Join(v.in.Unread, ", "))
+	}
 	if err != nil {
 		return false, fmt.Errorf("rule %s: %w", r.name, err)
 	}
 	return value == types.True, nil
+}
+
+// evaluate returns [types.Unknown] if the value depends on what is unknown: claims that could not be read, and others.
+func (r *rule) evaluate(ctx context.Context, v variables, unknown ...*cel.AttributePatternType) (ref.Val, error) {
+	for _, name := range v.in.Unread {
+		unknown = append(unknown, cel.AttributePattern("token").QualString("claims").QualString(name))
+		if name == tokenclaim.Groups {
+			unknown = append(unknown, cel.AttributePattern("token").QualString("groups"))
+		}
+	}
+	if len(unknown) == 0 {
+		value, _, err := r.program.ContextEval(ctx, v)
+		return value, err
+	}
+	known, err := cel.PartialVars(v, unknown...)
+	if err != nil {
+		return nil, err
+	}
+	value, _, err := r.partial.ContextEval(ctx, known)
+	return value, err
 }
 
 // Request says what the rules make of a request by itself. What depends on a resource, the [Judgement] says of it; a
@@ -69,11 +95,8 @@ var unknownResource = cel.AttributePattern(resourceName)
 // open are the rules that could be true, or fail, for some resource.
 func (l ruleList) open(ctx context.Context, v variables) (open []*rule) {
 	for _, r := range l.ofResource {
-		known, err := cel.PartialVars(v, unknownResource)
-		if err == nil {
-			if value, _, err := r.partial.ContextEval(ctx, known); err == nil && value == types.False {
-				continue
-			}
+		if value, err := r.evaluate(ctx, v, unknownResource); err == nil && value == types.False {
+			continue
 		}
 		open = append(open, r)
 	}

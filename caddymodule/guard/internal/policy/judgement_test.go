@@ -78,6 +78,46 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestUnread: what depends on a claim that could not be read denies, or allows nothing. All else is as always.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	deny, fails := Decision{Effect: Deny, Rule: "1"}, true
+	for _, tt := range []struct {
+		rule  string
+		want  Decision
+		fails bool
+	}{
+		{"deny 'contractors' in token.groups", deny, fails},
+		{"deny !('doctors' in token.groups)", deny, fails},
+		{"allow 'doctors' in token.groups", Decision{}, fails},
+		{"allow !('contractors' in token.groups)", Decision{}, fails},
+		{"deny token.?groups.orValue([]).exists(g, g == 'x')", deny, fails},
+		{"deny has(token.groups) && size(token.groups) > 3", deny, fails},
+		{"deny token.claims['ward'] == ['9']", deny, fails},
+		{"deny token.claims.?ward.orValue([]) == ['9']", deny, fails},
+		{"deny token.claims['wa' + 'rd'] == ['9']", deny, fails},
+		{"deny token.claims.exists(name, 'x' in token.claims[name])", deny, fails},
+		{"deny resource.a == 1 && '9' in token.claims['ward']", deny, fails},
+		{"allow resource.a == 1 && !('9' in token.claims['ward'])", Decision{}, fails},
+		{"deny 'x' in token.claims['unit']", Decision{}, false},
+		{"allow 'u' in token.claims['unit']", Decision{Effect: Allow, Rule: "1"}, false},
+		{"deny token.client_id == 'other' && 'x' in token.groups", Decision{}, false},
+		{"allow token.client_id == 'app' || 'x' in token.groups", Decision{Effect: Allow, Rule: "1"}, false},
+		{"deny resource.a == 2 && 'x' in token.groups", Decision{}, false},
+	} {
+		in := input()
+		in.Unread, in.Token.Claims = []string{"ward", "groups"}, map[string][]string{"ward": nil, "unit": {"u"}}
+		j := compiled(t, tt.rule).Request(t.Context(), &in)
+		got := j.Decision
+		if got.Effect == "" && got.Err == nil {
+			got = j.Resource(t.Context(), parsed(t, `{"resourceType":"Observation","id":"a","a":1}`))
+		}
+		if got.Effect != tt.want.Effect || got.Rule != tt.want.Rule || (got.Err != nil) != tt.fails {
+			t.Errorf("%s: got %+v, want %+v", tt.rule, got, tt.want)
+		}
+	}
+}
+
 // TestOpen checks that rules about resources are asked of resources only where they can apply.
 func TestOpen(t *testing.T) {
 	t.Parallel()
