@@ -52,7 +52,7 @@ func warnOfPeople(logger *slog.Logger, a *App) {
 func warnOfStrangers(logger *slog.Logger, a *App) {
 	for _, p := range a.IdentityProviders {
 		for _, s := range p.FHIRUserSearch {
-			if s.System == "" && (s.Type == "Patient" || s.Type == "RelatedPerson") {
+			if s.System == "" && s.Type != "Practitioner" {
 				logger.Warn("patients are found by an e-mail address, which may be that of a parent or partner, who would then see their records: search by an identifier if the idp has one", "idp", p.Key, "type", s.Type)
 			}
 		}

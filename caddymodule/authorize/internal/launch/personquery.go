@@ -15,7 +15,13 @@ type PersonQuery struct {
 	Type   string // of the resource
 	System string // of the identifier; "" for an e-mail address
 	Value  string // of the identifier, or the address
+
+	// BirthDate is the person's, if it is known. It is only compared, where an address may be somebody else's.
+	BirthDate string
 }
+
+// others are whose records may have an address of somebody of the other type: a child's has the mother's.
+var others = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
 // ErrAmbiguous says that a search found more than one.
 var ErrAmbiguous = errors.New("more than one record")
@@ -25,6 +31,29 @@ func (q PersonQuery) Find(ctx context.Context, records Records, person Person) (
 	if !isText(q.Value) || strings.TrimSpace(q.Value) == "" {
 		return "", ErrNoRecord
 	}
+	found, err := q.ask(ctx, records, person, q.Type)
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) > 1:
+		return "", ErrAmbiguous
+	case len(found) == 0 || !found[0].is(q, time.Now()):
+		return "", ErrNoRecord
+	}
+	if other := others[q.Type]; other != "" && q.System == "" {
+		all, err := q.ask(ctx, records, person, other)
+		switch {
+		case err != nil:
+			return "", err
+		case len(all) > 0 || !found[0].isOwn(q):
+			return "", ErrAmbiguous
+		}
+	}
+	return q.Type + "/" + found[0].ID, nil
+}
+
+// ask returns the resources of a type with the identifier or address.
+func (q PersonQuery) ask(ctx context.Context, records Records, person Person, resourceType string) ([]personResource, error) {
 	query := url.Values{"_count": {"3"}}
 	if q.System == "" {
 		query.Set("email", escape(q.Value))
@@ -32,18 +61,15 @@ func (q PersonQuery) Find(ctx context.Context, records Records, person Person) (
 		query.Set("identifier", escape(q.System)+"|"+escape(q.Value))
 	}
 	var found bundle[personResource]
-	if err := read(ctx, records, person.reader("system/"+q.Type+".rs", "", ""), q.Type, query, &found); err != nil {
-		return "", err
+	if err := read(ctx, records, person.reader("system/"+resourceType+".rs", "", ""), resourceType, query, &found); err != nil {
+		return nil, err
 	}
 	people, more := found.resources(MaxShown)
 	people = slices.DeleteFunc(people, func(p personResource) bool { return p.ResourceType == "OperationOutcome" })
-	switch {
-	case more || len(people) > 1:
-		return "", ErrAmbiguous
-	case len(people) == 0 || !people[0].is(q, time.Now()):
-		return "", ErrNoRecord
+	if more {
+		return nil, ErrAmbiguous
 	}
-	return q.Type + "/" + people[0].ID, nil
+	return people, nil
 }
 
 // personResource is what is read of a Practitioner, Patient, RelatedPerson or Person.
@@ -53,6 +79,25 @@ type personResource struct {
 	Active       *bool        `json:"active"`
 	Identifier   []personItem `json:"identifier"`
 	Telecom      []personItem `json:"telecom"`
+	BirthDate    string       `json:"birthDate"`
+	Contact      []struct {
+		Telecom []personItem `json:"telecom"`
+	} `json:"contact"` // guardians, partners, and others of a Patient
+}
+
+// isOwn reports whether nothing says that an address is that of the patient's guardian, or of somebody with another date of
+// birth. Dates may lack the day or month.
+func (p *personResource) isOwn(q PersonQuery) bool {
+	known := min(len(p.BirthDate), len(q.BirthDate))
+	if p.BirthDate[:known] != q.BirthDate[:known] && !strings.HasPrefix(q.BirthDate, "0000") { // no year (OpenID Connect Core §5.1)
+		return false
+	}
+	for _, c := range p.Contact {
+		if slices.ContainsFunc(c.Telecom, func(t personItem) bool { return isAddress(t.Value, q.Value) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // personItem is an Identifier or a ContactPoint.

@@ -125,6 +125,36 @@ func TestFHIRUserSearch(t *testing.T) {
 	}
 }
 
+// TestFamily: the address of a mother is not enough for her child's record.
+func TestFamily(t *testing.T) {
+	t.Parallel()
+	member := func(resourceType, more string) string {
+		return `{"resource":{"resourceType":"` + resourceType + `","id":"x","telecom":[{"system":"email","value":"ada@hospital.example"}]` + more + `}}`
+	}
+	patient, mother := member("Patient", ""), member("RelatedPerson", "")
+	contact := func(address string) string {
+		return member("Patient", `,"birthDate":"1980-02","contact":[{"telecom":[{"system":"email","value":"`+address+`"}]}]`)
+	}
+	for _, tt := range []struct{ name, patients, related, born, by, want string }{
+		{"nobody else has it", patient, "", "", "Patient", "Patient/x"},
+		{"who acts for another", "", mother, "", "RelatedPerson", "RelatedPerson/x"},
+		{"somebody acts for the patient", patient, mother, "", "Patient", ""},
+		{"in the other order", patient, mother, "", "RelatedPerson", ""},
+		{"it is that of a contact", contact("Ada@hospital.example"), "", "", "Patient", ""},
+		{"a contact has another", contact("bob@hospital.example"), "", "1980-02-29", "Patient", "Patient/x"},
+		{"another date of birth", contact("bob@hospital.example"), "", "2019-02-28", "Patient", ""},
+		{"another year", contact("bob@hospital.example"), "", "2019", "Patient", ""},
+		{"a day without its year", contact("bob@hospital.example"), "", "0000-02-29", "Patient", "Patient/x"},
+	} {
+		w := newWard(t, map[string]any{"email": "ada@hospital.example", "email_verified": true, "birthdate": tt.born})
+		w.records.answers["Patient"], w.records.answers["RelatedPerson"] = tt.patients, tt.related
+		servertest.Equal(t, w.signIn(t, "openid fhirUser user/*.rs", searching(authorize.FHIRUserSearch{Type: tt.by})), tt.want, tt.name)
+		if refused := strings.Contains(w.log.String(), "somebody else has the address"); refused != (tt.want == "") {
+			t.Errorf("%s: logged %q", tt.name, w.log.String())
+		}
+	}
+}
+
 // TestFHIRUserSearchAsks checks what is asked for, and when it is not: the claim and the configuration come first.
 func TestFHIRUserSearchAsks(t *testing.T) {
 	t.Parallel()
@@ -185,4 +215,15 @@ func TestFHIRUserWhileDown(t *testing.T) {
 	w.records.down = false
 	w.records.answers["Practitioner"] = record("p1", "urn:n", "4|2", "")
 	servertest.Equal(t, w.signIn(t, "openid fhirUser", searching(byNumber)), "Practitioner/p1")
+	w.records.down = true
+	for _, number := range []string{"4|2", "5"} { // with another number they are somebody else, or nobody
+		w.provider.Change(func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"hr": map[string]any{"number": number}}}}
+		})
+		servertest.Equal(t, w.signIn(t, "openid demo.read", searching(byNumber)), "")
+		value, err := w.stores[0].Get(t.Context(), "account:"+w.sub)
+		if kept := strings.Contains(string(value), "Practitioner/p1"); err != nil || kept != (number == "4|2") {
+			t.Errorf("with the number %s kept: %t, %v", number, kept, err)
+		}
+	}
 }

@@ -56,7 +56,7 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 		if !verified {
 			address = ""
 		}
-		id.searches = personsearch.Of(p.FHIRUserSearch, from.Claims, address)
+		id.searches = personsearch.Of(p.FHIRUserSearch, from.Claims, address, id.user.Claims["birthdate"])
 	}
 	return id
 }

@@ -38,7 +38,8 @@ func (s Search) Check() error {
 type Asked struct {
 	Search
 
-	Value string `json:"value"` // of the identifier, or the address
+	Value     string `json:"value"`                // of the identifier, or the address
+	BirthDate string `json:"birth_date,omitempty"` // with the address of a patient, or of who acts for one, if it is known
 }
 
 // String leaves the value out, which may be nobody else's business.
@@ -62,15 +63,17 @@ const lasting = 24 * time.Hour
 // maxValue is how long a value may be, in bytes.
 const maxValue = 1 << 10
 
-// Of are the searches that a person's claims and their verified address, if they have one, allow.
-func Of(searches []Search, claims map[string]any, address string) (asked []Asked) {
+// Of are the searches that a person's claims and their verified address, if they have one, allow. The date of birth may be
+// empty.
+func Of(searches []Search, claims map[string]any, address, birthDate string) (asked []Asked) {
 	for _, s := range searches {
-		values := []string{address}
+		values, born := []string{address}, birthDate
 		if s.System != "" {
 			values, _ = tokenclaim.Read(claims, s.Claim)
+			born = ""
 		}
 		if len(values) == 1 && values[0] != "" && len(values[0]) <= maxValue {
-			asked = append(asked, Asked{s, values[0]})
+			asked = append(asked, Asked{s, values[0], born})
 		}
 	}
 	return asked
@@ -96,13 +99,13 @@ func (s Searcher) Find(ctx context.Context, asked []Asked, person launch.Person,
 		return before, nil
 	}
 	for _, a := range asked {
-		reference, err := launch.PersonQuery{Type: a.Type, System: a.System, Value: a.Value}.Find(ctx, s.Records, person)
+		reference, err := launch.PersonQuery{Type: a.Type, System: a.System, Value: a.Value, BirthDate: a.BirthDate}.Find(ctx, s.Records, person)
 		switch {
 		case err == nil:
 			s.Trail.Record(ctx, audit.Event{Kind: audit.FHIRUser, User: person.Subject, Reason: reference + " was found by " + a.String()})
 			return &Found{By: a, Reference: reference, At: now.UTC()}, nil
 		case errors.Is(err, launch.ErrAmbiguous):
-			logger.WarnContext(ctx, "no fhirUser: the FHIR server has more than one record of this person", "search", a.String())
+			logger.WarnContext(ctx, "no fhirUser: the FHIR server has more than one record of this person, or somebody else has the address", "search", a.String())
 			return nil, nil
 		case !errors.Is(err, launch.ErrNoRecord):
 			logger.ErrorContext(ctx, "the FHIR server did not say who a person is", "search", a.String(), "error", err)
