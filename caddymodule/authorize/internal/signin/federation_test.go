@@ -72,6 +72,25 @@ func TestPendingSignInCookies(t *testing.T) {
 	}
 }
 
+// What leads to the page of somebody who was refused has their ID token, and does not last.
+func TestRefusalLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &refusals{frame: &Frame{Sealer: &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		sealed, err := f.frame.Sealer.Seal(w, r, "refused", `{"provider":"p"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(w.Result().Cookies()[0])
+		for _, want := range []error{nil, ErrPageExpired} {
+			if refused, err := f.read(r, sealed); !errors.Is(err, want) || (refused.Provider == "p") != (want == nil) {
+				t.Errorf("%+v, %v, want %v", refused, err, want)
+			}
+			time.Sleep(10*time.Minute + 2*time.Second)
+		}
+	})
+}
+
 // replaceCookie gives the cookies whose names begin so another value.
 func replaceCookie(r *http.Request, name, value string) {
 	cookies := r.Cookies()

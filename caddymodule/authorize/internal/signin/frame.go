@@ -36,15 +36,15 @@ type Frame struct {
 	Ancestors string          // who may frame the pages of requests
 }
 
-// Show shows a page for a request. Its forms may lead on to the client or to a provider.
-func (f *Frame) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View) {
-	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(req.To.Address), f.Ancestors
+// Show shows a page for a request. Its forms may lead on to the client or to a provider, and to further addresses.
+func (f *Frame) Show(w http.ResponseWriter, r *http.Request, req *Request, v page.View, further ...string) {
+	v.Locales, v.Policy.FormAction, v.Policy.Ancestors = req.How.UILocales, f.FormAction(append(further, req.To.Address)...), f.Ancestors
 	f.Site.Show(w, r, v)
 }
 
-// FormAction is the policy for forms that may lead to an address, or to a provider.
-func (f *Frame) FormAction(address string) string {
-	return page.FormAction(append([]string{address}, f.Issuers...)...)
+// FormAction is the policy for forms that may lead to addresses, or to a provider.
+func (f *Frame) FormAction(addresses ...string) string {
+	return page.FormAction(append(addresses, f.Issuers...)...)
 }
 
 // ShowError shows an error to the person, because there is no redirect URI to send it to. It
@@ -107,7 +107,11 @@ func (f *Frame) RedirectToPage(w http.ResponseWriter, r *http.Request, req *Requ
 
 // Unseal opens a text that was sealed for a page and this browser.
 func (f *Frame) Unseal(r *http.Request, purpose, sealed string) (string, error) {
-	text, err := f.Sealer.Unseal(r, purpose, sealed, PageLifetime)
+	return f.unsealed(r, purpose, sealed, PageLifetime)
+}
+
+func (f *Frame) unsealed(r *http.Request, purpose, sealed string, lifetime time.Duration) (string, error) {
+	text, err := f.Sealer.Unseal(r, purpose, sealed, lifetime)
 	if errors.Is(err, keyring.ErrUnsealed) {
 		return "", ErrPageExpired
 	}

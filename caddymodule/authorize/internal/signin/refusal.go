@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/endpoint"
@@ -24,6 +25,9 @@ const (
 	maxRefusal     = 10 << 10
 	maxLogoutState = 4 << 10
 )
+
+// refusalLifetime is how long the page can be used: its address has the person's ID token.
+const refusalLifetime = 10 * time.Minute
 
 // refusal is a sign-in at a provider of a person who may not sign in here. The browser keeps it,
 // sealed; nothing is stored.
@@ -66,11 +70,7 @@ func (f *refusals) redirect(w http.ResponseWriter, r *http.Request, p *people.Pr
 }
 
 func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oauth2.Parameters) {
-	var refused refusal
-	text, err := f.frame.Unseal(r, "refused", parameters.Get("refused"))
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &refused)
-	}
+	refused, err := f.read(r, parameters.Get("refused"))
 	p := f.accounts.Providers[refused.Provider]
 	if err == nil && p == nil {
 		err = ErrPageExpired
@@ -93,8 +93,16 @@ func (f *refusals) serve(w http.ResponseWriter, r *http.Request, parameters oaut
 		ends, _ := p.Client.EndSessionURL(r.Context(), "", "", "")
 		f.frame.Show(w, r, req, page.View{Template: "refused", Status: http.StatusForbidden, Data: page.Refused{
 			Client: req.To.Title, Refused: parameters.Get("refused"), Person: page.Person(refused.Person), Provider: p.Name, SignsOut: ends != "",
-		}})
+		}}, ends)
 	}
+}
+
+func (f *refusals) read(r *http.Request, sealed string) (refused refusal, err error) {
+	text, err := f.frame.unsealed(r, "refused", sealed, refusalLifetime)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &refused)
+	}
+	return refused, err
 }
 
 // signOut signs the person out at the provider, from where the browser comes back by way of our

@@ -51,9 +51,13 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const logout = "https://hospital.example/logout"
+			const logout = "http://127.0.0.1:1/logout"
 			p, b := clinicians(t, map[string]any{"prompt_values_supported": tt.prompts, "end_session_endpoint": logout}, tt.change)
-			page := refusedPage(t, b)
+			shown := b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
+			if policy := shown.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' https: http://127.0.0.1:1 "+p.Issuer) {
+				t.Errorf("the form may not lead to the provider: %s", policy)
+			}
+			page := servertest.Body(t, shown)
 			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "(&lt;i&gt;alice)", "Sign out at General Hospital"} {
 				if !strings.Contains(page, text) || strings.Contains(page, "<b>Alice") || strings.Contains(page, "<i>alice") {
 					t.Errorf("no %s: %s", text, page)
@@ -95,8 +99,11 @@ func TestRefusedPersonWithoutEndSession(t *testing.T) {
 func TestRefusalReachesApp(t *testing.T) {
 	t.Parallel()
 	_, b := clinicians(t, nil, nil)
-	form := servertest.ReadForm(refusedPage(t, b)).Action
-	back := b.Get(form + "&decision=deny")
+	page := refusedPage(t, b)
+	back := b.Get(servertest.ReadForm(page).Action + "&decision=deny")
+	if !strings.Contains(page, `&amp;decision=deny">Back to The App</a>`) {
+		t.Errorf("no way back: %s", page)
+	}
 	servertest.WantError(t, servertest.Location(t, back), "access_denied")
 	r := b.Follow(b.Authorize(servertest.Request(url.Values{"identity_provider": {"hospital"}, "prompt": {"none"}})))
 	servertest.WantError(t, servertest.Location(t, r), "access_denied")
