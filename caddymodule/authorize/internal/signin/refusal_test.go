@@ -58,7 +58,7 @@ func TestRefusedPersonSignsOutAtProvider(t *testing.T) {
 				t.Errorf("the form may not lead to the provider: %s", policy)
 			}
 			page := servertest.Body(t, shown)
-			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "(&lt;i&gt;alice)", "Sign out at General Hospital"} {
+			for _, text := range []string{"&lt;b&gt;Alice&lt;/b&gt; &amp; ", "<small>&lt;i&gt;alice</small>", "Sign out at General Hospital"} {
 				if !strings.Contains(page, text) || strings.Contains(page, "<b>Alice") || strings.Contains(page, "<i>alice") {
 					t.Errorf("no %s: %s", text, page)
 				}
