@@ -31,8 +31,10 @@ func warnOfClients(logger *slog.Logger, issuerURL string, clients []authorize.Cl
 	}
 }
 
-// warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them.
+// warnOfPeople logs which people are no one on the FHIR server, so that tokens with user/ scopes may read nothing for them, or
+// could be taken for somebody else.
 func warnOfPeople(logger *slog.Logger, a *App) {
+	warnOfStrangers(logger, a)
 	if !grantsUserScopes(a) {
 		return
 	}

@@ -95,12 +95,15 @@ func List(claim any) (values []string, whole bool) {
 	return values, true
 }
 
+// Local is the [Attributes].IDP of users here.
+const Local = "local"
+
 // ErrUnread says that something depends on claims that could not be read. What it wraps names them.
 var ErrUnread = errors.New("claims could not be read whole")
 
 // Attributes are what rules may ask about a person.
 type Attributes struct {
-	// IDP is who says so: the key of an identity provider, or local. Empty for a client, and for another issuer's token.
+	// IDP is who says so: the key of an identity provider, or [Local]. Empty for a client, and for another issuer's token.
 	IDP string
 	// Groups are those that the person is in.
 	Groups []string

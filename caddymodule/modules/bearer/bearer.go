@@ -114,9 +114,22 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.gate, err = h.newGate(ctx, at, app); err != nil {
 		return err
 	}
-	h.warnOfNamesakes(ctx.Slogger(), app)
+	ours, others := h.tellers(app)
+	warnOfNamesakes(ctx.Slogger(), h.Policies, ours, others)
 	h.sites, err = site.Checks(ctx)
 	return err
+}
+
+// tellers counts who may tell of groups and claims: identity providers and users of the app, which may be nil, and other
+// issuers.
+func (h *Bearer) tellers(app App) (ours, others int) {
+	if app != nil {
+		ours = len(app.Server().TokenClaims())
+	}
+	if others = len(h.Trust); h.Introspection != nil && (!h.Introspection.All || others == 0) {
+		others++
+	}
+	return ours, others
 }
 
 // checkWords checks what a Caddyfile has checked before.

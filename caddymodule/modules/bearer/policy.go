@@ -65,16 +65,10 @@ func claimNames(of map[string]string, app App) []string {
 	return names
 }
 
-// warnOfNamesakes logs which rules would take one provider's groups and claims for another's.
-func (h *Bearer) warnOfNamesakes(logger *slog.Logger, app App) {
-	ours, others := 0, len(h.Trust)
-	if app != nil {
-		ours = len(app.Server().TokenClaims())
-	}
-	if i := h.Introspection; i != nil && (!i.All || others == 0) {
-		others++
-	}
-	for _, p := range h.Policies {
+// warnOfNamesakes logs which rules would take one provider's groups and claims for another's: of so many of ours, and other
+// issuers.
+func warnOfNamesakes(logger *slog.Logger, policies []AccessPolicy, ours, others int) {
+	for _, p := range policies {
 		mentions := func(name string) bool { return strings.Contains(p.Expression, "token."+name) }
 		if ours+others > 1 && (mentions("groups") || mentions("claims")) && !mentions("idp") && (ours > 1 || !mentions("issuer")) {
 			logger.Warn("anybody who can name a group or claim at one of several providers matches this rule: say whose it must be (token.idp == '<name>', or token.issuer)", "effect", p.Effect, "policy", p.Name, "place", p.Source.Source)

@@ -37,7 +37,8 @@ func TestWarnOfNamesakes(t *testing.T) {
 		var log bytes.Buffer
 		h := Bearer{Trust: tt.trust, Introspection: tt.asked}
 		h.Policies = []AccessPolicy{{Effect: "allow", Name: "mine", Expression: tt.rule}}
-		h.warnOfNamesakes(slog.New(slog.NewTextHandler(&log, nil)), nil)
+		ours, others := h.tellers(nil)
+		warnOfNamesakes(slog.New(slog.NewTextHandler(&log, nil)), h.Policies, ours, others)
 		if warned := strings.Contains(log.String(), "policy=mine"); warned != tt.warns {
 			t.Errorf("%s: %q", tt.name, log.String())
 		}

@@ -132,7 +132,7 @@ var mappedClaims = append([]string{
 var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
 // Local names the users of this server in a client's list of identity providers.
-const Local = "local"
+const Local = tokenclaim.Local
 
 // CheckMappedClaim returns an error if a claim cannot be mapped.
 func CheckMappedClaim(claim string) error {

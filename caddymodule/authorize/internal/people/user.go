@@ -130,7 +130,7 @@ func (u *User) MayChoose(patient string) bool {
 
 // Attributes are what rules may ask about the person.
 func (u *User) Attributes() tokenclaim.Attributes {
-	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, Local), Groups: u.Groups, Claims: u.TokenClaims, Unread: u.Unread}
+	return tokenclaim.Attributes{IDP: cmp.Or(u.provider, tokenclaim.Local), Groups: u.Groups, Claims: u.TokenClaims, Unread: u.Unread}
 }
 
 // Person is who chooses a patient.
