@@ -179,7 +179,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"scope_limit by a role", app("scope_limit role g user/*.rs"), 4, "group, claim or any"},
 		{"scope_limit of what is free", app("scope_limit any openid"), 4, "not limited"},
 		{"scope_limit of no idp", app("scope_limit idp x group g user/*.rs"), 5, "no idp has that name"},
-		{"scope_limit of users that are not there", app("scope_limit idp local any user/*.rs"), 5, "there is no user here"},
+		{"scope_limit by a claim of users here", app("scope_limit idp local any user/*.rs\n\t\tscope_limit idp local claim ward 7 user/*.rs"), 6, "idp local claim ward: it has no token_claim"},
 		{"scope_limit of an idp without the claim", app("idp h {\n\t\t\tissuer https://h.example\n\t\t\tclient_id c\n\t\t}\n\t\tscope_limit idp h claim ward 7 user/*.rs"), 9, "idp h claim ward: it has no token_claim"},
 		{"scope_limit by a claim that nobody has", app("scope_limit claim ward 7 user/*.rs"), 5, "no idp has a token_claim of that name"},
 		{"link by another claim", app("idp h {\n\t\t\tlink name\n\t\t}"), 5, "name"},

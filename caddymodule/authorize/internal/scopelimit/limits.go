@@ -102,8 +102,8 @@ func (l *Limits) CheckNames(claims map[string][]string) error {
 	for _, r := range l.rows {
 		names, known := claims[r.IDP]
 		switch {
-		case r.IDP != "" && !known:
-			return fmt.Errorf("scope_limit idp %s: no idp has that name, or there is no user here", r.IDP)
+		case r.IDP != "" && r.IDP != tokenclaim.Local && !known: // users here may come later
+			return fmt.Errorf("scope_limit idp %s: no idp has that name", r.IDP)
 		case r.By != "claim":
 		case r.IDP == "" && !slices.Contains(all, r.Claim):
 			return fmt.Errorf("scope_limit claim %s: no idp has a token_claim of that name", r.Claim)
