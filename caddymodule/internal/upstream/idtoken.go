@@ -63,15 +63,15 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 // case-sensitive and without repeated names, which go-oidc does not insist on. Its error
 // wraps defect if the token is at fault.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	return p.verifyBy(ctx, &oidc.Config{
+	return p.verifyBy(ctx, p.keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
 		Now: func() time.Time { return time.Now().Add(-Leeway) },
 	}, raw, defect, claims)
 }
 
 // verifyBy is verifyToken with other checks.
-func (p *Provider) verifyBy(ctx context.Context, c *oidc.Config, raw string, defect error, claims any) (*oidc.IDToken, error) {
-	keys := &watchedKeySet{KeySet: p.keys}
+func (p *Provider) verifyBy(ctx context.Context, by *KeySet, c *oidc.Config, raw string, defect error, claims any) (*oidc.IDToken, error) {
+	keys := &watchedKeySet{KeySet: by}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, c)
 	token, err := verifier.Verify(ctx, raw)
 	switch {

@@ -59,7 +59,11 @@ type KeySetConfig struct {
 type KeySet struct {
 	keys  *document[jwks]
 	exact bool
+	waits bool // unknownKeyInterval where keys has a shorter pause
 }
+
+// waiting is the KeySet for tokens that anybody can send.
+func (k *KeySet) waiting() *KeySet { return &KeySet{keys: k.keys, exact: k.exact, waits: true} }
 
 // NewKeySet returns the KeySet of a configuration, without I/O.
 func NewKeySet(c KeySetConfig) (*KeySet, error) {
@@ -224,6 +228,9 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	}
 	if keys := set.candidates(kid); len(keys) > 0 {
 		return keys, nil
+	}
+	if wait := time.Until(k.keys.version().retry.Add(unknownKeyInterval - k.keys.pause)); k.waits && wait > 0 {
+		return nil, &PendingError{wait}
 	}
 	if set, err = k.keys.refetch(ctx); err != nil {
 		return nil, fmt.Errorf("looking for kid %.100q: %w", kid, err)

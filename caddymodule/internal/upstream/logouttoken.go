@@ -59,22 +59,21 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 
 // checkLogoutType refuses a JWT with another typ. Many providers send none (§2.4).
 func checkLogoutType(raw string) error {
-	name, given, err := tokenType(raw)
+	_, name, given, err := parseToken(raw)
 	if err == nil && given && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
 		err = fmt.Errorf("typ is %.100q", name)
 	}
 	return err
 }
 
-// tokenType returns the typ of a JWT in lower case and without application/, and whether it has one.
-func tokenType(raw string) (name string, given bool, err error) {
-	jws, err := jose.ParseSignedCompact(raw, algorithms)
-	if err != nil {
-		return "", false, err
+// parseToken parses a JWT, and returns its typ in lower case and without application/, and whether it has one.
+func parseToken(raw string) (jws *jose.JSONWebSignature, typ string, given bool, err error) {
+	if jws, err = jose.ParseSignedCompact(raw, algorithms); err != nil {
+		return nil, "", false, err
 	}
-	typ, given := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
-	name, _ = typ.(string)
-	return strings.TrimPrefix(strings.ToLower(name), "application/"), given, nil
+	value, given := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
+	typ, _ = value.(string)
+	return jws, strings.TrimPrefix(strings.ToLower(typ), "application/"), given, nil
 }
 
 // checkLogout checks what go-oidc does not, and that this is no ID token.

@@ -46,7 +46,7 @@ type Config struct {
 
 // newKeyInterval is the minimum time between two requests for a provider's keys. It is
 // short, so that a new key fails no sign-in: the tokens come straight from the provider,
-// and nobody else can make them name unknown keys.
+// and nobody else can make them name unknown keys. For events, see [Provider.VerifySecurityEvent].
 const newKeyInterval = time.Second
 
 // Provider is an identity provider at which we are a client. It is safe for concurrent

@@ -9,6 +9,9 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4/json"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/strictjson"
 )
 
 // MaxEventAge is how long after its iat a Security Event Token is accepted: transmitters repeat what did not arrive, and
@@ -43,6 +46,7 @@ func InvalidEvent(format string, args ...any) *EventError {
 
 type eventClaims struct {
 	Issuer    string                     `json:"iss"`
+	Audience  jwt.Audience               `json:"aud"`
 	Subject   string                     `json:"sub"`
 	SubjectID json.RawMessage            `json:"sub_id"`
 	ID        string                     `json:"jti"`
@@ -56,22 +60,20 @@ var errEvent = errors.New("invalid security event token")
 
 // VerifySecurityEvent validates a Security Event Token (RFC 8417 §2.2, RFC 8935 §2), which may name us by our client_id or
 // by the address that it was sent to. If the token is at fault, the error is an [EventError]; any other means that the
-// provider's keys or metadata are unavailable.
+// provider's keys or metadata are unavailable. Anybody can send one: nothing is fetched for what is no event of the
+// provider for us, and unknown keys are looked up as for other issuers ([PendingError]).
 func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string) (*SecurityEvent, error) {
-	switch typ, _, err := tokenType(raw); {
-	case err != nil:
-		return nil, InvalidEvent("%w", err)
-	case typ != "secevent+jwt":
-		return nil, InvalidEvent("typ is %.100q", typ)
+	event, err := p.readEvent(raw, address)
+	if err != nil {
+		return nil, err
 	}
 	m, err := p.discovered(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := new(eventClaims)
-	token, err := p.verifyBy(ctx, &oidc.Config{
+	_, err = p.verifyBy(ctx, p.keys.waiting(), &oidc.Config{
 		SkipClientIDCheck: true, SkipIssuerCheck: true, SkipExpiryCheck: true, SupportedSigningAlgs: m.Algorithms,
-	}, raw, errEvent, c)
+	}, raw, errEvent, new(eventClaims))
 	switch {
 	case errors.Is(err, ErrSignature), errors.Is(err, ErrUnknownKey):
 		return nil, &EventError{"invalid_key", err}
@@ -79,10 +81,27 @@ func (p *Provider) VerifySecurityEvent(ctx context.Context, raw, address string)
 		return nil, InvalidEvent("%w", err)
 	case err != nil:
 		return nil, err
-	case c.Issuer != p.config.Issuer || token.Issuer != c.Issuer:
+	}
+	return event, nil
+}
+
+// readEvent reads a token whose signature is yet to be checked.
+func (p *Provider) readEvent(raw, address string) (*SecurityEvent, error) {
+	jws, typ, _, err := parseToken(raw)
+	c := new(eventClaims)
+	if err == nil && typ != "secevent+jwt" {
+		err = fmt.Errorf("typ is %.100q", typ)
+	}
+	if err == nil {
+		err = strictjson.Unmarshal(jws.UnsafePayloadWithoutVerification(), c)
+	}
+	switch {
+	case err != nil:
+		return nil, InvalidEvent("%w", err)
+	case c.Issuer != p.config.Issuer:
 		return nil, &EventError{"invalid_issuer", fmt.Errorf("iss is %.200q", c.Issuer)}
-	case !slices.Contains(token.Audience, p.config.ClientID) && !slices.Contains(token.Audience, address):
-		return nil, &EventError{"invalid_audience", fmt.Errorf("aud is %.200q", token.Audience)}
+	case !slices.Contains(c.Audience, p.config.ClientID) && !slices.Contains(c.Audience, address):
+		return nil, &EventError{"invalid_audience", fmt.Errorf("aud is %.200q", c.Audience)}
 	}
 	return c.event()
 }

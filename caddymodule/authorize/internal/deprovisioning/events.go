@@ -129,7 +129,7 @@ func (e *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	answer := eventError{refused.Code, eventDescriptions[refused.Code]}
-	e.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: answer.Code, Description: answer.Description, Err: refused.Err}})
+	e.Responder.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: &oauth2.Error{Code: answer.Code, Description: answer.Description, Err: refused.Err}})
 	w.Header().Set("Content-Language", "en")
 	e.Responder.WriteJSON(w, http.StatusBadRequest, answer)
 }

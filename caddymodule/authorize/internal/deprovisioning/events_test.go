@@ -3,9 +3,11 @@ package deprovisioning_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -161,7 +163,6 @@ func TestEventsRefused(t *testing.T) {
 		{"typ JWT", event(p, disabled, func(t *authorizetest.IDToken) { t.Type = "JWT" }), "invalid_request"},
 		{"unsigned", event(p, disabled, authorizetest.AlgorithmNone), "invalid_request"},
 		{"another's key", event(p, disabled, authorizetest.ForeignKey), "invalid_key"},
-		{"an unknown key", event(p, disabled, authorizetest.UnknownKey), "invalid_key"},
 		{"another issuer's", event(other, disabled), "invalid_issuer"},
 		{"another issuer's name", event(p, disabled, authorizetest.WrongIssuer), "invalid_issuer"},
 		{"for another client", event(p, disabled, authorizetest.WrongAudience), "invalid_audience"},
@@ -198,6 +199,46 @@ func TestEventsRefused(t *testing.T) {
 	if left := alice.left(); left != "all" {
 		t.Errorf("left: %s", left)
 	}
+}
+
+// transport answers for a provider without a network.
+type transport struct{ http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (h transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// Anybody can send tokens here: what is none of the provider's for us fetches nothing there, and unknown keys do once in 5 s.
+func TestEventsFetchLittle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := authorizetest.New("https://login.hospital.example")
+		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Transport = transport{p} })
+		const disabled = risc + "account-disabled"
+		for _, change := range []func(*authorizetest.IDToken){
+			authorizetest.AlgorithmNone, authorizetest.WrongIssuer, authorizetest.WrongAudience, saying("jti", nil), saying("events", nil),
+			saying("events", "x"), saying("iat", nil), saying("exp", 1), func(t *authorizetest.IDToken) { t.Type = "JWT" },
+		} {
+			if r := push(t, s, eventsPath, event(p, disabled, authorizetest.UnknownKey, change)); r.StatusCode != http.StatusBadRequest {
+				t.Errorf("%d", r.StatusCode)
+			}
+		}
+		servertest.Equal(t, len(p.Requests(authorizetest.Discovery))+len(p.Requests(authorizetest.Keys)), 0)
+		for range 20 {
+			if r := push(t, s, eventsPath, event(p, disabled, authorizetest.UnknownKey)); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+				t.Errorf("an unknown key: %d", r.StatusCode)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		servertest.Equal(t, len(p.Requests(authorizetest.Keys)), 1)
+		time.Sleep(time.Second)
+		r := push(t, s, eventsPath, event(p, disabled, authorizetest.UnknownKey))
+		servertest.Equal(t, servertest.Decode[map[string]string](t, r)["err"], "invalid_key")
+		servertest.Equal(t, len(p.Requests(authorizetest.Keys)), 2)
+	})
 }
 
 // A token that was used is accepted again, and does nothing: the person may have come back since.
