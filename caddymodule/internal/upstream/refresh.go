@@ -13,13 +13,12 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). The Identity
-// has the refresh token for the next time; it comes with an error too if only what followed
-// failed, since the provider may not take the earlier one again. Without a new ID token, which is
-// the provider's choice, the claims are nil: userinfo alone may lack what the ID token had.
+// Refresh redeems a refresh token of a subject (RFC 6749 §6, OpenID Connect Core §12). If there is another for the
+// next time, rotated gets it at once, since the provider may not take the earlier one again, whatever becomes of this.
+// Without a new ID token, which is the provider's choice, the claims are nil: userinfo alone may lack what the ID token had.
 //
 // If the provider refuses the person, [Denied] is true of the error.
-func (p *Provider) Refresh(ctx context.Context, token, subject string) (*Identity, error) {
+func (p *Provider) Refresh(ctx context.Context, token, subject string, rotated func(next string)) (*Identity, error) {
 	m, err := p.discovered(ctx)
 	if err != nil {
 		return nil, err
@@ -34,9 +33,11 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string) (*Identit
 	if err != nil {
 		return nil, err
 	}
-	identity := &Identity{Issuer: p.config.Issuer, Subject: subject, RefreshToken: tokens.RefreshToken}
+	if next := tokens.RefreshToken; next != "" && next != token {
+		rotated(next)
+	}
 	if raw, _ := tokens.Extra("id_token").(string); raw == "" {
-		return identity, nil
+		return &Identity{Issuer: p.config.Issuer, Subject: subject, RefreshToken: tokens.RefreshToken}, nil
 	}
 	now, err := p.verify(ctx, m, tokens, nil)
 	if err == nil && now.Subject != subject {
@@ -46,7 +47,7 @@ func (p *Provider) Refresh(ctx context.Context, token, subject string) (*Identit
 		err = p.complete(ctx, m, now, tokens.AccessToken)
 	}
 	if err != nil {
-		return identity, err
+		return nil, err
 	}
 	return now, nil
 }

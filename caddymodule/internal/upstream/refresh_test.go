@@ -11,6 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
 
+func ignored(string) {}
+
 // A refresh says who the person is now, and has the refresh token for the next time.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
@@ -24,11 +26,11 @@ func TestRefresh(t *testing.T) {
 		s.People = []authorizetest.Person{{Subject: before.Subject, Claims: map[string]any{"email": "new@hospital.example"}}}
 		s.UserInfoResponse = func(claims map[string]any) { claims["name"] = "by userinfo" }
 	})
-	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject)
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
 	if err != nil || now.Claims["email"] != "new@hospital.example" || now.Claims["name"] != "by userinfo" || now.RefreshToken == "" || now.RefreshToken == before.RefreshToken {
 		t.Errorf("%+v, %v", now, err)
 	}
-	if _, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject); !upstream.Denied(err) {
+	if _, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored); !upstream.Denied(err) {
 		t.Errorf("used twice: %v", err)
 	}
 }
@@ -60,12 +62,13 @@ func TestRefreshFailsLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			idp.Change(tt.change)
-			now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject)
+			next := ""
+			_, err = p.Refresh(t.Context(), before.RefreshToken, before.Subject, func(rotated string) { next = rotated })
 			if !errors.Is(err, tt.cause) || upstream.Denied(err) {
 				t.Errorf("error %v", err)
 			}
-			if now == nil || now.RefreshToken == "" || now.RefreshToken == before.RefreshToken || now.Claims != nil {
-				t.Errorf("identity %+v", now)
+			if next == "" || next == before.RefreshToken {
+				t.Errorf("next %q", next)
 			}
 		})
 	}
@@ -83,7 +86,7 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	idp.Change(func(s *authorizetest.Settings) {
 		s.TokenResponse = func(answer map[string]any) { delete(answer, "id_token"); delete(answer, "refresh_token") }
 	})
-	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject)
+	now, err := p.Refresh(t.Context(), before.RefreshToken, before.Subject, ignored)
 	if err != nil || now.Claims != nil || now.RefreshToken != before.RefreshToken {
 		t.Errorf("%+v, %v", now, err)
 	}
@@ -115,7 +118,7 @@ func TestDenied(t *testing.T) {
 		"no answer":            {authorizetest.Abort, false},
 	} {
 		idp.Fail(authorizetest.Token, tt.fault)
-		if _, err := p.Refresh(t.Context(), "a-refresh-token", "s"); err == nil || upstream.Denied(err) != tt.denied || strings.Contains(err.Error(), "a-refresh-token") {
+		if _, err := p.Refresh(t.Context(), "a-refresh-token", "s", ignored); err == nil || upstream.Denied(err) != tt.denied || strings.Contains(err.Error(), "a-refresh-token") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -167,7 +170,7 @@ func TestRevoke(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if _, err = p.Refresh(t.Context(), id.RefreshToken, id.Subject); !upstream.Denied(err) {
+		if _, err = p.Refresh(t.Context(), id.RefreshToken, id.Subject, ignored); !upstream.Denied(err) {
 			t.Errorf("%s: still good: %v", name, err)
 		}
 		idp.Fail(authorizetest.Revocation, authorizetest.Status(http.StatusServiceUnavailable))

@@ -92,14 +92,15 @@ func (a *asker) askAs(ctx context.Context, p *people.Provider, r *record) error 
 	if !r.Expires.IsZero() {
 		return a.introspect(limited, p, r, token)
 	}
-	identity, err := p.Client.Refresh(limited, token, r.Subject)
+	next := "" // that is not stored yet
+	identity, err := p.Client.Refresh(limited, token, r.Subject, func(rotated string) {
+		if next = rotated; a.rotate(ctx, r, rotated) == nil {
+			next = ""
+		}
+	})
 	a.providers.note(p, err)
 	if upstream.Denied(err) {
 		return a.deny(ctx, r)
-	}
-	next := ""
-	if identity != nil && identity.RefreshToken != token {
-		next = identity.RefreshToken
 	}
 	if err == nil && identity.Claims != nil {
 		accounts := *a.providers.accounts
@@ -128,6 +129,24 @@ func (a *asker) introspect(ctx context.Context, p *people.Provider, r *record, t
 		return a.answered(ctx, r, "", errMute)
 	}
 	return a.deny(ctx, r)
+}
+
+// rotate stores the next refresh token before anything else is done: this process may end, or what follows take long.
+func (a *asker) rotate(ctx context.Context, claimed *record, next string) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	sealed, err := a.records.seal(ctx, claimed.name(), next)
+	if err != nil {
+		return err
+	}
+	_, err = a.records.change(ctx, claimed.name(), func(r *record) bool {
+		if r.Claim != claimed.Claim {
+			return false
+		}
+		r.Token = sealed
+		return true
+	})
+	return err
 }
 
 // answered stores what came of a question, and returns it. It tries again while it has the claim:

@@ -278,6 +278,26 @@ func TestAnswerNotStored(t *testing.T) {
 	}
 }
 
+// A gateway that dies, or takes too long, after the provider has replaced the refresh token loses nobody's sign-in.
+func TestNextTokenIsStoredFirst(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 2, nil, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		var once sync.Once
+		h.Fail(authorizetest.UserInfo, func(w http.ResponseWriter, r *http.Request) {
+			once.Do(func() { h.stored.failing(upstreamRecord) })
+			authorizetest.Silent(w, r)
+		})
+		after(interval - 30*time.Second) // the sweep asks
+		servertest.Equal(t, len(h.asked()), 1)
+		time.Sleep(2 * time.Minute) // until the claim is over
+		h.stored.failing(nil)
+		h.Fail(authorizetest.UserInfo, nil)
+		after(2 * interval)
+		h.wantWorks(b, tokens)
+	})
+}
+
 // A no that cannot be carried out lets nobody go on, and is carried out later.
 func TestNoNotStored(t *testing.T) {
 	t.Parallel()
