@@ -3,7 +3,9 @@ package revalidation_test
 import (
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -52,6 +54,36 @@ func TestNoEndsSignIn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// However many apps a person has, the access tokens of all end.
+func TestNoEndsGrantsOfManyApps(t *testing.T) {
+	t.Parallel()
+	const others = 100
+	id := func(i int) url.Values { return url.Values{"client_id": {"app-" + strconv.Itoa(i)}} }
+	inHospital(t, -1, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		for i := range others {
+			app := c.Clients[0]
+			app.ID = id(i).Get("client_id")
+			c.Clients = append(c.Clients, app)
+		}
+	}, func(h *hospital) {
+		b, tokens := h.signIn("offline_access")
+		for i := range others {
+			code := b.CodeOfSession(servertest.OfflineAccess(id(i)))
+			if got := b.RequestTokens(servertest.CodeForm(code, id(i))); got.Refresh == "" {
+				t.Fatalf("%+v", got)
+			}
+		}
+		if _, err := h.servers[0].RevokeGrants(t.Context(), b.Claims(tokens.AccessToken)["sub"].(string), "app-0"); err != nil {
+			t.Fatal(err)
+		}
+		h.becomes(nil)
+		time.Sleep(interval)
+		if b.SignedIn() || b.TokenWorks(tokens.AccessToken) {
+			t.Error("session or access token goes on")
+		}
+	})
 }
 
 // A grant that was asked about is refused if the sign-in is gone: nobody would say no any more.

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxApps is how many clients of a person are listed: those used last.
+	// maxApps is how many clients of a person are listed: those used last. The last of so many may
+	// be one without a client_id, which says that there are more.
 	maxApps = 100
 
 	// maxAppSessions is in how many sessions a client is known to have access.
@@ -92,8 +93,20 @@ func (ix *appIndex) noted(apps []indexedApp, g *Grant, cutoff time.Time) ([]inde
 		app.Sessions = append(app.Sessions, others[:min(len(others), maxAppSessions-1)]...)
 		apps = slices.Delete(apps, i, i+1)
 	}
-	apps = append([]indexedApp{app}, apps...)
-	return apps[:min(len(apps), maxApps)], true
+	return bounded(append([]indexedApp{app}, apps...)), true
+}
+
+// bounded drops the apps that were used first, and says so in the list.
+func bounded(apps []indexedApp) []indexedApp {
+	if len(apps) <= maxApps {
+		return apps
+	}
+	return append(slices.Clip(apps[:maxApps-1]), indexedApp{})
+}
+
+// lacksSome reports whether a list says that there are more apps.
+func lacksSome(apps []indexedApp) bool {
+	return slices.ContainsFunc(apps, func(a indexedApp) bool { return a.ClientID == "" })
 }
 
 // patients are those of a client with that of a new grant, without those of grants that give
@@ -118,10 +131,10 @@ func (ix *appIndex) patients(known []indexedPatient, g *Grant, cutoff time.Time)
 // noteKnown adds the client of a grant of before there was an index.
 func (ix *appIndex) noteKnown(ctx context.Context, g *Grant) error {
 	return ix.change(ctx, g.User, func(apps []indexedApp) ([]indexedApp, bool) {
-		if len(apps) >= maxApps || slices.ContainsFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID }) {
+		if len(apps) >= maxApps && lacksSome(apps) || slices.ContainsFunc(apps, func(known indexedApp) bool { return known.ClientID == g.ClientID }) {
 			return apps, false
 		}
-		return append(apps, indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt}), true
+		return bounded(append(apps, indexedApp{ClientID: g.ClientID, Scope: g.Scope, Since: g.GrantedAt, Used: g.GrantedAt})), true
 	})
 }
 
