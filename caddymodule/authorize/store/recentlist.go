@@ -18,10 +18,11 @@ type RecentList struct {
 	Ended func(items []string) ([]bool, error)
 }
 
-// Add appends an item, and returns those it dropped to make room.
-func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err error) {
+// Add appends an item, makes other calls in the same step, and returns those it dropped to make room.
+func (l RecentList) Add(ctx context.Context, item string, calls ...*Call) (dropped []string, err error) {
+	calls = append(slices.Clip(calls), l.Adding(item))
 	for ctx.Err() == nil {
-		err := l.Store.Do(ctx, l.Adding(item))
+		err := l.Store.Do(ctx, calls...)
 		if !errors.Is(err, ErrTooLong) {
 			return dropped, err
 		}

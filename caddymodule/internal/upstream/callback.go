@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Callback is the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6).
@@ -44,6 +45,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err := c.check(m); err != nil {
 		return nil, err
 	}
+	asked := time.Now()
 	tokens, err := p.exchangeCode(ctx, m, c.Code, r.Verifier)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	identity.Brief = identity.RefreshToken != "" && p.isBrief(m, r.Lasting)
+	identity.Asked, identity.Brief = asked, identity.RefreshToken != "" && p.isBrief(m, r.Lasting)
 	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}

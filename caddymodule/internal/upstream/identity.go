@@ -13,6 +13,7 @@ type Identity struct {
 	// still a string.
 	Claims map[string]any
 
+	Asked    time.Time // when the provider was asked: what it tells later is about this sign-in too
 	IDToken  string    // verified: the hint for [Provider.EndSessionURL]
 	AuthTime time.Time // the auth_time, or zero
 

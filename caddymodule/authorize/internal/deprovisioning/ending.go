@@ -48,7 +48,10 @@ func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []peopl
 		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)
 	}
 	for _, known := range found {
-		err := e.Revoker.EndPerson(ctx, known.User, reason)
+		err := e.Sessions.NoteEnded(ctx, p, known.Subject, "")
+		if err == nil {
+			err = e.Revoker.EndPerson(ctx, known.User, reason)
+		}
 		if err == nil && known.User != known.ID { // from before it was linked
 			err = e.Revoker.EndPerson(ctx, known.ID, reason)
 		}

@@ -100,6 +100,11 @@ func (e *Events) act(ctx context.Context, p *people.Provider, name string, of su
 	if !endsAccount[name] || of.sub == "" && of.email == "" {
 		return e.Ending.sessions(ctx, p, of)
 	}
+	if of.sub != "" { // who may be signing in for the first time
+		if err := e.Ending.Sessions.NoteEnded(ctx, p, of.sub, ""); err != nil {
+			return err
+		}
+	}
 	found, err := e.Ending.known(ctx, p, of)
 	if err != nil {
 		return err

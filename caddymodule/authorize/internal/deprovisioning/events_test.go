@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,6 +240,57 @@ func TestEventsFetchLittle(t *testing.T) {
 		servertest.Equal(t, servertest.Decode[map[string]string](t, r)["err"], "invalid_key")
 		servertest.Equal(t, len(p.Requests(authorizetest.Keys)), 2)
 	})
+}
+
+// What the provider ends while a sign-in is being stored ends that too, and not the next one.
+func TestEndedWhileSigningIn(t *testing.T) {
+	t.Parallel()
+	opaque := func(id string) map[string]any { return map[string]any{"format": "opaque", "id": id} }
+	for name, end := range map[string]func(*authorizetest.Provider) (path, token string){
+		"session-revoked": func(p *authorizetest.Provider) (path, token string) { return eventsPath, event(p, caep+"session-revoked") },
+		"of one session": func(p *authorizetest.Provider) (path, token string) {
+			return eventsPath, event(p, caep+"session-revoked", saying("sub_id", map[string]any{"format": "complex", "session": opaque("one")}))
+		},
+		"of a person's session": func(p *authorizetest.Provider) (path, token string) {
+			id := map[string]any{"format": "complex", "user": opaque(authorizetest.Alice.Subject), "session": opaque("one")}
+			return eventsPath, event(p, caep+"session-revoked", saying("sub_id", id))
+		},
+		"account-disabled": func(p *authorizetest.Provider) (path, token string) { return eventsPath, event(p, risc+"account-disabled") },
+		"logout token": func(p *authorizetest.Provider) (path, token string) {
+			return "/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}}.Encode()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := authorizetest.Start(t, func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
+			var s http.Handler
+			var once sync.Once
+			kept := storetest.NewIntercepted(func(method, key string) error {
+				if method == "Put" && strings.HasPrefix(key, "session:") {
+					once.Do(func() {
+						path, token := end(p)
+						r := servertest.PostRequest(path, nil)
+						if path == eventsPath {
+							r.Header.Set("Content-Type", "application/secevent+jwt")
+						}
+						if answer := send(t, s, r, token); answer.StatusCode >= 300 {
+							t.Errorf("%d %s", answer.StatusCode, servertest.Body(t, answer))
+						}
+					})
+				}
+				return nil
+			})
+			server := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { refreshing(idp, c); c.Store = kept })
+			s = server
+			b := servertest.NewBrowser(t, server)
+			if back := servertest.Federate(b, nil); back.Query().Get("error") != "login_required" || b.SignedIn() {
+				t.Errorf("%v, signed in: %v", back, b.SignedIn())
+			}
+			if left := signIn(t, server).left(); left != "all" {
+				t.Errorf("the next: %s", left)
+			}
+		})
+	}
 }
 
 // A token that was used is accepted again, and does nothing: the person may have come back since.

@@ -10,8 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 )
 
-// maxSignIns is how many sign-ins of one person at a provider are listed.
-const maxSignIns = 1000
+const (
+	// maxSignIns is how many sign-ins of one person at a provider are listed.
+	maxSignIns = 1000
+
+	// beginning is longer than it takes from the list to the record of a sign-in.
+	beginning = time.Minute
+)
 
 // closer removes sign-ins of which nothing is left.
 type closer struct {
@@ -31,16 +36,22 @@ func (c *closer) listOf(ctx context.Context, r *record) store.RecentList {
 	}
 }
 
+// expect lists a sign-in that is about to be stored. Until it is, its mark keeps it from counting as over.
+func (c *closer) expect(ctx context.Context, r *record) error {
+	_, err := c.listOf(ctx, r).Add(ctx, r.SID, &store.Call{Op: store.Put, Key: duePrefix + r.name(), Value: []byte("begins"), TTL: beginning})
+	return err
+}
+
 // areOver reports of which sessions' sign-ins nothing is left.
 func (c *closer) areOver(ctx context.Context, provider string, sids []string) ([]bool, error) {
 	var keys []string
 	for _, sid := range sids {
-		keys = append(keys, recordPrefix+name(sid, provider))
+		keys = append(keys, recordPrefix+name(sid, provider), duePrefix+name(sid, provider))
 	}
 	values, err := store.Values(ctx, c.records.store, keys...)
-	over := make([]bool, len(values))
-	for i, value := range values {
-		over[i] = value == nil
+	over := make([]bool, len(sids))
+	for i := range sids {
+		over[i] = err == nil && values[2*i] == nil && len(values[2*i+1]) == 0
 	}
 	return over, err
 }

@@ -2,11 +2,15 @@ package revalidation_test
 
 import (
 	"context"
+	"maps"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func (h *hospital) endSessionOf(b *servertest.Browser, tokens servertest.TokenResponse) {
@@ -33,6 +37,53 @@ func TestRefreshTokenIsGivenBack(t *testing.T) {
 		after(interval)
 		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 1, "of the last")
 		servertest.Equal(t, len(h.keys("upstream"))+len(h.keys("upstream-due")), 0, "left")
+	})
+}
+
+// The refresh token of an earlier sign-in is not given back while the person signs in: the new one may end with it.
+func TestSignInWhileTheLastIsClosed(t *testing.T) {
+	t.Parallel()
+	inHospital(t, 1, nil, func(h *hospital) {
+		b, tokens := h.signIn("online_access")
+		h.endSessionOf(b, tokens)
+		var once sync.Once
+		h.stored.failing(func(c *store.Call) bool {
+			if strings.HasPrefix(c.Key, "upstream:") && c.Op == store.Add {
+				once.Do(func() { h.stored.failing(nil); after(interval) }) // the sweep comes just before
+			}
+			return false
+		})
+		h.signIn("online_access")
+		servertest.Equal(t, len(h.Requests(authorizetest.Revocation)), 0)
+	})
+}
+
+// A grant that keeps what its session is asked by while that is signed in to again loses nothing.
+func TestKeptWhileSigningInAgain(t *testing.T) {
+	t.Parallel()
+	inHospital(t, -1, nil, func(h *hospital) {
+		b, _ := h.signIn("online_access")
+		q := servertest.ByProvider("hospital")
+		q.Set("prompt", "login")
+		there := servertest.Location(t, servertest.FollowOnce(b, b.Authorize(servertest.Request(q))))
+		var once sync.Once
+		var kept servertest.TokenResponse
+		h.stored.failing(func(c *store.Call) bool {
+			if strings.HasPrefix(c.Key, "session:") && c.Op == store.Put {
+				once.Do(func() {
+					other := servertest.NewBrowser(t, h.servers[0])
+					other.Cookies = maps.Clone(b.Cookies)
+					kept = other.RequestTokens(servertest.CodeForm(other.CodeOfSession(servertest.OfflineAccess(nil)), nil))
+				})
+			}
+			return false
+		})
+		servertest.WantCode(t, servertest.Location(t, b.Get("/oauth2/callback/hospital?"+h.Authorize(t, there.String()).Encode())))
+		h.stored.failing(nil)
+		after(50 * time.Hour) // the session is over, and nothing but the grant is left
+		if kept = b.Refresh(kept.Refresh, nil); kept.AccessToken == "" {
+			t.Errorf("%s %s", kept.Error, kept.Description)
+		}
 	})
 }
 

@@ -69,17 +69,14 @@ func extend(until *time.Time, to time.Time) {
 	}
 }
 
-// calls returns the calls that store a record in place of what was read; nil for anything.
+// calls returns the calls that store a record in place of what was read; nil for nothing.
 func (rs records) calls(r *record, read []byte) ([]*store.Call, error) {
 	extend(&r.Until, r.Active.Add(closing))
 	value, err := store.ToJSON(r)
 	if err != nil {
 		return nil, err
 	}
-	save := &store.Call{Op: store.Put, Key: recordPrefix + r.name(), Value: value, TTL: rs.until(r.Until)}
-	if read != nil {
-		save.Op, save.Old = store.Swap, read
-	}
+	save := store.Replacing(recordPrefix+r.name(), read, value, rs.until(r.Until))
 	return []*store.Call{save, {Op: store.Put, Key: duePrefix + r.name(), TTL: rs.until(r.Active.Add(closing))}}, nil
 }
 

@@ -77,7 +77,8 @@ var errMute = oauth2.InvalidGrant("the identity provider can no longer be asked 
 const atRefresh = 10 * time.Second
 
 // Starting returns the calls to the durable store that keep a sign-in that begins, to be made with
-// those that store its session; none if its provider cannot be asked.
+// those that store its session; none if its provider cannot be asked. If they are lost to a concurrent change
+// ([store.Lost]), ask for them again.
 func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) {
 	p := s.asker.providers.asked(b.Provider)
 	now := s.asker.records.now()
@@ -93,27 +94,27 @@ func (s *SignIns) Starting(ctx context.Context, b Begun) ([]*store.Call, error) 
 		return nil, nil
 	}
 	r := &record{SID: b.SID, Provider: b.Provider, Issuer: p.Issuer, Subject: b.Subject, User: b.User, Brief: b.Brief, Expires: b.Expires, Yes: now, Session: session, Active: active}
-	var before *record
-	var err error
-	if b.Again {
-		before, err = s.asker.records.read(ctx, r.name())
+	read, err := store.Values(ctx, s.asker.records.store, recordPrefix+r.name())
+	if err != nil {
+		return nil, err
 	}
+	before, err := store.FromJSON[record](read[0])
 	if before != nil {
 		r.Offline, r.Until = before.Offline, before.Until
 	} else if err == nil {
-		_, err = s.closer.listOf(ctx, r).Add(ctx, b.SID)
+		err = s.closer.expect(ctx, r)
 	}
 	switch {
 	case err != nil:
 		return nil, err
-	case before != nil && before.lastsLonger(r):
-		r.Token, r.Brief, r.Expires = before.Token, before.Brief, before.Expires
+	case before != nil && before.lastsLonger(r): // also while a gateway is replacing it
+		r.Token, r.Brief, r.Expires, r.Claim, r.Claimed = before.Token, before.Brief, before.Expires, before.Claim, before.Claimed
 	default:
 		if r.Token, err = s.asker.records.seal(ctx, r.name(), token); err != nil {
 			return nil, err
 		}
 	}
-	return s.asker.records.calls(r, nil)
+	return s.asker.records.calls(r, read[0])
 }
 
 // IsBrief reports whether what a sign-in is asked by ends with the person's session at the provider, and a refresh token that

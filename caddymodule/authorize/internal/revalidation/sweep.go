@@ -116,8 +116,8 @@ func (s *sweeper) sweepSome(ctx context.Context, asking *errgroup.Group, keys []
 func (s *sweeper) due(r *record, name string, inSession bool) func(context.Context) {
 	now := s.asker.records.now()
 	switch {
-	case r == nil:
-		return func(ctx context.Context) { _ = s.asker.records.store.Delete(ctx, duePrefix+name) } // else it expires
+	case r == nil: // it begins, or the mark expires
+		return nil
 	case !inSession && !r.Offline && (now.Before(r.Session) || now.After(r.Active)):
 		return func(ctx context.Context) { s.closer.close(ctx, r) }
 	case now.After(r.Active):

@@ -74,7 +74,7 @@ func (b *BackchannelLogout) end(ctx context.Context, p *people.Provider, token *
 		return err
 	}
 	// Only the provider can make us look at all sessions.
-	if _, err := b.Sessions.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) }); err != nil {
+	if err := b.Sessions.endUpstream(ctx, p, token); err != nil {
 		return err
 	}
 	err := b.Store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
@@ -82,25 +82,4 @@ func (b *BackchannelLogout) end(ctx context.Context, p *people.Provider, token *
 		return nil // the sessions have ended; with a full store the token can be used again
 	}
 	return err
-}
-
-// EndUpstream ends the sessions that began with a subject's sign-in at a provider, or with one session there; one of the
-// two may be empty.
-func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
-	if subject == "" && session == "" {
-		return nil // which would be everybody
-	}
-	_, err := s.endEach(ctx, func(stored *Session) bool {
-		return stored.beganWith(p, &upstream.LogoutToken{Subject: subject, Session: session})
-	})
-	return err
-}
-
-// beganWith reports whether a logout token names the session's sign-in, by sid, sub or
-// both. A session without a sid is ended by any token for its person.
-func (s *Session) beganWith(p *people.Provider, token *upstream.LogoutToken) bool {
-	if s.Provider != p.Key || token.Subject != "" && token.Subject != s.UpstreamSubject {
-		return false
-	}
-	return token.Session == "" || token.Session == s.UpstreamSession || s.UpstreamSession == "" && token.Subject != ""
 }

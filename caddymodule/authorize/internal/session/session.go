@@ -47,6 +47,10 @@ type Session struct {
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
 	UpstreamSession string `json:"upstream_sid,omitempty"` // see UpstreamSubject
 
+	// UpstreamAt is when the provider was asked for that token: what it ends later ends this session, even one that is
+	// yet to be stored.
+	UpstreamAt time.Time `json:"upstream_at,omitzero"`
+
 	// UpstreamIDToken is kept if the provider's keep_upstream_token says so.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 

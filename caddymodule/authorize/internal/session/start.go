@@ -37,15 +37,12 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	if again {
 		session.SID, session.root, session.Began = earlier.SID, earlier.root, earlier.Began
 	}
-	signIn, err := s.keepSignIn(r.Context(), &session, again)
-	if err != nil {
-		return nil, err
-	}
+	begun := session.begun(again)
 	var cookie *http.Cookie
 	if again {
-		cookie, err = s.renew(r.Context(), &session, signIn...)
+		cookie, err = s.renew(r.Context(), &session, begun)
 	} else {
-		cookie, err = s.add(r.Context(), &session, earlier, signIn...)
+		cookie, err = s.add(r.Context(), &session, earlier, begun)
 	}
 	if err != nil {
 		return nil, err
@@ -55,31 +52,43 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	return s.signedIn(&session, user), nil
 }
 
-// keepSignIn returns the calls that keep what the identity provider can be asked by, which is no
-// part of the session.
-func (s *Sessions) keepSignIn(ctx context.Context, session *Session, again bool) ([]*store.Call, error) {
+// begun takes what the identity provider can be asked by out of a session: it is kept apart.
+func (s *Session) begun(again bool) revalidation.Begun {
 	begun := revalidation.Begun{
-		SignIn:  revalidation.SignIn{User: session.User, SID: session.SID, Provider: session.Provider},
-		Subject: session.UpstreamSubject, RefreshToken: session.UpstreamRefreshToken, Brief: session.UpstreamBrief,
-		AccessToken: session.UpstreamAccessToken, Expires: session.UpstreamExpires, Again: again,
+		SignIn:  revalidation.SignIn{User: s.User, SID: s.SID, Provider: s.Provider},
+		Subject: s.UpstreamSubject, RefreshToken: s.UpstreamRefreshToken, Brief: s.UpstreamBrief,
+		AccessToken: s.UpstreamAccessToken, Expires: s.UpstreamExpires, Again: again,
 	}
-	session.UpstreamRefreshToken, session.UpstreamBrief = "", false
-	session.UpstreamAccessToken, session.UpstreamExpires = "", time.Time{}
-	return s.SignIns.Starting(ctx, begun)
+	s.UpstreamRefreshToken, s.UpstreamBrief = "", false
+	s.UpstreamAccessToken, s.UpstreamExpires = "", time.Time{}
+	return begun
 }
 
-// renew stores a continued session, and makes other calls with that.
-func (s *Sessions) renew(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
-	renewing, err := s.Participants.renewing(ctx, session.SID)
+// renew stores a continued session, and what its provider can be asked by.
+func (s *Sessions) renew(ctx context.Context, session *Session, begun revalidation.Begun) (cookie *http.Cookie, err error) {
+	for ctx.Err() == nil {
+		renewing, err := s.Participants.renewing(ctx, session.SID)
+		var calls []*store.Call
+		if err == nil {
+			calls, err = s.SignIns.Starting(ctx, begun)
+		}
+		if err == nil {
+			cookie, err = s.put(ctx, session, append(renewing, calls...)...)
+		}
+		if !store.Lost(err) { // to who asks the provider, or keeps the sign-in for a grant
+			return cookie, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// add stores a new session and what its provider can be asked by, and ends the one it replaces,
+// and the person's oldest if there are too many.
+func (s *Sessions) add(ctx context.Context, session, earlier *Session, begun revalidation.Begun) (*http.Cookie, error) {
+	calls, err := s.SignIns.Starting(ctx, begun)
 	if err != nil {
 		return nil, err
 	}
-	return s.put(ctx, session, append(renewing, calls...)...)
-}
-
-// add stores a new session, and ends the one it replaces, and the person's oldest if there
-// are too many. It makes other calls with that.
-func (s *Sessions) add(ctx context.Context, session, earlier *Session, calls ...*store.Call) (*http.Cookie, error) {
 	list := s.listOf(session.User)
 	calls = append(calls, list.Adding(session.SID))
 	cookie, err := s.put(ctx, session, calls...)
@@ -103,7 +112,7 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session, calls ...
 const maxUserAgent = 200 // bytes
 
 // put stores a session with a new secret, makes other calls to the durable store in the same
-// step, and returns the session's cookie. Room is reserved for its cutoff, if that will be in
+// step, and returns the session's cookie. If its provider has ended the sign-in meanwhile, so does this. Room is reserved for its cutoff, if that will be in
 // another store.
 func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Call) (*http.Cookie, error) {
 	cookie := newCookie(session.SID, session.root)
@@ -113,13 +122,18 @@ func (s *Sessions) put(ctx context.Context, session *Session, calls ...*store.Ca
 		return nil, err
 	}
 	stored := &store.Call{Op: store.Put, Key: Key(session.SID), Value: value, TTL: s.Lifetime}
-	steps := []store.Step{store.In(s.Durable, append(calls, stored)...)}
+	endings := session.endings()
+	steps := []store.Step{store.In(s.Durable, append(append(calls, stored), endings...)...)}
 	if s.Durable != s.Store {
 		reserved := &store.Call{Op: store.Put, Key: Key(session.SID), TTL: s.Lifetime}
 		steps = append([]store.Step{store.In(s.Store, reserved)}, steps...)
 	}
 	if err := store.Do(ctx, steps...); err != nil {
 		return nil, err
+	}
+	if session.endedBy(endings) {
+		audit.NoteSessionEndReason(ctx, "the identity provider ended the sign-in meanwhile")
+		return nil, errors.Join(s.End(ctx, session), ErrEnded)
 	}
 	return browser.NewCookie(browser.SessionCookie, cookie.String()), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
@@ -181,7 +182,11 @@ func (f *federation) authenticate(r *http.Request, p *people.Provider, req *Requ
 	if err != nil {
 		return nil, begun, err
 	}
-	begun = session.Session{Provider: p.Key, At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim), UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken, UpstreamBrief: identity.Brief, UpstreamAccessToken: identity.AccessToken, UpstreamExpires: identity.Expires}
+	begun = session.Session{
+		Provider: p.Key, UpstreamAt: store.Now(f.accounts.Durable).Add(-time.Since(identity.Asked)), At: identity.AuthTime, AMR: p.ACRMap.AMR(identity.Claims, p.ACRClaim),
+		UpstreamSubject: identity.Subject, UpstreamRefreshToken: identity.RefreshToken, UpstreamBrief: identity.Brief,
+		UpstreamAccessToken: identity.AccessToken, UpstreamExpires: identity.Expires,
+	}
 	if sid, _ := identity.Claims["sid"].(string); len(sid) <= session.MaxUpstreamSession {
 		begun.UpstreamSession = sid
 	}

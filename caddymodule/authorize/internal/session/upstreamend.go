@@ -1,0 +1,101 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
+)
+
+const (
+	// signingIn is longer than it takes from a provider's ID token to the session: the page for a second factor may be
+	// in between.
+	signingIn = 20 * time.Minute
+
+	// noSession stands for the sid of sessions whose ID token had none.
+	noSession = "\x00"
+)
+
+// EndUpstream ends the sessions that began with a subject's sign-in at a provider, or with one session there; one of the
+// two may be empty. Those of sign-ins that are under way are not stored ([Sessions.NoteEnded]).
+func (s *Sessions) EndUpstream(ctx context.Context, p *people.Provider, subject, session string) error {
+	if subject == "" && session == "" {
+		return nil // which would be everybody
+	}
+	return s.endUpstream(ctx, p, &upstream.LogoutToken{Subject: subject, Session: session})
+}
+
+func (s *Sessions) endUpstream(ctx context.Context, p *people.Provider, token *upstream.LogoutToken) error {
+	if err := s.NoteEnded(ctx, p, token.Subject, token.Session); err != nil {
+		return err
+	}
+	_, err := s.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) })
+	return err
+}
+
+// NoteEnded notes that a provider has ended what it told until now of a subject or one session there. Call it before
+// looking for sessions: whoever stores one meanwhile finds the note, or the session is found.
+func (s *Sessions) NoteEnded(ctx context.Context, p *people.Provider, subject, session string) error {
+	keys := []string{upstreamEndKey(p.Key, subject, session)}
+	if subject != "" && session != "" {
+		keys = append(keys, upstreamEndKey(p.Key, subject, noSession))
+	}
+	now, err := s.Now().MarshalText()
+	var calls []*store.Call
+	for _, key := range keys {
+		calls = append(calls, &store.Call{Op: store.Put, Key: key, Value: now, TTL: signingIn})
+	}
+	if err == nil {
+		err = store.Do(ctx, store.In(s.Durable, calls...))
+	}
+	if errors.Is(err, store.ErrFull) { // nor is there room for a session
+		s.Logger.WarnContext(ctx, "that an identity provider has ended sign-ins could not be noted", "idp", p.Key, "error", err)
+		return nil
+	}
+	return err
+}
+
+func upstreamEndKey(provider, subject, session string) string {
+	return store.Key("upstream-ended", fmt.Sprintf("%s %q %q", provider, subject, session))
+}
+
+// endings returns the calls that read whether a provider has ended the sign-in of a session; none if it began here.
+func (s *Session) endings() (calls []*store.Call) {
+	if s.Provider == "" {
+		return nil
+	}
+	sid := s.UpstreamSession
+	if sid == "" {
+		sid = noSession
+	}
+	for _, key := range []string{
+		upstreamEndKey(s.Provider, s.UpstreamSubject, ""), upstreamEndKey(s.Provider, s.UpstreamSubject, sid), upstreamEndKey(s.Provider, "", sid),
+	} {
+		calls = append(calls, &store.Call{Op: store.Get, Key: key})
+	}
+	return calls
+}
+
+// endedBy reports whether one of the endings that were read is of this sign-in.
+func (s *Session) endedBy(endings []*store.Call) bool {
+	for _, found := range endings {
+		var at time.Time
+		if found.Value != nil && (at.UnmarshalText(found.Value) != nil || !s.UpstreamAt.After(at)) {
+			return true
+		}
+	}
+	return false
+}
+
+// beganWith reports whether a logout token names the session's sign-in, by sid, sub or
+// both. A session without a sid is ended by any token for its person.
+func (s *Session) beganWith(p *people.Provider, token *upstream.LogoutToken) bool {
+	if s.Provider != p.Key || token.Subject != "" && token.Subject != s.UpstreamSubject {
+		return false
+	}
+	return token.Session == "" || token.Session == s.UpstreamSession || s.UpstreamSession == "" && token.Subject != ""
+}
