@@ -45,6 +45,9 @@ type Accounts struct {
 	// IsClient reports whether a client has an id. Required where a sub is claimed.
 	IsClient func(ctx context.Context, id string) (bool, error)
 
+	// EndPerson ends everything that was given to a person. Required where a sub is claimed.
+	EndPerson func(ctx context.Context, sub, reason string) error
+
 	// IsConfiguredClient reports whether one of the configuration has, without asking a store.
 	// Default: none has.
 	IsConfiguredClient func(id string) bool
@@ -133,7 +136,7 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 		calls, err := a.retaining(id, kept, old[0], lifetime)
 		if err == nil {
 			var more []*store.Call
-			more, err = indexing(a.now(), id, kept.Until, keys, old[1:])
+			more, err = indexing(a.now(), id, kept.Until, keys, old[1:], indexedBy(old[0]))
 			calls = append(calls, more...)
 		}
 		if err == nil {
@@ -144,6 +147,15 @@ func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifeti
 		}
 	}
 	return ctx.Err()
+}
+
+// indexedBy are the keys of what a kept account was found by.
+func indexedBy(kept []byte) []string {
+	account, err := store.FromJSON[storedAccount](kept)
+	if account == nil || err != nil {
+		return nil
+	}
+	return account.indexKeys()
 }
 
 // retaining returns the calls that keep an account in place of the old one, if there is one.
@@ -180,6 +192,21 @@ func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 	return until, nil
 }
 
+// Rename gives an account the user name that its provider says it has now, in place of another that it has still.
+func Rename(ctx context.Context, a *Accounts, id, from, to string) error {
+	stored, err := a.storedAccount(ctx, id)
+	if stored == nil || err != nil || lowered(stored.Username) != lowered(from) || lowered(from) == lowered(to) {
+		return err
+	}
+	stored.Username = to
+	value, err := store.ToJSON(stored)
+	if err != nil {
+		return err
+	}
+	inUse := &store.Call{Op: store.Put, Key: accountKey(id), Value: value, TTL: a.Lifetime}
+	return a.retain(ctx, id, value, a.Lifetime, store.In(a.Store, inUse))
+}
+
 const keptAccountPrefix = "kept-account:"
 
 // restoreAccount copies a kept account back to the store, and returns it, or nil.
@@ -197,17 +224,6 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 	return store.FromJSON[storedAccount](value)
 }
 
-// indexKeys are those of what an account is found by, beside its id.
-func (s *storedAccount) indexKeys() []string {
-	keys := []string{indexKey(subjectTerm(s.Issuer, s.Subject))}
-	for _, name := range s.names() {
-		if key := indexKey(lowered(name)); name != "" && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // names are the user name and the address, if the provider has verified it; else they are "".
 func (s *storedAccount) names() []string {
 	address, ok := s.identity().verifiedEmail()
@@ -218,7 +234,7 @@ func (s *storedAccount) names() []string {
 }
 
 func (s *storedAccount) isNamed(name string) bool {
-	return name != "" && slices.ContainsFunc(s.names(), func(known string) bool { return lowered(known) == lowered(name) })
+	return isName(name) && slices.ContainsFunc(s.names(), func(known string) bool { return lowered(known) == lowered(name) })
 }
 
 // describe leaves the user name out if the configuration says so.

@@ -154,6 +154,9 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 // there is one.
 func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*personsearch.Found, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
+	if name := id.user.username; name != "" && !isName(name) {
+		logger.WarnContext(ctx, "the user name of a person has control characters: nobody finds them by it")
+	}
 	if len(id.user.Unread) > 0 {
 		logger.WarnContext(ctx, "claims of a person are too long, of another form, or elsewhere, and cannot be read: rules that ask for them deny, or allow nothing", "claims", id.user.Unread)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Finder finds people by other names than their sub.
@@ -23,17 +22,18 @@ type Known struct {
 	User string // the sub: the account's id, or a local user's, if it is linked to one
 }
 
-// find returns the accounts that match of those that a term leads to, and of further ones.
-func (f Finder) find(ctx context.Context, term string, match func(id string, s *storedAccount) bool, further ...string) (found []Known, err error) {
-	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, indexKey(term))
+// find returns the accounts that match of those that entries lead to, and of further ones.
+func (f Finder) find(ctx context.Context, keys []string, match func(id string, s *storedAccount) bool, further ...string) (found []Known, err error) {
+	ids, err := f.ids(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	if entry != nil {
-		further = append(further, entry.IDs...)
-	}
-	slices.Sort(further)
-	for _, id := range slices.Compact(further) {
+	return f.ofIDs(ctx, match, append(ids, further...)...)
+}
+
+func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccount) bool, ids ...string) (found []Known, err error) {
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
 		stored, err := f.Accounts.storedAccount(ctx, id)
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (f Finder) holder(id string, s *storedAccount) string {
 
 // BySubject returns the accounts of a subject at a provider's issuer: several, if what is used for sub has changed.
 func (f Finder) BySubject(ctx context.Context, p *Provider, subject string) ([]Known, error) {
-	return f.find(ctx, subjectTerm(p.Issuer, subject), func(_ string, s *storedAccount) bool {
+	return f.find(ctx, []string{subjectKey(p.Issuer, subject)}, func(_ string, s *storedAccount) bool {
 		return s.Issuer == p.Issuer && s.Subject == subject
 	}, accountID(p.Issuer, subject)) // which versions before did not index
 }
@@ -77,7 +77,7 @@ func (f Finder) ByID(ctx context.Context, p *Provider, id string) ([]Known, erro
 
 // ByName returns the accounts of a provider's issuer with a sub, user name or verified address.
 func (f Finder) ByName(ctx context.Context, p *Provider, name string) ([]Known, error) {
-	return f.find(ctx, lowered(name), func(id string, s *storedAccount) bool {
+	return f.find(ctx, []string{nameKey(p.Issuer, name)}, func(id string, s *storedAccount) bool {
 		return s.Issuer == p.Issuer && (id == name || s.isNamed(name))
 	}, name)
 }
@@ -92,7 +92,13 @@ func (f Finder) Resolve(ctx context.Context, term string) ([]string, error) {
 	if stored, err := f.Accounts.storedAccount(ctx, term); stored != nil || err != nil {
 		return []string{term}, err
 	}
-	found, err := f.find(ctx, lowered(term), func(_ string, s *storedAccount) bool { return s.isNamed(term) })
+	var keys []string
+	for _, p := range f.Accounts.Providers {
+		if key := nameKey(p.Issuer, term); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	found, err := f.find(ctx, keys, func(_ string, s *storedAccount) bool { return s.isNamed(term) })
 	key, subject, _ := strings.Cut(term, ":")
 	if p := f.Accounts.Providers[key]; p != nil && err == nil {
 		var others []Known

@@ -2,30 +2,59 @@ package people
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// indexEntry is what a term leads to: accounts, the latest last, which may have other names by now. It lasts as long as
-// they are kept.
+// indexEntry is what a term leads to. It lasts as long as the accounts are kept.
 type indexEntry struct {
-	IDs   []string  `json:"ids"`
+	Taken []taking  `json:"taken"` // in their order
+	Full  bool      `json:"full,omitempty"`
 	Until time.Time `json:"until"`
 }
 
-// maxNamesakes is how many accounts one term leads to. Only user names and addresses can be those of several.
-const maxNamesakes = 20
+// taking is an account that came by a name. It may have another by now.
+type taking struct {
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"`
+}
 
-func indexKey(term string) string { return store.Key("person", term) }
+// maxTakings bounds an entry. Whoever looks for a name that more accounts came by searches all of them.
+const maxTakings = 20
 
-func subjectTerm(issuer, subject string) string { return issuer + "\x00" + subject }
+// A subject is no name, and names belong to an issuer: what one provider says of its people hides
+// nobody of another, nor anybody whose subject is called like that. No issuer has a NUL.
+func subjectKey(issuer, subject string) string {
+	return store.Key("person", "subject\x00"+issuer+"\x00"+subject)
+}
 
-// indexing returns the calls that add an account to entries, given what is stored there. They last until the end of a
-// day, so that most sign-ins change none.
-func indexing(now time.Time, id string, until time.Time, keys []string, stored [][]byte) (calls []*store.Call, err error) {
+func nameKey(issuer, name string) string {
+	return store.Key("person", "name\x00"+issuer+"\x00"+lowered(name))
+}
+
+// isName reports whether somebody can be found by a text.
+func isName(text string) bool { return text != "" && !strings.ContainsFunc(text, unicode.IsControl) }
+
+// indexKeys are those of what an account is found by, beside its id.
+func (s *storedAccount) indexKeys() []string {
+	keys := []string{subjectKey(s.Issuer, s.Subject)}
+	for _, name := range s.names() {
+		if key := nameKey(s.Issuer, name); isName(name) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// indexing returns the calls that add an account to entries, given what is stored there, and the keys of those that
+// the account was in before. They last until the end of a day, so that most sign-ins change none.
+func indexing(now time.Time, id string, until time.Time, keys []string, stored [][]byte, before []string) (calls []*store.Call, err error) {
 	until = until.Add(24 * time.Hour).Truncate(24 * time.Hour)
 	for i, key := range keys {
 		entry, err := store.FromJSON[indexEntry](stored[i])
@@ -33,11 +62,9 @@ func indexing(now time.Time, id string, until time.Time, keys []string, stored [
 			continue
 		}
 		entry = cmp.Or(entry, new(indexEntry)) // also in place of one that cannot be read
-		if slices.Contains(entry.IDs, id) && !entry.Until.Before(until) {
+		if !entry.take(id, now, slices.Contains(before, key)) && !entry.Until.Before(until) {
 			continue
 		}
-		entry.IDs = append(slices.DeleteFunc(entry.IDs, func(other string) bool { return other == id }), id)
-		entry.IDs = entry.IDs[max(0, len(entry.IDs)-maxNamesakes):]
 		if entry.Until.Before(until) {
 			entry.Until = until
 		}
@@ -48,4 +75,68 @@ func indexing(now time.Time, id string, until time.Time, keys []string, stored [
 		calls = append(calls, store.Replacing(key, stored[i], value, entry.Until.Sub(now)))
 	}
 	return calls, nil
+}
+
+// take notes that an account has a name, which it may have had before, and reports whether that changed the entry. The
+// first time counts, and the last.
+func (e *indexEntry) take(id string, now time.Time, had bool) bool {
+	is := func(t taking) bool { return t.ID == id }
+	first := slices.IndexFunc(e.Taken, is)
+	switch {
+	case first >= 0 && had || first < 0 && e.Full:
+		return false
+	case first < 0 && len(e.Taken) >= maxTakings:
+		e.Full = true
+		return true
+	}
+	if first >= 0 { // again
+		rest := slices.DeleteFunc(slices.Clone(e.Taken[first+1:]), is)
+		if e.Taken = append(e.Taken[:first+1], rest...); len(e.Taken) >= maxTakings {
+			e.Full = true
+			return true
+		}
+	}
+	e.Taken = append(e.Taken, taking{id, now})
+	return true
+}
+
+// ids are those of the accounts that entries lead to.
+func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error) {
+	values, err := store.Values(ctx, f.Accounts.Durable, keys...)
+	for _, value := range values {
+		entry, err := store.FromJSON[indexEntry](value)
+		switch {
+		case err != nil:
+			return nil, err
+		case entry == nil:
+			continue
+		case entry.Full:
+			kept, err := f.Accounts.Durable.List(ctx, keptAccountPrefix)
+			for _, key := range kept {
+				ids = append(ids, strings.TrimPrefix(key, keptAccountPrefix))
+			}
+			return ids, err
+		}
+		for _, t := range entry.Taken {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, err
+}
+
+// FirstNamed returns the account that was the first to come by a name since a time, whatever its name is now; none if
+// that is gone.
+func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]Known, error) {
+	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.Issuer, name))
+	if entry == nil || err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(entry.Taken, func(t taking) bool { return !t.Since.Before(since) })
+	switch {
+	case i >= 0:
+		return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.Issuer }, entry.Taken[i].ID)
+	case entry.Full:
+		return nil, ErrAmbiguous
+	}
+	return nil, nil
 }

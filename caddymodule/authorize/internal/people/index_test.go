@@ -120,18 +120,50 @@ func TestAccountWithoutIndex(t *testing.T) {
 	}
 }
 
-// One name leads to the latest twenty who have it, however many there are.
-func TestNamesakesAreBounded(t *testing.T) {
+// One name leads to all who have it, however many there are: none pushes another out.
+func TestNamesakes(t *testing.T) {
 	t.Parallel()
 	p := authorizetest.Start(t)
 	s := servertest.NewFederated(t, p, nil)
-	first := signInAs(t, s, p, personAt("0", "preferred_username", "ward"))
-	for i := range 20 {
-		signInAs(t, s, p, personAt(fmt.Sprint(i+1), "preferred_username", "ward"))
+	subs := map[string]bool{}
+	for i := range 25 {
+		subs[signInAs(t, s, p, personAt(fmt.Sprint(i), "preferred_username", "ward"))] = true
 	}
 	_, err := s.Sessions(t.Context(), "ward")
-	if !errors.Is(err, authorize.ErrAmbiguous) || strings.Count(err.Error(), ",") != 19 || strings.Contains(err.Error(), first) {
-		t.Errorf("%v", err)
+	for sub := range subs {
+		if !errors.Is(err, authorize.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
+			t.Errorf("%s: %v", sub, err)
+		}
+	}
+}
+
+// What one provider calls its people hides nobody of another, nor is a name taken for a subject.
+func TestNamesOfOtherProviders(t *testing.T) {
+	t.Parallel()
+	p, public := authorizetest.Start(t), authorizetest.Start(t)
+	kept := store.NewMemory(0, 0)
+	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		other := servertest.Hospital(public)
+		other.Key, idp.Sub, c.Store = "public", "oid", kept
+		c.IdentityProviders = append(c.IdentityProviders, other)
+	})
+	sub := signInAs(t, s, p, personAt("ann", "oid", "0b1", "preferred_username", "ward"))
+	for i := range 25 {
+		public.Change(func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{personAt(fmt.Sprint(i), "preferred_username", []string{"ward", p.Issuer + "\x00ann"}[i%2])}
+		})
+		servertest.FederatedTokens(servertest.NewBrowser(t, s), servertest.ByProvider("public"))
+	}
+	if list, err := s.Sessions(t.Context(), "hospital:ann"); len(list) != 1 || err != nil {
+		t.Errorf("by subject: %+v, %v", list, err)
+	}
+	for _, key := range []string{store.Key("person", "name\x00"+p.Issuer+"\x00ward"), store.Key("person", "subject\x00"+p.Issuer+"\x00ann")} {
+		if value, err := kept.Get(t.Context(), key); err != nil || strings.Count(string(value), `"id":`) != 1 || !strings.Contains(string(value), sub) {
+			t.Errorf("%s, %v", value, err)
+		}
+	}
+	if _, err := s.Sessions(t.Context(), "ward"); !errors.Is(err, authorize.ErrAmbiguous) || !strings.Contains(err.Error(), sub) {
+		t.Errorf("by name: %v", err)
 	}
 }
 
