@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -16,27 +17,53 @@ const adminGrants = "/fhir/grants"
 type endedGrants struct {
 	authorize.RevokedGrants
 
+	// Released says that another person may get the sub.
+	Released bool `json:"sub_released,omitempty"`
+
 	// Void describes what else ended, uncounted.
 	Void string `json:"void"`
 }
 
 // endGrants ends everything of ?user=, of ?client_id=, or of both. One is required, lest an incomplete request end
-// everything.
+// everything. With ?release_sub=true, the user's sub may be another person's next.
 func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name, values := range query {
-		if name != "user" && name != "client_id" || len(values) != 1 || values[0] == "" {
-			return nil, badAdminRequest(fmt.Errorf("%q: only user and client_id say whose grants to end, once each, and neither may be empty", name))
+		if name != "user" && name != "client_id" && name != "release_sub" || len(values) != 1 || values[0] == "" {
+			return nil, badAdminRequest(fmt.Errorf("%q: only user, client_id and release_sub are understood, once each, and none may be empty", name))
 		}
 	}
-	if len(query) == 0 {
+	user, clientID := query.Get("user"), query.Get("client_id")
+	if user == "" && clientID == "" {
 		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
 	}
-	ended, err := server.RevokeGrants(r.Context(), query.Get("user"), query.Get("client_id"))
-	if errors.Is(err, authorize.ErrUnknownHolder) {
+	released, err := releaseSub(server, r, query)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := server.RevokeGrants(r.Context(), user, clientID)
+	if errors.Is(err, authorize.ErrUnknownHolder) && !released {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
-	return endedGrants{RevokedGrants: ended, Void: "every code and access token that was given until now"}, err
+	if errors.Is(err, authorize.ErrUnknownHolder) { // the account has expired
+		err = nil
+	}
+	return endedGrants{RevokedGrants: ended, Released: released, Void: "every code and access token that was given until now"}, err
+}
+
+// releaseSub comes before the ending, which it must not miss.
+func releaseSub(server *authorize.Server, r *http.Request, query url.Values) (bool, error) {
+	switch {
+	case !query.Has("release_sub"):
+		return false, nil
+	case query.Get("release_sub") != "true" || query.Get("user") == "" || query.Has("client_id"):
+		return false, badAdminRequest(errors.New("release_sub=true goes with user alone"))
+	}
+	released, err := server.ReleaseSub(r.Context(), query.Get("user"))
+	if err == nil && !released {
+		err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no person of an identity provider has this sub by a claim")}
+	}
+	return released, err
 }
 
 func badAdminRequest(err error) error {

@@ -55,6 +55,10 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		{g.Context, http.MethodDelete, grants + "?user=alice&client=demo-app", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alice&user=bob", http.StatusBadRequest},
 		{g.Context, http.MethodDelete, grants + "?user=alcie", http.StatusNotFound},
+		{g.Context, http.MethodDelete, grants + "?release_sub=true", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=yes", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&client_id=demo-app&release_sub=true", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&release_sub=true", http.StatusNotFound}, // not by a claim
 		{g.Context, http.MethodGet, grants + "?user=alice", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodDelete, grants + "?user=alice", http.StatusNotFound},
 	})

@@ -41,7 +41,7 @@ is stored. The key is a secret: give it to its owner only.
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-revoke",
-		Usage: "[--user <name>] [--client <client_id>] [--address <interface>] [--config <path> [--adapter <name>]]",
+		Usage: "[--user <name> [--release-sub]] [--client <client_id>] [--address <interface>] [--config <path> [--adapter <name>]]",
 		Short: "Ends everything that a user or a client was given",
 		Long: `
 Asks the running gateway, by Caddy's admin API, to end at once everything that a
@@ -53,6 +53,11 @@ keep anybody out: to do that, disable or remove the user or client in the Caddyf
 --user
     The name of the user as in the Caddyfile. For people of an identity provider
     the sub, <idp>:<subject there>, the user name or the e-mail address.
+
+--release-sub
+    Another person of an identity provider may get the user's sub ("sub" of idp)
+    after five minutes. Do this only if apps keep nothing under it: what they
+    have would be the other person's.
 
 --client
     The client_id.
@@ -101,6 +106,7 @@ func revokeFlags() *flag.FlagSet {
 	flags := flag.NewFlagSet("fhir-revoke", flag.ExitOnError)
 	flags.String("user", "", "name of the user")
 	flags.String("client", "", "client_id")
+	flags.Bool("release-sub", false, "another person may get the sub")
 	adminFlags(flags)
 	return flags
 }
@@ -144,11 +150,11 @@ func revoke(flags caddycmd.Flags) (int, error) {
 	if err != nil {
 		return caddy.ExitCodeFailedStartup, err
 	}
-	return revokeBy(os.Stdout, flags.String("user"), flags.String("client"), ask)
+	return revokeBy(os.Stdout, flags.String("user"), flags.String("client"), flags.Bool("release-sub"), ask)
 }
 
 // revokeBy ends everything of a user, a client or both, and prints what ended. ask sends a DELETE to the admin API.
-func revokeBy(out io.Writer, user, clientID string, ask askAdmin) (int, error) {
+func revokeBy(out io.Writer, user, clientID string, release bool, ask askAdmin) (int, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"user": user, "client_id": clientID} {
 		if value != "" {
@@ -158,11 +164,17 @@ func revokeBy(out io.Writer, user, clientID string, ask askAdmin) (int, error) {
 	if len(query) == 0 {
 		return caddy.ExitCodeFailedStartup, errors.New("say whose grants to end: --user, --client or both")
 	}
+	if release {
+		query.Set("release_sub", "true")
+	}
 	var ended endedGrants
 	if err := ask.decode(adminGrants+"?"+query.Encode(), &ended, "ending what was given", "reading what was ended"); err != nil {
 		return caddy.ExitCodeFailedStartup, err
 	}
 	_, err := fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
+	if err == nil && ended.Released {
+		_, err = fmt.Fprintln(out, "Another person may get the sub in five minutes, unless its owner signs in again before.")
+	}
 	if err != nil {
 		return caddy.ExitCodeFailedQuit, err
 	}

@@ -44,11 +44,14 @@ func TestRevokeCommand(t *testing.T) {
 		return w.Result(), err
 	}
 	var out strings.Builder
-	if code, err := revokeBy(&out, "alice", "", ask); code != 0 || err != nil || !strings.HasPrefix(out.String(), "Ended: sessions ") {
+	if code, err := revokeBy(&out, "alice", "", false, ask); code != 0 || err != nil || !strings.HasPrefix(out.String(), "Ended: sessions ") {
 		t.Errorf("exit code %d, error %v: %s", code, err, &out)
 	}
-	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "nobody"}} {
-		if code, err := revokeBy(&out, tt.user, tt.client, ask); code == 0 || err == nil {
+	for _, tt := range []struct {
+		user, client string
+		release      bool
+	}{{"", "", false}, {"alcie", "", false}, {"", "nobody", false}, {"alice", "", true}, {"alice", "growth-chart", true}} {
+		if code, err := revokeBy(&out, tt.user, tt.client, tt.release, ask); code == 0 || err == nil {
 			t.Errorf("%+v: exit code %d, error %v", tt, code, err)
 		}
 	}

@@ -64,6 +64,7 @@ func newAssembly(c *Config) (*assembly, error) {
 	a.consents = &consent.Consents{Durable: c.Durable, Revocations: a.revocations}
 	a.addSessions(c)
 	a.addTokens(c)
+	a.accounts.EndPerson = a.tokens.Revoker.EndPerson
 	var err error
 	a.site, err = page.New(c.Issuer, c.Branding, c.Logger)
 	return a, err

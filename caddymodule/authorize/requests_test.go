@@ -214,7 +214,7 @@ var requests = []request{
 	{"logout, by the provider", func(b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
 		servertest.Federate(b, nil)
 		return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
-	}, expected{good: ok, stays: "cutoff session session-client ended-sessions", during: refusedByStore}}, // what has ended stays ended
+	}, expected{good: ok, stays: "cutoff session session-client ended-sessions upstream-ended", during: refusedByStore}}, // what has ended stays ended
 
 	{"account: an app's end", func(b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
 		b.Tokens(servertest.OfflineAccess(nil))

@@ -119,6 +119,16 @@ func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token
 	return s.revoker.RevokeGrants(ctx, user, clientID)
 }
 
+// ReleaseSub lets another person of an identity provider get the sub of a user ([people.Finder.Sub]) that `sub <claim>` gave
+// them. It reports whether it was somebody's.
+func (s *Server) ReleaseSub(ctx context.Context, user string) (bool, error) {
+	user, err := s.people.Sub(ctx, user)
+	if err != nil {
+		return false, err
+	}
+	return people.ReleaseSub(ctx, s.people.Accounts, user)
+}
+
 // ResetFactors removes all second factors and passkeys that a user ([people.Finder.Sub]) enrolled, for who has lost
 // them, and ends the user's sessions. It reports whether there were any, and how many sessions
 // ended.

@@ -16,6 +16,8 @@ type subOwner struct {
 	Issuer  string    `json:"issuer"`
 	Subject string    `json:"subject"`
 	Until   time.Time `json:"until"`
+
+	Released time.Time `json:"released,omitzero"` // since when another person may get it, if so
 }
 
 const (
@@ -24,6 +26,10 @@ const (
 
 	// renewal is how old the record of an owner becomes before a sign-in renews it.
 	renewal = 30 * 24 * time.Hour
+
+	// settling is longer than a sign-in takes: one that is under way when a sub is released is over before another
+	// person gets it.
+	settling = 5 * time.Minute
 
 	maxSub = 255 // ASCII characters (OpenID Connect Core §2)
 )
@@ -83,10 +89,39 @@ func ownSub(ctx context.Context, a *Accounts, id *identity) error {
 			return nil, fmt.Errorf("reading whose a sub is: %w", err)
 		case owner == nil:
 		case owner.Issuer != id.issuer || owner.Subject != id.subject:
-			return nil, unfitSub("is another person's already")
+			if owner.Released.IsZero() || a.now().Before(owner.Released.Add(settling)) {
+				return nil, unfitSub("is another person's already")
+			}
+			if err := handOver(ctx, a, id.sub); err != nil {
+				return nil, err
+			}
+		case !owner.Released.IsZero(): // it stays theirs
 		case until.Sub(owner.Until) < renewal:
 			return nil, nil
 		}
-		return store.ToJSON(subOwner{id.issuer, id.subject, until})
+		return store.ToJSON(subOwner{Issuer: id.issuer, Subject: id.subject, Until: until})
 	})
+}
+
+// handOver ends all that was given under a sub before another person gets it.
+func handOver(ctx context.Context, a *Accounts, sub string) error {
+	err := a.EndPerson(ctx, sub, "another person of an identity provider gets the sub, which was released")
+	if err != nil {
+		return err
+	}
+	return a.Forget(ctx, sub)
+}
+
+// ReleaseSub lets another person get a sub that a provider claimed, and reports whether there is an owner. If the owner
+// signs in before that, it stays theirs.
+func ReleaseSub(ctx context.Context, a *Accounts, sub string) (owned bool, err error) {
+	err = store.Alter(ctx, a.Durable, store.Key("sub-owner", sub), ownership, func(read []byte) ([]byte, error) {
+		owner, err := store.FromJSON[subOwner](read)
+		if owned = owner != nil; !owned || err != nil || !owner.Released.IsZero() {
+			return nil, err
+		}
+		owner.Released = a.now()
+		return store.ToJSON(owner)
+	})
+	return owned, err
 }

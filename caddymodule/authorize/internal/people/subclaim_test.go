@@ -2,8 +2,10 @@ package people_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -102,6 +104,71 @@ func TestSubStaysItsOwners(t *testing.T) {
 	is("ann", "clinicians")
 	if got := subjectOf(t, s); got != "0b1" {
 		t.Errorf("again: %q", got)
+	}
+}
+
+// transport answers for a provider without a network.
+type transport struct{ http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (h transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// A sub that the operator releases is another person's later, who gets nothing that was given under it; unless its owner
+// came back before.
+func TestSubIsReleased(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := authorizetest.New("https://login.hospital.example")
+		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			servertest.Refreshing(c)
+			byOID(idp, c)
+			idp.Transport, idp.Revalidate.Interval = transport{p}, -1
+		})
+		signIn := func(subject string) (*servertest.Browser, servertest.TokenResponse) {
+			p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{personAt(subject, "oid", "0b1")} })
+			b := servertest.NewBrowser(t, s)
+			there := servertest.Location(t, servertest.FollowOnce(b, b.Authorize(servertest.Request(servertest.OfflineAccess(servertest.ByProvider("hospital"))))))
+			back := b.Get("/oauth2/callback/hospital?" + p.Authorize(t, there.String()).Encode())
+			if at, err := back.Location(); err == nil && at.Query().Has("code") {
+				return b, b.Redeem(at)
+			}
+			return nil, servertest.TokenResponse{}
+		}
+		release := func() {
+			if owned, err := s.ReleaseSub(t.Context(), "0b1"); !owned || err != nil {
+				t.Errorf("%v, %v", owned, err)
+			}
+		}
+		ann, tokens := signIn("ann")
+		release()
+		if b, _ := signIn("ben"); b != nil {
+			t.Error("another person has it at once")
+		}
+		time.Sleep(6 * time.Minute)
+		ben, bens := signIn("ben")
+		if ben == nil || ben.Claims(bens.AccessToken)["sub"] != "0b1" || !ben.TokenWorks(bens.AccessToken) {
+			t.Fatal("nobody else gets it")
+		}
+		if ann.SignedIn() {
+			t.Error("the session of before goes on")
+		}
+		servertest.CheckDead(ann, tokens.Refresh, tokens.AccessToken)
+		if b, _ := signIn("ann"); b != nil {
+			t.Error("it is of two")
+		}
+		release()
+		signIn("ben")
+		time.Sleep(6 * time.Minute)
+		if b, _ := signIn("ann"); b != nil || !ben.TokenWorks(bens.AccessToken) {
+			t.Error("it is no longer its owner's, who came back")
+		}
+	})
+	if owned, err := servertest.New(t, nil).ReleaseSub(t.Context(), "alice"); owned || err != nil {
+		t.Errorf("of a local user: %v, %v", owned, err)
 	}
 }
 
