@@ -42,8 +42,8 @@ func (e *Ending) known(ctx context.Context, p *people.Provider, of subject) ([]p
 }
 
 // accounts ends everything of some accounts, and of the users whom they are linked to. The accounts go last: what fails
-// before can be repeated.
-func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string) error {
+// before can be repeated. Of people who are gone for good, a sub that was claimed may be another person's next.
+func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []people.Known, reason string, gone bool) error {
 	if len(found) == 0 {
 		e.Logger.InfoContext(ctx, "an identity provider named somebody who has no account here", "idp", p.Key, "reason", reason)
 	}
@@ -54,6 +54,9 @@ func (e *Ending) accounts(ctx context.Context, p *people.Provider, found []peopl
 		}
 		if err == nil && known.User != known.ID { // from before it was linked
 			err = e.Revoker.EndPerson(ctx, known.ID, reason)
+		}
+		if err == nil && gone {
+			_, err = people.ReleaseSub(ctx, e.People.Accounts, known.ID)
 		}
 		if err == nil {
 			err = e.People.Accounts.Forget(ctx, known.ID)

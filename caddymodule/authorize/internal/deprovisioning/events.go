@@ -109,7 +109,7 @@ func (e *Events) act(ctx context.Context, p *people.Provider, name string, of su
 	if err != nil {
 		return err
 	}
-	return e.Ending.accounts(ctx, p, found, reason)
+	return e.Ending.accounts(ctx, p, found, reason, strings.HasSuffix(name, "/account-purged"))
 }
 
 // eventError is the answer of RFC 8935 §2.4.

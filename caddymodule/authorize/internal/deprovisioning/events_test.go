@@ -247,7 +247,9 @@ func TestEndedWhileSigningIn(t *testing.T) {
 	t.Parallel()
 	opaque := func(id string) map[string]any { return map[string]any{"format": "opaque", "id": id} }
 	for name, end := range map[string]func(*authorizetest.Provider) (path, token string){
-		"session-revoked": func(p *authorizetest.Provider) (path, token string) { return eventsPath, event(p, caep+"session-revoked") },
+		"session-revoked": func(p *authorizetest.Provider) (path, token string) {
+			return eventsPath, event(p, caep+"session-revoked")
+		},
 		"of one session": func(p *authorizetest.Provider) (path, token string) {
 			return eventsPath, event(p, caep+"session-revoked", saying("sub_id", map[string]any{"format": "complex", "session": opaque("one")}))
 		},
@@ -255,7 +257,9 @@ func TestEndedWhileSigningIn(t *testing.T) {
 			id := map[string]any{"format": "complex", "user": opaque(authorizetest.Alice.Subject), "session": opaque("one")}
 			return eventsPath, event(p, caep+"session-revoked", saying("sub_id", id))
 		},
-		"account-disabled": func(p *authorizetest.Provider) (path, token string) { return eventsPath, event(p, risc+"account-disabled") },
+		"account-disabled": func(p *authorizetest.Provider) (path, token string) {
+			return eventsPath, event(p, risc+"account-disabled")
+		},
 		"logout token": func(p *authorizetest.Provider) (path, token string) {
 			return "/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}}.Encode()
 		},

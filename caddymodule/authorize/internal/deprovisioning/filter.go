@@ -16,9 +16,9 @@ func parseFilter(text string) (of names, err error) {
 	}
 	switch name := strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":"); name {
 	case "username":
-		of.userName = value
+		of.UserName = value
 	case "externalid":
-		of.externalID = value
+		of.ExternalID = value
 	default:
 		return of, errFilter
 	}

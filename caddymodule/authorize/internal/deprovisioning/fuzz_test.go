@@ -16,9 +16,10 @@ func FuzzFilter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if (of.userName == "") == (of.externalID == "") {
+		if (of.UserName == "") == (of.ExternalID == "") {
 			t.Errorf("%q: %+v", text, of)
 		}
+		of.Named = 1
 		if back, err := parseID(of.id()); err != nil || back != of {
 			t.Errorf("%q: %+v, then %+v, %v", text, of, back, err)
 		}

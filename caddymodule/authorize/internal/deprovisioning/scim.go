@@ -75,7 +75,7 @@ func (s *SCIM) serve(w http.ResponseWriter, r *http.Request, p *people.Provider)
 		if err != nil {
 			return err
 		}
-		return s.serveUser(w, r, p, of)
+		return s.serveUser(w, r, p, id, of)
 	case resource == "Users" || resource == "ServiceProviderConfig":
 		return &scimError{status: http.StatusMethodNotAllowed, detail: "this method is not for this address"}
 	}
@@ -100,13 +100,13 @@ func (s *SCIM) list(w http.ResponseWriter, r *http.Request, p *people.Provider) 
 		if err != nil {
 			return err
 		}
-		found, err := s.find(r.Context(), p, of)
+		of, found, err := s.Ending.identify(r.Context(), p, of)
 		if err != nil {
 			return err
 		}
 		if len(found) > 0 {
-			shown := s.user(p, of, of, true)
-			shown.UserName = cmp.Or(of.userName, found[0].UserName, found[0].Subject)
+			shown := s.user(p, of.id(), of, true)
+			shown.UserName = cmp.Or(of.UserName, found[0].UserName, found[0].Subject)
 			users = append(users, shown)
 		}
 	}
@@ -122,11 +122,12 @@ func (s *SCIM) create(w http.ResponseWriter, r *http.Request, p *people.Provider
 	if err != nil {
 		return err
 	}
-	if ends {
-		err = s.end(r.Context(), p, of)
+	of, found, err := s.Ending.identify(r.Context(), p, of)
+	if err == nil && ends {
+		err = s.end(r.Context(), p, found, false)
 	}
 	if err == nil {
-		shown := s.user(p, of, of, !ends)
+		shown := s.user(p, of.id(), of, !ends)
 		w.Header().Set("Location", shown.Meta.Location)
 		s.write(w, http.StatusCreated, shown)
 	}
@@ -138,29 +139,36 @@ func readUser(w http.ResponseWriter, r *http.Request) (of names, ends bool, err 
 	if err := readJSON(w, r, &sent); err != nil {
 		return of, false, err
 	}
-	of = names{sent.ExternalID, sent.UserName}
+	of = names{ExternalID: sent.ExternalID, UserName: sent.UserName}
 	if err = of.check(); err == nil {
 		ends, err = isFalse(sent.Active)
 	}
 	return of, ends, err
 }
 
-// serveUser serves a User by its id. To delete it, or to set active to false, ends everything of who has its names.
-func (s *SCIM) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, of names) (err error) {
-	shown, ends := of, false
+// serveUser serves a User by its id. To delete it, or to set active to false, ends everything of the person whom the id
+// was given for, whoever has their names by now.
+func (s *SCIM) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provider, id string, given names) (err error) {
+	var to names
+	ends := r.Method == http.MethodDelete
 	switch r.Method {
 	case http.MethodPut:
-		shown, ends, err = readUser(w, r)
+		to, ends, err = readUser(w, r)
 	case http.MethodPatch:
 		var sent patch
 		if err = readJSON(w, r, &sent); err == nil {
-			ends, err = sent.deactivates()
+			to, ends, err = sent.change()
 		}
-	case http.MethodDelete:
-		ends = true
+	}
+	if err != nil {
+		return err
+	}
+	of, found, err := s.Ending.person(r.Context(), p, id, given)
+	if err == nil && r.Method != http.MethodGet {
+		of, err = s.Ending.rename(r.Context(), p, id, of, to, found)
 	}
 	if err == nil && ends {
-		err = s.end(r.Context(), p, of)
+		err = s.end(r.Context(), p, found, r.Method == http.MethodDelete)
 	}
 	switch {
 	case err != nil:
@@ -168,39 +176,21 @@ func (s *SCIM) serveUser(w http.ResponseWriter, r *http.Request, p *people.Provi
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		s.write(w, http.StatusOK, s.user(p, of, shown, !ends))
+		s.write(w, http.StatusOK, s.user(p, id, of, !ends))
 	}
 	return nil
 }
 
-// find returns the accounts of who has a sub that is the externalId, at the provider or here, or else the userName.
-func (s *SCIM) find(ctx context.Context, p *people.Provider, of names) (found []people.Known, err error) {
-	if of.externalID != "" {
-		if found, err = s.Ending.People.ByID(ctx, p, of.externalID); len(found) > 0 || err != nil {
-			return found, err
-		}
-	}
-	if of.userName == "" {
-		return nil, nil
-	}
-	return s.Ending.People.ByName(ctx, p, of.userName)
-}
-
-func (s *SCIM) end(ctx context.Context, p *people.Provider, of names) error {
+func (s *SCIM) end(ctx context.Context, p *people.Provider, found []people.Known, gone bool) error {
 	const reason = "the identity provider deactivated or deleted the person (SCIM)"
 	audit.NoteSessionEndReason(ctx, reason)
-	found, err := s.find(ctx, p, of)
-	if err != nil {
-		return err
-	}
-	return s.Ending.accounts(ctx, p, found, reason)
+	return s.Ending.accounts(ctx, p, found, reason, gone)
 }
 
-// user shows a User by its names, or by those that it was sent with last.
-func (s *SCIM) user(p *people.Provider, of, shown names, active bool) user {
-	id := of.id()
+// user shows a User by its names.
+func (s *SCIM) user(p *people.Provider, id string, of names, active bool) user {
 	return user{
-		Schemas: []string{userSchema}, ID: id, ExternalID: shown.externalID, UserName: cmp.Or(shown.userName, shown.externalID), Active: active,
+		Schemas: []string{userSchema}, ID: id, ExternalID: of.ExternalID, UserName: cmp.Or(of.UserName, of.ExternalID), Active: active,
 		Meta: userMeta{"User", s.Responder.Issuer + endpoint.SCIM + p.Key + "/Users/" + id},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
@@ -116,6 +117,142 @@ func TestSCIM(t *testing.T) {
 				t.Errorf("left: %s", left)
 			}
 		})
+	}
+}
+
+// staff signs people in at a provider whose user names pass from one to another, and provisions them.
+type staff struct {
+	t *testing.T
+	p *authorizetest.Provider
+	s http.Handler
+}
+
+func (st staff) signIn(subject, userName string) *person {
+	st.p.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: subject, Claims: map[string]any{"preferred_username": userName, "employee": subject + "-number"}}}
+	})
+	return signIn(st.t, st.s)
+}
+
+func (st staff) create(userName string) string {
+	status, made := scim(st.t, st.s, http.MethodPost, "/Users", `{"userName":"`+userName+`"}`)
+	if status != http.StatusCreated {
+		st.t.Fatalf("POST %s: %d %v", userName, status, made)
+	}
+	return "/Users/" + made["id"].(string)
+}
+
+func (st staff) rename(id, userName string) {
+	status, shown := scim(st.t, st.s, http.MethodPatch, id, `{"Operations":[{"op":"replace","path":"userName","value":"`+userName+`"}]}`)
+	if status != http.StatusOK || shown["userName"] != userName || "/Users/"+shown["id"].(string) != id {
+		st.t.Errorf("rename: %d %v", status, shown)
+	}
+}
+
+func (st staff) delete(id string) {
+	if status, _ := scim(st.t, st.s, http.MethodDelete, id, ""); status != http.StatusNoContent {
+		st.t.Errorf("DELETE: %d", status)
+	}
+}
+
+// The id of a User is one person's, whatever they are called by now, and whoever is called as they were.
+func TestSCIMAfterRename(t *testing.T) {
+	t.Parallel()
+	for name, rename := range map[string]func(st staff) (gone, stays *person){
+		"who was here when the id was given": func(st staff) (gone, stays *person) {
+			ann := st.signIn("ann", "alice")
+			id := st.create("alice")
+			ann = st.signIn("ann", "alice2")
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ann, ben
+		},
+		"who came later": func(st staff) (gone, stays *person) {
+			id := st.create("alice")
+			st.signIn("ann", "alice")
+			ann := st.signIn("ann", "alice2")
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ann, ben
+		},
+		"who came later, under another name": func(st staff) (gone, stays *person) {
+			id := st.create("alice")
+			st.rename(id, "alice2")
+			ben := st.signIn("ben", "alice")
+			ann := st.signIn("ann", "alice2")
+			st.delete(id)
+			return ann, ben
+		},
+		"who has not come back since": func(st staff) (gone, stays *person) {
+			ann := st.signIn("ann", "alice")
+			st.rename(st.create("alice"), "alice2")
+			id := st.create("alice")
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ben, ann
+		},
+		"twice": func(st staff) (gone, stays *person) {
+			id := st.create("alice")
+			ann := st.signIn("ann", "alice")
+			st.delete(id)
+			ben := st.signIn("ben", "alice")
+			st.delete(id)
+			return ann, ben
+		},
+		"who came back": func(st staff) (gone, stays *person) {
+			ann := st.signIn("ann", "alice")
+			st.delete(st.create("alice"))
+			id := st.create("alice")
+			ann = st.signIn("ann", "alice")
+			st.delete(id)
+			return ann, st.signIn("ben", "alice")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := authorizetest.Start(t)
+			gone, stays := rename(staff{t, p, servertest.NewFederated(t, p, withSCIM)})
+			if left := gone.left(); left != "nothing" {
+				t.Errorf("of who is gone: %s", left)
+			}
+			if left := stays.left(); left != "all" {
+				t.Errorf("of the other: %s", left)
+			}
+		})
+	}
+}
+
+// Nobody is guessed among several.
+func TestSCIMOfSeveral(t *testing.T) {
+	t.Parallel()
+	p := authorizetest.Start(t)
+	s := servertest.NewFederated(t, p, withSCIM)
+	st := staff{t, p, s}
+	ann, ben := st.signIn("ann", "ward"), st.signIn("ben", "ward")
+	if status, answer := scim(t, s, http.MethodPost, "/Users", `{"userName":"ward","active":false}`); status != http.StatusConflict || answer["scimType"] != "uniqueness" {
+		t.Errorf("%d %v", status, answer)
+	}
+	if a, b := ann.left(), ben.left(); a != "all" || b != "all" {
+		t.Errorf("left: %s, %s", a, b)
+	}
+}
+
+// Of who is gone for good, another person may get the sub that was claimed.
+func TestSCIMReleasesSub(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]bool{http.MethodDelete: true, http.MethodPut: false} {
+		p, kept := authorizetest.Start(t), store.NewMemory(0, 0)
+		s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			withSCIM(idp, c)
+			idp.Sub, c.Store = "employee", kept
+		})
+		st := staff{t, p, s}
+		ann := st.signIn("ann", "alice")
+		status, _ := scim(t, s, method, st.create("alice"), `{"userName":"alice","active":false}`)
+		owner, err := kept.Get(t.Context(), store.Key("sub-owner", "ann-number"))
+		if left := ann.left(); status >= 300 || left != "nothing" || err != nil || strings.Contains(string(owner), "released") != want {
+			t.Errorf("%s: %d, left: %s, owner %s, %v", method, status, left, owner, err)
+		}
 	}
 }
 

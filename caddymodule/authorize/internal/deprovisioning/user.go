@@ -3,8 +3,10 @@ package deprovisioning
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
+	"unicode"
 )
 
 // SCIM's schemas (RFC 7643 §8.7, RFC 7644 §3).
@@ -15,27 +17,35 @@ const (
 	errorSchema  = "urn:ietf:params:scim:api:messages:2.0:Error"
 )
 
-// names are what a provider calls a person. The id of a User holds them, since nothing of it is stored.
-type names struct{ externalID, userName string }
+// names are what a provider calls a person. The id of a User holds them: nothing of it is stored until it is renamed.
+type names struct {
+	ExternalID string `json:"e,omitempty"`
+	UserName   string `json:"u,omitempty"`
+
+	// Subject is the person's at the provider, if they had an account here when they were named so. If not, they are
+	// the first to come by the name since Named, in nanoseconds.
+	Subject string `json:"s,omitempty"`
+	Named   int64  `json:"t,omitempty"`
+}
 
 const maxName = 255 // bytes
 
 func (n names) check() error {
-	if n == (names{}) || len(n.externalID) > maxName || len(n.userName) > maxName || strings.ContainsRune(n.externalID+n.userName, 0) {
+	if n.ExternalID+n.UserName == "" || len(n.ExternalID) > maxName || len(n.UserName) > maxName || strings.ContainsFunc(n.ExternalID+n.UserName, unicode.IsControl) {
 		return invalidValue("userName or externalId is missing, too long or malformed")
 	}
 	return nil
 }
 
 func (n names) id() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(n.externalID + "\x00" + n.userName))
+	text, _ := json.Marshal(n) // nothing in it fails
+	return base64.RawURLEncoding.EncodeToString(text)
 }
 
 // parseID reads an id that names.id made.
 func parseID(id string) (n names, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(id)
-	externalID, userName, ok := strings.Cut(string(text), "\x00")
-	if n = (names{externalID, userName}); err != nil || !ok || n.check() != nil {
+	if err != nil || json.Unmarshal(text, &n) != nil || n.check() != nil || n.Subject == "" && n.Named == 0 {
 		return n, &scimError{status: http.StatusNotFound, detail: "no such user"}
 	}
 	return n, nil
@@ -72,34 +82,50 @@ type patch struct {
 	} `json:"Operations"`
 }
 
-// deactivates reports whether a PATCH ends with active being false. Okta names the attribute in the value, Entra ID in
-// the path.
-func (p patch) deactivates() (bool, error) {
-	var last json.RawMessage
+// change returns what a PATCH calls the person, and whether it ends with active being false. Okta names attributes in the
+// value, Entra ID in the path.
+func (p patch) change() (to names, ends bool, err error) {
+	set := sentUser{}
 	for _, operation := range p.Operations {
 		switch op := strings.ToLower(operation.Op); {
 		case op == "remove":
 		case op != "add" && op != "replace":
-			return false, &scimError{status: http.StatusBadRequest, kind: "invalidSyntax", detail: "op is none of add, replace and remove"}
-		case isActive(operation.Path):
-			last = operation.Value
-		case operation.Path == "":
+			return to, false, &scimError{status: http.StatusBadRequest, kind: "invalidSyntax", detail: "op is none of add, replace and remove"}
+		case operation.Path != "":
+			err = set.set(operation.Path, operation.Value)
+		default:
 			var members map[string]json.RawMessage
 			if err := json.Unmarshal(operation.Value, &members); err != nil {
-				return false, invalidValue("value must be an object where there is no path")
+				return to, false, invalidValue("value must be an object where there is no path")
 			}
 			for name, value := range members {
-				if isActive(name) {
-					last = value
-				}
+				err = errors.Join(err, set.set(name, value))
 			}
 		}
+		if err != nil {
+			return to, false, invalidValue("userName and externalId must be texts")
+		}
 	}
-	return isFalse(last)
+	to = names{ExternalID: set.ExternalID, UserName: set.UserName}
+	if to != (names{}) {
+		err = to.check()
+	}
+	if err == nil {
+		ends, err = isFalse(set.Active)
+	}
+	return to, ends, err
 }
 
-func isActive(attribute string) bool {
-	return strings.EqualFold(attribute, "active") || strings.EqualFold(attribute, userSchema+":active")
+func (u *sentUser) set(attribute string, value json.RawMessage) error {
+	switch strings.TrimPrefix(strings.ToLower(attribute), strings.ToLower(userSchema)+":") {
+	case "active":
+		u.Active = value
+	case "username":
+		return json.Unmarshal(value, &u.UserName)
+	case "externalid":
+		return json.Unmarshal(value, &u.ExternalID)
+	}
+	return nil
 }
 
 // isFalse reads a boolean, if there is one. Entra ID has sent it as "False".
