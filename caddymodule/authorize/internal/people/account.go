@@ -224,6 +224,17 @@ func (a *Accounts) restoreAccount(ctx context.Context, id string) (*storedAccoun
 	return store.FromJSON[storedAccount](value)
 }
 
+// indexKeys are those of what an account is found by, beside its id.
+func (s *storedAccount) indexKeys() []string {
+	keys := []string{subjectKey(s.Issuer, s.Subject)}
+	for _, name := range s.names() {
+		if key := nameKey(s.Issuer, name); isName(name) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // names are the user name and the address, if the provider has verified it; else they are "".
 func (s *storedAccount) names() []string {
 	address, ok := s.identity().verifiedEmail()

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Finder finds people by other names than their sub.
@@ -43,6 +45,47 @@ func (f Finder) ofIDs(ctx context.Context, match func(id string, s *storedAccoun
 		}
 	}
 	return found, nil
+}
+
+// ids are those of the accounts that entries lead to.
+func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error) {
+	values, err := store.Values(ctx, f.Accounts.Durable, keys...)
+	for _, value := range values {
+		entry, err := store.FromJSON[indexEntry](value)
+		switch {
+		case err != nil:
+			return nil, err
+		case entry == nil:
+			continue
+		case entry.Full:
+			kept, err := f.Accounts.Durable.List(ctx, keptAccountPrefix)
+			for _, key := range kept {
+				ids = append(ids, strings.TrimPrefix(key, keptAccountPrefix))
+			}
+			return ids, err
+		}
+		for _, t := range entry.Taken {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids, err
+}
+
+// FirstNamed returns the account that was the first to come by a name since a time, whatever its name is now; none if
+// that is gone.
+func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]Known, error) {
+	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.Issuer, name))
+	if entry == nil || err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(entry.Taken, func(t taking) bool { return !t.Since.Before(since) })
+	switch {
+	case i >= 0:
+		return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.Issuer }, entry.Taken[i].ID)
+	case entry.Full:
+		return nil, ErrAmbiguous
+	}
+	return nil, nil
 }
 
 // holder is the sub that the person of an account has.

@@ -2,7 +2,6 @@ package people
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -40,17 +39,6 @@ func nameKey(issuer, name string) string {
 
 // isName reports whether somebody can be found by a text.
 func isName(text string) bool { return text != "" && !strings.ContainsFunc(text, unicode.IsControl) }
-
-// indexKeys are those of what an account is found by, beside its id.
-func (s *storedAccount) indexKeys() []string {
-	keys := []string{subjectKey(s.Issuer, s.Subject)}
-	for _, name := range s.names() {
-		if key := nameKey(s.Issuer, name); isName(name) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
 
 // indexing returns the calls that add an account to entries, given what is stored there, and the keys of those that
 // the account was in before. They last until the end of a day, so that most sign-ins change none.
@@ -98,45 +86,4 @@ func (e *indexEntry) take(id string, now time.Time, had bool) bool {
 	}
 	e.Taken = append(e.Taken, taking{id, now})
 	return true
-}
-
-// ids are those of the accounts that entries lead to.
-func (f Finder) ids(ctx context.Context, keys []string) (ids []string, err error) {
-	values, err := store.Values(ctx, f.Accounts.Durable, keys...)
-	for _, value := range values {
-		entry, err := store.FromJSON[indexEntry](value)
-		switch {
-		case err != nil:
-			return nil, err
-		case entry == nil:
-			continue
-		case entry.Full:
-			kept, err := f.Accounts.Durable.List(ctx, keptAccountPrefix)
-			for _, key := range kept {
-				ids = append(ids, strings.TrimPrefix(key, keptAccountPrefix))
-			}
-			return ids, err
-		}
-		for _, t := range entry.Taken {
-			ids = append(ids, t.ID)
-		}
-	}
-	return ids, err
-}
-
-// FirstNamed returns the account that was the first to come by a name since a time, whatever its name is now; none if
-// that is gone.
-func (f Finder) FirstNamed(ctx context.Context, p *Provider, name string, since time.Time) ([]Known, error) {
-	entry, err := store.GetJSON[indexEntry](ctx, f.Accounts.Durable, nameKey(p.Issuer, name))
-	if entry == nil || err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(entry.Taken, func(t taking) bool { return !t.Since.Before(since) })
-	switch {
-	case i >= 0:
-		return f.ofIDs(ctx, func(_ string, s *storedAccount) bool { return s.Issuer == p.Issuer }, entry.Taken[i].ID)
-	case entry.Full:
-		return nil, ErrAmbiguous
-	}
-	return nil, nil
 }
