@@ -30,7 +30,9 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
 		{Pattern: "/fhir/ready", Handler: adminMethods{http.MethodGet: a.ready}},
-		{Pattern: adminKeys, Handler: adminMethods{http.MethodPost: a.rotateKeys}},
+		{Pattern: adminKeys, Handler: adminMethods{http.MethodGet: a.onKeys(readKeys), http.MethodPost: a.onKeys(rotateKeys)}},
+		{Pattern: adminKeys + "/", Handler: adminMethods{http.MethodDelete: a.onKeys(retireKey)}},
+		{Pattern: "/fhir/refusals", Handler: adminMethods{http.MethodGet: a.refusals}},
 		{Pattern: "/fhir/backup", Handler: adminMethods{http.MethodGet: a.backup}},
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.Server(listSessions), http.MethodDelete: a.Server(endSessions)}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.Server(endSession)}},
@@ -119,6 +121,19 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 
 // ready says whether this gateway can serve everything, and if not, why.
 func (a *adminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Context(), a.running()) }
+
+// refusals are those of ?client_id=.
+func (a *adminAPI) refusals(r *http.Request) (any, error) {
+	app, err := fhirapp.Find[*App](a.running())
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	id := r.URL.Query().Get("client_id")
+	if id == "" {
+		return nil, badAdminRequest(errors.New("say whose refusals: ?client_id="))
+	}
+	return refusals.Of(app.Issuer, id), nil
+}
 
 func (a *adminAPI) purge(r *http.Request) (any, error) {
 	query := r.URL.Query()

@@ -13,7 +13,10 @@ import (
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
 //	GET    /fhir/ready        whether everything can be served; 503 if not
+//	GET    /fhir/keys         signing keys
 //	POST   /fhir/keys         makes new signing keys; no token ends
+//	DELETE /fhir/keys/{kid}   ends a key, and what it signed
+//	GET    /fhir/refusals     what a client, ?client_id=, was lately refused, and why
 //	GET    /fhir/backup       a tar archive of the durable store's file, the keys and the registered clients
 //	GET    /fhir/sessions     sessions of ?user=, or all
 //	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one

@@ -2,15 +2,11 @@ package caddymodule
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"time"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
@@ -18,61 +14,37 @@ import (
 
 const adminKeys = "/fhir/keys"
 
-func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
-		Name:  "fhir-rotate-keys",
-		Usage: "[--address <interface>] [--config <path> [--adapter <name>]]",
-		Short: "Makes new signing keys",
-		Long: `
-Asks the running gateway, by Caddy's admin API, to make new signing keys. They are
-published at once and sign an hour later. The keys that they replace stay published
-until nothing that they signed is valid: no token ends, and nobody has to sign in
-again. Keys are replaced every 90 days without this command.
-
---address
-    Where the admin API is, if it is not the default or in --config.`,
-		Flags: func() *flag.FlagSet {
-			flags := flag.NewFlagSet("fhir-rotate-keys", flag.ExitOnError)
-			adminFlags(flags)
-			return flags
-		}(),
-		Func: func(flags caddycmd.Flags) (int, error) {
-			ask, err := adminRequest(flags, http.MethodPost)
-			if err != nil {
-				return caddy.ExitCodeFailedStartup, err
-			}
-			return rotateKeysBy(os.Stdout, ask)
-		},
-	})
+// keysInfo is the answer about keys.
+type keysInfo struct {
+	Keys []keyring.Info `json:"keys"` // all that there are then
 }
 
-// rotatedKeys is the answer to POST /fhir/keys.
-type rotatedKeys struct {
-	Keys []keyring.Info `json:"keys"` // all, with the new ones
-}
-
-func (a *adminAPI) rotateKeys(r *http.Request) (any, error) {
-	app, err := fhirapp.Find[*App](a.running())
-	if err != nil {
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
-	}
-	err = app.Keys().Rotate(r.Context())
-	if errors.Is(err, keyring.ErrManyKeys) {
-		err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
-	}
-	return rotatedKeys{app.Keys().Info()}, err
-}
-
-// rotateKeysBy rotates the keys, and prints which there are. ask sends a POST to the admin API.
-func rotateKeysBy(out io.Writer, ask askAdmin) (int, error) {
-	var rotated rotatedKeys
-	if err := ask.decode(adminKeys, &rotated, "rotating the keys", "reading which keys there are"); err != nil {
-		return caddy.ExitCodeFailedStartup, err
-	}
-	for _, key := range rotated.Keys {
-		if _, err := fmt.Fprintf(out, "%s %s, %s old\n", key.Algorithm, key.KeyID, time.Duration(key.Seconds)*time.Second); err != nil {
-			return caddy.ExitCodeFailedQuit, err
+// onKeys calls a function with the keys, and answers with those that there are then.
+func (a *adminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		app, err := fhirapp.Find[*App](a.running())
+		if err != nil {
+			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 		}
+		switch err = do(app.Keys(), r); {
+		case errors.Is(err, keyring.ErrManyKeys):
+			err = caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+		case errors.Is(err, keyring.ErrUnknownKey):
+			err = caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		}
+		return keysInfo{app.Keys().Info()}, err
 	}
-	return caddy.ExitCodeSuccess, nil
+}
+
+func readKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Refresh(r.Context()) }
+
+func rotateKeys(keys *keyring.Keyring, r *http.Request) error { return keys.Rotate(r.Context()) }
+
+// retireKey ends the key in the path, and what it signed.
+func retireKey(keys *keyring.Keyring, r *http.Request) error {
+	kid := strings.TrimPrefix(r.URL.Path, adminKeys+"/")
+	if err := keys.Retire(r.Context(), kid); err != nil {
+		return fmt.Errorf("%q: %w", kid, err)
+	}
+	return nil
 }

@@ -160,6 +160,15 @@ func checkAddress(option string) func(uri string) error {
 
 // parse reads a client.
 func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error {
+	if err := c.parseOptions(d, checkID); err != nil {
+		return err
+	}
+	core := c.withSecret(c.Secret)
+	return option.WithLine(d, core.Complete(authorize.GrantTypes()))
+}
+
+// parseOptions reads a client that may be incomplete.
+func (c *Client) parseOptions(d *caddyfile.Dispenser, checkID func(string) error) error {
 	if err := option.Word(&c.ID, checkID)(d); err != nil {
 		return err
 	}
@@ -194,11 +203,7 @@ func (c *Client) parse(d *caddyfile.Dispenser, checkID func(string) error) error
 		"backchannel_logout_uri":   option.Word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.Subdirectives())
-	if err := fields.Parse(d); err != nil {
-		return err
-	}
-	core := c.withSecret(c.Secret)
-	return option.WithLine(d, core.Complete(authorize.GrantTypes()))
+	return fields.Parse(d)
 }
 
 // parseProviders reads the names of providers. They may be defined later, so the line is kept for errors.

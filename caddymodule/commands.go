@@ -6,20 +6,22 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/keycloakrealm"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
 )
 
 func init() {
+	command.RegisterRoster(parseClientLines, parseUserLines)
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-totp",
 		Usage: "--user <name> [--issuer-name <words>]",
@@ -38,34 +40,6 @@ is stored. The key is a secret: give it to its owner only.
 		Func: func(flags caddycmd.Flags) (int, error) {
 			return enrolTOTP(os.Stdout, flags.String("issuer-name"), flags.String("user"))
 		},
-	})
-	caddycmd.RegisterCommand(caddycmd.Command{
-		Name:  "fhir-revoke",
-		Usage: "[--user <name> [--release-sub]] [--client <client_id>] [--address <interface>] [--config <path> [--adapter <name>]]",
-		Short: "Ends everything that a user or a client was given",
-		Long: `
-Asks the running gateway, by Caddy's admin API, to end at once everything that a
-user let clients have, or that a client was given by anybody: codes, access tokens,
-refresh tokens, and the consent that was remembered. With --user alone the user's
-sessions end too. With both, it ends what this user let this client have. It does not
-keep anybody out: to do that, disable or remove the user or client in the Caddyfile too.
-
---user
-    The name of the user as in the Caddyfile. For people of an identity provider
-    the sub, <idp>:<subject there>, the user name or the e-mail address.
-
---release-sub
-    Another person of an identity provider may get the user's sub ("sub" of idp)
-    after five minutes. Do this only if apps keep nothing under it: what they
-    have would be the other person's.
-
---client
-    The client_id.
-
---address
-    Where the admin API is, if it is not the default or in --config.`,
-		Flags: revokeFlags(),
-		Func:  revoke,
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-convert",
@@ -96,85 +70,6 @@ Address, to show as a QR code (such as with: qrencode -t ansiutf8):
 In the Caddyfile, in the block of user %s (or a placeholder such as {file./run/secrets/%[3]s.totp}):
 	totp_secret %[1]s
 `, secret, totp.URI(issuerName, user, secret), user)
-	if err != nil {
-		return caddy.ExitCodeFailedQuit, err
-	}
-	return caddy.ExitCodeSuccess, nil
-}
-
-func revokeFlags() *flag.FlagSet {
-	flags := flag.NewFlagSet("fhir-revoke", flag.ExitOnError)
-	flags.String("user", "", "name of the user")
-	flags.String("client", "", "client_id")
-	flags.Bool("release-sub", false, "another person may get the sub")
-	adminFlags(flags)
-	return flags
-}
-
-// adminFlags adds those by which a command finds the admin API.
-func adminFlags(flags *flag.FlagSet) {
-	flags.String("address", "", "address of the admin API")
-	flags.String("config", "", "configuration to read that address from")
-	flags.String("adapter", "", "name of the configuration's adapter")
-}
-
-// askAdmin sends a request to the admin API.
-type askAdmin func(target string) (*http.Response, error)
-
-// decode reads the answer. Errors begin with what was being done.
-func (ask askAdmin) decode(target string, answer any, asking, reading string) error {
-	response, err := ask(target)
-	if err != nil {
-		return fmt.Errorf("%s: %w", asking, err)
-	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-		return fmt.Errorf("%s: %w", reading, err)
-	}
-	return nil
-}
-
-// adminRequest returns what sends requests of a method to the admin API.
-func adminRequest(flags caddycmd.Flags, method string) (askAdmin, error) {
-	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
-	if err != nil {
-		return nil, fmt.Errorf("finding the admin API: %w", err)
-	}
-	return func(target string) (*http.Response, error) {
-		return caddycmd.AdminAPIRequest(address, method, target, nil, nil)
-	}, nil
-}
-
-func revoke(flags caddycmd.Flags) (int, error) {
-	ask, err := adminRequest(flags, http.MethodDelete)
-	if err != nil {
-		return caddy.ExitCodeFailedStartup, err
-	}
-	return revokeBy(os.Stdout, flags.String("user"), flags.String("client"), flags.Bool("release-sub"), ask)
-}
-
-// revokeBy ends everything of a user, a client or both, and prints what ended. ask sends a DELETE to the admin API.
-func revokeBy(out io.Writer, user, clientID string, release bool, ask askAdmin) (int, error) {
-	query := url.Values{}
-	for name, value := range map[string]string{"user": user, "client_id": clientID} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if len(query) == 0 {
-		return caddy.ExitCodeFailedStartup, errors.New("say whose grants to end: --user, --client or both")
-	}
-	if release {
-		query.Set("release_sub", "true")
-	}
-	var ended endedGrants
-	if err := ask.decode(adminGrants+"?"+query.Encode(), &ended, "ending what was given", "reading what was ended"); err != nil {
-		return caddy.ExitCodeFailedStartup, err
-	}
-	_, err := fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
-	if err == nil && ended.Released {
-		_, err = fmt.Fprintln(out, "Another person may get the sub in five minutes, unless its owner signs in again before.")
-	}
 	if err != nil {
 		return caddy.ExitCodeFailedQuit, err
 	}
@@ -223,4 +118,33 @@ func convertKeycloak(out io.Writer, file, issuer string) error {
 		return fmt.Errorf("converting %s: %w", file, err)
 	}
 	return nil
+}
+
+// parseClientLines reads options of a client, each a line of the Caddyfile, as [command.Parser] has it.
+func parseClientLines(id string, lines []string) (json.RawMessage, error) {
+	var c Client
+	return parseLines(&c, id, lines, func(d *caddyfile.Dispenser) error { return c.parseOptions(d, nil) })
+}
+
+// parseUserLines is parseClientLines of a person.
+func parseUserLines(name string, lines []string) (json.RawMessage, error) {
+	var u User
+	return parseLines(&u, name, lines, func(d *caddyfile.Dispenser) error { return u.parseOptions(d, nil) })
+}
+
+func parseLines(to any, name string, lines []string, parse func(*caddyfile.Dispenser) error) (json.RawMessage, error) {
+	text := fmt.Sprintf("entry %q {\n%s\n}\n", name, strings.Join(lines, "\n"))
+	tokens, err := caddyfile.Tokenize([]byte(text), "option")
+	if err != nil {
+		return nil, err
+	}
+	d := caddyfile.NewDispenser(tokens)
+	d.Next()
+	if err := parse(d); err != nil {
+		return nil, err
+	}
+	if d.Next() {
+		return nil, d.Errf("unexpected %q after the options", d.Val())
+	}
+	return json.Marshal(to)
 }

@@ -1,7 +1,7 @@
 package caddymodule
 
 import (
-	"net/http"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,23 +36,24 @@ func TestEnrolTOTP(t *testing.T) {
 	}
 }
 
-func TestRevokeCommand(t *testing.T) {
-	g := exampleGateway(t, nil)
-	g.code()
-	ask := func(target string) (*http.Response, error) {
-		w, err := admin(t, g.Context, http.MethodDelete, target)
-		return w.Result(), err
-	}
-	var out strings.Builder
-	if code, err := revokeBy(&out, "alice", "", false, ask); code != 0 || err != nil || !strings.HasPrefix(out.String(), "Ended: sessions ") {
-		t.Errorf("exit code %d, error %v: %s", code, err, &out)
-	}
+// Options on the command line are lines of the Caddyfile, and say no more than they say.
+func TestParseLines(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
-		user, client string
-		release      bool
-	}{{"", "", false}, {"alcie", "", false}, {"", "nobody", false}, {"alice", "", true}, {"alice", "growth-chart", true}} {
-		if code, err := revokeBy(&out, tt.user, tt.client, tt.release, ask); code == 0 || err == nil {
-			t.Errorf("%+v: exit code %d, error %v", tt, code, err)
+		name  string
+		parse func(string, []string) (json.RawMessage, error)
+		lines []string
+		want  string // "" if it is refused
+	}{
+		{"a client", parseClientLines, []string{`name "Growth Chart"`, "scope openid user/*.rs", "redirect_uri https://a.example/"}, `{"id":"x","name":"Growth Chart","redirect_uris":["https://a.example/"],"scopes":["openid","user/*.rs"]}`},
+		{"no option", parseClientLines, nil, `{"id":"x"}`},
+		{"a misspelled option", parseClientLines, []string{"redirect https://a.example/"}, ""},
+		{"a line that ends the block", parseClientLines, []string{"}", "client y {"}, ""},
+		{"a person", parseUserLines, []string{"group nurses", "password_hash $2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm"}, `{"name":"x","password_hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm","groups":["nurses"]}`},
+		{"a person's new group", parseUserLines, []string{"group nurses"}, `{"name":"x","groups":["nurses"]}`},
+	} {
+		if got, err := tt.parse("x", tt.lines); string(got) != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%s: %s, %v", tt.name, got, err)
 		}
 	}
 }

@@ -83,10 +83,19 @@ func (u *User) withSecrets(hash, totpSecret string) authorize.User {
 
 // parse reads a user.
 func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error {
+	err := u.parseOptions(d, checkName)
+	if err == nil && u.PasswordHash == "" {
+		err = d.Errf("user %s needs a password_hash", u.Name)
+	}
+	return err
+}
+
+// parseOptions reads a user who may be incomplete.
+func (u *User) parseOptions(d *caddyfile.Dispenser, checkName func(string) error) error {
 	if err := option.Word(&u.Name, checkName)(d); err != nil {
 		return err
 	}
-	err := option.Block{
+	return option.Block{
 		"password_hash": option.Word(&u.PasswordHash, option.Literal(checkPasswordHash)),
 		"totp_secret":   option.Word(&u.TOTPSecret, option.Literal(totp.CheckSecret)),
 		"name":          option.Word(&u.DisplayName, nil),
@@ -98,10 +107,6 @@ func (u *User) parse(d *caddyfile.Dispenser, checkName func(string) error) error
 		"claim":         option.Pair(&u.Claims, authorize.CheckClaim),
 		"disabled":      option.Bareword(&u.Disabled),
 	}.Parse(d, "claim")
-	if err == nil && u.PasswordHash == "" {
-		err = d.Errf("user %s needs a password_hash", u.Name)
-	}
-	return err
 }
 
 func checkPatient(id string) error {

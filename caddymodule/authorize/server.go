@@ -54,6 +54,11 @@ func New(c Config) (*Server, error) {
 // Clients are those that may ask for tokens.
 func (s *Server) Clients() *client.Registry { return s.clients }
 
+// AskProvider says why nobody can sign in by an identity provider.
+func (s *Server) AskProvider(ctx context.Context, key string) error {
+	return s.people.Accounts.Providers[key].Client.Check(ctx)
+}
+
 // Run asks identity providers in the background whether people may still come, until ctx ends and
 // the answers that are due have arrived.
 func (s *Server) Run(ctx context.Context) { s.sessions.SignIns.Run(ctx) }

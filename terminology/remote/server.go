@@ -110,3 +110,21 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 	}
 	return answer, nil
 }
+
+// Metadata says why the server cannot be had: it does not answer a request for its CapabilityStatement by 200.
+func (s *Server) Metadata(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("metadata").String(), nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Accept", "application/fhir+json")
+	s.setCredentials(r)
+	response, err := s.client.Do(r)
+	if err != nil {
+		return networkError(errUnreachable, err)
+	}
+	if err = response.Body.Close(); err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET metadata: status %d", response.StatusCode)
+	}
+	return err
+}

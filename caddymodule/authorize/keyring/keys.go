@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -28,6 +29,10 @@ var IDTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 type storedKey struct {
 	Created time.Time       `json:"created"`
 	JWK     jose.JSONWebKey `json:"jwk"`
+
+	// Ended is when an operator retired the key. It is remembered, lest a gateway that has the key
+	// in memory take it for lost and put it back.
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 // keySet is what the storage held when it was read. It is immutable.
@@ -35,6 +40,7 @@ type keySet struct {
 	read    time.Time
 	stored  []byte // the document that was read
 	keys    []storedKey
+	ended   []storedKey // retired by an operator
 	lost    []storedKey // in use, but not stored
 	signers map[signerID]jose.Signer
 	jwks    []byte
@@ -100,6 +106,8 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	if err := json.Unmarshal(document, &s.keys); err != nil {
 		return nil, fmt.Errorf("reading the signing keys: %w", err)
 	}
+	s.ended = slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return k.Ended.IsZero() })
+	s.keys = slices.DeleteFunc(s.keys, func(k storedKey) bool { return !k.Ended.IsZero() })
 	public := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, k := range s.keys {
 		if k.JWK.Algorithm == string(sealAlgorithm) {

@@ -32,15 +32,21 @@ func (s *keySet) lacking(inUse *keySet) (missing []storedKey) {
 		return nil
 	}
 	for _, key := range inUse.keys {
-		if _, there := s.byID(key.JWK.KeyID); !there && !s.retired(key, time.Now()) {
+		if _, there := s.byID(key.JWK.KeyID); !there && !s.retired(key, time.Now()) && !s.hasEnded(key) {
 			missing = append(missing, key)
 		}
 	}
 	return missing
 }
 
-// renewed returns the keys without the retired, with the lost, and with new ones where due.
+func (s *keySet) hasEnded(key storedKey) bool {
+	return slices.ContainsFunc(s.ended, func(k storedKey) bool { return k.JWK.KeyID == key.JWK.KeyID })
+}
+
+// renewed returns the keys without the retired, with the lost, and with new ones where due; and, as
+// long as gateways may have them in memory, those that an operator retired.
 func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
+	ended := slices.DeleteFunc(slices.Clone(s.ended), func(k storedKey) bool { return now.Sub(k.Ended) > Retention })
 	s = &keySet{keys: slices.Concat(s.keys, s.lost)}
 	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.retired(k, now) })
 	for _, alg := range keyAlgorithms {
@@ -53,5 +59,5 @@ func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 		}
 		keys = append(keys, key)
 	}
-	return keys, nil
+	return append(keys, ended...), nil
 }

@@ -41,7 +41,7 @@ func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 		return nil, err
 	}
 	for _, alg := range IDTokenAlgorithms {
-		same := func(k storedKey) bool { return k.JWK.Algorithm == string(alg) }
+		same := func(k storedKey) bool { return k.JWK.Algorithm == string(alg) && k.Ended.IsZero() }
 		if len(slices.DeleteFunc(slices.Clone(keys), func(k storedKey) bool { return !same(k) })) >= maxKeys {
 			return nil, ErrManyKeys
 		}
@@ -52,4 +52,34 @@ func (s *keySet) rotated(now time.Time) ([]storedKey, error) {
 		keys = append(keys, key)
 	}
 	return keys, nil
+}
+
+// Retire ends a key at once, and every token that it signed, or returns [ErrUnknownKey]. If there is no other for
+// its algorithm, a new one takes its place.
+func (k *Keyring) Retire(ctx context.Context, kid string) error {
+	k.inUse.mu.Lock()
+	defer k.inUse.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	set, err := k.replace(ctx, "retiring", func(set *keySet) ([]storedKey, error) { return set.without(kid, time.Now()) })
+	if err == nil {
+		k.inUse.set.Store(set)
+		k.logger.Warn("retired a key, as the operator asked: what it signed is void", "stored", k.location(), "kid", kid)
+	}
+	return err
+}
+
+// without returns the keys with one of them ended.
+func (s *keySet) without(kid string, now time.Time) ([]storedKey, error) {
+	key, there := s.byID(kid)
+	if !there {
+		return nil, ErrUnknownKey
+	}
+	key.Ended = now
+	if public := key.JWK.Public(); public.Valid() {
+		key.JWK = public
+	}
+	left := &keySet{lost: s.lost, ended: append(slices.Clone(s.ended), key)}
+	left.keys = slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return k.JWK.KeyID == kid })
+	return left.renewed(now)
 }

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,4 +73,36 @@ func TestRotateWithoutTheStoredKeys(t *testing.T) {
 	if err := k.Rotate(t.Context()); !errors.Is(err, errKeysGone) || signedBy(t, k, AccessTokenAlgorithm) != first {
 		t.Errorf("%v", err)
 	}
+}
+
+// A key that an operator retired is gone at once; a gateway that has it in memory does not put it back, and learns of that.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(sharedStorage)
+		k, other := testKeyring(storage), testKeyring(storage)
+		first := signedBy(t, k, AccessTokenAlgorithm)
+		signedBy(t, other, AccessTokenAlgorithm)
+		if err := k.Retire(t.Context(), "none"); !errors.Is(err, ErrUnknownKey) {
+			t.Errorf("a key that there is not: %v", err)
+		}
+		if err := k.Retire(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for name, gateway := range map[string]*Keyring{"this": k, "the other": other, "a new": testKeyring(storage)} {
+			if second := signedBy(t, gateway, AccessTokenAlgorithm); second == first || published(t, gateway, first) {
+				t.Errorf("%s gateway still has the key", name)
+			}
+		}
+		if second, third := signedBy(t, k, AccessTokenAlgorithm), signedBy(t, other, AccessTokenAlgorithm); second != third {
+			t.Error("two gateways with keys of their own")
+		}
+		time.Sleep(Retention + time.Minute)
+		if err := k.Rotate(t.Context()); err != nil || strings.Contains(string(storage.file), first) {
+			t.Errorf("it is remembered for ever: %v", err)
+		}
+	})
 }

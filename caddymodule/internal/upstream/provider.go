@@ -93,6 +93,12 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
+// Check says why nobody can sign in by the provider: its discovery document cannot be had, or does not allow it.
+func (p *Provider) Check(ctx context.Context) error {
+	_, err := p.discovered(ctx)
+	return err
+}
+
 // oauth makes a new configuration for each use, because one has a cache in it.
 func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)

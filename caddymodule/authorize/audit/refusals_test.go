@@ -1,0 +1,35 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	var r Refusals
+	refuse := func(issuer, client, why string) {
+		r.Note(issuer, Event{Kind: Token, ClientID: client, Err: errors.New(why)})
+	}
+	for i := range maxRefusals + 5 {
+		refuse("i", "app", fmt.Sprint(i))
+	}
+	refuse("i", "other", "x")
+	refuse("elsewhere", "app", "y")
+	r.Note("i", Event{Kind: Token, ClientID: "app"})                                   // granted
+	r.Note("i", Event{Kind: Token, ClientID: "app", Err: errors.New("z"), LeftOut: 3}) // counts others
+	found := r.Of("i", "app")
+	if len(found) != maxRefusals || found[0].Reason != "5" || found[maxRefusals-1].Reason != fmt.Sprint(maxRefusals+4) {
+		t.Errorf("%d: %+v", len(found), found)
+	}
+	if len(r.Of("i", "none")) != 0 || len(r.Of("i", "other")) != 1 {
+		t.Error("another client's, or none")
+	}
+	for i := range 2 * maxRefused {
+		refuse("i", fmt.Sprint(i), "flood")
+	}
+	if held, _ := r.kept.Held(); held > maxRefused {
+		t.Errorf("%d clients", held)
+	}
+}

@@ -1,0 +1,95 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// parse reads each line as a member, so that a test sees what arrives.
+func parse(name string, lines []string) (json.RawMessage, error) {
+	if len(lines) > 0 && lines[0] == "bad" {
+		return nil, errors.New("unknown option")
+	}
+	return json.Marshal(append([]string{name}, lines...))
+}
+
+// run runs a command line, with the gateway's answer, and returns what was asked and printed.
+func run(t *testing.T, line []string, answer string) (asked, printed string, err error) {
+	t.Helper()
+	root := &cobra.Command{Use: "caddy", SilenceErrors: true, SilenceUsage: true}
+	for _, n := range []noun{clientNoun(parse), userNoun(parse), sessionsNoun, grantsNoun, factorsNoun, keysNoun, logNoun} {
+		cmd := &cobra.Command{Use: n.name}
+		n.addTo(cmd, func(*cobra.Command) (asking, error) {
+			return func(_ context.Context, r request) ([]byte, error) {
+				if asked = strings.TrimSpace(fmt.Sprintf("%s %s %s", r.method, r.target(), r.body)); answer == "" {
+					return nil, errors.New("refused")
+				}
+				return []byte(answer), nil
+			}, nil
+		})
+		root.AddCommand(cmd)
+	}
+	var out strings.Builder
+	root.SetOut(&out)
+	root.SetArgs(line)
+	err = root.ExecuteContext(t.Context())
+	return asked, out.String(), err
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		line           []string
+		asked          string
+		answer, prints string
+	}{
+		{
+			[]string{"fhir-client", "list"}, "GET /fhir/clients", `[{"name":"a","from":"store","since":"2026-01-02T00:00:00Z"},{"name":"b","from":"registration","waits":true}]`,
+			"NAME  FROM          SINCE       STATE\na     store         2026-01-02  in force\nb     registration              waits for approval\n",
+		},
+		{
+			[]string{"fhir-client", "add", "a/b", "--secret", "name A"}, `POST /fhir/clients?secret=new ["a/b","name A"]`, `{"name":"a/b","client_secret":"xyz"}`,
+			"Added a/b.\nIts secret, which is not shown again: xyz\n",
+		},
+		{[]string{"fhir-client", "edit", "a/b", "name A"}, `PATCH /fhir/clients/a%2Fb ["a/b","name A"]`, `{"name":"a/b"}`, "Changed a/b.\n"},
+		{[]string{"fhir-client", "edit", "a", "--patch", `{"scopes":null}`}, `PATCH /fhir/clients/a {"scopes":null}`, `{"name":"a"}`, "Changed a.\n"},
+		{[]string{"fhir-client", "approve", "a"}, "POST /fhir/clients/a/approve", `{"name":"a"}`, "Approved a.\n"},
+		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nIts secret, which is not shown again: xyz\n"},
+		{[]string{"fhir-client", "remove", "a", "--json"}, "DELETE /fhir/clients/a", `{"name":"a"}`, "{\"name\":\"a\"}\n"},
+		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users ["wendy","group nurses"]`, `{"name":"wendy"}`, "Added wendy.\n"},
+		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
+		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n"},
+		{[]string{"fhir-grants", "revoke", "--user", "u", "--client", "c"}, "DELETE /fhir/grants?client_id=c&user=u", `{"sessions":1,"refresh_tokens":2,"consents":3,"void":"all codes"}`, "Ended: sessions 1, refresh tokens 2, consents 3, and all codes.\n"},
+		{[]string{"fhir-grants", "revoke", "--user", "u", "--release-sub"}, "DELETE /fhir/grants?release_sub=true&user=u", `{"sub_released":true,"void":"all"}`, "Ended: sessions 0, refresh tokens 0, consents 0, and all.\nAnother person may get the sub in five minutes, unless its owner signs in again before.\n"},
+		{[]string{"fhir-factors", "reset", "--user", "u"}, "DELETE /fhir/factors?user=u", `{"sessions":2}`, "Removed the second factors of u, and ended sessions: 2.\n"},
+		{[]string{"fhir-keys", "retire", "k"}, "DELETE /fhir/keys/k", `{"keys":[{"kid":"l","alg":"ES256","age_seconds":60}]}`, "KID  ALG    AGE\nl    ES256  1m0s\n"},
+		{[]string{"fhir-log", "app"}, "GET /fhir/refusals?client_id=app", `[{"time":"2026-01-02T03:04:05Z","kind":"token","outcome":"invalid_grant","reason":"used"}]`, "TIME                 KIND   OUTCOME        INTERACTION  REASON\n2026-01-02 03:04:05  token  invalid_grant               used\n"},
+	} {
+		asked, printed, err := run(t, tt.line, tt.answer)
+		if asked != tt.asked || printed != tt.prints || err != nil {
+			t.Errorf("%v: asked %q, printed %q, error %v", tt.line, asked, printed, err)
+		}
+		if _, printed, err := run(t, tt.line, ""); err == nil || printed != "" {
+			t.Errorf("%v: refused, but printed %q, error %v", tt.line, printed, err)
+		}
+	}
+}
+
+// What says too little asks nothing.
+func TestIncompleteCommands(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"fhir-client add", "fhir-client add a bad", "fhir-client edit a", "fhir-client edit a --patch {} x", "fhir-client approve", "fhir-client remove a b",
+		"fhir-sessions end", "fhir-sessions end s --user u", "fhir-grants revoke", "fhir-factors reset", "fhir-keys retire", "fhir-log",
+	} {
+		if asked, _, err := run(t, strings.Fields(line), "{}"); err == nil || asked != "" {
+			t.Errorf("%s: asked %q, error %v", line, asked, err)
+		}
+	}
+}

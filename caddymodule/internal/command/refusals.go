@@ -1,0 +1,36 @@
+package command
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func init() { register(logNoun) }
+
+var logNoun = noun{
+	name: "fhir-log", usage: "<client_id>", short: "Shows what the running gateway lately refused a client", long: `
+The last refusals of a client since the gateway started, with their reasons, for its developer. They name no person. All
+events are in the audit trail.`,
+	verbs: []verb{{args: cobra.ExactArgs(1), run: (*call).refusals}},
+}
+
+func (c *call) refusals() error {
+	var found []struct {
+		Time        time.Time `json:"time"`
+		Kind        string    `json:"kind"`
+		Outcome     string    `json:"outcome"`
+		Interaction string    `json:"interaction"`
+		Reason      string    `json:"reason"`
+	}
+	r := request{method: http.MethodGet, path: []string{"refusals"}, query: map[string]string{"client_id": c.args[0]}}
+	return c.do(r, &found, func(out io.Writer) error {
+		var rows [][]string
+		for _, f := range found {
+			rows = append(rows, []string{f.Time.Format(time.DateTime), f.Kind, f.Outcome, f.Interaction, f.Reason})
+		}
+		return table(out, "TIME | KIND | OUTCOME | INTERACTION | REASON", rows)
+	})
+}
