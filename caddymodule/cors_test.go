@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -250,5 +251,44 @@ func TestCORSOfJSON(t *testing.T) {
 		if err := bearer.Provision(ctx); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: fhir_bearer: %v", name, err)
 		}
+	}
+}
+
+// However a handler writes its answer, our CORS headers are the ones sent.
+func TestCORSWriter(t *testing.T) {
+	t.Parallel()
+	const app = "https://app.example.org"
+	rules, err := crossorigin.New([]string{app}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(http.ResponseWriter){
+		"nothing":           func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
+		"a body":            func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) },
+		"a copied body":     func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("x")) },
+		"after early hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); w.WriteHeader(http.StatusOK) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w, _ = rules.Answer(w, r, false)
+				w.Header().Add("Access-Control-Allow-Origin", "*")
+				w.Header().Set("Access-Control-Allow-Methods", "DELETE")
+				write(w)
+			}))
+			defer server.Close()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Origin", app)
+			r, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			if strings.Join(r.Header["Access-Control-Allow-Origin"], " and ") != app || r.Header.Get("Access-Control-Allow-Methods") != "" {
+				t.Errorf("%v", r.Header)
+			}
+		})
 	}
 }

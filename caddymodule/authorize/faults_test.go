@@ -98,6 +98,7 @@ func eachFault(t *testing.T, p *authorizetest.Provider, one, lost bool, try func
 		server := servertest.New(t, func(c *authorize.Config) {
 			everything(c)
 			servertest.Refreshing(c)
+			servertest.SigningFast(c)
 			registering(p, kept.clients)(c)
 			c.Store, c.Durable, c.Keys = kept.store, kept.durable, faultyKeys{c.Keys, f}
 		})

@@ -1,7 +1,6 @@
 package gatewaytest
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest/lastlines"
 )
 
 func init() {
@@ -30,43 +31,18 @@ func (l testLog) WriterKey() string { return fmt.Sprint("test log ", l.Number) }
 
 func (l testLog) OpenWriter() (io.WriteCloser, error) {
 	lines, _ := testLogs.Load(l.Number)
-	return lines.(*lastLines), nil
+	return lines.(*lastlines.Lines), nil
 }
 
-// testLogs has the *lastLines of each configuration, by a number of its own.
+// testLogs has the *lastlines.Lines of each configuration, by a number of its own.
 var (
 	testLogs       sync.Map
 	testLogNumbers atomic.Int64
 )
 
-// maxLastLines is how much of its log a test that fails shows.
-const maxLastLines = 20
-
-// lastLines keeps the last lines written to it.
-type lastLines struct {
-	mu    sync.Mutex
-	lines [][]byte
-}
-
-func (l *lastLines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, bytes.Clone(line))
-	l.lines = l.lines[max(0, len(l.lines)-maxLastLines):]
-	return len(line), nil
-}
-
-func (*lastLines) Close() error { return nil }
-
-func (l *lastLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(bytes.Join(l.lines, nil))
-}
-
 // keepLog makes a log for a test.
 func keepLog(t testing.TB) testLog {
-	number, lines := testLogNumbers.Add(1), new(lastLines)
+	number, lines := testLogNumbers.Add(1), new(lastlines.Lines)
 	testLogs.Store(number, lines)
 	t.Cleanup(func() {
 		if text := lines.String(); t.Failed() && text != "" {

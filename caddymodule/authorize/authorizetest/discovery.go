@@ -1,6 +1,7 @@
 package authorizetest
 
 import (
+	"crypto"
 	"net/http"
 
 	"github.com/go-jose/go-jose/v4"
@@ -33,6 +34,6 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 // keys is the JWK Set (RFC 7517 §5).
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	s := p.current()
-	key := jose.JSONWebKey{Key: signingKey().Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
+	key := jose.JSONWebKey{Key: s.key().Key.(crypto.Signer).Public(), KeyID: s.KeyID, Algorithm: s.KeyAlgorithm, Use: "sig"}
 	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}})
 }

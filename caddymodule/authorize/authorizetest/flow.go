@@ -235,7 +235,7 @@ func (p *Provider) idToken(s Settings, g grant, access string) string {
 		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "auth_time": now.Unix(),
 		"nonce": g.nonce, "at_hash": base64.RawURLEncoding.EncodeToString(sum[:len(sum)/2]),
 	})
-	token := &IDToken{Algorithm: jose.RS256, KeyID: s.KeyID, Key: signingKey(), Claims: claims}
+	token := &IDToken{Algorithm: s.key().Algorithm, KeyID: s.KeyID, Key: s.key().Key, Claims: claims}
 	if s.IDToken != nil {
 		s.IDToken(token)
 	}

@@ -2,6 +2,8 @@ package authorizetest
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"encoding/base64"
 	"encoding/json"
 	"sync"
@@ -42,5 +44,16 @@ func (t *IDToken) sign() string {
 	return compact
 }
 
-// signingKey is the key of every provider.
-var signingKey = sync.OnceValue(josetest.NewRSA)
+// signingKey is the key of every provider, and quickKey of those that sign by ES256.
+var (
+	signingKey = sync.OnceValue(josetest.NewRSA)
+	quickKey   = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
+)
+
+// key is what signs ID tokens.
+func (s *Settings) key() jose.SigningKey {
+	if s.KeyAlgorithm == string(jose.ES256) {
+		return jose.SigningKey{Algorithm: jose.ES256, Key: quickKey()}
+	}
+	return jose.SigningKey{Algorithm: jose.RS256, Key: signingKey()}
+}

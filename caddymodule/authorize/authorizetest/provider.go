@@ -60,7 +60,7 @@ type Settings struct {
 	Metadata map[string]any // laid over the discovery document; nil removes a member
 	KeyID    string         // the kid of the signing key. Default: key-1.
 	// KeyAlgorithm is the alg of the signing key in the key set. Default:
-	// RS256. Empty: none, as many providers have it.
+	// RS256. Empty: none, as many providers have it. ES256: the key is another, which signs faster.
 	KeyAlgorithm       string
 	IDToken            func(*IDToken)       // IDToken changes each ID token before it is signed
 	TokenResponse      func(map[string]any) // TokenResponse changes each token response before it is sent

@@ -13,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rsakey"
 )
 
 // The signature of access tokens, which go with each FHIR request, is short and quickly
@@ -146,7 +147,7 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 	case AccessTokenAlgorithm:
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	case IDTokenAlgorithm:
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
+		key, err = rsakey.New()
 	default:
 		key = oauth2.RandomBytes(32)
 	}

@@ -2,75 +2,21 @@ package option
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
 )
-
-// knownScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
-// App Launch 2.2).
-var knownScopes = append([]string{
-	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
-}, authorize.ReservedScopes...)
 
 // Scopes reads scopes. The error for an invalid one suggests what was probably meant.
 func Scopes(to *[]string, check func(string) error) Setter {
 	return func(d *caddyfile.Dispenser) error {
 		return Words(to, func(scope string) error {
 			err := check(scope)
-			if meant := MeantScope(scope); err != nil && meant != "" {
+			if meant := suggestion.Scope(scope); err != nil && meant != "" {
 				return fmt.Errorf("%w: did you mean %s?", err, meant)
 			}
 			return err
 		})(d)
 	}
-}
-
-// MeantScope is the known scope that a misspelt one probably stands for, or empty. That is no reason to refuse it: an app's
-// own scope may resemble a known one.
-func MeantScope(scope string) string {
-	level, rest, resource := strings.Cut(scope, "/")
-	if !resource || level == "launch" {
-		if slices.Contains(knownScopes, scope) {
-			return ""
-		}
-		return nearest(scope, knownScopes)
-	}
-	levels := []string{"patient", "system", "user"}
-	if !slices.Contains(levels, level) {
-		level = nearest(level, levels)
-	}
-	typ, permission, _ := strings.Cut(rest, ".")
-	if typ != smart.AnyType && !interaction.IsType(typ) {
-		if meant := nearest(typ, interaction.Types()); meant != "" {
-			typ = meant
-		}
-	}
-	if _, ok := smart.ParseResourceScope("patient/*." + permission); !ok {
-		permission = meantPermission(permission)
-	}
-	meant := level + "/" + typ + "." + permission
-	if _, ok := smart.ParseResourceScope(meant); !ok || meant == scope {
-		return ""
-	}
-	return meant
-}
-
-// meantPermission is a word of SMART 1, or the letters of SMART 2 in the right order.
-func meantPermission(permission string) string {
-	const letters = "cruds"
-	if strings.Trim(permission, letters) != "" {
-		return nearest(permission, []string{"read", "write"})
-	}
-	return strings.Map(func(letter rune) rune {
-		if strings.ContainsRune(permission, letter) {
-			return letter
-		}
-		return -1
-	}, letters)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/suggestion"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/expansion"
@@ -138,7 +139,7 @@ func (s *conceptSearch) in(ctx context.Context, h *Expand) (*expansion.Expansion
 func nearestSystem(l *terminology.Library, url string) string {
 	var known []string
 	for _, system := range l.Capabilities().CodeSystems {
-		if option.TypingErrors(url, system.URI) <= 3 {
+		if suggestion.TypingErrors(url, system.URI) <= 3 {
 			known = append(known, system.URI)
 		}
 	}

@@ -113,6 +113,7 @@ func newForgedWorld(t *testing.T) *forgedWorld {
 		for _, id := range forgedClients {
 			c.Clients = append(c.Clients, client.Client{ID: id, RedirectURIs: []string{servertest.Callback}, Scopes: servertest.LaunchScopes, PKCE: client.PKCEOptional})
 		}
+		servertest.SigningFast(c)
 		c.Clients[2].Secret = "clinic-secret-0123456789"
 		w.store = c.Store
 	})

@@ -71,6 +71,7 @@ func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvi
 	synctest.Test(t, func(t *testing.T) {
 		h := &hospital{Provider: authorizetest.New("https://login.hospital.example"), t: t, stored: &faultyStore{Store: store.NewMemory(0, 0)}}
 		h.Change(func(s *authorizetest.Settings) {
+			s.KeyAlgorithm, s.Metadata["id_token_signing_alg_values_supported"] = "ES256", []string{"ES256"} // quick to sign
 			s.Metadata["scopes_supported"] = []string{"openid", "profile", "email", "offline_access"}
 		})
 		ctx, end := context.WithCancel(t.Context())
@@ -79,6 +80,7 @@ func inHospital(t *testing.T, gateways int, change func(*authorize.IdentityProvi
 		for range max(gateways, -gateways) {
 			s := servertest.NewFederated(t, h.Provider, func(p *authorize.IdentityProvider, c *authorize.Config) {
 				servertest.Refreshing(c)
+				servertest.SigningFast(c)
 				c.Clients[0].Scopes = append(c.Clients[0].Scopes, "groups")
 				c.Store, p.Transport = h.stored, h
 				c.SessionLifetime, c.AccessTokenLifetime = 24*time.Hour, 24*time.Hour

@@ -1,4 +1,4 @@
-package option
+package suggestion
 
 import "testing"
 
@@ -22,7 +22,7 @@ func TestNearest(t *testing.T) {
 		"":                "",
 		"resource_server": "",
 	} {
-		if got := nearest(word, known); got != want {
+		if got := Nearest(word, known); got != want {
 			t.Errorf("%s: got %q, want %q", word, got, want)
 		}
 	}

@@ -1,8 +1,8 @@
-package option
+package suggestion
 
 import "testing"
 
-func TestMeantScope(t *testing.T) {
+func TestScope(t *testing.T) {
 	t.Parallel()
 	for scope, want := range map[string]string{
 		"openid":                        "",
@@ -25,7 +25,7 @@ func TestMeantScope(t *testing.T) {
 		"patient/*":                     "",
 		"api/v1/read":                   "",
 	} {
-		if got := MeantScope(scope); got != want {
+		if got := Scope(scope); got != want {
 			t.Errorf("%s: got %q, want %q", scope, got, want)
 		}
 	}

@@ -1,0 +1,35 @@
+// Package lastlines keeps the last lines of a log.
+package lastlines
+
+import (
+	"bytes"
+	"sync"
+)
+
+// most is how much of its log a test that fails shows.
+const most = 20
+
+// Lines keeps the last lines written to it.
+type Lines struct {
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+// Write implements [io.Writer].
+func (l *Lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, bytes.Clone(line))
+	l.lines = l.lines[max(0, len(l.lines)-most):]
+	return len(line), nil
+}
+
+// Close implements [io.Closer].
+func (*Lines) Close() error { return nil }
+
+// String returns the lines.
+func (l *Lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.Join(l.lines, nil))
+}

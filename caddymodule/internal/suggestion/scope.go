@@ -1,0 +1,60 @@
+package suggestion
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// knownScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
+// App Launch 2.2).
+var knownScopes = append([]string{
+	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
+}, authorize.ReservedScopes...)
+
+// Scope is the known scope that a misspelt one probably stands for, or empty. That is no reason to refuse it: an app's
+// own scope may resemble a known one.
+func Scope(scope string) string {
+	level, rest, resource := strings.Cut(scope, "/")
+	if !resource || level == "launch" {
+		if slices.Contains(knownScopes, scope) {
+			return ""
+		}
+		return Nearest(scope, knownScopes)
+	}
+	levels := []string{"patient", "system", "user"}
+	if !slices.Contains(levels, level) {
+		level = Nearest(level, levels)
+	}
+	typ, permission, _ := strings.Cut(rest, ".")
+	if typ != smart.AnyType && !interaction.IsType(typ) {
+		if meant := Nearest(typ, interaction.Types()); meant != "" {
+			typ = meant
+		}
+	}
+	if _, ok := smart.ParseResourceScope("patient/*." + permission); !ok {
+		permission = meantPermission(permission)
+	}
+	meant := level + "/" + typ + "." + permission
+	if _, ok := smart.ParseResourceScope(meant); !ok || meant == scope {
+		return ""
+	}
+	return meant
+}
+
+// meantPermission is a word of SMART 1, or the letters of SMART 2 in the right order.
+func meantPermission(permission string) string {
+	const letters = "cruds"
+	if strings.Trim(permission, letters) != "" {
+		return Nearest(permission, []string{"read", "write"})
+	}
+	return strings.Map(func(letter rune) rune {
+		if strings.ContainsRune(permission, letter) {
+			return letter
+		}
+		return -1
+	}, letters)
+}

@@ -1,0 +1,49 @@
+// Package suggestion says what a misspelt word of a Caddyfile probably stands for. It does not know Caddy.
+package suggestion
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest is the known word with the fewest typing errors, if these are few for its length, or else one that begins with
+// the word; it may be empty.
+func Nearest(word string, known []string) string {
+	best, least := "", len(word)/3+1
+	for _, candidate := range slices.Sorted(slices.Values(known)) {
+		if d := TypingErrors(strings.ToLower(word), strings.ToLower(candidate)); d < least {
+			best, least = candidate, d
+		}
+	}
+	if best == "" && len(word) > 3 {
+		if i := slices.IndexFunc(known, func(k string) bool { return strings.HasPrefix(k, word) }); i >= 0 {
+			best = known[i]
+		}
+	}
+	return best
+}
+
+// TypingErrors counts wrong, missing, surplus and transposed letters (optimal string alignment distance).
+func TypingErrors(a, b string) int {
+	var before []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			wrong := 1
+			if a[i-1] == b[j-1] {
+				wrong = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+wrong)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
