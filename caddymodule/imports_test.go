@@ -23,8 +23,8 @@ const (
 // of ours outside its folder each may import.
 var cores = map[string][]string{
 	"terminology":                           ground,
-	"caddymodule/authorize":                 slices.Concat(ground, shared, []string{"caddymodule/internal/josetest"}), // its support of tests
-	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),                            // its support of tests
+	"caddymodule/authorize":                 slices.Concat(ground, shared, []string{"caddymodule/internal/josetest", "internal/gctest"}), // its support of tests
+	"caddymodule/guard":                     append(ground, "caddymodule/internal/sample"),                                               // its support of tests
 	"caddymodule/internal/sample":           ground,
 	"caddymodule/smart":                     {"caddymodule/internal/rawjson"},
 	"caddymodule/boundedcache":              nil,

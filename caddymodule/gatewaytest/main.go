@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
 )
 
 // NoBackend is the address of a FHIR server that does not run, whatever else runs on

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
 )
 
 // origin is a producer that counts, and what a test makes it do.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
 )
 

@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/access"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/internal/fhirtest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	_ "github.com/caddy-fhir/caddy-fhir/internal/gctest"
 )
 
 // sealing seals by naming the binding: enough for tests of what is bound.
