@@ -45,7 +45,7 @@ var cores = map[string][]string{
 }
 
 // shared is what the authorization server has in common with the packages that know Caddy.
-var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/oauth2", "caddymodule/internal/rsakey", "caddymodule/internal/totp", "caddymodule/internal/upstream"}
+var shared = []string{"caddymodule/internal/brands", "caddymodule/internal/oauth2", "caddymodule/internal/totp", "caddymodule/internal/upstream"}
 
 // ground is what all cores may import.
 var ground = []string{

@@ -13,7 +13,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rsakey"
 )
 
 // The signature of access tokens, which go with each FHIR request, is short and quickly
@@ -139,6 +138,9 @@ func precompute(key any) {
 	}
 }
 
+// generateRSA takes long, so that the tests of this package put keys that they have made in its place.
+var generateRSA = rsa.GenerateKey
+
 // generateKey makes a key for one of keyAlgorithms, with a random id.
 func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) {
 	var key any
@@ -147,7 +149,7 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 	case AccessTokenAlgorithm:
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	case IDTokenAlgorithm:
-		key, err = rsakey.New()
+		key, err = generateRSA(rand.Reader, 2048)
 	default:
 		key = oauth2.RandomBytes(32)
 	}

@@ -9,25 +9,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/rsakey"
 )
-
-// init has keyrings take turns among a few keys, since making one takes long. Keys that follow each other differ.
-func init() {
-	const few = 4
-	var keys [few]func() (*rsa.PrivateKey, error)
-	for i := range keys {
-		keys[i] = sync.OnceValues(rsakey.New)
-	}
-	var turn atomic.Uint32
-	rsakey.New = func() (*rsa.PrivateKey, error) { return keys[turn.Add(1)%few]() }
-}
 
 // NewRSA makes an RSA key of 2048 bits.
 func NewRSA() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) }
