@@ -35,7 +35,6 @@ var cores = map[string][]string{
 	"caddymodule/internal/tokenclaim":       nil,
 	"caddymodule/internal/rawjson":          nil,
 	"caddymodule/internal/oauth2":           nil,
-	"caddymodule/internal/rsakey":           nil,
 	"caddymodule/internal/totp":             nil,
 	"caddymodule/internal/upstream":         ground,
 	"caddymodule/internal/brands":           {"caddymodule/authorize/store", "caddymodule/internal/rawjson"},

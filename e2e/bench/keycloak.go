@@ -165,27 +165,27 @@ func startFederated(s settings, folder string, k *identityProvider) (*server, er
 	})
 }
 
-// beside is an operation of Keycloak and of the gateway.
-type beside struct {
+// keycloakDuty is an operation of Keycloak and of the gateway.
+type keycloakDuty struct {
 	name         string
 	theirs, ours string // the scope
 	times        int    // in each round
 	do           func(*visitor) operation
 }
 
-func keycloakDuties(s settings, algorithm string) []beside {
-	all := []beside{
+func keycloakDuties(s settings, algorithm string) []keycloakDuty {
+	all := []keycloakDuty{
 		{"code flow, signed in already", "openid profile", "openid profile", s.operations, func(v *visitor) operation { return v.flow }},
 		{"refresh, with an ID token", "openid profile", "openid profile online_access", s.operations, func(v *visitor) operation { return v.refreshed }},
 	}
 	if algorithm == "RS256" {
-		all = append(all, beside{"introspection", "openid profile", "openid profile", 4 * s.operations, func(v *visitor) operation { return v.introspected }})
+		all = append(all, keycloakDuty{"introspection", "openid profile", "openid profile", 4 * s.operations, func(v *visitor) operation { return v.introspected }})
 	}
 	return all
 }
 
 // measure runs rounds against each in turn, of so many operations, and prints the medians. The first is to warm up.
-func (d beside) measure(s settings, all ...*provider) error {
+func (d keycloakDuty) measure(s settings, all ...*provider) error {
 	visitors, rounds := make([][]*visitor, len(all)), make([][]load, len(all))
 	for n := range s.rounds + 1 {
 		for i, p := range all {

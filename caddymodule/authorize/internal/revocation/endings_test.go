@@ -1,9 +1,10 @@
 package revocation_test
 
 import (
-	"encoding/base64"
+	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"slices"
@@ -188,11 +189,18 @@ var events = []struct {
 		e.push("risc", "account-disabled")
 	}},
 	{"its SCIM: `active: false`, or `DELETE` of the user", true, false, withSCIM, func(e *endings) {
-		id := base64.RawURLEncoding.EncodeToString([]byte(authorizetest.Alice.Subject + "\x00"))
-		r := servertest.PostRequest("/oauth2/scim/hospital/Users/"+id, nil)
-		r.Method = http.MethodDelete
-		r.Header.Set("Authorization", "Bearer scim")
-		if answer := servertest.NewBrowser(e.t, e.Server).Send(r); answer.StatusCode != http.StatusNoContent {
+		provision := func(method, target string) *http.Response {
+			r := httptest.NewRequest(method, target, nil)
+			r.Header.Set("Authorization", "Bearer scim")
+			return servertest.NewBrowser(e.t, e.Server).Send(r)
+		}
+		var found struct{ Resources []struct{ ID string } }
+		filter := url.QueryEscape(`externalId eq "` + authorizetest.Alice.Subject + `"`)
+		e.must(json.NewDecoder(provision(http.MethodGet, "/oauth2/scim/hospital/Users?filter="+filter).Body).Decode(&found))
+		if len(found.Resources) != 1 {
+			e.t.Fatal(found)
+		}
+		if answer := provision(http.MethodDelete, "/oauth2/scim/hospital/Users/"+found.Resources[0].ID); answer.StatusCode != http.StatusNoContent {
 			e.t.Fatal(answer.StatusCode)
 		}
 	}},
