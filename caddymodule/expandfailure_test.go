@@ -114,7 +114,6 @@ func (g *gateway) recovered(url string) string {
 
 // What comes before an answer and after it is no part of it, and no harm.
 func TestHintsAndTrailers(t *testing.T) {
-	t.Parallel()
 	for _, who := range []string{"next handler", "upstream"} {
 		server := newScripted("hints and trailers")
 		settings, backend := "ttl 1h", http.Handler(server)

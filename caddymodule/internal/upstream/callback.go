@@ -54,7 +54,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	identity.Asked, identity.Brief = asked, identity.RefreshToken != "" && p.isBrief(m, r.Lasting)
+	identity.Asked, identity.Brief = asked, identity.RefreshToken != "" && p.config.isBrief(m, r.Lasting)
 	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}

@@ -114,11 +114,11 @@ const offlineAccess = "offline_access"
 
 // scopes are those to request. Keycloak ends the person's own session at a sign-in with
 // offline_access, unless it had begun before: there it is asked for apart, if at all.
-func (p *Provider) scopes(m *metadata, lasting bool) []string {
-	if !p.config.Offline || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(p.config.Scopes, offlineAccess) || m.isKeycloak() && !lasting {
-		return p.config.Scopes
+func (c *Config) scopes(m *metadata, lasting bool) []string {
+	if !c.Offline || !slices.Contains(m.Scopes, offlineAccess) || slices.Contains(c.Scopes, offlineAccess) || m.isKeycloak() && !lasting {
+		return c.Scopes
 	}
-	return append(slices.Clip(p.config.Scopes), offlineAccess)
+	return append(slices.Clip(c.Scopes), offlineAccess)
 }
 
 func (m *metadata) isKeycloak() bool {
@@ -126,8 +126,8 @@ func (m *metadata) isKeycloak() bool {
 }
 
 // isBrief reports whether a refresh token ends with the person's session, and another could be asked for.
-func (p *Provider) isBrief(m *metadata, lasting bool) bool {
-	return len(p.scopes(m, lasting)) < len(p.scopes(m, true))
+func (c *Config) isBrief(m *metadata, lasting bool) bool {
+	return len(c.scopes(m, lasting)) < len(c.scopes(m, true))
 }
 
 // authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.

@@ -73,7 +73,7 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	if err != nil {
 		return "", err
 	}
-	config.Scopes = p.scopes(m, r.Lasting)
+	config.Scopes = p.config.scopes(m, r.Lasting)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(r.Nonce)}
 	if m.pkce() {
 		options = append(options, oauth2.S256ChallengeOption(r.Verifier))
@@ -82,7 +82,7 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 		options = append(options, oauth2.AccessTypeOffline)
 	}
 	for _, o := range []struct{ name, value string }{
-		{"login_hint", r.LoginHint}, {"prompt", p.prompt(m, &r)}, {"max_age", r.MaxAge},
+		{"login_hint", r.LoginHint}, {"prompt", p.config.prompt(m, &r)}, {"max_age", r.MaxAge},
 		{"ui_locales", r.UILocales}, {"acr_values", r.ACRValues}, {"claims", r.claims(m)},
 	} {
 		if o.value != "" {
@@ -94,10 +94,10 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 
 // prompt is the prompt as the provider knows it: login does for select_account (OpenID Connect
 // Initiating User Registration 1.0 §3.1 has prompt_values_supported).
-func (p *Provider) prompt(m *metadata, r *AuthenticationRequest) string {
+func (c *Config) prompt(m *metadata, r *AuthenticationRequest) string {
 	const selectAccount, login = "select_account", "login"
 	words := strings.Fields(r.Prompt)
-	known := p.config.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
+	known := c.SelectAccount || slices.Contains(m.PromptValues, selectAccount)
 	if r.OtherAccount && !slices.Contains(words, "none") {
 		words = append(words, selectAccount)
 	}
