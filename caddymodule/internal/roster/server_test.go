@@ -63,6 +63,10 @@ func TestEntriesInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	server := newServer(t, shared)
 	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"a"`, "e": `7`})
+	err := server.roster.Change(t.Context(), func(record *Record) error { return record.Add("later", "x", Entry{Config: []byte(`7`)}) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	server.rebuild()
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
 		if problem := server.Problem(Clients, name); (problem == nil) != want {
