@@ -36,7 +36,7 @@ type Server struct {
 func NewServer(c authorize.Config, r *Roster, resolve Resolver) (*Server, error) {
 	s := &Server{roster: r, config: c, resolve: resolve, logger: c.Logger}
 	s.config.Known = s.read
-	if _, err := s.with(nil); err != nil {
+	if err := s.try(nil); err != nil {
 		return nil, err
 	}
 	s.rebuild()
@@ -73,7 +73,7 @@ func (s *Server) Change(ctx context.Context, kind Kind, name string, alter func(
 			return nil
 		}
 		others := slices.DeleteFunc(record.members(), func(m member) bool { return m.named == named{kind, name} })
-		if _, err := s.with(append(s.accept(nil, others, nil), member{named{kind, name}, entry})); err != nil {
+		if err := s.try(append(s.accept(nil, others, nil), member{named{kind, name}, entry})); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return nil
@@ -121,7 +121,7 @@ func (s *Server) rebuild() {
 			s.logger.Error("an entry of the store is not in force", "kind", string(m.kind), "name", m.name, "error", err)
 		}
 	})
-	server, err := s.with(accepted)
+	server, err := s.with(accepted, s.logger)
 	if err != nil { // cannot be: it was made already
 		s.logger.Error("clients and people in the store are not in force", "error", err)
 		return
@@ -148,7 +148,7 @@ func (s *Server) begin() {
 // accept returns members, after others, as far as they can be in force together. It tells of the rest.
 func (s *Server) accept(others, members []member, refused func(member, error)) []member {
 	all := slices.Concat(others, members)
-	_, err := s.with(all)
+	err := s.try(all)
 	switch {
 	case err == nil:
 		return all
@@ -162,9 +162,16 @@ func (s *Server) accept(others, members []member, refused func(member, error)) [
 	return s.accept(s.accept(others, members[:half], refused), members[half:], refused)
 }
 
+// try says why members cannot be in force together. It logs nothing: what is tried is made many times.
+func (s *Server) try(members []member) error {
+	_, err := s.with(members, slog.New(slog.DiscardHandler))
+	return err
+}
+
 // with makes a server of the configuration and members.
-func (s *Server) with(members []member) (*authorize.Server, error) {
+func (s *Server) with(members []member, logger *slog.Logger) (*authorize.Server, error) {
 	c := s.config
+	c.Logger = logger
 	c.Clients, c.Users = slices.Clone(c.Clients), slices.Clone(c.Users)
 	for _, m := range members {
 		if err := s.resolve(&c, m.kind, m.entry); err != nil {
