@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,9 @@ func (a *adminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.R
 		name, err := url.PathUnescape(parts[1])
 		if err != nil {
 			return nil, badAdminRequest(err)
+		}
+		if parts[2] != "" && r.Method != http.MethodPost {
+			return nil, notFound(nil, r)
 		}
 		answer, err := handle(&rosterRequest{app, roster.Kind(parts[0]), name, parts[2], r})
 		return answer, rosterError(err)
@@ -162,20 +166,22 @@ func (r *rosterRequest) endGrants() error {
 	if err != nil {
 		return err
 	}
-	if _, stored := record.Entries[r.kind][r.name]; !stored {
+	if _, stored := record.Entries[r.kind][r.name]; !stored || r.isConfigured() {
 		return nil
 	}
-	user, client := r.name, ""
-	if r.kind == roster.Clients {
-		user, client = client, user
+	if r.kind == roster.Users {
+		return r.app.Server().EndUser(r.http.Context(), r.name)
 	}
-	if _, err = r.app.Server().RevokeGrants(r.http.Context(), user, client); err == nil && user != "" {
-		_, _, err = r.app.Server().ResetFactors(r.http.Context(), user)
-	}
-	if errors.Is(err, authorize.ErrUnknownHolder) { // it is not in force, and has been given nothing
+	_, err = r.app.Server().RevokeGrants(r.http.Context(), "", r.name)
+	if errors.Is(err, authorize.ErrUnknownHolder) { // it is not in force, and nothing was left
 		return nil
 	}
 	return err
+}
+
+// isConfigured reports whether the configuration has the name, too. Then that one is in force.
+func (r *rosterRequest) isConfigured() bool {
+	return slices.ContainsFunc(r.app.configured(r.kind), func(e rosterEntry) bool { return e.Name == r.name })
 }
 
 // change changes the roster, and records that.

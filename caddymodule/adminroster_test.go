@@ -8,11 +8,14 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 // rosterGateway asks for changes of the clients and people in the store of a gateway.
@@ -120,6 +123,43 @@ func TestUserInStore(t *testing.T) {
 	}
 }
 
+// Whoever gets a removed person's name has none of the person's factors, even if the person was not in force by then; what
+// is the Caddyfile's stays.
+func TestRemovedUserLeavesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		config string // by then
+		stays  bool
+	}{
+		"in force":                    {exampleWith(t, "", ""), false},
+		"no longer in force":          {exampleWith(t, "client demo-service {", "client wendy {"), false},
+		"shadowed by the Caddyfile's": {exampleWith(t, "user nora {", "user wendy {"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := gatewaytest.Folder(t)
+			g := rosterGateway{newGatewayAt(t, exampleWith(t, "", ""), folder), t}
+			if _, status := g.ask(http.MethodPost, "/fhir/users", `{"name":"wendy","Password_Hash":"$2a$04$zKlnfhDe3s1GmgVr0rjHPuS3gHgOGO2MGzkG3u0SGSUxxxn3zgLdm"}`); status != http.StatusOK {
+				t.Fatalf("added: %d", status)
+			}
+			if list, err := adminWithBody(t, g.Context, http.MethodGet, "/fhir/users", ""); err != nil || strings.Contains(list.Body.String(), "$2a$04$zKl") {
+				t.Errorf("the list has the hash, %v", err)
+			}
+			g = rosterGateway{newGatewayAt(t, test.config, folder), t}
+			app, err := fhirapp.Find[*App](g.Context)
+			if err != nil {
+				t.Fatal(err)
+			}
+			durable, factors := app.Stores().Durable, store.Key("factors", "wendy")
+			if err := durable.Put(t.Context(), factors, []byte("{}"), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			g.remove("/fhir/users/wendy")
+			if _, err := durable.Get(t.Context(), factors); (err == nil) != test.stays {
+				t.Errorf("the factors: %v", err)
+			}
+		})
+	}
+}
+
 // A client that registers itself waits for the operator, and waits again once it has changed its registration.
 func TestApproval(t *testing.T) {
 	const registration = "registration {\n\t\t\tinitial_access_token 0123456789abcdef0123456789abcdef\n\t\t\tapproval required\n\t\t}\n\t\t"
@@ -190,6 +230,8 @@ func TestRosterRefuses(t *testing.T) {
 		{"a secret for a public one", http.MethodPost, "/fhir/clients/growth-chart/secret", "", 400},
 		{"another action", http.MethodPost, "/fhir/clients/growth-chart/polish", "", 404},
 		{"approval of one that is added", http.MethodPost, "/fhir/clients/growth-chart/approve", "", 404},
+		{"removal of what is below one", http.MethodDelete, "/fhir/clients/growth-chart/secret", "", 404},
+		{"an edit of what is below one", http.MethodPatch, "/fhir/clients/growth-chart/secret", `{"name":"x"}`, 404},
 		{"removal of one in the Caddyfile", http.MethodDelete, "/fhir/clients/demo-app", "", 404},
 		{"a user without a password", http.MethodPost, "/fhir/users", `{"name":"x"}`, 400},
 		{"a hash from a file", http.MethodPost, "/fhir/users", `{"name":"x","password_hash":"{file./etc/passwd}"}`, 400},

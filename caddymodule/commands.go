@@ -133,11 +133,11 @@ func parseUserLines(name string, lines []string) (json.RawMessage, error) {
 }
 
 func parseLines(to any, name string, lines []string, parse func(*caddyfile.Dispenser) error) (json.RawMessage, error) {
-	text := fmt.Sprintf("entry %q {\n%s\n}\n", name, strings.Join(lines, "\n"))
-	tokens, err := caddyfile.Tokenize([]byte(text), "option")
+	tokens, err := caddyfile.Tokenize([]byte("entry \"name\" {\n"+strings.Join(lines, "\n")+"\n}\n"), "option")
 	if err != nil {
 		return nil, err
 	}
+	tokens[1].Text = name // whatever is in it
 	d := caddyfile.NewDispenser(tokens)
 	d.Next()
 	if err := parse(d); err != nil {

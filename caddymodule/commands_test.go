@@ -56,4 +56,11 @@ func TestParseLines(t *testing.T) {
 			t.Errorf("%s: %s, %v", tt.name, got, err)
 		}
 	}
+	for _, name := range []string{`DOM\wendy`, "a\t\u200bb", "`\"", `\`, "{"} {
+		var u User
+		text, err := parseUserLines(name, []string{"group nurses"})
+		if json.Unmarshal(text, &u) != nil || u.Name != name || err != nil {
+			t.Errorf("%q: %s, %v", name, text, err)
+		}
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -122,7 +124,7 @@ func (r *rosterRequest) stored(name string, e roster.Entry) rosterEntry {
 	if err := json.Unmarshal(e.Config, &config); err != nil {
 		entry.Problem = err.Error()
 	}
-	delete(config, "password_hash")
+	maps.DeleteFunc(config, func(member string, _ any) bool { return strings.EqualFold(member, "password_hash") }) // as it is read
 	if entry.Config = config; entry.Problem == "" {
 		if err := r.app.server.Problem(r.kind, name); err != nil {
 			entry.Problem = err.Error()

@@ -151,6 +151,16 @@ func (s *Server) ResetFactors(ctx context.Context, user string) (had bool, sessi
 	return had, sessions, err
 }
 
+// EndUser ends everything of the user with a sub, who may be unknown by now, and removes what they enrolled: whoever gets
+// the sub later must not inherit it.
+func (s *Server) EndUser(ctx context.Context, sub string) error {
+	if err := s.revoker.EndPerson(ctx, sub, "the operator removed the user"); err != nil {
+		return err
+	}
+	_, err := s.factors.Enrolments.Reset(ctx, sub)
+	return err
+}
+
 // Person returns who the person with a sub is at their identity provider; empty if they are at none.
 func (s *Server) Person(ctx context.Context, sub string) audit.Person {
 	return s.people.Describe(ctx, sub)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ type request struct {
 func (r request) target() string {
 	target := "/fhir"
 	for _, part := range r.path {
-		target += "/" + url.PathEscape(part)
+		target += "/" + strings.ReplaceAll(url.PathEscape(part), ".", "%2E") // lest . and .. be taken for folders
 	}
 	query := url.Values{}
 	for name, value := range r.query {

@@ -62,6 +62,7 @@ func TestCommands(t *testing.T) {
 		{[]string{"fhir-client", "approve", "a"}, "POST /fhir/clients/a/approve", `{"name":"a"}`, "Approved a.\n"},
 		{[]string{"fhir-client", "rotate-secret", "a"}, "POST /fhir/clients/a/secret", `{"name":"a","client_secret":"xyz"}`, "Changed a.\nIts secret, which is not shown again: xyz\n"},
 		{[]string{"fhir-client", "remove", "a", "--json"}, "DELETE /fhir/clients/a", `{"name":"a"}`, "{\"name\":\"a\"}\n"},
+		{[]string{"fhir-user", "remove", ".."}, "DELETE /fhir/users/%2E%2E", `{"name":".."}`, "Removed ...\n"},
 		{[]string{"fhir-user", "add", "wendy", "group nurses"}, `POST /fhir/users ["wendy","group nurses"]`, `{"name":"wendy"}`, "Added wendy.\n"},
 		{[]string{"fhir-sessions", "list", "--user", "a@b.example"}, "GET /fhir/sessions?user=a%40b.example", `[{"sid":"s","user":"u","clients":["x","y"]}]`, "SID  USER  SINCE                ADDRESS  APPS\ns    u     0001-01-01 00:00:00           x y\n"},
 		{[]string{"fhir-sessions", "end", "s"}, "DELETE /fhir/sessions/s", `{"sessions":1}`, "Ended sessions: 1. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n"},

@@ -26,9 +26,9 @@ type Server struct {
 
 	mu       sync.Mutex // held while the server is replaced
 	inForce  atomic.Pointer[authorize.Server]
-	problems map[Kind]map[string]error // of entries that are not in force
-	ctx      context.Context           // of what runs in the background; nil before that
-	end      context.CancelFunc        // ends what the server in force does in the background
+	problems map[named]error    // of entries that are not in force
+	ctx      context.Context    // of what runs in the background; nil before that
+	end      context.CancelFunc // ends what the server in force does in the background
 	running  sync.WaitGroup
 }
 
@@ -36,7 +36,7 @@ type Server struct {
 func NewServer(c authorize.Config, r *Roster, resolve Resolver) (*Server, error) {
 	s := &Server{roster: r, config: c, resolve: resolve, logger: c.Logger}
 	s.config.Known = s.read
-	if _, err := s.with(nil); err != nil {
+	if err := s.try(nil); err != nil {
 		return nil, err
 	}
 	s.rebuild()
@@ -50,7 +50,7 @@ func (s *Server) InForce() *authorize.Server { return s.inForce.Load() }
 func (s *Server) Problem(kind Kind, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.problems[kind][name]
+	return s.problems[named{kind, name}]
 }
 
 // Record returns the roster as last read, which must not be changed.
@@ -72,8 +72,8 @@ func (s *Server) Change(ctx context.Context, kind Kind, name string, alter func(
 		if !there {
 			return nil
 		}
-		others := slices.DeleteFunc(record.members(), func(m member) bool { return m.kind == kind && m.name == name })
-		if _, err := s.with(append(s.accept(nil, others, nil), member{kind, name, entry})); err != nil {
+		others := slices.DeleteFunc(record.members(), func(m member) bool { return m.named == named{kind, name} })
+		if err := s.try(append(s.accept(nil, others, nil), member{named{kind, name}, entry})); err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return nil
@@ -115,13 +115,13 @@ func (s *Server) read(ctx context.Context) error {
 func (s *Server) rebuild() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	problems := map[Kind]map[string]error{Clients: {}, Users: {}}
+	problems := map[named]error{}
 	accepted := s.accept(nil, s.roster.Record().members(), func(m member, err error) {
-		if problems[m.kind][m.name] = err; s.problems[m.kind][m.name] == nil {
+		if problems[m.named] = err; s.problems[m.named] == nil {
 			s.logger.Error("an entry of the store is not in force", "kind", string(m.kind), "name", m.name, "error", err)
 		}
 	})
-	server, err := s.with(accepted)
+	server, err := s.with(accepted, s.logger)
 	if err != nil { // cannot be: it was made already
 		s.logger.Error("clients and people in the store are not in force", "error", err)
 		return
@@ -148,7 +148,7 @@ func (s *Server) begin() {
 // accept returns members, after others, as far as they can be in force together. It tells of the rest.
 func (s *Server) accept(others, members []member, refused func(member, error)) []member {
 	all := slices.Concat(others, members)
-	_, err := s.with(all)
+	err := s.try(all)
 	switch {
 	case err == nil:
 		return all
@@ -162,9 +162,16 @@ func (s *Server) accept(others, members []member, refused func(member, error)) [
 	return s.accept(s.accept(others, members[:half], refused), members[half:], refused)
 }
 
+// try says why members cannot be in force together. It logs nothing: what is tried is made many times.
+func (s *Server) try(members []member) error {
+	_, err := s.with(members, slog.New(slog.DiscardHandler))
+	return err
+}
+
 // with makes a server of the configuration and members.
-func (s *Server) with(members []member) (*authorize.Server, error) {
+func (s *Server) with(members []member, logger *slog.Logger) (*authorize.Server, error) {
 	c := s.config
+	c.Logger = logger
 	c.Clients, c.Users = slices.Clone(c.Clients), slices.Clone(c.Users)
 	for _, m := range members {
 		if err := s.resolve(&c, m.kind, m.entry); err != nil {
@@ -174,10 +181,15 @@ func (s *Server) with(members []member) (*authorize.Server, error) {
 	return authorize.New(c)
 }
 
+// named tells entries apart, of kinds that only later versions know as well.
+type named struct {
+	kind Kind
+	name string
+}
+
 // member is an entry with its kind and name.
 type member struct {
-	kind  Kind
-	name  string
+	named
 	entry Entry
 }
 
@@ -186,9 +198,9 @@ func (r *Record) members() (all []member) {
 	if r == nil {
 		return nil
 	}
-	for kind, named := range r.Entries {
-		for name, entry := range named {
-			all = append(all, member{kind, name, entry})
+	for kind, entries := range r.Entries {
+		for name, entry := range entries {
+			all = append(all, member{named{kind, name}, entry})
 		}
 	}
 	slices.SortFunc(all, func(a, b member) int {

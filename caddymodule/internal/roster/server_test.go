@@ -7,8 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -63,6 +66,10 @@ func TestEntriesInForce(t *testing.T) {
 	shared := store.NewMemory(100, 0)
 	server := newServer(t, shared)
 	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"a"`, "e": `7`})
+	err := server.roster.Change(t.Context(), func(record *Record) error { return record.Add("later", "x", Entry{Config: []byte(`7`)}) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	server.rebuild()
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true, "d": false, "e": false} {
 		if problem := server.Problem(Clients, name); (problem == nil) != want {
@@ -77,6 +84,20 @@ func TestEntriesInForce(t *testing.T) {
 	add := func(record *Record) error { return record.Add(Clients, "f", Entry{Config: []byte(`"configured"`)}) }
 	if err := server.Change(t.Context(), Clients, "f", add); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a client of the configuration's name: %v", err)
+	}
+}
+
+// What is only tried is not logged.
+func TestQuietTrials(t *testing.T) {
+	var log strings.Builder
+	server := newServer(t, store.NewMemory(100, 0))
+	put(t, server.roster, map[string]string{"a": `"a"`, "b": `"configured"`, "c": `"c"`, "d": `"d"`})
+	server.logger = slog.New(slog.NewTextHandler(&log, nil))
+	server.config.Registration = &authorize.Registration{InitialAccessToken: "guessable", Storage: &certmagic.FileStorage{Path: t.TempDir()}}
+	server.config.Logger = server.logger
+	server.rebuild()
+	if n := strings.Count(log.String(), "level="); n != 2 { // of the initial access token, and of the entry with a configured name
+		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 }
 

@@ -27,7 +27,7 @@ func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*ups
 
 // checkKeys refuses more than one authentication method, and private keys.
 func (c *Client) checkKeys() (err error) {
-	secret, jwks, uri := c.Secret != "", len(c.JWKS) > 0, c.JWKSURI != ""
+	secret, jwks, uri := c.Secret != "" || c.SecretSHA256 != nil, len(c.JWKS) > 0, c.JWKSURI != ""
 	switch {
 	case secret && jwks, secret && uri, jwks && uri:
 		return errors.New("has more than one of secret, jwks and jwks_uri: how it authenticates must be one way alone")

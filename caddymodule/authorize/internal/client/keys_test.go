@@ -30,6 +30,7 @@ func TestClientKeysRefused(t *testing.T) {
 		want   string
 	}{
 		{"a secret and keys", client.Client{Secret: "x", JWKS: servertest.PublicKeys(jose.ES256)}, "one way"},
+		{"a secret's digest and keys", client.Client{SecretSHA256: []byte("x"), JWKS: servertest.PublicKeys(jose.ES256)}, "one way"},
 		{"keys and an address", client.Client{JWKS: servertest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
 		{"no keys", client.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
 		{"no JWKS", client.Client{JWKS: []byte(`[]`)}, "unusable"},
