@@ -1,0 +1,118 @@
+{{- define "caddy-fhir.name" -}}
+{{- contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "caddy-fhir.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "caddy-fhir.labels" -}}
+{{ include "caddy-fhir.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "caddy-fhir.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default (printf "v%s" $.Chart.AppVersion) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "caddy-fhir.host" -}}
+{{ (urlParse .Values.issuer).hostname }}
+{{- end }}
+
+{{- define "caddy-fhir.several" -}}
+{{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) }}yes{{ end }}
+{{- end }}
+
+{{/* Lines of the values below so many tabs, with a tab for each two spaces that they begin with. */}}
+{{- define "caddy-fhir.lines" -}}
+{{- $tabs := repeat (int .tabs) "\t" }}
+{{- range splitList "\n" (.text | trim) }}
+{{ $tabs }}{{ regexFind "^ *" . | replace "  " "\t" }}{{ regexReplaceAll "^ *" . "" }}
+{{- end }}
+{{- end }}
+
+{{- define "caddy-fhir.caddyfile" -}}
+{
+	admin {$CADDY_ADMIN}
+	shutdown_delay {{ .Values.shutdownDelay }}s
+	grace_period {{ .Values.gracePeriod }}s
+
+	log {
+		format fhir
+	}
+{{- with .Values.trustedProxies }}
+
+	servers {
+		trusted_proxies static {{ join " " . }}
+		trusted_proxies_strict
+	}
+{{- end }}
+
+	fhir {
+		issuer {{ .Values.issuer }}
+		fhir_base {{ .Values.fhirBase }}
+		health :8081
+{{- with .Values.store }}
+{{- if eq .type "redis" }}
+		store redis {
+			address {{ .address }}
+			password {file./run/secrets/caddy-fhir/store-password}
+{{- if .tls }}
+			tls
+{{- end }}
+		}
+{{- else if eq .type "postgres" }}
+		store postgres {
+			host {{ .address }}
+			user {{ .user }}
+			password {file./run/secrets/caddy-fhir/store-password}
+			database {{ .database }}
+{{- if .tls }}
+			tls
+{{- end }}
+		}
+{{- end }}
+{{- if ne .type "file" }}
+		store_key {file./run/secrets/caddy-fhir/store-key}
+{{- end }}
+{{- end }}
+{{- with .Values.fhir }}
+{{- include "caddy-fhir.lines" (dict "tabs" 2 "text" .) }}
+{{- end }}
+	}
+}
+
+http://:8000 {
+	fhir_authorize
+
+	@fhir path {{ .Values.fhirBase }} {{ .Values.fhirBase }}/*
+	handle @fhir {
+		fhir_bearer{{ with .Values.bearer }} {{ "{" }}
+{{- include "caddy-fhir.lines" (dict "tabs" 3 "text" .) }}
+		}{{ end }}
+		fhir_expand{{ with .Values.expand }} {{ "{" }}
+{{- include "caddy-fhir.lines" (dict "tabs" 3 "text" .) }}
+		}{{ end }}
+{{- if eq .Values.mode "sidecar" }}
+		reverse_proxy localhost:{{ .Values.fhirServer.port }}
+{{- else }}
+		reverse_proxy {{ .Values.backend.host }}:{{ .Values.backend.port }}
+{{- end }}
+	}
+	handle {
+		respond 404
+	}
+	handle_errors {
+		fhir_outcome
+	}
+}
+
+http://:8082 {
+	metrics
+}
+{{- end }}

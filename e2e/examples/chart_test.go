@@ -1,0 +1,179 @@
+package examples
+
+import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+const chartFolder = "../../docs/examples/helm"
+
+// render is `helm template`, with values that are a file's or changed.
+func render(t *testing.T, values map[string]any) (map[string]string, error) {
+	t.Helper()
+	chart, err := loader.Load(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := chartutil.ReleaseOptions{Name: "gateway", Namespace: "fhir", IsInstall: true}
+	all, err := chartutil.ToRenderValues(chart, values, options, chartutil.DefaultCapabilities) // against the schema, too
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(chart, all)
+}
+
+func exampleValues(t *testing.T, name string) map[string]any {
+	t.Helper()
+	values, err := chartutil.ReadValuesFile(filepath.Join(chartFolder, "examples", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// decode makes objects of what was rendered; an unknown field is an error.
+func decode(t *testing.T, files map[string]string) []runtime.Object {
+	t.Helper()
+	types := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, gateway.Install, monitoring.AddToScheme} {
+		if err := add(types); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(types, serializer.EnableStrict).UniversalDeserializer()
+	var objects []runtime.Object
+	for name, text := range files {
+		for document := range strings.SplitSeq("\n"+text, "\n---\n") {
+			if strings.TrimSpace(document) == "" {
+				continue
+			}
+			object, _, err := decoder.Decode([]byte(document), nil, nil)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, document)
+			}
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// find is the object of a type and a name.
+func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) T {
+	t.Helper()
+	for _, object := range objects {
+		if found, ok := object.(T); ok && reflect.ValueOf(object).Elem().FieldByName("Name").String() == name {
+			return found
+		}
+	}
+	t.Fatalf("no %v of the name %s", reflect.TypeFor[T](), name)
+	panic("unreachable")
+}
+
+// Every file of examples is rendered, with the kinds that it asks for.
+func TestChart(t *testing.T) {
+	always := []string{"ConfigMap", "Deployment", "NetworkPolicy", "Service"}
+	more := map[string][]string{
+		"sidecar":  {"Ingress", "PersistentVolumeClaim"},
+		"redis":    {"HTTPRoute", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor"},
+		"postgres": {"Ingress", "NetworkPolicy", "PodDisruptionBudget"},
+	}
+	files, err := filepath.Glob(filepath.Join(chartFolder, "examples/*.yaml"))
+	if err != nil || len(files) != len(more) {
+		t.Fatal(err, files)
+	}
+	for name, kinds := range more {
+		t.Run(name, func(t *testing.T) {
+			files, err := render(t, exampleValues(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects := decode(t, files)
+			var got []string
+			for _, object := range objects {
+				got = append(got, object.GetObjectKind().GroupVersionKind().Kind)
+			}
+			slices.Sort(got)
+			if want := slices.Sorted(slices.Values(slices.Concat(always, kinds))); !slices.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+			checkPod(t, objects)
+			checkTogether(t, objects)
+			checkPolicies(t, objects)
+			checkCaddyfile(t, objects)
+		})
+	}
+}
+
+// What would run, and do something else than was meant, does not fit the schema.
+func TestChartRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, values string
+		change       map[string]any
+	}{
+		{"two gateways on a file", "sidecar", map[string]any{"replicas": 2}},
+		{"scaling on a file", "sidecar", map[string]any{"autoscaling": map[string]any{"enabled": true}}},
+		{"a shared store without a secret", "postgres", map[string]any{"secretName": ""}},
+		{"a policy that lets everybody in", "sidecar", map[string]any{"networkPolicy": map[string]any{"from": []any{}}}},
+		{"a policy for all Pods", "postgres", map[string]any{"backend": map[string]any{"host": "hapi", "podLabels": nil}}},
+		{"no FHIR server", "postgres", map[string]any{"backend": map[string]any{"host": ""}}},
+		{"a FHIR server without an image", "sidecar", map[string]any{"fhirServer": map[string]any{"image": ""}}},
+		{"a FHIR server at the gateway's port", "sidecar", map[string]any{"fhirServer": map[string]any{"image": "hapi", "port": 8000}}},
+		{"nobody who ends TLS", "sidecar", map[string]any{"trustedProxies": []any{}}},
+		{"an issuer without TLS", "sidecar", map[string]any{"issuer": "http://fhir.hospital.example"}},
+		{"more in an address than an address", "redis", map[string]any{"store": map[string]any{"type": "redis", "address": "a:1\nreplica"}}},
+		{"a name that is none", "sidecar", map[string]any{"replica": 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			values := exampleValues(t, tt.values)
+			for name, value := range tt.change {
+				values[name] = value
+			}
+			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
+				t.Errorf("it is rendered, or fails otherwise: %v", err)
+			}
+		})
+	}
+}
+
+// validate provisions a Caddyfile, without a port.
+func validate(t *testing.T, caddyfile string, environ ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "Caddyfile")
+	if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(binary(t), "validate", "--config", file, "--adapter", "caddyfile")
+	command.Env = append(os.Environ(), append(environ, "HOME="+t.TempDir())...)
+	output, err := command.CombinedOutput()
+	if err != nil || strings.Contains(string(output), "not formatted") {
+		t.Errorf("%v\n%s\n%s", err, output, caddyfile)
+	}
+}
+
+// binary is the gateway's.
+func binary(t *testing.T) string {
+	t.Helper()
+	file := cmp.Or(os.Getenv("CADDY_BIN"), "../caddy")
+	if !filepath.IsAbs(file) {
+		file = filepath.Join("..", file) // as from e2e
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Skip("no binary: go run ./caddymodule/build makes it")
+	}
+	return file
+}

@@ -1,0 +1,142 @@
+package examples
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	chartName  = "gateway-caddy-fhir" // of the release "gateway"
+	secretsDir = "/run/secrets/caddy-fhir"
+)
+
+// checkPod checks who the gateway runs as, what it may write, and when it is asked and ended.
+func checkPod(t *testing.T, objects []runtime.Object) {
+	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template.Spec
+	if c := pod.SecurityContext; !*c.RunAsNonRoot || *c.RunAsUser != 65532 || c.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault || *pod.AutomountServiceAccountToken {
+		t.Errorf("security of the Pod: %+v", c)
+	}
+	gateway := pod.Containers[0]
+	if c := gateway.SecurityContext; !*c.ReadOnlyRootFilesystem || *c.AllowPrivilegeEscalation || len(c.Capabilities.Drop) != 1 || c.Capabilities.Drop[0] != "ALL" || c.Capabilities.Add != nil {
+		t.Errorf("security of the gateway: %+v", c)
+	}
+	for path, probe := range map[string]*core.Probe{"/live": gateway.LivenessProbe, "/started": gateway.ReadinessProbe} {
+		if probe.HTTPGet.Path != path || probe.HTTPGet.Port.StrVal != "health" {
+			t.Errorf("%s: %+v", path, probe)
+		}
+	}
+	caddyfile := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]
+	if *pod.TerminationGracePeriodSeconds != 60 || !strings.Contains(caddyfile, "\tshutdown_delay 15s\n\tgrace_period 30s\n") {
+		t.Errorf("ended after %d s", *pod.TerminationGracePeriodSeconds)
+	}
+	checkVolumes(t, pod)
+}
+
+// checkVolumes: each mount has its volume, and secrets are files that the gateway alone sees.
+func checkVolumes(t *testing.T, pod core.PodSpec) {
+	volumes := map[string]core.Volume{}
+	for _, volume := range pod.Volumes {
+		volumes[volume.Name] = volume
+	}
+	for _, container := range append(pod.InitContainers, pod.Containers...) {
+		for _, variable := range container.Env {
+			if variable.ValueFrom != nil {
+				t.Errorf("%s is not in a file", variable.Name)
+			}
+		}
+		for _, mount := range container.VolumeMounts {
+			volume, ok := volumes[mount.Name]
+			if !ok || (volume.Secret != nil) != (mount.MountPath == secretsDir) || volume.Secret != nil && container.Name != "gateway" {
+				t.Errorf("%s in %s: %+v", mount.MountPath, container.Name, volume)
+			}
+		}
+	}
+}
+
+// checkTogether: what selects Pods selects the gateway's, and ports that are named are there.
+func checkTogether(t *testing.T, objects []runtime.Object) {
+	deployment := find[*apps.Deployment](t, objects, chartName)
+	service := find[*core.Service](t, objects, chartName)
+	ports := map[string]bool{}
+	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		ports[port.Name] = true
+	}
+	for _, port := range service.Spec.Ports {
+		if !ports[port.TargetPort.StrVal] {
+			t.Errorf("the Service leads to a port that is none: %+v", port)
+		}
+	}
+	selectors := map[string]*meta.LabelSelector{"Deployment": deployment.Spec.Selector, "Service": {MatchLabels: service.Spec.Selector}}
+	for _, object := range objects {
+		switch o := object.(type) {
+		case *policy.PodDisruptionBudget:
+			selectors["PodDisruptionBudget"] = o.Spec.Selector
+		case *monitoring.ServiceMonitor:
+			if o.Spec.Endpoints[0].Port != "metrics" || !selects(t, &o.Spec.Selector, service.Labels) {
+				t.Errorf("the ServiceMonitor finds nothing: %+v", o.Spec)
+			}
+		}
+	}
+	for kind, selector := range selectors {
+		if !selects(t, selector, deployment.Spec.Template.Labels) {
+			t.Errorf("the %s selects %v", kind, selector)
+		}
+	}
+}
+
+func selects(t *testing.T, selector *meta.LabelSelector, of map[string]string) bool {
+	t.Helper()
+	s, err := meta.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !s.Empty() && s.Matches(labels.Set(of))
+}
+
+// checkPolicies: to the gateway by its ports, by whom was named; to a FHIR server elsewhere from the gateway alone.
+func checkPolicies(t *testing.T, objects []runtime.Object) {
+	pod := find[*apps.Deployment](t, objects, chartName).Spec.Template
+	own := find[*networking.NetworkPolicy](t, objects, chartName).Spec
+	if !selects(t, &own.PodSelector, pod.Labels) || len(own.Ingress) == 0 {
+		t.Errorf("%+v", own)
+	}
+	for i, rule := range own.Ingress {
+		if len(rule.From) == 0 || len(rule.Ports) != 1 || rule.Ports[0].Port.StrVal != []string{"http", "metrics"}[i] {
+			t.Errorf("%+v", rule)
+		}
+	}
+	if len(pod.Spec.InitContainers) > 0 {
+		return // in the same Pod
+	}
+	theirs := find[*networking.NetworkPolicy](t, objects, chartName+"-fhir-server").Spec
+	if selects(t, &theirs.PodSelector, pod.Labels) || len(theirs.PodSelector.MatchLabels) == 0 || len(theirs.Ingress) != 1 || len(theirs.Ingress[0].From) != 1 {
+		t.Fatalf("%+v", theirs)
+	}
+	from := theirs.Ingress[0].From[0]
+	if from.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "fhir" || !selects(t, from.PodSelector, pod.Labels) {
+		t.Errorf("from %+v", from)
+	}
+}
+
+// checkCaddyfile provisions it, with files in place of the secrets that it names.
+func checkCaddyfile(t *testing.T, objects []runtime.Object) {
+	folder := t.TempDir()
+	caddyfile := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]
+	for _, name := range []string{"store-password", "store-key", "hospital-client-secret", "initial-access-token"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	validate(t, strings.ReplaceAll(caddyfile, secretsDir, folder), "CADDY_ADMIN=unix/"+folder+"/admin.sock")
+}
