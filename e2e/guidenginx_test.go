@@ -25,7 +25,7 @@ http {
 	scgi_temp_path FOLDER/scgi;
 `
 
-// Behind nginx, as the guide has it, alice signs in at the address that people see, and the audit trail has hers.
+// Behind nginx, as the guide has it, alice signs in at the address that people see, and nobody can claim another's.
 func TestGuideNginx(t *testing.T) {
 	alone(t, "nginx stands before several already")
 	if _, err := exec.LookPath("nginx"); err != nil {
@@ -50,10 +50,13 @@ func TestGuideNginx(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.fhir(t, g.userToken(t, "openid", "user/*.rs").AccessToken, http.MethodGet, "Patient", "").is(t, http.StatusOK)
-	g.fhir(t, "", http.MethodGet, "Patient", "").is(t, http.StatusUnauthorized)
+	r := newRequest(t, http.MethodPost, g.issuer+"/oauth2/token", "grant_type=client_credentials&client_id=nobody")
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	send(t, g.client, r).is(t, http.StatusUnauthorized)
 	log, err := os.ReadFile(g.process.log)
-	if err != nil || !strings.Contains(string(log), `"kind":"sign-in","outcome":"success","user":"alice","address":"127.0.0.1"`) {
-		t.Errorf("%v: the audit trail has no sign-in of alice at 127.0.0.1", err)
+	if err != nil || !strings.Contains(string(log), `"outcome":"invalid_client"`) || strings.Contains(string(log), `"address":"203.0.113.9"`) {
+		t.Errorf("%v: the audit trail has no refusal at the client's own address:\n%s", err, log)
 	}
 }
 

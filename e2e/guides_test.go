@@ -94,6 +94,19 @@ func TestGuideHAPI(t *testing.T) {
 	if got := send(t, g.client, r).is(t, http.StatusOK); !strings.Contains(string(got.body), "Lovelace") {
 		t.Errorf("%s", got.body)
 	}
+	launchesAda(t, g)
+}
+
+// launchesAda does in a browser what the guide says, up to the app's first record.
+func launchesAda(t *testing.T, g *gateway) {
+	t.Helper()
+	ctx := newBrowser(t)
+	perform(t, ctx, chromedp.Navigate(g.issuer+"/oauth2/launch_page"), chromedp.WaitVisible(chromedp.ID("username")))
+	perform(t, soon(t, ctx), chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter), chromedp.WaitVisible("//h1[text()='Launch an app']"))
+	perform(t, soon(t, ctx), chromedp.Click(chromedp.CSS("input[value=ada]")), chromedp.Click("//button[text()='Open the app']"),
+		chromedp.WaitVisible(chromedp.CSS("button[value=allow]")), chromedp.Click(chromedp.CSS("button[value=allow]")),
+		chromedp.WaitVisible(chromedp.CSS("#record .answers li")))
+	checkStatuses(t, ctx, "record", "200", "200", "200", "200")
 }
 
 // sendRelease sends an archive with what the guide takes from the release's.
