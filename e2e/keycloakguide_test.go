@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,31 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/e2e/keycloak"
 )
 
-// keycloakGuide is what docs/identity-providers.md says of Keycloak, with the addresses of a test.
-type keycloakGuide struct{ text string }
-
 // guidePassword is the first password of the people in the guide.
 const guidePassword = "first-password"
-
-func readKeycloakGuide(t *testing.T, provider, gateway string) keycloakGuide {
-	t.Helper()
-	page, err := os.ReadFile("../docs/identity-providers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(page), "\n## Keycloak\n")
-	text, _, _ = strings.Cut(text, "\n## ")
-	return keycloakGuide{strings.NewReplacer("https://login.hospital.example", provider, "https://fhir.hospital.example", gateway).Replace(text)}
-}
-
-// blocks are those of a language, one after the other.
-func (g keycloakGuide) blocks(language string) string {
-	var all []string
-	for _, found := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?)\n```").FindAllStringSubmatch(g.text, -1) {
-		all = append(all, found[1])
-	}
-	return strings.Join(all, "\n")
-}
 
 // From an empty Keycloak to the first records, by the guide to the letter: a doctor and a nurse get different scopes.
 func TestKeycloakGuide(t *testing.T) {
@@ -47,7 +23,7 @@ func TestKeycloakGuide(t *testing.T) {
 		t.Skip("jq is not installed")
 	}
 	k, address := emptyKeycloak(t), mustFreeAddress(t)
-	guide := readKeycloakGuide(t, k.address, "https://"+address)
+	guide := readGuide(t, "identity-providers", "Keycloak", "https://login.hospital.example", k.address, "https://fhir.hospital.example", "https://"+address)
 	k.run(t, guide.blocks("sh"))
 	if n := strings.Count(guide.blocks("caddyfile"), " patient/"); n != 2 {
 		t.Errorf("%d rows have patient/ scopes, without which the test app of the launch page may read nothing", n)
