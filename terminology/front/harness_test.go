@@ -182,10 +182,10 @@ func (h *host) beginOwn(w http.ResponseWriter, status int) {
 func (*host) Prepare(_ http.ResponseWriter, r *http.Request) *http.Request { return r }
 func (*host) Background(_ *http.Request, next NextHandler) NextHandler     { return next }
 func (*host) Status(error) int                                             { return 0 }
-func (*host) NextTook(time.Duration)                                       {}
-func (*host) UpstreamTook(time.Duration)                                   {}
+func (*host) NextTook(context.Context, time.Duration, error)               {}
+func (*host) UpstreamTook(context.Context, time.Duration, error)           {}
 
-func (h *host) Count(o Outcome) {
+func (h *host) Count(_ context.Context, o Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.counts[o]++

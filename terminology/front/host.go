@@ -67,13 +67,13 @@ type NextHandler interface {
 // Metrics count and measure.
 type Metrics interface {
 	// Count counts a request by its outcome.
-	Count(Outcome)
+	Count(ctx context.Context, o Outcome)
 
 	// NextTook measures an answer of the next handler.
-	NextTook(time.Duration)
+	NextTook(ctx context.Context, took time.Duration, err error)
 
 	// UpstreamTook measures an answer of an upstream.
-	UpstreamTook(time.Duration)
+	UpstreamTook(ctx context.Context, took time.Duration, err error)
 }
 
 // Outcome is what became of a request for an operation.

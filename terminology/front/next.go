@@ -21,13 +21,14 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	if err := f.state.backoff.Err(""); err != nil {
 		return result{err: unavailable(m.afterNext(err), err)}
 	}
-	defer func(start time.Time) { f.host.Metrics.NextTook(time.Since(start)) }(time.Now())
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.NextTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
 	recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
 	request := q.forNext(r, recorder)
 	err := recorder.Record(func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
+	f.host.Metrics.NextTook(r.Context(), time.Since(start), err)
 	wait := f.state.backoff.Note(recorder.Status(), recorder.Header(), false)
 	switch {
 	case recorder.Cut() && remote.Begins(q.path, recorder.Header(), recorder.Body()):

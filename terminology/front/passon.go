@@ -46,8 +46,8 @@ func (f *Front) askFirst(w http.ResponseWriter, r *http.Request, next NextHandle
 	return answer.status != 0, err
 }
 
-func (f *Front) measureNext(w http.ResponseWriter, r *http.Request, next NextHandler) error {
+func (f *Front) measureNext(w http.ResponseWriter, r *http.Request, next NextHandler) (err error) {
 	start := time.Now()
-	defer func() { f.host.Metrics.NextTook(time.Since(start)) }()
+	defer func() { f.host.Metrics.NextTook(r.Context(), time.Since(start), err) }()
 	return next.ServeHTTP(w, r)
 }

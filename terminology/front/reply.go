@@ -31,7 +31,7 @@ func (f *Front) reply(w http.ResponseWriter, r *http.Request, res result) error 
 		failed := errorOf(err)
 		res.by, err = failed.outcome(), failed
 	}
-	f.host.Metrics.Count(res.by)
+	f.host.Metrics.Count(r.Context(), res.by)
 	if wait := retryAfter(err); wait > 0 {
 		w.Header().Set("Retry-After", cache.Seconds(wait))
 	}

@@ -29,7 +29,7 @@ func (q *request) askUpstream(r *http.Request, m *missing) result {
 	}
 	start := time.Now()
 	theirs, err := server.Ask(r.Context(), asked.Request)
-	f.host.Metrics.UpstreamTook(time.Since(start))
+	f.host.Metrics.UpstreamTook(r.Context(), time.Since(start), err)
 	switch {
 	case err != nil:
 		err = f.host.Failed(server.Base(), err)

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -54,6 +55,9 @@ type Enforcer struct {
 	Memory *fairmemory.Memory
 	// DecisionHeader is a request header that tells the next handler what was decided and why. Empty: none.
 	DecisionHeader string
+	// Judging is called before a call is judged, and gives the context for it; what it returns is called after that. Nil if
+	// nobody wants to know.
+	Judging func(ctx context.Context, i interaction.Interaction) (context.Context, func(error))
 	// Decided is called with each decision, after the answer. Nil if nobody wants to know.
 	Decided func(r *http.Request, b Bearer, d Decision)
 }

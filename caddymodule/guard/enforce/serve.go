@@ -103,13 +103,23 @@ func (x *exchange) isHopeless(i interaction.Interaction) bool {
 
 // Answer answers a call, the client's or an entry of its batch, as far as the scopes go, and what the site's rules make
 // of them.
-func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (*message.Answer, error) {
+func (x *exchange) Answer(ctx context.Context, c message.Call, i interaction.Interaction) (_ *message.Answer, err error) {
+	ctx, done := x.judging(ctx, i)
+	defer func() { done(err) }()
 	return x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
 		if row := interactions[i.Kind]; row.answer != nil {
 			return row.answer(ctx, x, c, i)
 		}
 		return nil, message.NotFound()
 	})
+}
+
+// judging tells that a call is about to be judged.
+func (x *exchange) judging(ctx context.Context, i interaction.Interaction) (context.Context, func(error)) {
+	if x.e.Judging == nil {
+		return ctx, func(error) {}
+	}
+	return x.e.Judging(ctx, i)
 }
 
 // passes reports whether a request goes to the next handler as it is, and its answer to the client.
@@ -133,9 +143,11 @@ func (x *exchange) servePage(w http.ResponseWriter, sealed string) (i interactio
 		r.RequestURI = r.URL.RequestURI()
 		return i, nil, x.pass(w, c, i)
 	}
-	a, err = x.judge.Under(x.r.Context(), c, i, func() (*message.Answer, error) {
+	ctx, done := x.judging(x.r.Context(), i)
+	defer func() { done(err) }()
+	a, err = x.judge.Under(ctx, c, i, func() (*message.Answer, error) {
 		if row := interactions[i.Kind]; row.page != nil {
-			return row.page(x.r.Context(), x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
+			return row.page(ctx, x, c, i, at, x.pages.At.URL(paging.PagePath+sealed, ""))
 		}
 		return nil, message.NotFound()
 	})

@@ -58,8 +58,8 @@ type Breaker struct {
 	probed   time.Time
 }
 
-// Observe gets each call: one of [Operations], how it ended, and how long it took.
-type Observe func(operation string, outcome Outcome, took time.Duration)
+// Observe gets each call: its context, one of [Operations], how it ended, and how long it took.
+type Observe func(ctx context.Context, operation string, outcome Outcome, took time.Duration)
 
 // New returns a breaker for a store. The logger gets when the store goes, and when it is back.
 func New(s store.Shared, logger *slog.Logger, observe Observe) *Breaker {
@@ -96,13 +96,13 @@ type outage struct {
 // call makes a call, unless it would only wait.
 func (b *Breaker) call(ctx context.Context, operation string, call func() error) error {
 	if err := b.enter(); err != nil {
-		b.observe(operation, Rejected, 0)
+		b.observe(ctx, operation, Rejected, 0)
 		return err
 	}
 	began := time.Now()
 	err := call()
 	b.leave(ctx, err)
-	b.observe(operation, outcomeOf(err), time.Since(began))
+	b.observe(ctx, operation, outcomeOf(err), time.Since(began))
 	return err
 }
 
@@ -192,7 +192,7 @@ func (b *Breaker) probe() {
 	}
 	b.mu.Unlock()
 	b.leave(ctx, err)
-	b.observe("delete", outcomeOf(err), time.Since(began))
+	b.observe(ctx, "delete", outcomeOf(err), time.Since(began))
 }
 
 // leave ends a call, and judges by it whether the store is there. A call that its caller gave

@@ -71,7 +71,7 @@ type harness struct {
 
 func newHarness() *harness {
 	h := &harness{stalling: &stalling{Shared: storetest.NewShared("revoked").Gateway()}}
-	h.breaker = breaker.New(h.stalling, slog.New(slog.NewTextHandler(&h.log, nil)), func(operation string, outcome breaker.Outcome, took time.Duration) {
+	h.breaker = breaker.New(h.stalling, slog.New(slog.NewTextHandler(&h.log, nil)), func(_ context.Context, operation string, outcome breaker.Outcome, took time.Duration) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.observed = append(h.observed, fmt.Sprint(operation, " ", outcome, " ", took))

@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
 
 func init() {
@@ -70,7 +71,7 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if !server.Serves(r.URL.Path) {
 		return h.pass(w, r, next)
 	}
-	defer served(r.URL.Path, time.Now())
+	defer served(r, r.URL.Path, time.Now())
 	defer pace.Form.Limit(w, r)()
 	server.ServeHTTP(w, r)
 	return nil
@@ -82,9 +83,9 @@ var (
 )
 
 // served measures an answer of the authorization server.
-func served(path string, since time.Time) {
+func served(r *http.Request, path string, since time.Time) {
 	if e, ok := endpoints[authorize.EndpointName(path)]; ok {
-		e.Observe(time.Since(since).Seconds())
+		span.Observe(r.Context(), e, time.Since(since))
 	}
 }
 

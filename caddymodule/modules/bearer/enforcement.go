@@ -84,7 +84,8 @@ func newEnforcement(ctx caddy.Context, o *Enforcement, claims []string, at addre
 	e := &enforce.Enforcer{
 		Base: at.path, BaseURL: at.url, Shared: enforce.NewShared(own), CompartmentSearch: o.CompartmentSearch,
 		Operations: enforce.NewOperations(operations...), ExpandScopes: o.ExpandScopes, Upsert: o.Upsert,
-		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Decided: newQuotas(app).charging(at.path, newAccessLog(ctx, app, o.AuditReads).record),
+		Limits: enforce.Limits{Answer: enforce.AnswerOf(o.MaxMemory)}, Judging: judging,
+		Decided: tracing(newQuotas(app).charging(at.path, newAccessLog(ctx, app, o.AuditReads).record)),
 	}
 	if e.Parameters, err = newSearchParameters(o.SearchParameterFiles, ctx.Slogger()); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/failure"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
 
 // gate is what a request passes.
@@ -54,12 +55,15 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	g.headers.Strip(r.Header, requester.ByTrustedProxy(r))
 	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
-	token, err := g.asks.authenticate(r)
+	token, err := g.authenticate(r)
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
 		g.misplaced.warnOfClaim(err)
 		recordOutage(r, g.quotas.app, err)
 		return g.at.challenge().refuse(w, err)
+	}
+	if span.Recording(r.Context()) {
+		next = asking{next, g.at.path}
 	}
 	public := isPublic(r, g.at.path)
 	guard.StripUpgrade(r.Header, !public)
@@ -103,7 +107,9 @@ func (g *gate) serveAllowed(w http.ResponseWriter, r *http.Request, next caddyht
 		decided(decisionAllowed)
 		return next.ServeHTTP(w, r)
 	}
-	err := g.enforced.serve(w, r, next, token)
+	inside, s := span.Request(r, span.Decide)
+	defer s.End()
+	err := g.enforced.serve(w, inside, next, token)
 	if _, refused := errors.AsType[*guard.Error](err); refused {
 		return g.at.challenge().refuse(w, err)
 	}

@@ -222,6 +222,8 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	if r.URL.Path == h.FHIRBase+"/metadata" {
 		caddyhttp.SetVar(r.Context(), fhirapp.AnsweredOperations, h.AllOperations)
 	}
+	r, s := h.traced(r)
+	defer s.End()
 	return failure.Answer(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
 

@@ -1,11 +1,13 @@
 package expand
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -20,10 +22,27 @@ var (
 // expandMetrics counts for package front.
 type expandMetrics struct{}
 
-func (expandMetrics) Count(o front.Outcome) { expanded[o].Inc() }
+// Count counts a request, and tells its span.
+func (expandMetrics) Count(ctx context.Context, o front.Outcome) {
+	expanded[o].Inc()
+	span.Current(ctx).Outcome(string(o))
+}
 
-func (expandMetrics) NextTook(d time.Duration) { nextDurations.Observe(d.Seconds()) }
+func (expandMetrics) NextTook(ctx context.Context, d time.Duration, err error) {
+	asked(ctx, nextDurations, d, err)
+}
 
-func (expandMetrics) UpstreamTook(d time.Duration) { upstreamDurations.Observe(d.Seconds()) }
+func (expandMetrics) UpstreamTook(ctx context.Context, d time.Duration, err error) {
+	asked(ctx, upstreamDurations, d, err)
+}
+
+func asked(ctx context.Context, by prometheus.Observer, took time.Duration, err error) {
+	span.Observe(ctx, by, took)
+	if err != nil {
+		span.Record(ctx, span.Ask, took, "failed")
+		return
+	}
+	span.Record(ctx, span.Ask, took, "answered")
+}
 
 var _ front.Metrics = expandMetrics{}

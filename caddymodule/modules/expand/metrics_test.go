@@ -8,13 +8,13 @@ import (
 
 // What is counted with every request allocates nothing.
 func TestCountingAllocatesNothing(t *testing.T) {
-	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(front.Here) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { expandMetrics{}.Count(t.Context(), front.Here) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkExpansionCounted(b *testing.B) {
 	for b.Loop() {
-		expandMetrics{}.Count(front.Here)
+		expandMetrics{}.Count(b.Context(), front.Here)
 	}
 }

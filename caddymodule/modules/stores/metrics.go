@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/breaker"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/span"
 )
 
 var (
@@ -27,10 +29,11 @@ func observeStore(name string) breaker.Observe {
 	durations := metrics.ByLabel(breaker.Operations, func(operation string) prometheus.Observer {
 		return storeDurations.WithLabelValues(name, operation)
 	})
-	return func(operation string, outcome breaker.Outcome, took time.Duration) {
+	return func(ctx context.Context, operation string, outcome breaker.Outcome, took time.Duration) {
 		counters[operation][outcome].Inc()
+		span.Record(ctx, span.Store, took, string(outcome))
 		if outcome != breaker.Rejected {
-			durations[operation].Observe(took.Seconds())
+			span.Observe(ctx, durations[operation], took)
 		}
 	}
 }

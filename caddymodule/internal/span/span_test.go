@@ -1,0 +1,54 @@
+package span
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// nested is a context as deep as that of a request in Caddy, in which nobody records spans.
+func nested(ctx context.Context) context.Context {
+	type key int
+	for i := range key(10) {
+		ctx = context.WithValue(ctx, i, i)
+	}
+	return ctx
+}
+
+// untraced is what a request that the guard judges, and that asks a store, does where nobody records spans.
+func untraced(ctx context.Context, o prometheus.Observer) {
+	for _, name := range []string{Verify, Decide, Judge} {
+		_, s := Start(ctx, name)
+		s.Outcome("allowed")
+		s.End()
+	}
+	Recording(ctx)
+	Current(ctx).Outcome("allowed")
+	Record(ctx, Store, time.Millisecond, "answered")
+	Observe(ctx, o, time.Millisecond)
+}
+
+// What nobody records costs no memory.
+func TestUntracedAllocatesNothing(t *testing.T) {
+	ctx, o := nested(t.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
+	if n := testing.AllocsPerRun(100, func() { untraced(ctx, o) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkUntraced(b *testing.B) {
+	ctx, o := nested(b.Context()), prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
+	b.ReportAllocs()
+	for b.Loop() {
+		untraced(ctx, o)
+	}
+}
+
+func BenchmarkObservedAlone(b *testing.B) {
+	o := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "x"})
+	for b.Loop() {
+		o.Observe(time.Millisecond.Seconds())
+	}
+}
