@@ -120,7 +120,12 @@ func removeFromRoster(r *rosterRequest) (any, error) {
 	_, err := r.change(removed, "removed", func(record *roster.Record) error { return record.Remove(r.kind, r.name) })
 	if errors.Is(err, roster.ErrUnknown) && r.kind == roster.Clients {
 		removed.From = "registration"
-		err = r.registered("removed", r.app.Server().Clients().Remove)
+		err = r.registered("removed", func(ctx context.Context, id string) error {
+			if _, err := r.app.Server().RevokeGrants(ctx, "", id); err != nil && !errors.Is(err, authorize.ErrUnknownHolder) {
+				return err
+			}
+			return r.app.Server().Clients().Remove(ctx, id)
+		})
 	}
 	return removed, err
 }

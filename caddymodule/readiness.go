@@ -69,6 +69,9 @@ func readinessOf(ctx context.Context, running caddy.Context) (*readiness, error)
 			}
 		}
 		answer.is("signing keys", store.CauseUnavailable, keysProblem(ctx, app.keys))
+		if err := app.server.Trouble(); err != nil && !errors.Is(err, store.ErrUnavailable) { // of which the store tells
+			answer.is("clients and people", store.CauseFailed, err)
+		}
 	}
 	answer.Ready = len(answer.Problems) == 0
 	return answer, nil

@@ -38,6 +38,8 @@ type Roster struct {
 	store store.Store
 	known *Known
 	mu    sync.Mutex // held while the record is read or changed, so that an earlier one never replaces a later one
+
+	trouble atomic.Pointer[error] // of the last reading
 }
 
 // Known is what was last read. It may be handed on to the roster of a later configuration.
@@ -66,6 +68,7 @@ func (r *Roster) Record() *Record { return r.known.Record() }
 func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() { r.trouble.Store(&err) }()
 	version, err := store.Values(ctx, r.store, versionKey)
 	if err != nil {
 		return false, fmt.Errorf("reading clients and people in the store: %w", err)
@@ -79,6 +82,14 @@ func (r *Roster) Read(ctx context.Context) (changed bool, err error) {
 	}
 	r.known.read.Store(read)
 	return true, nil
+}
+
+// Trouble says why the record could not be read lately; nil if it could. It does not wait.
+func (r *Roster) Trouble() error {
+	if err := r.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // load reads the record, and returns it as stored, too.

@@ -103,3 +103,23 @@ func (s *brittleStore) Do(ctx context.Context, calls ...*store.Call) error {
 	}
 	return s.Store.Do(ctx, calls...)
 }
+
+// A record that cannot be read is told of, and leaves what is known in force.
+func TestUnreadableRecord(t *testing.T) {
+	shared := store.NewMemory(10, 0)
+	here, there := New(shared, new(Known)), New(shared, new(Known))
+	if err := here.Change(t.Context(), add("a")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := there.Read(t.Context()); err != nil || there.Trouble() != nil {
+		t.Fatal(err, there.Trouble())
+	}
+	for key, value := range map[string]string{recordKey: `{"v":99}`, versionKey: "other"} {
+		if err := shared.Put(t.Context(), key, []byte(value), forever); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if changed, err := there.Read(t.Context()); changed || !errors.Is(err, store.ErrNewer) || !errors.Is(there.Trouble(), store.ErrNewer) || len(there.Record().Entries[Users]) != 1 {
+		t.Errorf("%v %v: %v, %+v", changed, err, there.Trouble(), there.Record())
+	}
+}

@@ -46,6 +46,9 @@ func NewServer(c authorize.Config, r *Roster, resolve Resolver) (*Server, error)
 // InForce returns the server that answers now.
 func (s *Server) InForce() *authorize.Server { return s.inForce.Load() }
 
+// Trouble is [Roster.Trouble].
+func (s *Server) Trouble() error { return s.roster.Trouble() }
+
 // Problem says why an entry is not in force; nil if it is.
 func (s *Server) Problem(kind Kind, name string) error {
 	s.mu.Lock()
