@@ -193,7 +193,7 @@ func (h *Bearer) Cleanup() error { return h.keys.release() }
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.located.Do(h.locate)
 	defer pace.FHIR.Limit(w, r)()
-	return failure.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, failure.OrNotFound{Next: next}))
+	return failure.Answer(w, r, h.FHIRBase, h.failures, h.gate.serve(w, r, asked(r, failure.OrNotFound{Next: next}, h.FHIRBase)))
 }
 
 // asksSite reports whether the site must tell the URL of the API: answers are judged, and have links.

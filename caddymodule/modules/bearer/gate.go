@@ -55,15 +55,12 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	g.headers.Strip(r.Header, requester.ByTrustedProxy(r))
 	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
-	token, err := g.authenticate(r)
+	token, err := verified(&g.asks, r)
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
 		g.misplaced.warnOfClaim(err)
 		recordOutage(r, g.quotas.app, err)
 		return g.at.challenge().refuse(w, err)
-	}
-	if span.Recording(r.Context()) {
-		next = asking{next, g.at.path}
 	}
 	public := isPublic(r, g.at.path)
 	guard.StripUpgrade(r.Header, !public)

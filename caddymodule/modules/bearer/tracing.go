@@ -26,11 +26,11 @@ func outcomeOf(err error) string {
 	return "failed"
 }
 
-// authenticate is the authenticator's, in a span of its own.
-func (g *gate) authenticate(r *http.Request) (*guard.Token, error) {
+// verified authenticates a request in a span of its own.
+func verified(by *authenticator, r *http.Request) (*guard.Token, error) {
 	inside, s := span.Request(r, span.Verify)
 	defer s.End()
-	token, err := g.asks.authenticate(inside)
+	token, err := by.authenticate(inside)
 	s.Outcome(outcomeOf(err))
 	return token, err
 }
@@ -56,6 +56,14 @@ func tracing(record func(*http.Request, enforce.Bearer, enforce.Decision)) func(
 		s.Outcome(outcomeOf(d.Err))
 		record(r, b, d)
 	}
+}
+
+// asked is the next handler, whose answers are spans if somebody records them.
+func asked(r *http.Request, next caddyhttp.Handler, base string) caddyhttp.Handler {
+	if !span.Recording(r.Context()) {
+		return next
+	}
+	return asking{next, base}
 }
 
 // asking makes a span of each request to the next handler.

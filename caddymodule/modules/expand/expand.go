@@ -222,7 +222,7 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	if r.URL.Path == h.FHIRBase+"/metadata" {
 		caddyhttp.SetVar(r.Context(), fhirapp.AnsweredOperations, h.AllOperations)
 	}
-	r, s := h.traced(r)
+	r, s := traced(r, h.front, h.FHIRBase)
 	defer s.End()
 	return failure.Answer(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
