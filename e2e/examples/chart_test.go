@@ -2,6 +2,7 @@ package examples
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,15 +74,15 @@ func decode(t *testing.T, files map[string]string) []runtime.Object {
 }
 
 // find is the object of a type and a name.
-func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) T {
+func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) (found T) {
 	t.Helper()
 	for _, object := range objects {
-		if found, ok := object.(T); ok && reflect.ValueOf(object).Elem().FieldByName("Name").String() == name {
-			return found
+		if o, ok := object.(T); ok && reflect.ValueOf(object).Elem().FieldByName("Name").String() == name {
+			return o
 		}
 	}
 	t.Fatalf("no %v of the name %s", reflect.TypeFor[T](), name)
-	panic("unreachable")
+	return found
 }
 
 // Every file of examples is rendered, with the kinds that it asks for.
@@ -130,7 +131,7 @@ func TestChartRefuses(t *testing.T) {
 		{"a shared store without a secret", "postgres", map[string]any{"secretName": ""}},
 		{"a policy that lets everybody in", "sidecar", map[string]any{"networkPolicy": map[string]any{"from": []any{}}}},
 		{"a policy for all Pods", "postgres", map[string]any{"backend": map[string]any{"host": "hapi", "podLabels": nil}}},
-		{"no FHIR server", "postgres", map[string]any{"backend": map[string]any{"host": ""}}},
+		{"no FHIR server", "postgres", map[string]any{"backend": map[string]any{"host": "", "podLabels": map[string]any{"app": "hapi"}}}},
 		{"a FHIR server without an image", "sidecar", map[string]any{"fhirServer": map[string]any{"image": ""}}},
 		{"a FHIR server at the gateway's port", "sidecar", map[string]any{"fhirServer": map[string]any{"image": "hapi", "port": 8000}}},
 		{"nobody who ends TLS", "sidecar", map[string]any{"trustedProxies": []any{}}},
@@ -140,9 +141,7 @@ func TestChartRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			values := exampleValues(t, tt.values)
-			for name, value := range tt.change {
-				values[name] = value
-			}
+			maps.Copy(values, tt.change)
 			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 				t.Errorf("it is rendered, or fails otherwise: %v", err)
 			}
