@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	apps "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -117,6 +118,45 @@ func TestChart(t *testing.T) {
 			checkPolicies(t, objects)
 			checkCaddyfile(t, objects)
 		})
+	}
+}
+
+// What no example says is rendered, too: here all at once, with a FHIR server in the Pod of gateways that share a store.
+func TestChartOptions(t *testing.T) {
+	const text = `
+mode: sidecar
+image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+imagePullSecrets: [{name: registry}]
+expand: |
+  operations all
+fhirServer: {image: hapi, volumes: [{name: lucene, emptyDir: {}}], volumeMounts: [{name: lucene, mountPath: /lucene}]}
+ingress: {enabled: true, className: nginx, annotations: {a: b}, tlsSecretName: tls}
+podAnnotations: {c: d}
+nodeSelector: {e: f}
+tolerations: [{key: g, operator: Exists}]
+affinity: {nodeAffinity: {}}
+`
+	values := exampleValues(t, "redis")
+	options, err := chartutil.ReadValues([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(values, options)
+	files, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := decode(t, files)
+	checkPod(t, objects)
+	checkTogether(t, objects)
+	checkPolicies(t, objects)
+	checkCaddyfile(t, objects)
+	deployment := find[*apps.Deployment](t, objects, chartName)
+	pod := deployment.Spec.Template
+	if pod.Annotations["c"] != "d" || pod.Spec.NodeSelector["e"] != "f" || len(pod.Spec.Tolerations) != 1 || len(pod.Spec.ImagePullSecrets) != 1 ||
+		pod.Spec.Affinity == nil || len(pod.Spec.TopologySpreadConstraints) != 1 || deployment.Spec.Replicas != nil ||
+		!strings.HasPrefix(pod.Spec.Containers[0].Image, "ghcr.io/caddy-fhir/caddy-fhir@sha256:") || len(pod.Spec.InitContainers[0].VolumeMounts) != 2 {
+		t.Errorf("%+v", pod)
 	}
 }
 
