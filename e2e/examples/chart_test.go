@@ -2,6 +2,7 @@ package examples
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	apps "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -73,15 +75,15 @@ func decode(t *testing.T, files map[string]string) []runtime.Object {
 }
 
 // find is the object of a type and a name.
-func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) T {
+func find[T runtime.Object](t *testing.T, objects []runtime.Object, name string) (found T) {
 	t.Helper()
 	for _, object := range objects {
-		if found, ok := object.(T); ok && reflect.ValueOf(object).Elem().FieldByName("Name").String() == name {
-			return found
+		if o, ok := object.(T); ok && reflect.ValueOf(object).Elem().FieldByName("Name").String() == name {
+			return o
 		}
 	}
 	t.Fatalf("no %v of the name %s", reflect.TypeFor[T](), name)
-	panic("unreachable")
+	return found
 }
 
 // Every file of examples is rendered, with the kinds that it asks for.
@@ -119,6 +121,45 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// What no example says is rendered, too: here all at once, with a FHIR server in the Pod of gateways that share a store.
+func TestChartOptions(t *testing.T) {
+	const text = `
+mode: sidecar
+image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+imagePullSecrets: [{name: registry}]
+expand: |
+  operations all
+fhirServer: {image: hapi, volumes: [{name: lucene, emptyDir: {}}], volumeMounts: [{name: lucene, mountPath: /lucene}]}
+ingress: {enabled: true, className: nginx, annotations: {a: b}, tlsSecretName: tls}
+podAnnotations: {c: d}
+nodeSelector: {e: f}
+tolerations: [{key: g, operator: Exists}]
+affinity: {nodeAffinity: {}}
+`
+	values := exampleValues(t, "redis")
+	options, err := chartutil.ReadValues([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(values, options)
+	files, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := decode(t, files)
+	checkPod(t, objects)
+	checkTogether(t, objects)
+	checkPolicies(t, objects)
+	checkCaddyfile(t, objects)
+	deployment := find[*apps.Deployment](t, objects, chartName)
+	pod := deployment.Spec.Template
+	if pod.Annotations["c"] != "d" || pod.Spec.NodeSelector["e"] != "f" || len(pod.Spec.Tolerations) != 1 || len(pod.Spec.ImagePullSecrets) != 1 ||
+		pod.Spec.Affinity == nil || len(pod.Spec.TopologySpreadConstraints) != 1 || deployment.Spec.Replicas != nil ||
+		!strings.HasPrefix(pod.Spec.Containers[0].Image, "ghcr.io/caddy-fhir/caddy-fhir@sha256:") || len(pod.Spec.InitContainers[0].VolumeMounts) != 2 {
+		t.Errorf("%+v", pod)
+	}
+}
+
 // What would run, and do something else than was meant, does not fit the schema.
 func TestChartRefuses(t *testing.T) {
 	for _, tt := range []struct {
@@ -130,7 +171,7 @@ func TestChartRefuses(t *testing.T) {
 		{"a shared store without a secret", "postgres", map[string]any{"secretName": ""}},
 		{"a policy that lets everybody in", "sidecar", map[string]any{"networkPolicy": map[string]any{"from": []any{}}}},
 		{"a policy for all Pods", "postgres", map[string]any{"backend": map[string]any{"host": "hapi", "podLabels": nil}}},
-		{"no FHIR server", "postgres", map[string]any{"backend": map[string]any{"host": ""}}},
+		{"no FHIR server", "postgres", map[string]any{"backend": map[string]any{"host": "", "podLabels": map[string]any{"app": "hapi"}}}},
 		{"a FHIR server without an image", "sidecar", map[string]any{"fhirServer": map[string]any{"image": ""}}},
 		{"a FHIR server at the gateway's port", "sidecar", map[string]any{"fhirServer": map[string]any{"image": "hapi", "port": 8000}}},
 		{"nobody who ends TLS", "sidecar", map[string]any{"trustedProxies": []any{}}},
@@ -140,9 +181,7 @@ func TestChartRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			values := exampleValues(t, tt.values)
-			for name, value := range tt.change {
-				values[name] = value
-			}
+			maps.Copy(values, tt.change)
 			if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 				t.Errorf("it is rendered, or fails otherwise: %v", err)
 			}

@@ -133,7 +133,7 @@ func checkPolicies(t *testing.T, objects []runtime.Object) {
 func checkCaddyfile(t *testing.T, objects []runtime.Object) {
 	folder := t.TempDir()
 	caddyfile := find[*core.ConfigMap](t, objects, chartName).Data["Caddyfile"]
-	for _, name := range []string{"store-password", "store-key", "hospital-client-secret", "initial-access-token"} {
+	for _, name := range []string{"store-password", "store-key", "hospital-client-secret"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}

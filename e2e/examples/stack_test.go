@@ -212,10 +212,10 @@ func (s *stack) startGateway(t *testing.T, name string) {
 	})
 }
 
-// await waits until try succeeds, half a minute at most.
+// await waits until try succeeds: for longer than the minute after which Caddy tries again to get a certificate.
 func (s *stack) await(t *testing.T, name string, try func() error) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(90 * time.Second)
 	for tick := time.Tick(5 * time.Millisecond); ; {
 		err := try()
 		if err == nil {

@@ -63,7 +63,16 @@ func (s *stack) caddyRoot() string {
 	return filepath.Join(s.folder, "gateway/caddy/pki/authorities/local/root.crt")
 }
 
-// service is a client that has a token of demo-service, as the one who reads the example may get with curl.
+// issuer waits until a service answers at the public address, and returns that, with a client that trusts the certificates of a
+// file.
+func (s *stack) issuer(t *testing.T, service, certificates string) (string, *http.Client) {
+	t.Helper()
+	issuer, client := "https://"+s.public(t, "8443"), trusting(t, certificates)
+	s.await(t, service, func() error { return want(client, issuer+"/.well-known/openid-configuration", http.StatusOK) })
+	return issuer, client
+}
+
+// serviceClient is a client that has a token of demo-service, as the one who reads the example may get with curl.
 func serviceClient(t *testing.T, client *http.Client, issuer string) (*http.Client, *oauth2.Token) {
 	t.Helper()
 	ctx := context.WithValue(t.Context(), oauth2.HTTPClient, client)
@@ -95,8 +104,7 @@ func TestComposeHAPI(t *testing.T) {
 	s := newStack(t, "hapi", map[string]string{"hapi:8080": hapi(t)})
 	s.startGateway(t, "gateway")
 	s.run(t, "patient", "curl")
-	issuer := "https://" + s.public(t, "8443")
-	client := trusting(t, s.caddyRoot())
+	issuer, client := s.issuer(t, "gateway", s.caddyRoot())
 	if err := want(client, issuer+"/fhir/Patient", http.StatusUnauthorized); err != nil {
 		t.Error(err)
 	}
@@ -129,8 +137,8 @@ func TestComposeKeycloak(t *testing.T) {
 	s := newStack(t, "keycloak", map[string]string{"hapi:8080": hapi(t), "keycloak:8090": keycloak.Listener.Addr().String()})
 	s.startGateway(t, "gateway")
 	s.run(t, "patient", "curl")
-	issuer := "https://" + s.public(t, "8443")
-	answer, err := trusting(t, s.caddyRoot()).Get(issuer + "/")
+	issuer, client := s.issuer(t, "gateway", s.caddyRoot())
+	answer, err := client.Get(issuer + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +158,7 @@ func TestComposeReplicas(t *testing.T) {
 	}
 	s.start(t, "haproxy", "haproxy", "-db", "-f", s.file(t, "haproxy", "/usr/local/etc/haproxy/haproxy.cfg"))
 	s.run(t, "patient", "curl")
-	issuer := "https://" + s.public(t, "8443")
-	client := trusting(t, filepath.Join(s.folder, "secrets/certificate.pem"))
-	s.await(t, "haproxy", func() error { return want(client, issuer+"/.well-known/openid-configuration", http.StatusOK) })
+	issuer, client := s.issuer(t, "haproxy", filepath.Join(s.folder, "secrets/certificate.pem"))
 	service, token := serviceClient(t, client, issuer)
 	for range 6 {
 		if n := total(t, service, issuer); n != 1 {

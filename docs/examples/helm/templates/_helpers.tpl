@@ -45,13 +45,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 	log {
 		format fhir
 	}
-{{- with .Values.trustedProxies }}
 
 	servers {
+		protocols h1
+{{- with .Values.trustedProxies }}
 		trusted_proxies static {{ join " " . }}
 		trusted_proxies_strict
-	}
 {{- end }}
+	}
 
 	fhir {
 		issuer {{ .Values.issuer }}
