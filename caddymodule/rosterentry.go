@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,19 +77,22 @@ func unmarshalEntry(config json.RawMessage, to any) error {
 	return decoder.Decode(to)
 }
 
-func listRoster(r *rosterRequest) (any, error) {
-	record, err := r.app.server.Record(r.http.Context())
+func listRoster(r *rosterRequest) (any, error) { return r.list(r.http.Context()) }
+
+// list lists the clients or people, wherever they were added.
+func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
+	record, err := c.app.server.Record(ctx)
 	if err != nil {
 		return nil, err
 	}
-	entries := r.app.configured(r.kind)
-	for name, e := range record.Entries[r.kind] {
-		entries = append(entries, r.stored(name, e))
+	entries := c.app.configured(c.kind)
+	for name, e := range record.Entries[c.kind] {
+		entries = append(entries, c.stored(name, e))
 	}
-	if r.kind != roster.Clients {
+	if c.kind != roster.Clients {
 		return entries, nil
 	}
-	registered, err := r.app.Server().Clients().Registered(r.http.Context())
+	registered, err := c.app.Server().Clients().Registered(ctx)
 	for _, c := range registered {
 		entries = append(entries, rosterEntry{
 			Name: c.Client.ID, From: "registration", Since: c.IssuedAt, Waits: c.Waits,
@@ -116,7 +120,7 @@ func (a *App) configured(kind roster.Kind) []rosterEntry {
 }
 
 // stored is an entry of the store without its hash.
-func (r *rosterRequest) stored(name string, e roster.Entry) rosterEntry {
+func (c rosterChange) stored(name string, e roster.Entry) rosterEntry {
 	entry := rosterEntry{Name: name, From: "store", Since: e.Since}
 	config := map[string]any{}
 	if err := json.Unmarshal(e.Config, &config); err != nil {
@@ -124,7 +128,7 @@ func (r *rosterRequest) stored(name string, e roster.Entry) rosterEntry {
 	}
 	delete(config, "password_hash")
 	if entry.Config = config; entry.Problem == "" {
-		if err := r.app.server.Problem(r.kind, name); err != nil {
+		if err := c.app.server.Problem(c.kind, name); err != nil {
 			entry.Problem = err.Error()
 		}
 	}

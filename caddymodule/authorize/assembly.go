@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/account"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/administration"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/deprovisioning"
@@ -189,6 +190,11 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 		Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 		Apps:     a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
 	})
+	if c.Administration != nil {
+		routes[endpoint.Admin] = administration.New(administration.Config{
+			Responder: a.responder, Settings: *c.Administration, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
+		})
+	}
 	if c.LaunchPage {
 		a.addSandbox(c, launches, routes)
 	}

@@ -149,6 +149,10 @@ type Config struct {
 	// trying out (package sandbox).
 	LaunchPage bool
 
+	// Administration is a page on which administrators see to apps and people that are not in this configuration.
+	// Default: none.
+	Administration *Administration
+
 	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
 	// §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool
@@ -171,6 +175,11 @@ func (c *Config) fhirBase() string { return c.Issuer + c.FHIRBasePath }
 func (c *Config) complete() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err
+	}
+	if c.Administration != nil {
+		if err := c.Administration.Check(); err != nil {
+			return err
+		}
 	}
 	for _, origin := range c.FrameAncestors {
 		if err := page.CheckAncestor(origin); err != nil {
