@@ -18,8 +18,8 @@ import (
 // administration is what the page of administrators changes: what the admin API does, by the same checks.
 type administration struct{ app *App }
 
-// administration is the page of administrators for package authorize; nil for none.
-func (a *App) administration() *authorize.Administration {
+// administrationOf is the page of administrators for package authorize; nil for none.
+func administrationOf(a *App) *authorize.Administration {
 	if a.AdminPage == "" {
 		return nil
 	}

@@ -190,15 +190,20 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 		Patients: &launch.Patients{Records: c.Records, FHIRBase: c.fhirBase()},
 		Apps:     a.tokens.Apps, Revoker: a.tokens.Revoker, Limiter: a.limiter, Describe: flow.Describe,
 	})
-	if c.Administration != nil {
-		routes[endpoint.Admin] = administration.New(administration.Config{
-			Responder: a.responder, Settings: *c.Administration, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
-		})
-	}
 	if c.LaunchPage {
 		a.addSandbox(c, launches, routes)
 	}
-	return routes, a.addDocuments(c, routes)
+	return routes, errors.Join(a.addAdministration(c, routes), a.addDocuments(c, routes))
+}
+
+func (a *assembly) addAdministration(c *Config, routes map[string]http.Handler) error {
+	if c.Administration == nil {
+		return nil
+	}
+	routes[endpoint.Admin] = administration.New(administration.Config{
+		Responder: a.responder, Settings: *c.Administration, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
+	})
+	return c.Administration.Check()
 }
 
 func (a *assembly) addSandbox(c *Config, launches *launch.Launches, routes map[string]http.Handler) {

@@ -176,11 +176,6 @@ func (c *Config) complete() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err
 	}
-	if c.Administration != nil {
-		if err := c.Administration.Check(); err != nil {
-			return err
-		}
-	}
 	for _, origin := range c.FrameAncestors {
 		if err := page.CheckAncestor(origin); err != nil {
 			return err

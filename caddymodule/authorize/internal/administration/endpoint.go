@@ -31,8 +31,9 @@ const (
 
 // Config is what the page needs.
 type Config struct {
-	*endpoint.Responder
-	Settings
+	Responder *endpoint.Responder // requires https
+	Settings  Settings            // what the configuration says
+
 	Pages    *page.Site        // shows it
 	Keys     keyring.Sealing   // seal its forms
 	Accounts *people.Accounts  // say who may open it
@@ -49,7 +50,7 @@ type admin struct {
 // New returns the endpoint.
 func New(c Config) http.Handler {
 	a := &admin{Config: c, sealer: &browser.Sealer{Keys: c.Keys}, turns: fairqueue.New(1)}
-	return c.Handler(a.serve, http.MethodGet, http.MethodPost)
+	return c.Responder.Handler(a.serve, http.MethodGet, http.MethodPost)
 }
 
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +60,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) {
 		a.showError(w, r, err)
 	case signedIn == nil:
 		signIn(w)
-	case !a.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.Scope):
+	case !a.Accounts.ScopeLimits.Gives(signedIn.User.Attributes(), a.Settings.Scope):
 		a.refuse(w, r, signedIn)
 	case !oauth2.MeetsACR(signedIn.ACR(), oauth2.ACRMultiFactor), r.Method == http.MethodGet && signedIn.Age > recent:
 		a.prove(w, r, signedIn)
@@ -87,7 +88,7 @@ func (a *admin) answer(w http.ResponseWriter, r *http.Request, signedIn *session
 var errNotAdmin = &oauth2.Error{Code: "access_denied", Description: "the person may not open the page of administrators", Status: http.StatusForbidden}
 
 func (a *admin) refuse(w http.ResponseWriter, r *http.Request, signedIn *session.SignedIn) {
-	a.Trail.Record(r.Context(), audit.Event{Kind: audit.User, Actor: signedIn.User.ID, Err: errNotAdmin})
+	a.Responder.Trail.Record(r.Context(), audit.Event{Kind: audit.User, Actor: signedIn.User.ID, Err: errNotAdmin})
 	a.Pages.ShowMessage(w, r, http.StatusForbidden, page.Message{
 		Title: page.T("You may not open this page"), Text: page.T("It is for administrators. Who is one is decided by the people who run this site."),
 	})

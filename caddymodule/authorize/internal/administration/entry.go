@@ -61,14 +61,14 @@ type Fields struct {
 	Name  string // the client_id, or the name to sign in with
 	Title string // what people see
 
-	// Of an app.
-	RedirectURIs, Scopes []string
-	LaunchURI            string
+	RedirectURIs []string // of an app
+	Scopes       []string // that an app may be granted
+	LaunchURI    string   // where an EHR opens an app
 
-	// Of a person.
-	Groups          []string
-	FHIRUser, Email string
-	Disabled        bool
+	Groups   []string // of a person
+	FHIRUser string   // a person's own resource
+	Email    string   // a person's address
+	Disabled bool     // a person may not sign in
 }
 
 // Change is what an administrator does to an entry.

@@ -44,7 +44,7 @@ func (a *admin) submit(w http.ResponseWriter, r *http.Request, signedIn *session
 	c := changeOf(p)
 	secret := ""
 	if err = a.check(r.Context(), signedIn, c, p.Get("seen")); err == nil {
-		secret, err = a.Store.Change(r.Context(), c)
+		secret, err = a.Settings.Store.Change(r.Context(), c)
 	}
 	a.record(r.Context(), signedIn, c, err)
 	switch {
@@ -113,5 +113,5 @@ func (a *admin) record(ctx context.Context, signedIn *session.SignedIn, c Change
 	if c.Kind == Clients {
 		e.Kind, e.User, e.ClientID = audit.Registration, "", c.Name
 	}
-	a.Trail.Record(ctx, e)
+	a.Responder.Trail.Record(ctx, e)
 }

@@ -42,9 +42,9 @@ func (a *admin) showError(w http.ResponseWriter, r *http.Request, err error) {
 	case e.Personal:
 		message = page.Message{Title: page.T("Please start again"), Text: page.Problem(e), Next: back}
 	case e.Code != "server_error":
-		message = page.Message{Title: page.T("That did not work"), Text: page.T("Nothing was changed. Go back, and mend this:"), Detail: e.Description, Next: back}
+		message = page.Message{Title: page.T("That did not work"), Text: page.T("Nothing was changed. Go back, and mend what is said below."), Detail: e.Description, Next: back}
 	default:
-		a.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
+		a.Responder.Logger.ErrorContext(r.Context(), "page of administrators not shown", "error", err)
 	}
 	a.Pages.ShowMessage(w, r, e.HTTPStatus(), message)
 }

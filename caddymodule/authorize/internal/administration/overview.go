@@ -59,7 +59,7 @@ func (a *admin) showLists(w http.ResponseWriter, r *http.Request, signedIn *sess
 // list are the entries of a kind whose names have a text in them, those that wait first. People of the configuration are
 // left out.
 func (a *admin) list(ctx context.Context, kind, search string) (list page.AdminList, err error) {
-	entries, err := a.Store.List(ctx, kind)
+	entries, err := a.Settings.Store.List(ctx, kind)
 	search = strings.ToLower(search)
 	entries = slices.DeleteFunc(entries, func(e Entry) bool {
 		return kind == Users && e.From != Stored || !strings.Contains(strings.ToLower(e.Name+"\n"+e.Title), search)
@@ -106,7 +106,7 @@ var errGone = oauth2.StartAgain("It is no longer there.")
 
 // changeable returns an entry that is not of the configuration.
 func (a *admin) changeable(ctx context.Context, kind, name string) (*Entry, error) {
-	entries, err := a.Store.List(ctx, kind)
+	entries, err := a.Settings.Store.List(ctx, kind)
 	for _, e := range entries {
 		if e.Name == name && (e.From == Stored || e.From == Registered) {
 			return &e, nil

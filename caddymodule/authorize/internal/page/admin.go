@@ -38,9 +38,17 @@ type AdminEntry struct {
 	Own        bool   // the administrator's own, which they cannot change
 	Problem    string // why it is not in force, in English
 
-	Name, Title, RedirectURIs, Scopes, LaunchURI string
-	Groups, FHIRUser, Email                      string
-	Disabled                                     bool
+	Name  string // the client_id, or the name to sign in with
+	Title string // what people see
+
+	RedirectURIs string // of an app, one a line
+	Scopes       string // that an app may be granted, one a line
+	LaunchURI    string // where an EHR opens an app
+
+	Groups   string // of a person, one a line
+	FHIRUser string // a person's own resource
+	Email    string // a person's address
+	Disabled bool   // a person may not sign in
 }
 
 // AdminSecret is what templates/adminsecret.html shows, once.
