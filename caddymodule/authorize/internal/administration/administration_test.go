@@ -198,6 +198,14 @@ func TestFormsOfOthers(t *testing.T) {
 			delete(mine.Cookies, "__Host-fhir-session")
 			return mine.Post(adminPath, form)
 		},
+		"another session in this browser": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+			delete(mine.Cookies, "__Host-fhir-session")
+			time.Sleep(time.Minute)
+			if r := signIn(mine); r.Header.Get("Location") != adminPath {
+				mine.T.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+			}
+			return mine.Post(adminPath, form)
+		},
 		"the account page's form": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
 			form.Set("request", servertest.Field(mine.T, servertest.AccountPage(mine, ""), "request"))
 			return mine.Post(adminPath, form)
@@ -261,6 +269,11 @@ func TestLists(t *testing.T) {
 	}
 	if n := strings.Count(page, "kind=users&amp;name="); n != 100 || !strings.Contains(page, "There are more.") {
 		t.Errorf("%d people", n)
+	}
+	for _, target := range []string{"kind=clients&name=app", "kind=users&name=bob", "kind=users&name=nobody"} {
+		if r := b.Get(adminPath + "?" + target); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", target, r.StatusCode)
+		}
 	}
 	if found := open(b, adminPath+"?search=WEND"); !strings.Contains(found, "wendy") || strings.Contains(found, "growth-chart") {
 		t.Errorf("search: %s", found)
