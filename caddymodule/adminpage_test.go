@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -64,9 +65,7 @@ func (g adminPage) do(action, kind, name string, fields url.Values) (shown strin
 	for _, hidden := range []string{"request", "seen"} {
 		form.Set(hidden, servertest.Field(g.t, page, hidden))
 	}
-	for field, values := range fields {
-		form[field] = values
-	}
+	maps.Copy(form, fields)
 	r := g.Post("/oauth2/admin", form)
 	if found := shownSecret.FindStringSubmatch(gatewaytest.Read(g.t, r)); found != nil {
 		shown = html.UnescapeString(found[1])

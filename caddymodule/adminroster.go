@@ -26,8 +26,8 @@ const (
 
 // rosterRequest is a request about clients or people, or one of them.
 type rosterRequest struct {
-	rosterChange
-	action string // what is to be done with it; "" by the method
+	of     rosterChange // what it is about
+	action string       // what is to be done with it; "" by the method
 	http   *http.Request
 }
 
@@ -67,10 +67,10 @@ func addToRoster(r *rosterRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.name, err = nameOf(r.kind, config); err != nil {
+	if r.of.name, err = nameOf(r.of.kind, config); err != nil {
 		return nil, badAdminRequest(err)
 	}
-	return r.recorded("added")(r.add(r.http.Context(), config, r.http.URL.Query().Get("secret") == "new"))
+	return r.recorded("added")(r.of.add(r.http.Context(), config, r.http.URL.Query().Get("secret") == "new"))
 }
 
 // editInRoster changes an entry by a JSON merge patch (RFC 7396).
@@ -79,21 +79,21 @@ func editInRoster(r *rosterRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.recorded("changed")(r.edit(r.http.Context(), func(json.RawMessage) ([]byte, error) { return patch, nil }))
+	return r.recorded("changed")(r.of.edit(r.http.Context(), func(json.RawMessage) ([]byte, error) { return patch, nil }))
 }
 
 // removeFromRoster removes an entry of the store, or a client that registered itself, and ends what it was given.
 func removeFromRoster(r *rosterRequest) (any, error) {
-	return r.recorded("removed")(r.remove(r.http.Context()))
+	return r.recorded("removed")(r.of.remove(r.http.Context()))
 }
 
 // actOnClient approves a client that registered itself, or gives a client a new secret.
 func actOnClient(r *rosterRequest) (any, error) {
 	switch r.action {
 	case "approve":
-		return r.recorded("approved")(r.approve(r.http.Context()))
+		return r.recorded("approved")(r.of.approve(r.http.Context()))
 	case "secret":
-		return r.recorded("new secret")(r.rotateSecret(r.http.Context()))
+		return r.recorded("new secret")(r.of.rotateSecret(r.http.Context()))
 	}
 	return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("%q: a client can be approved, or given a new secret", r.action)}
 }
@@ -105,10 +105,10 @@ func (r *rosterRequest) recorded(reason string) func(rosterEntry, error) (any, e
 			return nil, err
 		}
 		e := audit.Event{Kind: audit.User, User: changed.Name, Reason: reason + " by the operator"}
-		if r.kind == roster.Clients {
+		if r.of.kind == roster.Clients {
 			e.Kind, e.User, e.ClientID = audit.Registration, "", changed.Name
 		}
-		r.app.Audit(r.http.Context(), e)
+		r.of.app.Audit(r.http.Context(), e)
 		return changed, nil
 	}
 }

@@ -83,7 +83,7 @@ func unmarshalEntry(config json.RawMessage, to any) error {
 	return decoder.Decode(to)
 }
 
-func listRoster(r *rosterRequest) (any, error) { return r.list(r.http.Context()) }
+func listRoster(r *rosterRequest) (any, error) { return r.of.list(r.http.Context()) }
 
 // list lists the clients or people, wherever they were added.
 func (c rosterChange) list(ctx context.Context) ([]rosterEntry, error) {
