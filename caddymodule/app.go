@@ -81,6 +81,11 @@ type App struct {
 	// client_id is `sandbox-local-app`. Default: false.
 	LaunchPage bool `json:"launch_page,omitempty"`
 
+	// Serve a page at `/oauth2/admin` on which administrators approve apps that registered themselves, and see to the
+	// clients and people in the store. It is for whom a row of `scope_limits` gives this scope of the site's own, such as
+	// `fhir-admin`, once they have signed in with a second factor. Default: none.
+	AdminPage string `json:"admin_page,omitempty"`
+
 	// Leave `iss` (RFC 9207) out of authorization responses, for clients that reject unknown parameters. Default: it
 	// is included.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`

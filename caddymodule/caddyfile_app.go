@@ -50,6 +50,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		refresh_token_grace <duration>|off
 //		authorize_post
 //		launch_page
+//		admin_page <scope>
 //		omit_issuer
 //		frame_ancestors <origin...>
 //		branding { … }
@@ -77,6 +78,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"authorize_post":        option.Bareword(&a.AuthorizePOST),
 		"launch_page":           option.Bareword(&a.LaunchPage),
+		"admin_page":            option.Word(&a.AdminPage, nil),
 		"omit_issuer":           option.Bareword(&a.OmitIssuer),
 		"frame_ancestors":       option.Words(&a.FrameAncestors, authorize.CheckFrameAncestor),
 		"branding":              a.Branding.parse,

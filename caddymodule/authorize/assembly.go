@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/account"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/administration"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/consent"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/deprovisioning"
@@ -192,7 +193,17 @@ func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	if c.LaunchPage {
 		a.addSandbox(c, launches, routes)
 	}
-	return routes, a.addDocuments(c, routes)
+	return routes, errors.Join(a.addAdministration(c, routes), a.addDocuments(c, routes))
+}
+
+func (a *assembly) addAdministration(c *Config, routes map[string]http.Handler) error {
+	if c.Administration == nil {
+		return nil
+	}
+	routes[endpoint.Admin] = administration.New(administration.Config{
+		Responder: a.responder, Settings: *c.Administration, Pages: a.site, Keys: c.Keys, Accounts: a.accounts, Factors: a.factors, Sessions: a.sessions,
+	})
+	return c.Administration.Check()
 }
 
 func (a *assembly) addSandbox(c *Config, launches *launch.Launches, routes map[string]http.Handler) {

@@ -149,6 +149,10 @@ type Config struct {
 	// trying out (package sandbox).
 	LaunchPage bool
 
+	// Administration is a page on which administrators see to apps and people that are not in this configuration.
+	// Default: none.
+	Administration *Administration
+
 	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
 	// §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool

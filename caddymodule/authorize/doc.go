@@ -13,6 +13,7 @@
 //	revalidation whether identity providers still admit those who signed in there
 //	consent      what people allow clients
 //	account      a page of one's own
+//	administration  the page of administrators
 //	deprovisioning  identity providers say who has left
 //	factor       authenticator apps, recovery codes and passkeys
 //	people       local users, and people of identity providers; second factors
@@ -28,7 +29,7 @@
 //
 // Each has a doc.go that names its files. Those that nothing else imports are below internal, and what the authorization
 // server shares with the Caddy modules alone (brands, oauth2, totp, upstream) is below caddymodule/internal. What a
-// configuration needs of the former is handed out here: clients.go, persons.go, branding.go, records.go, grants.go,
+// configuration needs of the former is handed out here: clients.go, persons.go, administration.go, branding.go, records.go, grants.go,
 // paths.go.
 //
 //	GET  /oauth2/authorize                          internal/flow/authorization.go
@@ -42,6 +43,7 @@
 //	GET, POST /oauth2/select_account                internal/flow/selectaccount.go
 //	GET, POST /oauth2/consent                       internal/flow/consent.go
 //	GET, POST /oauth2/account                       internal/account/endpoint.go
+//	GET, POST /oauth2/admin                         internal/administration/endpoint.go  with its option
 //	GET, POST /oauth2/logout                        internal/flow/logout.go
 //	GET  /oauth2/logo                               internal/page/logo.go            where there is one
 //	POST /oauth2/token                              internal/token/endpoint.go

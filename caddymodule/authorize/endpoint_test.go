@@ -18,6 +18,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x", SCIM: "x"}},
 		UserAccessBrands:  new(brands.Bundle),
 		LaunchPage:        true,
+		Administration:    &Administration{Scope: "fhir-admin"},
 		Clients:           []client.Client{{ID: "ehr", Secret: "x", LaunchContext: true}},
 		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.Storage }{}},
 	})

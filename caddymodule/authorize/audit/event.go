@@ -20,8 +20,8 @@ const (
 	Revocation    = "revocation"    // of a token, a family of them or a session
 	Lockout       = "lockout"       // an account or address must wait
 	SignOut       = "sign-out"
-	Registration  = "registration" // a client registered, changed or deleted itself, or the operator did
-	User          = "user"         // the operator added, changed or removed a person in the store
+	Registration  = "registration" // a client registered, changed or deleted itself, or an operator did
+	User          = "user"         // an operator added, changed or removed a person in the store
 	Access        = "access"       // a request to the FHIR API
 	Launch        = "launch"       // an EHR registered what it launches an app with
 	Factor        = "factor"       // a second factor was enrolled, changed or removed
@@ -32,6 +32,7 @@ const (
 // what outcome. It never holds a token, code, password or secret.
 type Event struct {
 	Kind     string // one of the constants above
+	Actor    string // the sub of the administrator who did it, or empty
 	User     string // the sub, or empty. For a refused sign-in, the account that was named, if it exists.
 	ClientID string // the client that asked, or empty
 	Scope    string // what was granted, separated by spaces; of an access, what allowed it
@@ -104,9 +105,9 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if e.Err != nil {
 		reason = e.Err.Error()
 	}
-	attributes := make([]slog.Attr, 0, 13)
+	attributes := make([]slog.Attr, 0, 14)
 	for _, field := range []struct{ name, value string }{
-		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
+		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"actor", e.Actor}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
 		{"grant", e.Grant}, {"interaction", e.Interaction}, {"provider", e.Provider}, {"upstream_sub", e.Subject}, {"user_name", e.UserName},
 		{"address", e.Address}, {"reason", reason},
 	} {

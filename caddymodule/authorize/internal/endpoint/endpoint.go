@@ -4,7 +4,7 @@ import "strings"
 
 // Names are all that [Name] returns.
 var Names = []string{
-	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account",
+	"authorize", "login", "callback", "select_account", "select_patient", "select_encounter", "consent", "account", "admin",
 	"launch", "launch_page", "sandbox_app", "style.json", "par", "register", "client_logo",
 	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout", "events", "scim",
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration", "oauth-protected-resource", "user-access-brands",

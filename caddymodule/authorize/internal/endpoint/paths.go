@@ -30,6 +30,7 @@ const (
 	LaunchPage          = "/oauth2/launch_page"
 	SandboxApp          = "/oauth2/sandbox_app"
 	Account             = "/oauth2/account"
+	Admin               = "/oauth2/admin"
 	PushedAuthorization = "/oauth2/par"
 	Register            = "/oauth2/register"
 )

@@ -61,6 +61,7 @@ func TestEveryPageInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	shown, all := map[string]bool{}, samples()
 	maps.Copy(all, accountSamples())
+	maps.Copy(all, adminSamples())
 	for name, view := range all {
 		view.Template, _, _ = strings.Cut(name, "-")
 		shown[view.Template] = true
@@ -110,5 +111,27 @@ func accountSamples() map[string]View {
 		"signin-account":       {Script: "passkey", Data: SignIn{Local: true, Passkey: challenge, Problem: SignInProblem{Passkey: true}}},
 		"secondfactor-passkey": {Script: "passkey", Data: SecondFactor{Passkey: challenge, WrongPasskey: true}},
 		"secondfactor-all":     {Script: "passkey", Data: SecondFactor{Code: true, App: true, Recovery: true, Passkey: challenge}},
+	}
+}
+
+// adminSamples are views of the pages of administrators.
+func adminSamples() map[string]View {
+	return map[string]View{
+		"admin-empty": {Data: Admin{Person: Person{Name: "Alice"}}},
+		"admin": {Data: Admin{
+			Person: Person{"Alice Adams", "alice@example.org"}, Done: T("It is added."), Search: "a",
+			Apps: AdminList{More: true, Items: []AdminItem{
+				{Name: "a", Title: "App", Note: T("waits for approval"), Since: "2026-05-01", Address: "/oauth2/admin?kind=clients&name=a"}, {Name: "b", Title: "b", Note: T("in the configuration")},
+			}},
+			People: AdminList{Items: []AdminItem{{Name: "wendy", Title: "Wendy", Note: T("in the store"), Problem: "duplicate user wendy", Disabled: true}}},
+		}},
+		"adminentry-newapp":     {Data: AdminEntry{App: true, New: true}},
+		"adminentry-newperson":  {Data: AdminEntry{New: true}},
+		"adminentry-app":        {Data: AdminEntry{App: true, Name: "a", Problem: "no"}},
+		"adminentry-person":     {Data: AdminEntry{Name: "wendy", Disabled: true}},
+		"adminentry-own":        {Data: AdminEntry{Name: "alice", Own: true}},
+		"adminentry-registered": {Data: AdminEntry{App: true, Name: "a", Title: "App", Registered: true, Waits: true}},
+		"adminsecret":           {Data: AdminSecret{"wendy", false, "abc"}},
+		"adminsecret-app":       {Data: AdminSecret{"a", true, "abc"}},
 	}
 }

@@ -93,6 +93,11 @@ func (l *Limits) Covers(p tokenclaim.Attributes, scope string) bool {
 	return covers
 }
 
+// Gives reports whether a row gives a person a scope of the site's own. Without rows, nobody has it.
+func (l *Limits) Gives(p tokenclaim.Attributes, scope string) bool {
+	return l != nil && l.Covers(p, scope)
+}
+
 // CheckNames refuses rows for a provider that there is not, or for a claim that it does not have: they match nobody.
 func (l *Limits) CheckNames(claims map[string][]string) error {
 	if l == nil {

@@ -54,6 +54,14 @@ func checkScope(scope string) error {
 	return nil
 }
 
+// CheckSiteScope refuses what is no scope of the site's own that a row can give.
+func CheckSiteScope(scope string) error {
+	if _, resource := smart.ParseResourceScope(scope); resource {
+		return fmt.Errorf("scope %q is for records: name one of the site's own", scope)
+	}
+	return checkScope(scope)
+}
+
 // isFree reports whether a scope opens no records and is none of the site's own.
 func isFree(scope string) bool {
 	return isHelper(scope) ||

@@ -15,7 +15,7 @@ import (
 // hold it.
 const visitPrefix = "\x00account?"
 
-// visits are sign-ins for the account page and the launch page. They wait, sealed, where those of
+// visits are sign-ins for the account page, the launch page and that of administrators. They wait, sealed, where those of
 // apps do; there is no redirect URI to answer to.
 type visits struct {
 	frame  *Frame
@@ -23,7 +23,8 @@ type visits struct {
 }
 
 // read makes the request of a page, with max_age and acr_values as in an authorization request. It
-// is for the account page or a part of it; or, if the parameter to says so, for the launch page.
+// is for the account page or a part of it; or, if the parameter to says so, for the launch page or that of administrators,
+// for which two factors must be shown.
 func (vs *visits) read(query string) (*Request, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {
@@ -33,8 +34,11 @@ func (vs *visits) read(query string) (*Request, error) {
 		To:    Destination{Address: address(endpoint.Account, "part", p)},
 		Query: visitPrefix + p.Keep("acr_values", "app", "login_hint", "max_age", "part", "prompt", "to", "ui_locales"),
 	}
-	if p.Get("to") == "launch_page" {
+	switch p.Get("to") {
+	case "launch_page":
 		req.To = Destination{Title: "SMART Sandbox", Address: address(endpoint.LaunchPage, "app", p)}
+	case "admin":
+		req.To = Destination{Address: endpoint.Admin, ACR: oauth2.ACRMultiFactor}
 	}
 	err = req.How.Read(p)
 	req.How.Prompt = "" // max_age says all

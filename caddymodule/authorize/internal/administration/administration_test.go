@@ -1,0 +1,281 @@
+package administration_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+const adminPath = "/oauth2/admin"
+
+// shelf keeps some entries, and what was to be changed.
+type shelf struct {
+	entries map[string][]authorize.AdminEntry
+	changes []authorize.AdminChange
+}
+
+func (s *shelf) List(_ context.Context, kind string) ([]authorize.AdminEntry, error) {
+	return slices.Clone(s.entries[kind]), nil
+}
+
+func (s *shelf) Change(_ context.Context, c authorize.AdminChange) (string, error) {
+	s.changes = append(s.changes, c)
+	return "", nil
+}
+
+func entry(from, name string) authorize.AdminEntry {
+	return authorize.AdminEntry{From: from, Fields: authorize.AdminFields{Name: name}}
+}
+
+func newShelf() *shelf {
+	waiting := entry("registration", "waiting")
+	waiting.Waits = true
+	return &shelf{entries: map[string][]authorize.AdminEntry{
+		"clients": {entry("configuration", "app"), entry("store", "growth-chart"), waiting},
+		"users":   {entry("configuration", "bob"), entry("store", "alice"), entry("store", "wendy")},
+	}}
+}
+
+// administered has alice as an administrator, with an authenticator app.
+func administered(kept *shelf, change func(*authorize.Config)) func(*authorize.Config) {
+	return func(c *authorize.Config) {
+		servertest.WithTOTP(c)
+		c.Administration = &authorize.Administration{Scope: "fhir-admin", Store: kept}
+		c.ScopeLimits = []authorize.ScopeLimit{
+			{By: "group", Value: "admins", Scopes: []string{"fhir-admin"}}, {By: "any", Scopes: []string{"demo.read", "user/*.rs"}},
+		}
+		c.Users[0].Groups = []string{"admins"}
+		if change != nil {
+			change(c)
+		}
+	}
+}
+
+// signIn signs alice in for the page, with her second factor if she is asked for one.
+func signIn(b *servertest.Browser) *http.Response {
+	b.T.Helper()
+	page := servertest.Body(b.T, b.Follow(b.Get(adminPath)))
+	r := b.Post("/oauth2/login", url.Values{"request": {servertest.Field(b.T, page, "request")}, "username": {"alice"}, "password": {"right"}})
+	if location := r.Header.Get("Location"); strings.Contains(location, "factor=") {
+		r = b.SendOTP(b.OpenSecondFactor(r), servertest.CodeNow())
+	}
+	return r
+}
+
+// open opens a page, which must be there.
+func open(b *servertest.Browser, target string) string {
+	b.T.Helper()
+	r := b.Get(target)
+	page := servertest.Body(b.T, r)
+	if r.StatusCode != http.StatusOK {
+		b.T.Fatalf("%s: %d to %q: %s", target, r.StatusCode, r.Header.Get("Location"), page)
+	}
+	return page
+}
+
+func admin(t *testing.T, kept *shelf, change func(*authorize.Config)) *servertest.Browser {
+	t.Helper()
+	b := servertest.NewBrowser(t, servertest.New(t, administered(kept, change)))
+	if r := signIn(b); r.Header.Get("Location") != adminPath {
+		t.Fatalf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	return b
+}
+
+func TestWhoMayOpenThePage(t *testing.T) {
+	t.Parallel()
+	const toSignIn = "/oauth2/login?acr_values=mfa&max_age=300&to=admin"
+	for _, tt := range []struct {
+		name   string
+		change func(*authorize.Config)
+		signIn func(*servertest.Browser)
+		status int
+		to     string
+		text   string
+	}{
+		{"no session", nil, func(*servertest.Browser) {}, http.StatusSeeOther, toSignIn, ""},
+		{"an administrator", nil, func(b *servertest.Browser) { signIn(b) }, http.StatusOK, "", "growth-chart"},
+		{"too long ago", nil, func(b *servertest.Browser) { signIn(b); time.Sleep(7 * time.Minute) }, http.StatusSeeOther, toSignIn, ""},
+		{"without the scope", func(c *authorize.Config) { c.Users[0].Groups = []string{"nurses"} }, func(b *servertest.Browser) { signIn(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"without limits of scopes", func(c *authorize.Config) { c.ScopeLimits = nil }, func(b *servertest.Browser) { signIn(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"a group of another provider", func(c *authorize.Config) { c.ScopeLimits[0].IDP = "hospital" }, func(b *servertest.Browser) { signIn(b) }, http.StatusForbidden, "", "You may not open this page"},
+		{"without a factor", func(c *authorize.Config) { c.Users[0].TOTPSecret = "" }, func(b *servertest.Browser) { servertest.SignInToAccount(b, "alice", "right") }, http.StatusForbidden, "", "You need a second factor"},
+		{"switched off", func(c *authorize.Config) { c.Administration = nil }, func(*servertest.Browser) {}, http.StatusNotFound, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				change := tt.change
+				if tt.name == "a group of another provider" {
+					change = func(c *authorize.Config) {
+						c.IdentityProviders = []authorize.IdentityProvider{{Key: "hospital", Issuer: "https://idp.example", ClientID: "c", ClientSecret: strings.Repeat("s", 32)}}
+						tt.change(c)
+					}
+				}
+				b := servertest.NewBrowser(t, servertest.New(t, administered(newShelf(), change)))
+				tt.signIn(b)
+				r := b.Get(adminPath)
+				page := servertest.Body(t, r)
+				if r.StatusCode != tt.status || r.Header.Get("Location") != tt.to || !strings.Contains(page, tt.text) {
+					t.Errorf("%d to %q: %s", r.StatusCode, r.Header.Get("Location"), page)
+				}
+				if policy := r.Header.Get("Content-Security-Policy"); r.StatusCode == http.StatusOK && (!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "script-src") || r.Header.Get("X-Frame-Options") != "DENY" || r.Header.Get("Cache-Control") != "no-store") {
+					t.Errorf("headers: %v", r.Header)
+				}
+			})
+		})
+	}
+}
+
+// A session of one factor is asked for the second, and whoever has none is refused, not sent round.
+func TestFactorBeforeThePage(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, administered(newShelf(), func(c *authorize.Config) { c.Users[0].TOTPSecret = "" })))
+	if r := signIn(b); r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusForbidden {
+		t.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+}
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+	const growthChart = adminPath + "?kind=clients&name=growth-chart"
+	for _, tt := range []struct {
+		name, page string
+		change     func(url.Values)
+		status     int
+		changes    int
+	}{
+		{"an edit", growthChart, func(f url.Values) { f.Set("action", "edit") }, http.StatusSeeOther, 1},
+		{"approval", adminPath + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "approve") }, http.StatusSeeOther, 1},
+		{"a new person", adminPath + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "zoe") }, http.StatusSeeOther, 1},
+		{"no seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Del("request") }, http.StatusBadRequest, 0},
+		{"another seal", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("request", servertest.Altered(f.Get("request"))) }, http.StatusBadRequest, 0},
+		{"another version", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Set("seen", "x") }, http.StatusBadRequest, 0},
+		{"one of the configuration", growthChart, func(f url.Values) { f.Set("action", "remove"); f.Set("name", "app") }, http.StatusBadRequest, 0},
+		{"an edit of a registered app", adminPath + "?kind=clients&name=waiting", func(f url.Values) { f.Set("action", "edit") }, http.StatusBadRequest, 0},
+		{"one's own", adminPath + "?kind=users&name=wendy", func(f url.Values) { f.Set("action", "edit"); f.Set("name", "alice") }, http.StatusBadRequest, 0},
+		{"one's own, added", adminPath + "?kind=users", func(f url.Values) { f.Set("action", "add"); f.Set("name", "alice") }, http.StatusBadRequest, 0},
+		{"no such action", growthChart, func(f url.Values) { f.Set("action", "x") }, http.StatusBadRequest, 0},
+		{"no such kind", growthChart, func(f url.Values) { f.Set("action", "remove"); f.Set("kind", "x") }, http.StatusBadRequest, 0},
+		{"a person approved", adminPath + "?kind=users&name=wendy", func(f url.Values) { f.Set("action", "approve") }, http.StatusBadRequest, 0},
+		{"something twice", growthChart, func(f url.Values) { f.Set("action", "edit"); f.Add("name", "x") }, http.StatusBadRequest, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			kept := newShelf()
+			var trail servertest.AuditTrail
+			b := admin(t, kept, func(c *authorize.Config) { c.Audit = trail.Record })
+			form := servertest.ReadForm(open(b, tt.page)).Fields
+			form.Del("search")
+			tt.change(form)
+			if r := b.Post(adminPath, form); r.StatusCode != tt.status || len(kept.changes) != tt.changes {
+				t.Errorf("%d, %d changes: %s", r.StatusCode, len(kept.changes), servertest.Body(t, r))
+			}
+		})
+	}
+}
+
+// A form is for the session, the browser and the issuer that it was shown in, for ten minutes, and for nobody who has lost the scope.
+func TestFormsOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(mine, other *servertest.Browser, form url.Values) *http.Response{
+		"another administrator's session": func(_, other *servertest.Browser, form url.Values) *http.Response { return other.Post(adminPath, form) },
+		"after ten minutes": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+			time.Sleep(11 * time.Minute)
+			return mine.Post(adminPath, form)
+		},
+		"signed out": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+			delete(mine.Cookies, "__Host-fhir-session")
+			return mine.Post(adminPath, form)
+		},
+		"another session in this browser": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+			delete(mine.Cookies, "__Host-fhir-session")
+			time.Sleep(time.Minute)
+			if r := signIn(mine); r.Header.Get("Location") != adminPath {
+				mine.T.Errorf("%d to %q", r.StatusCode, r.Header.Get("Location"))
+			}
+			return mine.Post(adminPath, form)
+		},
+		"the account page's form": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+			form.Set("request", servertest.Field(mine.T, servertest.AccountPage(mine, ""), "request"))
+			return mine.Post(adminPath, form)
+		},
+		"the session of another issuer": func(mine, _ *servertest.Browser, form url.Values) *http.Response {
+			elsewhere := servertest.NewBrowser(mine.T, servertest.New(mine.T, administered(newShelf(), func(c *authorize.Config) { c.Issuer = "https://other.example" })))
+			elsewhere.Cookies = mine.Cookies
+			return elsewhere.Post(adminPath, form)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				kept, records := newShelf(), store.NewMemory(0, 0)
+				shared := func(c *authorize.Config) { c.Store = records }
+				mine := admin(t, kept, shared)
+				form := servertest.ReadForm(open(mine, adminPath+"?kind=users")).Fields
+				form.Set("action", "add")
+				form.Set("name", "zoe")
+				time.Sleep(time.Minute) // for the next code
+				other := admin(t, kept, shared)
+				if r := send(mine, other, form); r.StatusCode == http.StatusOK || len(kept.changes) != 0 || strings.Contains(r.Header.Get("Location"), "done") {
+					t.Errorf("%d to %q, %d changes", r.StatusCode, r.Header.Get("Location"), len(kept.changes))
+				}
+			})
+		})
+	}
+}
+
+// What is done, and by whom, is on the audit trail; and so is who was refused.
+func TestTrailOfAdministrators(t *testing.T) {
+	t.Parallel()
+	var events []audit.Event
+	kept := newShelf()
+	b := admin(t, kept, func(c *authorize.Config) {
+		c.Audit = func(_ context.Context, e audit.Event) { events = append(events, e) }
+	})
+	form := servertest.ReadForm(open(b, adminPath+"?kind=users")).Fields
+	form.Set("action", "add")
+	form.Set("name", "zoe")
+	events = nil
+	b.Post(adminPath, form)
+	form.Set("name", "alice")
+	b.Post(adminPath, form)
+	if len(events) != 2 || events[0].Kind != audit.User || events[0].Actor != "alice" || events[0].User != "zoe" || events[0].Err != nil || events[1].Err == nil || events[1].Actor != "alice" {
+		t.Errorf("%+v", events)
+	}
+}
+
+// Apps that wait come first, a list is bounded, and a search narrows it. Nothing is shown as markup.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	kept := newShelf()
+	for i := range 150 {
+		kept.entries["users"] = append(kept.entries["users"], entry("store", "<b>"+string(rune('a'+i%26))))
+	}
+	b := admin(t, kept, nil)
+	page := open(b, adminPath)
+	if waits, others := strings.Index(page, ">waiting<"), strings.Index(page, ">app <"); waits < 0 || others < waits || strings.Contains(page, "<b>") || strings.Contains(page, ">bob") {
+		t.Errorf("%d %d: %s", waits, others, page)
+	}
+	if n := strings.Count(page, "kind=users&amp;name="); n != 100 || !strings.Contains(page, "There are more.") {
+		t.Errorf("%d people", n)
+	}
+	for _, target := range []string{"kind=clients&name=app", "kind=users&name=bob", "kind=users&name=nobody"} {
+		if r := b.Get(adminPath + "?" + target); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", target, r.StatusCode)
+		}
+	}
+	if found := open(b, adminPath+"?search=WEND"); !strings.Contains(found, "wendy") || strings.Contains(found, "growth-chart") {
+		t.Errorf("search: %s", found)
+	}
+}
