@@ -24,22 +24,22 @@ const (
 )
 
 // tracedGateway is the example on a shared store with the directive tracing, and what a receiver of OTLP gets from it.
-func tracedGateway(t *testing.T) (*gateway, <-chan *trace.Span) {
+func tracedGateway(t *testing.T) (*gateway, <-chan []*trace.Span) {
 	t.Helper()
-	spans := make(chan *trace.Span, 1000)
+	spans := make(chan []*trace.Span, 1000)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		export := new(collector.ExportTraceServiceRequest)
 		if err != nil || proto.Unmarshal(body, export) != nil {
 			t.Errorf("%s %s: %v", r.Method, r.URL, err)
 		}
+		var sent []*trace.Span
 		for _, of := range export.GetResourceSpans() {
 			for _, scope := range of.GetScopeSpans() {
-				for _, s := range scope.GetSpans() {
-					spans <- s
-				}
+				sent = append(sent, scope.GetSpans()...)
 			}
 		}
+		spans <- sent
 		w.Header().Set("Content-Type", "application/x-protobuf")
 	}))
 	t.Cleanup(receiver.Close)
@@ -131,11 +131,11 @@ func (g *gateway) hasExemplar(name string) bool {
 }
 
 // told lists what the spans of the traced request say: outcome, interaction and type, and what each is in.
-func told(t *testing.T, spans <-chan *trace.Span) string {
+func told(t *testing.T, spans <-chan []*trace.Span) string {
 	t.Helper()
 	var of []*trace.Span
-	for s := range spans {
-		if of = append(of, s); s.GetName() == "handler" && isTraced(s) {
+	for sent := range spans {
+		if of = append(of, sent...); slices.ContainsFunc(sent, func(s *trace.Span) bool { return s.GetName() == "handler" && isTraced(s) }) {
 			break // it ends last
 		}
 	}
