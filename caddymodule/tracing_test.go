@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -134,7 +135,13 @@ func (g *gateway) hasExemplar(name string) bool {
 func told(t *testing.T, spans <-chan []*trace.Span) string {
 	t.Helper()
 	var of []*trace.Span
-	for sent := range spans {
+	for deadline := time.After(10 * time.Second); ; {
+		var sent []*trace.Span
+		select {
+		case sent = <-spans:
+		case <-deadline:
+			t.Fatal("the spans of the request do not arrive")
+		}
 		if of = append(of, sent...); slices.ContainsFunc(sent, func(s *trace.Span) bool { return s.GetName() == "handler" && isTraced(s) }) {
 			break // it ends last
 		}
