@@ -64,7 +64,7 @@ func TestRetireKey(t *testing.T) {
 	if !passes(token) {
 		t.Fatal("the token is not let in to begin with")
 	}
-	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
+	signed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,7 @@ type rosterGateway struct {
 func (g rosterGateway) ask(method, target, body string) (entry rosterEntry, status int) {
 	g.t.Helper()
 	w, err := adminWithBody(g.t, g.Context, method, target, body)
-	var refused caddy.APIError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[caddy.APIError](err); ok {
 		return entry, refused.HTTPStatus
 	}
 	if err == nil {

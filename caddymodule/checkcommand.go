@@ -16,6 +16,7 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/spf13/cobra"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
@@ -55,7 +56,10 @@ type check struct {
 	ask func(context.Context) error
 }
 
-const checkTimeout = 10 * time.Second // of each
+const (
+	checkTimeout = 10 * time.Second       // of each
+	heldTimeout  = 500 * time.Millisecond // after which a file is held by a gateway that runs
+)
 
 var errChecks = errors.New("not all is well")
 
@@ -134,8 +138,11 @@ func checkOfStore(path, adapter string) check {
 		What: "durable store",
 		Mend: "start it, and check its address, user and password in durable_store or store; docs/operation.md says what each cause means",
 		ask: func(ctx context.Context) error {
-			opened, err := storeOpener{adapter, fileLockTimeout}.open(ctx, path, true)
-			if err != nil {
+			opened, err := storeOpener{adapter, heldTimeout}.open(ctx, path, true)
+			switch {
+			case errors.Is(err, bolterrors.ErrTimeout): // a gateway runs, and has the file open
+				return nil
+			case err != nil:
 				return err
 			}
 			defer opened.close()

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -77,5 +79,20 @@ https://localhost:8443 {
 	var out strings.Builder
 	if err := checkCommand(t.Context(), &out, filepath.Join(t.TempDir(), "none"), "caddyfile", true); err == nil || !strings.Contains(out.String(), `"what":"configuration","fail":`) {
 		t.Errorf("a file that is not there: %v %s", err, &out)
+	}
+}
+
+// A gateway that runs has the file of its store open, which is no fault.
+func TestCheckBesideGateway(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "fhir.db")
+	held, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	file := gatewaytest.WriteFile(t, "Caddyfile", "{\n\tfhir {\n\t\tissuer https://localhost:8443\n\t\tdurable_store file {\n\t\t\tpath "+path+"\n\t\t}\n\t}\n}\n")
+	if err := checkOfStore(file, "caddyfile").ask(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -160,9 +160,9 @@ func TestSCIMAfterRename(t *testing.T) {
 	t.Parallel()
 	for name, rename := range map[string]func(st staff) (gone, stays *person){
 		"who was here when the id was given": func(st staff) (gone, stays *person) {
-			ann := st.signIn("ann", "alice")
+			st.signIn("ann", "alice")
 			id := st.create("alice")
-			ann = st.signIn("ann", "alice2")
+			ann := st.signIn("ann", "alice2")
 			ben := st.signIn("ben", "alice")
 			st.delete(id)
 			return ann, ben
@@ -200,10 +200,10 @@ func TestSCIMAfterRename(t *testing.T) {
 			return ann, ben
 		},
 		"who came back": func(st staff) (gone, stays *person) {
-			ann := st.signIn("ann", "alice")
+			st.signIn("ann", "alice")
 			st.delete(st.create("alice"))
 			id := st.create("alice")
-			ann = st.signIn("ann", "alice")
+			ann := st.signIn("ann", "alice")
 			st.delete(id)
 			return ann, st.signIn("ben", "alice")
 		},
