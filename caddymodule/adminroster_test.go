@@ -216,6 +216,8 @@ func TestRosterRefuses(t *testing.T) {
 		{"a client of the Caddyfile", http.MethodPost, "/fhir/clients", `{"id":"demo-app"}`, 400},
 		{"one that is there", http.MethodPost, "/fhir/clients", storedClientJSON, 409},
 		{"named like a user", http.MethodPost, "/fhir/clients", `{"id":"alice"}`, 400},
+		{"one like those that register themselves", http.MethodPost, "/fhir/clients", `{"id":"registered-0"}`, 400},
+		{"an edit by a list", http.MethodPatch, "/fhir/clients/growth-chart", `[]`, 400},
 		{"no name", http.MethodPost, "/fhir/clients", `{}`, 400},
 		{"a member that is not known", http.MethodPost, "/fhir/clients", `{"id":"x","redirect_uri":["https://x.example/"]}`, 400},
 		{"a redirect URI without TLS", http.MethodPost, "/fhir/clients", `{"id":"x","redirect_uris":["http://x.example/"]}`, 400},
