@@ -124,9 +124,9 @@ func (a *adminAPI) ready(r *http.Request) (any, error) { return readinessOf(r.Co
 
 // refusals are those of ?client_id=.
 func (a *adminAPI) refusals(r *http.Request) (any, error) {
-	app, err := fhirapp.Find[*App](a.running())
+	app, err := a.app()
 	if err != nil {
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		return nil, err
 	}
 	id := r.URL.Query().Get("client_id")
 	if id == "" {

@@ -34,12 +34,21 @@ type adminAPI struct {
 	running func() caddy.Context
 }
 
+// app is the running one. Without one, the answer is 404.
+func (a *adminAPI) app() (*App, error) {
+	app, err := fhirapp.Find[*App](a.running())
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	return app, nil
+}
+
 // Server calls a function with the running authorization server. Without one, the answer is 404.
 func (a *adminAPI) Server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := fhirapp.Find[*App](a.running())
+		app, err := a.app()
 		if err != nil {
-			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+			return nil, err
 		}
 		return handle(app.Server(), r)
 	}

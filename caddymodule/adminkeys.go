@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 )
 
 const adminKeys = "/fhir/keys"
@@ -22,9 +21,9 @@ type keysInfo struct {
 // onKeys calls a function with the keys, and answers with those that there are then.
 func (a *adminAPI) onKeys(do func(*keyring.Keyring, *http.Request) error) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := fhirapp.Find[*App](a.running())
+		app, err := a.app()
 		if err != nil {
-			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+			return nil, err
 		}
 		switch err = do(app.Keys(), r); {
 		case errors.Is(err, keyring.ErrManyKeys):

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/roster"
 )
 
@@ -34,9 +33,9 @@ type rosterRequest struct {
 // Roster calls a function with what a request below /fhir/clients or /fhir/users is about.
 func (a *adminAPI) Roster(handle func(*rosterRequest) (any, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
-		app, err := fhirapp.Find[*App](a.running())
+		app, err := a.app()
 		if err != nil {
-			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+			return nil, err
 		}
 		parts := append(strings.SplitN(strings.TrimPrefix(r.URL.EscapedPath(), "/fhir/"), "/", 3), "", "")
 		name, err := url.PathUnescape(parts[1])

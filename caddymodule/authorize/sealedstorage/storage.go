@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"sync"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -15,9 +14,6 @@ import (
 const (
 	// kind is that of the keys of entries.
 	kind = "keyring"
-
-	// forever is how long a value stays. Stores want a time.
-	forever = 100 * 365 * 24 * time.Hour
 
 	// maxRounds bounds how often an update starts again because another gateway was quicker.
 	maxRounds = 20
@@ -63,7 +59,7 @@ func (s *Storage) load(ctx context.Context, name string) (value, sealed []byte, 
 		return nil, nil, err
 	}
 	if by > 0 { // so that its key can be given up
-		if err := s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), forever); err != nil && !errors.Is(err, store.ErrChanged) {
+		if err := s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever); err != nil && !errors.Is(err, store.ErrChanged) {
 			return nil, nil, err
 		}
 	}
@@ -84,7 +80,7 @@ func (s *Storage) restore(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	err := s.Store.Add(ctx, key(name), s.seal(value, name), forever)
+	err := s.Store.Add(ctx, key(name), s.seal(value, name), store.Forever)
 	if errors.Is(err, store.ErrExists) {
 		return nil
 	}
@@ -115,9 +111,9 @@ func (s *Storage) Update(ctx context.Context, name string, renew func([]byte) ([
 
 func (s *Storage) replace(ctx context.Context, name string, sealed, value []byte) error {
 	if sealed == nil {
-		return s.Store.Add(ctx, key(name), s.seal(value, name), forever)
+		return s.Store.Add(ctx, key(name), s.seal(value, name), store.Forever)
 	}
-	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), forever)
+	return s.Store.Swap(ctx, key(name), sealed, s.seal(value, name), store.Forever)
 }
 
 // IsAuthentic implements [keyring.Storage]: who has no store key can remove values, or put older

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 )
 
@@ -108,6 +109,28 @@ func Alter(ctx context.Context, s Store, key string, ttl time.Duration, do func(
 		}
 	}
 	return ctx.Err()
+}
+
+// Forever is the lifetime of what is never to expire: stores want one.
+const Forever = 100 * 365 * 24 * time.Hour
+
+// maxRounds bounds how often [Retry] starts again.
+const maxRounds = 20
+
+var errBusy = errors.New("other gateways were quicker each time; try again")
+
+// Retry makes a change again while its error is [Lost]: another gateway was quicker. The change reads anew
+// each time.
+func Retry(ctx context.Context, change func() error) error {
+	for range maxRounds {
+		if err := change(); !Lost(err) {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return errBusy
 }
 
 // Check sets Err to why a call fails, or to nil, given what is stored under its key, and

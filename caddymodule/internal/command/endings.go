@@ -59,8 +59,6 @@ var factorsNoun = noun{
 
 func userFlag(cmd *cobra.Command) { cmd.Flags().String("user", "", "whose") }
 
-var errNobody = errors.New("say whose: --user")
-
 func (c *call) sessions() error {
 	var found []struct {
 		ID       string    `json:"sid"`
@@ -86,8 +84,7 @@ func (c *call) endSessions() error {
 		return errors.New("say which sessions: by a sid, or all of a person by --user")
 	}
 	var ended struct {
-		Sessions int    `json:"sessions"`
-		NotEnded string `json:"not_ended"`
+		Sessions int `json:"sessions"`
 	}
 	return c.do(r, &ended, func(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "Ended sessions: %d. What goes on: refresh tokens with offline_access; fhir-grants revoke ends these too.\n", ended.Sessions)
@@ -123,7 +120,7 @@ func (c *call) revokeGrants() error {
 func (c *call) resetFactors() error {
 	user := c.flag("user")
 	if user == "" {
-		return errNobody
+		return errors.New("say whose: --user")
 	}
 	var removed struct {
 		Sessions int `json:"sessions"`

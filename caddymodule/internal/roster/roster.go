@@ -18,9 +18,6 @@ const (
 	recordKey  = "roster:record"
 	versionKey = "roster:version" // the digest of the record, to ask for often
 
-	forever   = 100 * 365 * 24 * time.Hour // stores want a time
-	maxRounds = 20                         // how often a change starts again because another gateway was quicker
-
 	// maxSize bounds the record, which every gateway reads whole: some 2,000 clients and people.
 	maxSize = 1 << 20
 
@@ -30,7 +27,6 @@ const (
 
 var (
 	errTooBig = errors.New("as many clients and people as may be are in the store: let people sign in by an identity provider")
-	errBusy   = errors.New("other gateways were quicker each time; try again")
 )
 
 // A Roster is the record of a durable store. It is safe for concurrent use.
@@ -118,15 +114,7 @@ func versionOf(value []byte) []byte {
 func (r *Roster) Change(ctx context.Context, alter func(*Record) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for range maxRounds {
-		if err := r.change(ctx, alter); !store.Lost(err) {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return errBusy
+	return store.Retry(ctx, func() error { return r.change(ctx, alter) })
 }
 
 func (r *Roster) change(ctx context.Context, alter func(*Record) error) error {
@@ -146,8 +134,8 @@ func (r *Roster) change(ctx context.Context, alter func(*Record) error) error {
 		return errTooBig
 	}
 	version := versionOf(value)
-	err = r.store.Do(ctx, store.Replacing(recordKey, old, value, forever),
-		&store.Call{Op: store.Put, Key: versionKey, Value: version, TTL: forever})
+	err = r.store.Do(ctx, store.Replacing(recordKey, old, value, store.Forever),
+		&store.Call{Op: store.Put, Key: versionKey, Value: version, TTL: store.Forever})
 	if err == nil {
 		r.known.read.Store(&reading{record, version})
 	}

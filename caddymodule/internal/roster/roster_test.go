@@ -115,7 +115,7 @@ func TestUnreadableRecord(t *testing.T) {
 		t.Fatal(err, there.Trouble())
 	}
 	for key, value := range map[string]string{recordKey: `{"v":99}`, versionKey: "other"} {
-		if err := shared.Put(t.Context(), key, []byte(value), forever); err != nil {
+		if err := shared.Put(t.Context(), key, []byte(value), store.Forever); err != nil {
 			t.Fatal(err)
 		}
 	}

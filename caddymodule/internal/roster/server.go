@@ -36,10 +36,18 @@ type Server struct {
 func NewServer(c authorize.Config, r *Roster, resolve Resolver) (*Server, error) {
 	s := &Server{roster: r, config: c, resolve: resolve, logger: c.Logger}
 	s.config.Known = s.read
-	if err := s.try(nil); err != nil {
+	if len(r.Record().members()) > 0 {
+		if err := s.try(nil); err != nil {
+			return nil, err
+		}
+		s.rebuild()
+		return s, nil
+	}
+	server, err := s.with(nil, s.logger)
+	if err != nil {
 		return nil, err
 	}
-	s.rebuild()
+	s.inForce.Store(server)
 	return s, nil
 }
 
@@ -93,7 +101,7 @@ func (s *Server) Run(ctx context.Context) {
 	s.ctx = ctx
 	s.begin()
 	s.mu.Unlock()
-	if _, err := s.roster.Read(ctx); err == nil {
+	if changed, err := s.roster.Read(ctx); changed && err == nil {
 		s.rebuild()
 	}
 	s.roster.Watch(ctx, s.rebuild, s.logger)

@@ -1,4 +1,3 @@
-// Package suggestion says what a misspelt word of a Caddyfile probably stands for. It does not know Caddy.
 package suggestion
 
 import (

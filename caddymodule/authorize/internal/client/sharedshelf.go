@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -26,15 +25,7 @@ type sharedShelf struct {
 const (
 	clientKind = "client"  // of the keys of clients
 	indexKind  = "clients" // of the keys of the index, and of the mark of what was moved
-
-	// forever is how long a client stays. Stores want a time.
-	forever = 100 * 365 * 24 * time.Hour
-
-	// maxRounds bounds how often a change starts again because another gateway was quicker.
-	maxRounds = 20
 )
-
-var errBusy = errors.New("other gateways were quicker each time")
 
 func newSharedShelf(s store.Store, earlier *folder) *sharedShelf {
 	return &sharedShelf{store: s, name: path.Base(earlier.path), earlier: earlier}
@@ -79,7 +70,7 @@ func (s *sharedShelf) index(ctx context.Context) (ids []string, entry []byte, er
 // indexed returns the call that replaces the index.
 func (s *sharedShelf) indexed(ids []string, entry []byte) (*store.Call, error) {
 	value, err := json.Marshal(ids)
-	return store.Replacing(s.indexKey(), entry, value, forever), err
+	return store.Replacing(s.indexKey(), entry, value, store.Forever), err
 }
 
 func (s *sharedShelf) add(ctx context.Context, id string, value []byte, most int) error {
@@ -95,7 +86,7 @@ func (s *sharedShelf) add(ctx context.Context, id string, value []byte, most int
 		if err != nil {
 			return err
 		}
-		return s.store.Do(ctx, indexed, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: forever})
+		return s.store.Do(ctx, indexed, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: store.Forever})
 	})
 }
 
@@ -112,7 +103,7 @@ func (s *sharedShelf) change(ctx context.Context, id string, alter func([]byte) 
 		if err != nil {
 			return err
 		}
-		return s.store.Swap(ctx, s.key(id), get.Value, altered, forever)
+		return s.store.Swap(ctx, s.key(id), get.Value, altered, store.Forever)
 	})
 }
 
@@ -138,20 +129,7 @@ func (s *sharedShelf) retry(ctx context.Context, change func() error) error {
 	if err := s.move(ctx); err != nil {
 		return err
 	}
-	return retry(ctx, change)
-}
-
-// retry makes a change again while another gateway is quicker.
-func retry(ctx context.Context, change func() error) error {
-	for range maxRounds {
-		if err := change(); !errors.Is(err, store.ErrChanged) && !errors.Is(err, store.ErrExists) {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return errBusy
+	return store.Retry(ctx, change)
 }
 
 // move copies the clients of earlier, unless a gateway that had some has done so.
@@ -159,7 +137,7 @@ func (s *sharedShelf) move(ctx context.Context) error {
 	if s.moved.Load() {
 		return nil
 	}
-	err := retry(ctx, func() error {
+	err := store.Retry(ctx, func() error {
 		mark := &store.Call{Op: store.Get, Key: s.movedKey()}
 		if err := s.store.Do(ctx, mark); err != nil || mark.Value != nil {
 			return err
@@ -180,14 +158,14 @@ func (s *sharedShelf) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	calls := []*store.Call{{Op: store.Add, Key: s.movedKey(), Value: []byte("moved"), TTL: forever}}
+	calls := []*store.Call{{Op: store.Add, Key: s.movedKey(), Value: []byte("moved"), TTL: store.Forever}}
 	for _, id := range earlier {
 		value, err := s.earlier.storage.Load(ctx, s.earlier.key(id))
 		if err != nil {
 			return err
 		}
 		ids = append(ids, id)
-		calls = append(calls, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: forever})
+		calls = append(calls, &store.Call{Op: store.Add, Key: s.key(id), Value: value, TTL: store.Forever})
 	}
 	indexed, err := s.indexed(ids, entry)
 	if err != nil {
