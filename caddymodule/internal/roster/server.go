@@ -64,10 +64,14 @@ func (s *Server) Problem(kind Kind, name string) error {
 	return s.problems[named{kind, name}]
 }
 
-// Record returns the roster as last read, which must not be changed.
+// Record reads the roster, which is then in force, and returns it. It must not be changed.
 func (s *Server) Record(ctx context.Context) (*Record, error) {
-	if _, err := s.roster.Read(ctx); err != nil {
+	changed, err := s.roster.Read(ctx)
+	if err != nil {
 		return nil, err
+	}
+	if changed {
+		s.rebuild()
 	}
 	return s.roster.Record(), nil
 }

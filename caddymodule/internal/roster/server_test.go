@@ -129,3 +129,22 @@ func TestRunEnds(t *testing.T) {
 	stop()
 	<-ended
 }
+
+// Whoever lists the roster first does not keep a change from being in force.
+func TestListedChangeIsInForce(t *testing.T) {
+	shared := store.NewMemory(100, 0)
+	here, there := newServer(t, shared), newServer(t, shared)
+	if _, err := there.Record(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	add := func(record *Record) error { return record.Add(Clients, "a", Entry{Config: []byte(`"a"`)}) }
+	if err := here.Change(t.Context(), Clients, "a", add); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := there.Record(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(there, "a"); got != http.StatusFound {
+		t.Errorf("%d, want %d", got, http.StatusFound)
+	}
+}
