@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/issuer"
 )
 
 // maxAnswer is how long an answer may be that the guard judges by default.
@@ -29,12 +31,12 @@ type crowd struct {
 // runCrowds measures the gateway's memory while a number of requests are answered whose answers all come at once, with a
 // new gateway for each kind of request.
 func runCrowds(binary string, size int, memory string) error {
-	issuer, err := newIssuer()
+	trusted, err := issuer.New()
 	if err != nil {
 		return err
 	}
-	defer issuer.server.Close()
-	whole, bound := issuer.token("user/*.rs", ""), issuer.token("patient/*.rs", "1")
+	defer trusted.Close()
+	whole, bound := trusted.Token("load", "user/*.rs", "user/*.rs", ""), trusted.Token("load", "patient/*.rs", "patient/*.rs", "1")
 	document := strings.Replace(patient, `"Patient","id":"1"`, `"DocumentReference","id":"1","subject":{"reference":"Patient/1"}`, 1)
 	longest := strings.Replace(document, `"div":"`, `"div":"`+strings.Repeat("x", maxAnswer-len(document)), 1)
 	page := searchset(1000, 74)
@@ -47,7 +49,7 @@ func runCrowds(binary string, size int, memory string) error {
 		{name: fmt.Sprintf("search of 1000, %d MB, patient/*.rs", len(page)/1e6), path: "Encounter?_count=1000", answer: page, token: bound, guarded: true},
 		{name: "read of 16 MiB, patient/*.rs", path: "DocumentReference/1", answer: longest, token: bound, guarded: true},
 	} {
-		if err := c.run(binary, issuer, size, memory); err != nil {
+		if err := c.run(binary, trusted, size, memory); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
@@ -55,7 +57,7 @@ func runCrowds(binary string, size int, memory string) error {
 }
 
 // run has a new gateway answer the crowd, after one request alone, and prints what it took.
-func (c *crowd) run(binary string, i *issuer, size int, memory string) error {
+func (c *crowd) run(binary string, i *issuer.Issuer, size int, memory string) error {
 	var there sync.WaitGroup
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		there.Done()
@@ -64,7 +66,7 @@ func (c *crowd) run(binary string, i *issuer, size int, memory string) error {
 		_, _ = io.WriteString(w, c.answer)
 	}))
 	defer backend.Close()
-	g, err := startGateway(binary, backend.Listener.Addr().String(), i.server.URL, "max_memory "+memory)
+	g, err := startGateway(binary, backend.Listener.Addr().String(), i.URL, "max_memory "+memory)
 	if err != nil {
 		return err
 	}

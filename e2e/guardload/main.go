@@ -11,10 +11,6 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,8 +27,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/caddy-fhir/caddy-fhir/e2e/issuer"
 )
 
 func main() {
@@ -64,17 +59,17 @@ type scenario struct {
 func run(binary, match string, requests, rounds int) error {
 	backend := httptest.NewServer(http.HandlerFunc(serveFHIR))
 	defer backend.Close()
-	issuer, err := newIssuer()
+	trusted, err := issuer.New()
 	if err != nil {
 		return err
 	}
-	defer issuer.server.Close()
-	g, err := startGateway(binary, backend.Listener.Addr().String(), issuer.server.URL)
+	defer trusted.Close()
+	g, err := startGateway(binary, backend.Listener.Addr().String(), trusted.URL)
 	if err != nil {
 		return err
 	}
 	defer g.stop()
-	whole, bound := issuer.token("user/*.rs", ""), issuer.token("patient/*.rs", "1")
+	whole, bound := trusted.Token("load", "user/*.rs", "user/*.rs", ""), trusted.Token("load", "patient/*.rs", "patient/*.rs", "1")
 	scenarios := []*scenario{
 		{name: "read, plain reverse_proxy", path: "Patient/1"},
 		{name: "read, plain reverse_proxy, with a token", path: "Patient/1", token: whole},
@@ -151,45 +146,6 @@ func serveFHIR(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	w.Header().Set("Etag", `W/"1"`)
 	_, _ = io.WriteString(w, body)
-}
-
-// issuer signs tokens that the gateway trusts.
-type issuer struct {
-	server *httptest.Server
-	key    *ecdsa.PrivateKey
-}
-
-func newIssuer() (*issuer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	i := &issuer{key: key}
-	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var document any = map[string]string{"issuer": i.server.URL, "jwks_uri": i.server.URL + "/jwks"}
-		if r.URL.Path == "/jwks" {
-			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(document)
-	}))
-	return i, nil
-}
-
-func (i *issuer) token(scope, patient string) string {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: i.key, KeyID: "k"}}, (&jose.SignerOptions{}).WithType("at+jwt"))
-	if err != nil {
-		panic(err)
-	}
-	claims := map[string]any{
-		"iss": i.server.URL, "sub": "1", "aud": "fhir", "client_id": "load", "jti": scope, "scope": scope, "patient": patient,
-		"fhirUser": "Practitioner/1", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
-	}
-	token, err := jwt.Signed(signer).Claims(claims).Serialize()
-	if err != nil {
-		panic(err)
-	}
-	return token
 }
 
 // gateway is a caddy with a plain site and a guarded one.

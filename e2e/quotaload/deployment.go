@@ -1,15 +1,9 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,48 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 )
-
-// issuer signs tokens that the gateways trust.
-type issuer struct {
-	server *httptest.Server
-	signer jose.Signer
-}
-
-func newIssuer() (*issuer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	i := new(issuer)
-	signing := jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}
-	if i.signer, err = jose.NewSigner(signing, (&jose.SignerOptions{}).WithType("at+jwt")); err != nil {
-		return nil, err
-	}
-	i.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var document any = map[string]string{"issuer": i.server.URL, "jwks_uri": i.server.URL + "/jwks"}
-		if r.URL.Path == "/jwks" {
-			document = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(document)
-	}))
-	return i, nil
-}
-
-func (i *issuer) token(clientID string) string {
-	token, err := jwt.Signed(i.signer).Claims(map[string]any{
-		"iss": i.server.URL, "sub": "1", "aud": "fhir", "client_id": clientID, "jti": clientID, "scope": "user/*.rs",
-		"fhirUser": "Practitioner/1", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
-	}).Serialize()
-	if err != nil {
-		panic(err)
-	}
-	return token
-}
 
 // deployment is what is measured.
 type deployment struct {

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/e2e/issuer"
 )
 
 type load struct {
@@ -45,19 +47,19 @@ func main() {
 }
 
 func (l *load) run() error {
-	issuer, err := newIssuer()
+	trusted, err := issuer.New()
 	if err != nil {
 		return err
 	}
-	defer issuer.server.Close()
-	d, err := l.deploy(issuer.server.URL)
+	defer trusted.Close()
+	d, err := l.deploy(trusted.URL)
 	if err != nil {
 		return err
 	}
 	defer d.stop()
 	clients := make([]*client, l.clients)
 	for i := range clients {
-		clients[i] = &client{token: issuer.token(fmt.Sprint("client-", i))}
+		clients[i] = &client{token: trusted.Token(fmt.Sprint("client-", i), fmt.Sprint("client-", i), "user/*.rs", "")}
 	}
 	began := time.Now()
 	took, err := l.ask(clients, d)
