@@ -52,7 +52,7 @@ func publishedIn(d *definitions.Set, kind string) []published {
 		return list
 	}
 	for index, cs := range d.Systems.CodeSystems {
-		if !d.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil {
+		if !d.Systems.IsContained(uint32(index)) {
 			list = append(list, published{kind: kind, Definition: &cs.Definition, rest: cs.Rest, concepts: cs.Concepts.List})
 		}
 	}

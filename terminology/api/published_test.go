@@ -72,7 +72,10 @@ func TestReadCore(t *testing.T) {
 			if err := json.Unmarshal(p.append(nil, new(expansion.Subset)), &got); err != nil {
 				t.Fatalf("%s: %v", p.URL, err)
 			}
-			of := want[kind+p.URL+"|"+p.Version]
+			of, ok := want[kind+p.URL+"|"+p.Version]
+			if !ok && kind == "CodeSystem" {
+				continue // one that the program knows itself
+			}
 			delete(got, "meta")
 			delete(of, "expansion")
 			withoutExtensions(of["concept"])

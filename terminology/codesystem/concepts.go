@@ -13,22 +13,28 @@ type Concepts struct {
 	// Search is nil if the concepts have no index.
 	Search Search
 
-	// Hierarchy, Filters, Notes and Dialects are never nil.
-	Hierarchy Hierarchy
-	Filters   Filters  // see above
-	Notes     Notes    // see above
-	Dialects  Dialects // see above
+	// The others are never nil.
+	Hierarchy    Hierarchy
+	Filters      Filters      // see above
+	FilterReader FilterReader // see above
+	Notes        Notes        // see above
+	Dialects     Dialects     // see above
+	Refuser      Refuser      // see above
+	Converter    Converter    // see above
 }
 
-// Of finds what a system can do.
+// Of finds what a system can do. It asks it nothing: concepts may be read only when they are needed.
 func Of(s System) Concepts {
 	c := Concepts{System: s}
 	c.List, _ = s.(List)
 	c.Search, _ = s.(Search)
-	c.Hierarchy = optional[Hierarchy](s, flat{max(1, c.Len())})
+	c.Hierarchy = optional[Hierarchy](s, flat{c.List})
 	c.Filters = optional[Filters](s, plain{})
 	c.Notes = optional[Notes](s, plain{})
 	c.Dialects = optional[Dialects](s, monolingual{s})
+	c.FilterReader = optional[FilterReader](s, plain{})
+	c.Refuser = optional[Refuser](s, plain{})
+	c.Converter = optional[Converter](s, plain{})
 	return c
 }
 
@@ -49,11 +55,15 @@ func (c *Concepts) Len() int {
 }
 
 // flat is a hierarchy in which nothing is above or below anything.
-type flat struct{ n int }
+type flat struct{ list List }
 
-func (flat) Parents(uint32) []uint32                             { return nil }
-func (flat) Children(uint32) []uint32                            { return nil }
-func (f flat) Above(uint32, func(int) error) (bitset.Set, error) { return bitset.New(f.n), nil }
+func (flat) Parents(uint32) []uint32  { return nil }
+func (flat) Children(uint32) []uint32 { return nil }
+func (f flat) Above(uint32, func(int) error) (bitset.Set, error) {
+	c := Concepts{List: f.list}
+	return bitset.New(max(1, c.Len())), nil
+}
+
 func (f flat) Below(concept uint32, _ func(int) error) (bitset.Set, error) {
 	return f.Above(concept, nil)
 }
@@ -66,6 +76,9 @@ func (plain) Values(Concept, int, func([]byte) bool)                  {}
 func (plain) Definition(Concept) []byte                               { return nil }
 func (plain) Status(Concept) string                                   { return "" }
 func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
+func (plain) FilterValue(_ int, value string) (string, error)         { return value, nil }
+func (plain) Refusal([]byte) string                                   { return "" }
+func (plain) Convert(_, _ Concept) (factor string, equal, ok bool)    { return "", false, false }
 
 // monolingual has texts in the language of its displays alone.
 type monolingual struct{ System }

@@ -1,7 +1,7 @@
 package codesystem
 
-// Source is a code system whose concepts no CodeSystem resource holds, such as a grammar. A package below this one has one,
-// and a line in the list of package definitions (sources.go) registers it.
+// Source is a code system that the program knows itself: a grammar, or a table that is read on first use. A package below
+// this one has one, and a line in the list of package definitions (sources.go) registers it.
 type Source struct {
 	// URL identifies the code system, and Name is for people.
 	URL, Name string
@@ -11,6 +11,17 @@ type Source struct {
 
 	// CaseSensitive says that codes that differ by case are different.
 	CaseSensitive bool
+
+	// Copyright is the notice that the licence of the data wants.
+	Copyright string
+
+	// Common is, of a grammar, the canonical of the value set of codes in common use. An expansion of all its codes, or of
+	// those that filters choose, is made of these and says that there are more. Without it, there is no such expansion.
+	Common string
+
+	// Members are other members of the CodeSystem but concept, as a JSON object: title, publisher, valueSet,
+	// hierarchyMeaning, property and so on. They are read at start.
+	Members string
 
 	// System is its concepts.
 	System System

@@ -104,3 +104,23 @@ type Search interface {
 	// SearchWeight returns how much a concept is used, which is part of its rank; 0 if that is unknown.
 	SearchWeight(concept uint32) float64
 }
+
+// Refuser is a [System] that can say why a code is none.
+type Refuser interface {
+	// Refusal returns why [System.Locate] finds no concept, for people; "" if it has nothing to say.
+	Refusal(code []byte) string
+}
+
+// FilterReader is a [Filters] whose filters name values otherwise than Values visits them: as a code whose canonical form
+// counts, for example.
+type FilterReader interface {
+	// FilterValue returns the value that a filter on one of Properties means. It fails if the filter's value is none.
+	FilterValue(property int, value string) (string, error)
+}
+
+// Converter is a [System] whose codes measure the same things, as those of units do.
+type Converter interface {
+	// Convert reports whether what one code measures can be given in another, by which factor, if one will do, and
+	// whether the two mean the same.
+	Convert(from, to Concept) (factor string, equal, ok bool)
+}

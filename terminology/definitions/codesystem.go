@@ -23,6 +23,9 @@ type CodeSystem struct {
 	NotSubsuming   bool                // hierarchyMeaning is grouped-by or part-of
 	supplements    string              // canonical of the code system that a supplement adds to
 	entireValueSet string              // CodeSystem.valueSet
+	Copyright      string              // of a source
+	Common         string              // of a source: see [codesystem.Source]
+	builtIn        bool                // is a source, whose concepts must not be read before they are needed
 	system         uint32              // index of url in systemTable.systems
 	Rest           []fhirjson.Member   // all other members but concept, unchanged
 }

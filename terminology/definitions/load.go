@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
@@ -43,8 +44,12 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
 	}
+	sources := o.Sources
 	if o.Core {
-		addBuiltIn(l)
+		sources = slices.Concat(builtIn, sources)
+	}
+	if err := addBuiltIn(l, sources); err != nil {
+		return nil, err
 	}
 	if err := loader.loadSynonyms(ctx); err != nil {
 		return nil, err
@@ -57,7 +62,7 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 func (d *Set) IndexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range d.Systems.CodeSystems {
-		if cs.Concepts.Search != nil && cs.Concepts.Len() >= textindex.Large && ctx.Err() == nil {
+		if !cs.builtIn && cs.Concepts.Search != nil && cs.Concepts.Len() >= textindex.Large && ctx.Err() == nil {
 			x := cs.Concepts.Search.SearchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.Canonical()),

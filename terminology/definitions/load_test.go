@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
 func TestBrokenDefinitions(t *testing.T) {
@@ -67,4 +69,24 @@ func TestBrokenDefinitions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A table that the program brings along is not read before somebody asks for its concepts.
+func TestSourceIsNotRead(t *testing.T) {
+	source := codesystem.Source{URL: "http://x/packed", System: packed.New([]byte("not readable"))}
+	l, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.IndexLarge(t.Context(), NoLog)
+	if got := l.Counts(); got != (Counts{}) {
+		t.Errorf("got %v", got)
+	}
+	cs := l.Systems.CodeSystems[l.Systems.CodeSystem(source.URL, "")]
+	defer func() {
+		if recover() == nil {
+			t.Error("want a panic once it is read: is it the table?")
+		}
+	}()
+	cs.Concepts.Len()
 }

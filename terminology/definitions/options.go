@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // Options says what [Load] loads.
@@ -20,6 +22,10 @@ type Options struct {
 	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later. The
 	// core's copies of the code systems that HL7 maintains at http://terminology.hl7.org/ come after any that is loaded.
 	Definitions []string
+
+	// Sources are code systems that are no resources, beside those that the program knows itself. Each counts only where the
+	// definitions have no concepts of it. Default: none.
+	Sources []codesystem.Source
 
 	// Synonyms say what words of the parameter filter also stand for. Each is [EnglishSynonyms]; the canonical of a
 	// ConceptMap among the definitions (url or url|version), known by its :// or urn:; a file with ConceptMaps, known by

@@ -39,7 +39,7 @@ func (d *Set) Use(f func()) {
 // Counts says how much a library holds.
 type Counts struct {
 	// CodeSystems and ValueSets are the numbers of definitions, each version counted: of code systems also those without
-	// concepts (not-present) and supplements.
+	// concepts (not-present) and supplements, but not those that the program knows itself.
 	CodeSystems, ValueSets int
 
 	// Concepts is the number of concepts in all code systems.
@@ -53,7 +53,7 @@ type Counts struct {
 func (d *Set) Counts() Counts {
 	c := Counts{ValueSets: len(d.ValueSets.List), Replaced: d.Systems.replaced + d.ValueSets.replaced}
 	for index, cs := range d.Systems.CodeSystems {
-		if !d.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil {
+		if !d.Systems.IsContained(uint32(index)) && cs.Concepts.List != nil && !cs.builtIn {
 			c.CodeSystems++
 			c.Concepts += cs.Concepts.Len()
 		}

@@ -1,6 +1,9 @@
 package definitions
 
 import (
+	"cmp"
+	"fmt"
+	"iter"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,23 +19,53 @@ var builtIn = []codesystem.Source{
 }
 
 // addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
-func addBuiltIn(l *Set) {
-	for _, s := range builtIn {
+func addBuiltIn(l *Set, sources []codesystem.Source) error {
+	for _, s := range sources {
 		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].Content.HasConcepts() {
 			continue
 		}
-		l.Systems.AddCodeSystem(systemOf(s))
+		if w, ok := s.System.(weighable); ok && l.Usage.Files.Of(s.URL) != nil {
+			s.System = w.Weigh(l.Usage.Files.Of(s.URL).All())
+		}
+		cs, err := systemOf(s)
+		if err != nil {
+			return fmt.Errorf("code system %s: %w", s.URL, err)
+		}
+		l.Systems.AddCodeSystem(cs)
 	}
+	return nil
 }
 
-// systemOf returns the code system of a source.
-func systemOf(s codesystem.Source) *CodeSystem {
-	return &CodeSystem{
-		Definition: Definition{URL: s.URL, Version: s.Version, Name: s.Name, Status: "active"},
-		Concepts:   codesystem.Of(s.System), Content: ContentComplete, CaseSensitive: s.CaseSensitive,
-		Rest: []fhirjson.Member{
-			{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))},
-			{Name: "content", Value: jsontext.Value(`"complete"`)},
-		},
+// weighable is a [codesystem.System] that can be told how much its concepts are used.
+type weighable interface {
+	Weigh(weights iter.Seq2[string, float64]) codesystem.System
+}
+
+// systemOf returns the code system of a source, whose concepts it does not read.
+func systemOf(s codesystem.Source) (*CodeSystem, error) {
+	b := codeSystemBuilder{}
+	b.reset()
+	b.Definition = Definition{URL: s.URL, Version: s.Version, Name: s.Name, Status: "active"}
+	r := fhirjson.ReaderOf(jsontext.Value(cmp.Or(s.Members, "{}")))
+	if err := r.Object(func(name []byte) error { return b.member(r, string(name)) }); err != nil {
+		return nil, err
+	}
+	cs := b.CodeSystem
+	cs.Concepts, cs.Content, cs.CaseSensitive = codesystem.Of(s.System), ContentComplete, s.CaseSensitive
+	cs.Copyright, cs.Common, cs.builtIn = s.Copyright, s.Common, true
+	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
+	content := ContentComplete
+	if cs.Concepts.List == nil {
+		content = contentNotPresent // in the resource
+	}
+	cs.addText("content", string(content))
+	cs.addText("copyright", s.Copyright)
+	return &cs, nil
+}
+
+// addText adds a member to those that are shown, unless it is empty.
+func (cs *CodeSystem) addText(name, text string) {
+	if text != "" {
+		cs.Rest = append(cs.Rest, fhirjson.Member{Name: name, Value: fhirjson.AppendString(nil, text)})
 	}
 }

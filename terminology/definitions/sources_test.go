@@ -1,20 +1,51 @@
 package definitions
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
 )
 
-// A code system that the program knows itself is read by clients as a CodeSystem, whose content R4 wants.
+// A code system that the program knows itself is read by clients as a CodeSystem, whose content R4 wants. It says that its
+// concepts are there only if they are.
 func TestBuiltInIsWhole(t *testing.T) {
 	for _, sensitive := range []string{"true", "false"} {
-		got := map[string]string{}
-		for _, m := range systemOf(codesystem.Source{URL: "http://x/own", CaseSensitive: sensitive == "true"}).Rest {
-			got[m.Name] = string(m.Value)
+		for content, system := range map[string]codesystem.System{`"not-present"`: nil, `"complete"`: packed.New(nil)} {
+			cs, err := systemOf(codesystem.Source{
+				URL: "http://x/own", CaseSensitive: sensitive == "true", Copyright: "ours", System: system,
+				Members: `{"title":"Own","hierarchyMeaning":"part-of"}`,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, m := range cs.Rest {
+				got[m.Name] = string(m.Value)
+			}
+			if got["content"] != content || got["caseSensitive"] != sensitive || got["copyright"] != `"ours"` || cs.Title != "Own" || !cs.NotSubsuming {
+				t.Errorf("got %v %+v", got, cs.Definition)
+			}
 		}
-		if got["content"] != `"complete"` || got["caseSensitive"] != sensitive {
-			t.Errorf("got %v", got)
+	}
+}
+
+// What a source says of its code system is read at start, and declares the properties of a table.
+func TestSources(t *testing.T) {
+	for _, s := range builtIn {
+		cs, err := systemOf(s)
+		if err != nil {
+			t.Fatalf("%s: %v", s.URL, err)
+		}
+		var members string
+		for _, m := range cs.Rest {
+			members += string(m.Value)
+		}
+		for _, p := range cs.Concepts.Filters.Properties() {
+			if cs.Concepts.List != nil && !strings.Contains(members, `"code":"`+p.Code+`"`) {
+				t.Errorf("%s: Members does not declare the property %s", s.URL, p.Code)
+			}
 		}
 	}
 }

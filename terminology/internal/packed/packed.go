@@ -1,0 +1,163 @@
+package packed
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/table"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
+
+// New returns the concepts of a CodeSystem resource, which is JSON compressed by zstd. It reads nothing yet. Data that
+// cannot be read is a fault of the program, and panics when it is.
+func New(data []byte) codesystem.System { return newSystem(data, nil) }
+
+func newSystem(data []byte, weights iter.Seq2[string, float64]) *system {
+	return &system{data: data, table: sync.OnceValue(func() *table.Table {
+		t, err := read(data)
+		if err != nil {
+			panic(fmt.Errorf("packed code system: %w", err))
+		}
+		if weights != nil {
+			t.Weigh(weights)
+		}
+		return t
+	})}
+}
+
+// system is a table that is read on first use.
+type system struct {
+	data  []byte
+	table func() *table.Table
+}
+
+// Weigh returns the same concepts with what is said of how much they are used.
+func (s *system) Weigh(weights iter.Seq2[string, float64]) codesystem.System {
+	return newSystem(s.data, weights)
+}
+
+// read reads the concepts of a CodeSystem.
+func read(data []byte) (*table.Table, error) {
+	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	language, caseSensitive := "", true
+	b, r := table.Builder{Modifiers: (*fhirjson.Reader).Skip}, fhirjson.NewReader(src)
+	b.Reset()
+	err = r.Counting(fhirjson.NewShortage(math.MaxInt64)).Object(func(name []byte) error {
+		switch string(name) {
+		case "language":
+			return r.ReadString(&language)
+		case "caseSensitive":
+			return r.ReadBool(&caseSensitive)
+		case "property":
+			return r.Array(func() error { return b.PropertyDefinition(r) })
+		case "concept":
+			return r.Array(func() error { return b.Concept(r) })
+		}
+		return r.Skip()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b.Build(language, caseSensitive)
+}
+
+// Locate implements [codesystem.System], as do the methods below and the other interfaces of a table.
+func (s *system) Locate(code []byte) (codesystem.Concept, bool) { return s.table().Locate(code) }
+
+// Code returns a concept's code.
+func (s *system) Code(c codesystem.Concept) []byte { return s.table().Code(c) }
+
+// Concept returns a concept's code, display and flags.
+func (s *system) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
+	return s.table().Concept(c)
+}
+
+// AppendTexts appends the display and the designations of a concept.
+func (s *system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	return s.table().AppendTexts(dst, c)
+}
+
+// AppendValues appends the values of all properties of a concept.
+func (s *system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
+	return s.table().AppendValues(dst, c)
+}
+
+// Language returns the language of the displays.
+func (s *system) Language() string { return s.table().Language() }
+
+// Len returns the number of concepts.
+func (s *system) Len() int { return s.table().Len() }
+
+// AppendConcepts appends the member concept.
+func (s *system) AppendConcepts(dst []byte) []byte { return s.table().AppendConcepts(dst) }
+
+// Parents returns the concepts directly above one.
+func (s *system) Parents(concept uint32) []uint32 { return s.table().Parents(concept) }
+
+// Children returns the concepts directly below one.
+func (s *system) Children(concept uint32) []uint32 { return s.table().Children(concept) }
+
+// Above returns all ancestors of a concept.
+func (s *system) Above(concept uint32, spend func(steps int) error) (bitset.Set, error) {
+	return s.table().Above(concept, spend)
+}
+
+// Below returns all descendants of a concept.
+func (s *system) Below(concept uint32, spend func(steps int) error) (bitset.Set, error) {
+	return s.table().Below(concept, spend)
+}
+
+// Properties returns the properties that concepts may have.
+func (s *system) Properties() []codesystem.Property { return s.table().Properties() }
+
+// Values calls visit with the values of one property of a concept.
+func (s *system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	s.table().Values(c, property, visit)
+}
+
+// Definition returns a concept's definition, or nil.
+func (s *system) Definition(c codesystem.Concept) []byte { return s.table().Definition(c) }
+
+// Status returns why a concept is not simply active, or "".
+func (s *system) Status(c codesystem.Concept) string { return s.table().Status(c) }
+
+// AppendExtensions appends the extensions of a concept.
+func (s *system) AppendExtensions(dst []codesystem.Extension, c codesystem.Concept) []codesystem.Extension {
+	return s.table().AppendExtensions(dst, c)
+}
+
+// HasLanguage reports whether there are texts in a language, or one that is like it.
+func (s *system) HasLanguage(language string) bool { return s.table().HasLanguage(language) }
+
+// SearchIndex returns the index for a list of languages.
+func (s *system) SearchIndex(languages string) *textindex.Index {
+	return s.table().SearchIndex(languages)
+}
+
+// SearchRank returns where a concept comes among others that match a filter equally well.
+func (s *system) SearchRank(concept uint32) uint32 { return s.table().SearchRank(concept) }
+
+// SearchWeight returns how much a concept is used.
+func (s *system) SearchWeight(concept uint32) float64 { return s.table().SearchWeight(concept) }
+
+var (
+	_ codesystem.System    = (*system)(nil)
+	_ codesystem.List      = (*system)(nil)
+	_ codesystem.Hierarchy = (*system)(nil)
+	_ codesystem.Filters   = (*system)(nil)
+	_ codesystem.Notes     = (*system)(nil)
+	_ codesystem.Dialects  = (*system)(nil)
+	_ codesystem.Search    = (*system)(nil)
+)
