@@ -3,6 +3,7 @@ package terminology
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
@@ -28,6 +29,9 @@ type Capabilities struct {
 
 	// Parameters are the parameters of $expand that are implemented.
 	Parameters []string
+
+	// Copyright is what the licences of code systems that the program brings along want to be said.
+	Copyright string
 }
 
 // CodeSystemCapability is TerminologyCapabilities.codeSystem.
@@ -53,6 +57,13 @@ func (l *Library) Capabilities() *Capabilities {
 			c.CodeSystems = append(c.CodeSystems, system)
 		}
 	}
+	var notices []string
+	for _, cs := range l.set.Systems.CodeSystems {
+		if cs.Copyright != "" {
+			notices = append(notices, cs.Name+": "+cs.Copyright)
+		}
+	}
+	c.Copyright = strings.Join(notices, "\n\n")
 	return c
 }
 
@@ -76,6 +87,7 @@ func (c *Capabilities) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"TerminologyCapabilities","version":"1","name":"TerminologyService","title":"Terminology service",`+
 		`"status":"active","date":"`...)
 	dst = append(c.Date.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	dst = fhirjson.AppendMember(dst, "copyright", c.Copyright)
 	list := fhirjson.Array{Name: "codeSystem"}
 	for i := range c.CodeSystems {
 		dst = c.CodeSystems[i].append(list.Next(dst))

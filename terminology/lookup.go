@@ -23,7 +23,8 @@ type Lookup struct {
 	// Supplements are the canonicals of the supplements to use.
 	Supplements []string
 
-	// Properties are the codes of the wanted properties; * means all.
+	// Properties are the codes of the wanted properties; * means all. One is copyright, of code systems that the program
+	// brings along.
 	Properties []string
 
 	// Language chooses the display.
@@ -92,6 +93,9 @@ func lookup(l *definitions.Set, q *Lookup) (*Concept, error) {
 	c.relate(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
 	c.relate(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
 	c.take(q.Properties, cs, at, "")
+	if cs.Copyright != "" && wants(q.Properties, "copyright") {
+		c.Properties = append(c.Properties, ConceptProperty{Code: "copyright", Type: "valueString", Value: cs.Copyright})
+	}
 	for _, s := range supplements {
 		by := l.Systems.CodeSystems[s.By]
 		if other, ok := by.Concepts.Locate(cs.Concepts.Code(at)); ok {

@@ -210,6 +210,9 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 				return nil, err
 			}
 		}
+		if l.set.Use(func() { err = x.convert(&q.Codings[i], l.expansions) }); err != nil {
+			return nil, err
+		}
 	}
 	return x.end(), nil
 }

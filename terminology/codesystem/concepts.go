@@ -17,6 +17,7 @@ type Concepts struct {
 	Hierarchy    Hierarchy
 	Filters      Filters      // see above
 	FilterReader FilterReader // see above
+	Explainer    Explainer    // see above
 	Notes        Notes        // see above
 	Dialects     Dialects     // see above
 	Refuser      Refuser      // see above
@@ -33,6 +34,7 @@ func Of(s System) Concepts {
 	c.Notes = optional[Notes](s, plain{})
 	c.Dialects = optional[Dialects](s, monolingual{s})
 	c.FilterReader = optional[FilterReader](s, plain{})
+	c.Explainer = optional[Explainer](s, plain{})
 	c.Refuser = optional[Refuser](s, plain{})
 	c.Converter = optional[Converter](s, plain{})
 	return c
@@ -77,6 +79,7 @@ func (plain) Definition(Concept) []byte                               { return n
 func (plain) Status(Concept) string                                   { return "" }
 func (plain) AppendExtensions(dst []Extension, _ Concept) []Extension { return dst }
 func (plain) FilterValue(_ int, value string) (string, error)         { return value, nil }
+func (plain) Explain(Concept, int, string, string) string             { return "" }
 func (plain) Refusal([]byte) string                                   { return "" }
 func (plain) Convert(_, _ Concept) (factor string, equal, ok bool)    { return "", false, false }
 

@@ -19,6 +19,9 @@ type Source struct {
 	// those that filters choose, is made of these and says that there are more. Without it, there is no such expansion.
 	Common string
 
+	// CommonCodes are the codes of that value set, separated by spaces, for where no definition has it.
+	CommonCodes string
+
 	// Members are other members of the CodeSystem but concept, as a JSON object: title, publisher, valueSet,
 	// hierarchyMeaning, property and so on. They are read at start.
 	Members string

@@ -111,6 +111,12 @@ type Refuser interface {
 	Refusal(code []byte) string
 }
 
+// Explainer is a [Filters] that can say why a concept does not meet a filter.
+type Explainer interface {
+	// Explain returns, for people, why a concept does not meet a filter on one of Properties; "" if it has nothing to say.
+	Explain(c Concept, property int, op, value string) string
+}
+
 // FilterReader is a [Filters] whose filters name values otherwise than Values visits them: as a code whose canonical form
 // counts, for example.
 type FilterReader interface {

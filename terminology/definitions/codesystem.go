@@ -50,11 +50,14 @@ func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
 	return a.Number == b.Number
 }
 
-// NotListed is the error for a code system whose codes are those of a grammar, where all of them are wanted.
+// NotListed is the error for a code system whose codes are those of a grammar, where all of them are wanted and no value
+// set of common ones is here.
 func (cs *CodeSystem) NotListed() error {
 	e := outcome.New(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
-		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed", cs.Canonical()))
-	e.Err = outcome.ErrUnsupported
+		fmt.Sprintf("The code system %s has a grammar, so its codes cannot be listed; list the ones you need in the value set", cs.Canonical()))
+	if e.Err = outcome.ErrUnsupported; cs.Common != "" {
+		e.Err, e.Missing = outcome.ErrIncomplete, outcome.MissingOf("ValueSet", cs.Common, "")
+	}
 	return e
 }
 
@@ -86,6 +89,9 @@ func (m contentMode) HasConcepts() bool {
 
 // Parsed is the concept of an entry whose code system reads codes rather than listing them.
 const Parsed = None - 1
+
+// Unlisted is Parsed for an entry that has its code from another value set, which does not count otherwise.
+const Unlisted = Parsed - 1
 
 // None is the index of no code system or concept.
 const None = ^uint32(0)

@@ -26,8 +26,10 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	}
 	at, ok := cs.Concepts.Locate([]byte(c.Code))
 	if !ok {
-		return e, outcome.New(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
+		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
 			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.URL, cs.Version))
+		missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code))
+		return e, missed
 	}
 	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil
 }

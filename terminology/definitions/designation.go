@@ -56,7 +56,7 @@ func (d *Set) ownDisplayText(dst []codesystem.Text, e Entry, language string) []
 
 // ownDesignations appends the value set's own designations of an entry.
 func (d *Set) ownDesignations(dst []codesystem.Text, e Entry) []codesystem.Text {
-	if e.Listed == 0 {
+	if e.Own() == 0 {
 		return dst
 	}
 	table, _ := d.Row(e.Listed)

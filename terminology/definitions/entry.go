@@ -8,7 +8,7 @@ import (
 )
 
 // Entry is one code of an expansion. CodeSystem is None if it is not loaded; Concept is None if the code system does not
-// have the code, and Parsed if it has, but no number for it; Listed is the row of rowTable in which a value set lists it,
+// have the code, and Parsed or Unlisted if it has, but no number for it; Listed is the row of rowTable in which a value set lists it,
 // or 0.
 type Entry struct {
 	CodeSystem, Concept, Listed uint32 // see above
@@ -18,7 +18,15 @@ type Entry struct {
 func (e Entry) IsKnown() bool { return e.Concept != None }
 
 // IsNumbered reports whether the concept is a number.
-func (e Entry) IsNumbered() bool { return e.Concept < Parsed }
+func (e Entry) IsNumbered() bool { return e.Concept < Unlisted }
+
+// Own returns the row in which the value set itself lists an entry, or 0.
+func (e Entry) Own() uint32 {
+	if e.Concept == Unlisted {
+		return 0
+	}
+	return e.Listed
+}
 
 // LocatedEntry is an entry with its concept, if its code system has it.
 type LocatedEntry struct {
@@ -30,7 +38,7 @@ type LocatedEntry struct {
 func (d *Set) Locate(e Entry) LocatedEntry {
 	at := codesystem.At(e.Concept)
 	switch e.Concept {
-	case Parsed: // by the code that the value set lists
+	case Parsed, Unlisted: // by the code that the value set lists
 		at, _ = d.Systems.CodeSystems[e.CodeSystem].Concepts.Locate(d.Code(e))
 	case None:
 		at = codesystem.Concept{}
@@ -71,7 +79,7 @@ func (d *Set) Display(e Entry) []byte {
 
 // ownDisplay returns the display that the value set itself has for an entry, or nil.
 func (d *Set) ownDisplay(e Entry) []byte {
-	if e.Listed == 0 {
+	if e.Own() == 0 {
 		return nil
 	}
 	table, row := d.Row(e.Listed)
@@ -101,7 +109,7 @@ func (d *Set) SystemOf(e Entry) uint32 {
 
 // DeprecatedIn reports whether the value set that lists a concept marks it as deprecated.
 func (d *Set) DeprecatedIn(e Entry) bool {
-	if e.Listed == 0 {
+	if e.Own() == 0 {
 		return false
 	}
 	table, _ := d.Row(e.Listed)

@@ -1,8 +1,11 @@
 package definitions
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
@@ -47,5 +50,40 @@ func TestSources(t *testing.T) {
 				t.Errorf("%s: Members does not declare the property %s", s.URL, p.Code)
 			}
 		}
+	}
+}
+
+// The codes in common use that a grammar names make a value set, unless there is one.
+func TestCommonCodes(t *testing.T) {
+	folder := t.TempDir()
+	own := codesystem.Source{URL: "http://x/own", Common: "http://x/common", CommonCodes: "one two"}
+	for _, want := range []uint32{2, 1} {
+		l, err := Load(t.Context(), Options{Definitions: []string{folder}, Sources: []codesystem.Source{own}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		vs, ok := l.ValueSets.Find(own.Common)
+		if !ok || len(l.ValueSets.List) != 1 || vs.Include[0].Last-vs.Include[0].First != want {
+			t.Errorf("got %+v, want %d codes", vs, want)
+		}
+		writeFile(t, filepath.Join(folder, "vs.json"), []byte(valueSetOf(own.Common, `{"include":[{"system":"http://x/own","concept":[{"code":"three"}]}]}`)))
+	}
+}
+
+// How much the concepts of a table are used is said by files, as it is for any code system.
+func TestWeighedSource(t *testing.T) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := packed.New(w.EncodeAll([]byte(codeSystemWith("http://x/own", "1", "a")), nil))
+	file := filepath.Join(t.TempDir(), "w.csv")
+	writeFile(t, file, []byte("#! http://x/own\na,7\n"))
+	l, err := Load(t.Context(), Options{Weights: []string{file}, Sources: []codesystem.Source{{URL: "http://x/own", System: table}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Systems.CodeSystems[0].Concepts.Search.SearchWeight(0); got != 7 {
+		t.Errorf("got %v", got)
 	}
 }

@@ -138,22 +138,30 @@ func appendValueSet(dst []byte, vs *definitions.ValueSet, part *Subset, whole bo
 	return dst
 }
 
+// unclosed returns why the expansion may lack codes. Other servers have the same wording, which clients may look for.
+func (w *Writer) unclosed() (reasons []string) {
+	for _, index := range w.x.List.CodeSystems {
+		if cs := w.x.Library.Systems.CodeSystems[index]; cs.Content != definitions.ContentComplete {
+			reasons = append(reasons, "This extension is based on "+Article(string(cs.Content))+" of the code system "+cs.URL)
+		}
+	}
+	for _, b := range w.x.List.Based {
+		cs := w.x.Library.Systems.CodeSystems[b.CodeSystem]
+		reasons = append(reasons, fmt.Sprintf("The code System '%s' has a grammar and so has infinite members. This extension is based on %s", cs.URL, cs.Common))
+	}
+	return reasons
+}
+
 // appendExpansionExtensions appends expansion.extension: incomplete code systems, and the properties of the entries, which
 // are known only when those have been written.
 func (w *Writer) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
-	for _, index := range w.x.List.CodeSystems {
-		cs := w.x.Library.Systems.CodeSystems[index]
-		if cs.Content == definitions.ContentComplete {
-			continue
-		}
+	for _, reason := range w.unclosed() {
 		if list.IsEmpty() {
 			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
-		// Other servers have the same wording, which clients may look for.
 		dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
-		dst = fhirjson.AppendString(dst, "This extension is based on "+Article(string(cs.Content))+" of the code system "+cs.URL)
-		dst = append(dst, '}')
+		dst = append(fhirjson.AppendString(dst, reason), '}')
 	}
 	for _, p := range w.extensions.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)

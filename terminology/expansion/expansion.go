@@ -77,7 +77,7 @@ func (x *Expansion) isVersioned(e definitions.Entry) bool { return x.List.Versio
 
 // hasOneText reports whether there is only one display to choose from.
 func (x *Expansion) hasOneText(e definitions.Entry) bool {
-	return !x.detailed || e.Listed == 0 && e.IsKnown() && !x.languages.Only && len(x.List.Supplements) == 0 &&
+	return !x.detailed || e.Own() == 0 && e.IsKnown() && !x.languages.Only && len(x.List.Supplements) == 0 &&
 		x.Library.Flags(e)&codesystem.FlagDesignated == 0
 }
 

@@ -73,7 +73,7 @@ func (w *extensionWriter) extensionsOf(e definitions.LocatedEntry) (system, own 
 			}
 		}
 	}
-	if e.Listed != 0 {
+	if e.Own() != 0 {
 		table, _ := w.x.Library.Row(e.Listed)
 		for _, x := range table.ExtensionsOf(e.Listed) {
 			own[x.Kind] = table.Texts.At(x.Value)

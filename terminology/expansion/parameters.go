@@ -64,6 +64,12 @@ func (w *Writer) listUsed(list *parameterList) {
 			list.text("used-"+string(cs.Content), "valueUri", cs.Canonical())
 		}
 		list.warning(&cs.Definition, w.x.valueSet)
+		if cs.Copyright != "" && w.x.query.IncludeDefinition == parameters.Yes {
+			list.text("copyright", "valueString", cs.Copyright)
+		}
+	}
+	for _, b := range w.x.List.Based {
+		list.warning(&b.On.Definition, w.x.valueSet)
 	}
 	for _, unchecked := range w.x.List.Unchecked {
 		list.text("warning-unknown-system", "valueUri", unchecked)

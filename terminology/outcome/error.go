@@ -34,6 +34,9 @@ type Error struct {
 	// Text describes the error to a person.
 	Text string
 
+	// Detail says more than Text, which other servers have as well; may be empty.
+	Detail string
+
 	// TxCode is a code of the system tx-issue-type; empty if none fits.
 	TxCode string
 
@@ -97,8 +100,8 @@ type Issue struct {
 	// MessageID is the value of the extension operationoutcome-message-id; empty: the issue has none.
 	MessageID string
 
-	// Text is details.text.
-	Text string
+	// Text is details.text. Detail, which may be empty, follows it in diagnostics.
+	Text, Detail string
 
 	// Expression is the FHIRPath of the fault; nil if unknown.
 	Expression []string
@@ -120,11 +123,11 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) IssueType() string { return e.Code }
 
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
-func (e *Error) Diagnostics() string { return e.Text }
+func (e *Error) Diagnostics() string { return e.Issues()[0].diagnostics() }
 
 // Issues returns OperationOutcome.issue: always one.
 func (e *Error) Issues() []Issue {
-	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Expression: e.Expression}}
+	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Detail: e.Detail, Expression: e.Expression}}
 }
 
 // OperationOutcome returns the error as a resource in JSON.

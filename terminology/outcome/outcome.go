@@ -27,10 +27,17 @@ func (i *Issue) append(dst []byte) []byte {
 	}
 	dst = append(dst, `"text":`...)
 	dst = append(fhirjson.AppendString(dst, i.Text), '}')
-	dst = fhirjson.AppendMember(dst, "diagnostics", i.Text)
+	dst = fhirjson.AppendMember(dst, "diagnostics", i.diagnostics())
 	dst = append(appendStrings(dst, "expression", i.Expression), '}')
 	dst[start] = '{' // replaces the comma
 	return dst
+}
+
+func (i *Issue) diagnostics() string {
+	if i.Detail == "" {
+		return i.Text
+	}
+	return i.Text + ": " + i.Detail
 }
 
 func appendStrings(dst []byte, name string, values []string) []byte {

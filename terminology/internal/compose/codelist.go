@@ -31,7 +31,15 @@ type used struct {
 	Supplements []definitions.Supplement
 	wanted      []string // canonicals of the supplements that imported value sets name
 	Unchecked   []string // canonicals of missing code systems whose codes are listed
+	Based       []Basis  // grammars of which only some codes are here
+	relative    bool     // which codes it has depends on those that it is excluded from
 	Applied     []applied
+}
+
+// Basis says that the codes of a grammar are those of a value set.
+type Basis struct {
+	CodeSystem uint32                // its index
+	On         *definitions.ValueSet // the value set
 }
 
 // traits say how codes are compared and shown.

@@ -12,7 +12,7 @@ import (
 
 // ValueSet evaluates a value set, once, however many import it: the union of its includes without its excludes.
 func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
-	if x, ok := c.done[vs]; ok {
+	if x, ok := c.done[vs]; ok && (c.among == nil || len(x.Based) == 0) {
 		return x, nil
 	}
 	if err := c.enter(vs); err != nil {
@@ -25,8 +25,9 @@ func (c *Evaluator) ValueSet(vs *definitions.ValueSet) (*CodeList, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.Entries = entries
-	c.done[vs] = x
+	if x.Entries = entries; !x.relative {
+		c.done[vs] = x
+	}
 	return x, nil
 }
 
@@ -42,7 +43,7 @@ func (c *Evaluator) compose(vs *definitions.ValueSet) ([]definitions.Entry, erro
 		return nil, err
 	}
 	if len(exclude) > 0 {
-		excluded, err := c.union(exclude, "exclude")
+		excluded, err := c.excluded(exclude, entries)
 		if err != nil {
 			return nil, err
 		}
@@ -250,4 +251,6 @@ func (u *used) add(x *CodeList, vs *definitions.ValueSet) {
 	definitions.AddTo(&u.Unchecked, x.Unchecked...)
 	definitions.AddTo(&u.Applied, x.Applied...)
 	definitions.AddTo(&u.wanted, vs.Supplements...)
+	definitions.AddTo(&u.Based, x.Based...)
+	u.relative = u.relative || x.relative
 }

@@ -99,25 +99,34 @@ func (fs *filters) byHierarchy(cs *definitions.CodeSystem, op string, other uint
 	return matching, fs.spend(n)
 }
 
-// holds reports whether a concept, which is the only one that is looked for, meets a filter, without computing all concepts for which it does.
+// holds reports whether a concept, which is the only one that is looked for, meets a filter.
 func (fs *filters) holds(cs *definitions.CodeSystem, concept codesystem.Concept, f definitions.Filter) (bool, error) {
-	if !isHierarchical(f) {
-		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
-		if err != nil {
-			return false, err
-		}
-		return test.holds(concept)
-	}
-	other, err := namedBy(cs, f)
+	test, err := fs.test(cs, f)
 	if err != nil {
 		return false, err
 	}
-	if f.Op == "child-of" {
-		parents := cs.Concepts.Hierarchy.Parents(concept.Number)
-		return slices.Contains(parents, other.Number), fs.spend(len(parents))
+	return test(concept)
+}
+
+// test returns what tells whether a concept meets a filter, without computing all concepts for which it holds. Of a code
+// system with a hierarchy, only one concept may be tested.
+func (fs *filters) test(cs *definitions.CodeSystem, f definitions.Filter) (func(c codesystem.Concept) (bool, error), error) {
+	if !isHierarchical(f) {
+		test, err := newCondition(cs, f, fs.regexStates, fs.spend)
+		if err != nil {
+			return nil, err
+		}
+		return test.holds, nil
 	}
-	relatives, err := fs.relativesOf(cs, concept.Number, f.Op == "generalizes")
-	return err == nil && meets(cs, f.Op, concept, other, relatives.Has(other.Number)), err
+	other, err := namedBy(cs, f)
+	return func(concept codesystem.Concept) (bool, error) {
+		if f.Op == "child-of" {
+			parents := cs.Concepts.Hierarchy.Parents(concept.Number)
+			return slices.Contains(parents, other.Number), fs.spend(len(parents))
+		}
+		relatives, err := fs.relativesOf(cs, concept.Number, f.Op == "generalizes")
+		return err == nil && meets(cs, f.Op, concept, other, relatives.Has(other.Number)), err
+	}, err
 }
 
 // relativesOf returns the ancestors of the concept that is looked for, or its descendants, computed once. They are few, while

@@ -59,16 +59,20 @@ func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates 
 	if f.Value == "" {
 		return nil, noValue(cs, f)
 	}
-	t := &condition{spend: spend}
+	values, property, err := valuesOf(cs, f)
+	if err != nil {
+		return nil, err
+	}
+	t := &condition{values: values, spend: spend}
 	t.visit = t.look
-	var err error
 	switch f.Op {
 	case "=":
+		f.Value, err = readValue(cs, f, property, f.Value)
 		t.match = func(value []byte) bool { return string(value) == f.Value }
 	case "in", "not-in":
 		t.not = f.Op == "not-in"
 		if err = spend(len(f.Value) / 4); err == nil {
-			t.match = memberOf(f.Value)
+			t.match, err = memberOf(f.Value, func(member string) (string, error) { return readValue(cs, f, property, member) })
 		}
 	case "regex":
 		t.match, t.states, err = newRegex(cs, f, regexStates, spend)
@@ -81,20 +85,32 @@ func newCondition(cs *definitions.CodeSystem, f definitions.Filter, regexStates 
 	default:
 		err = outcome.Incomplete("not-supported", "the filter operator %q on %s of code system %s is not supported", f.Op, f.Property, cs.Canonical())
 	}
-	if err != nil {
-		return nil, err
-	}
-	t.values, err = valuesOf(cs, f)
 	return t, err
 }
 
-// memberOf tests whether a value is in a list separated by commas.
-func memberOf(list string) func(value []byte) bool {
+// readValue returns the value that a filter on a property means.
+func readValue(cs *definitions.CodeSystem, f definitions.Filter, property int, value string) (string, error) {
+	if property < 0 {
+		return value, nil
+	}
+	value, err := cs.Concepts.FilterReader.FilterValue(property, value)
+	if err != nil {
+		return "", outcome.Unprocessable("invalid", "the filter on %s of code system %s has the value %q: %v", f.Property, cs.Canonical(), f.Value, err)
+	}
+	return value, nil
+}
+
+// memberOf tests whether a value is in a list separated by commas, whose members are to be read.
+func memberOf(list string, read func(member string) (string, error)) (func(value []byte) bool, error) {
 	members := make(map[string]bool)
 	for member := range strings.SplitSeq(list, ",") {
-		members[strings.TrimSpace(member)] = true
+		value, err := read(strings.TrimSpace(member))
+		if err != nil {
+			return nil, err
+		}
+		members[value] = true
 	}
-	return func(value []byte) bool { return members[string(value)] }
+	return func(value []byte) bool { return members[string(value)] }, nil
 }
 
 // newRegex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if

@@ -21,7 +21,8 @@ type Evaluator struct {
 	Probe   *Probe                  // nil: all codes are listed
 	Path    []*definitions.ValueSet // being evaluated: each imports the next
 	done    map[*definitions.ValueSet]*CodeList
-	used    *CodeList // of the last value set in path
+	used    *CodeList            // of the last value set in path
+	among   *[]definitions.Entry // while excludes are evaluated: what they are excluded from
 	filters filters
 }
 
@@ -52,6 +53,7 @@ type Probe struct {
 	Choose   func(set *definitions.ConceptSet) (index uint32, use bool) // the version of the code system that an include means
 	Chosen   int                                                        // how many versions choose has returned
 	Imported []*definitions.ValueSet                                    // the value sets searched
+	Mismatch []string                                                   // why filters do not hold, where code systems can say
 }
 
 // isSettled reports whether an evaluator knows enough: what it looks for is not among the entries, and can no longer be.

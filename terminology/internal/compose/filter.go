@@ -60,29 +60,29 @@ func meets(cs *definitions.CodeSystem, op string, concept, other codesystem.Conc
 type valueVisitor func(concept codesystem.Concept, visit func(value []byte) bool)
 
 // valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
-// code system.
-func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (valueVisitor, error) {
+// code system, with its index there; -1 for another.
+func valuesOf(cs *definitions.CodeSystem, f definitions.Filter) (visitor valueVisitor, property int, err error) {
 	switch f.Property {
 	case "concept", "code":
-		return func(concept codesystem.Concept, visit func([]byte) bool) { visit(cs.Concepts.Code(concept)) }, nil
+		return func(concept codesystem.Concept, visit func([]byte) bool) { visit(cs.Concepts.Code(concept)) }, -1, nil
 	case "display":
 		return func(concept codesystem.Concept, visit func([]byte) bool) {
 			if _, display, _ := cs.Concepts.Concept(concept); display != nil {
 				visit(display)
 			}
-		}, nil
+		}, -1, nil
 	case "parent":
-		return relatedCodes(cs, cs.Concepts.Hierarchy.Parents), nil
+		return relatedCodes(cs, cs.Concepts.Hierarchy.Parents), -1, nil
 	case "child":
-		return relatedCodes(cs, cs.Concepts.Hierarchy.Children), nil
+		return relatedCodes(cs, cs.Concepts.Hierarchy.Children), -1, nil
 	}
-	property := slices.IndexFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Code == f.Property })
+	property = slices.IndexFunc(cs.Concepts.Filters.Properties(), func(p codesystem.Property) bool { return p.Code == f.Property })
 	if property < 0 {
-		return nil, unknownProperty(cs, f)
+		return nil, -1, unknownProperty(cs, f)
 	}
 	return func(concept codesystem.Concept, visit func([]byte) bool) {
 		cs.Concepts.Filters.Values(concept, property, visit)
-	}, nil
+	}, property, nil
 }
 
 func relatedCodes(cs *definitions.CodeSystem, of func(concept uint32) []uint32) valueVisitor {

@@ -57,7 +57,7 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	case cs == nil:
 		return nil, c.library.Systems.MissingCodeSystem(set.System, version)
 	case cs.Concepts.List == nil:
-		return nil, cs.NotListed()
+		return c.fromGrammar(set, index)
 	case len(set.Filters) > 0:
 		return c.filtered(set, index)
 	}

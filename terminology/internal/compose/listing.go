@@ -42,7 +42,7 @@ func (li listing) weight(e definitions.Entry) (weight float64, ok bool) {
 // ownWeight returns the weight that the value set gives an entry.
 func (li listing) ownWeight(e definitions.Entry) float64 {
 	l := li.library
-	if !l.Usage.Items || e.Listed == 0 {
+	if !l.Usage.Items || e.Own() == 0 {
 		return 0
 	}
 	rows, _ := l.Row(e.Listed)

@@ -55,11 +55,24 @@ func (c *Evaluator) tested(set *definitions.ConceptSet, cs *definitions.CodeSyst
 	}
 	for i, filter := range set.Filters {
 		holds, err := c.filters.holds(cs, at, filter)
-		if err != nil || !holds {
+		if err != nil {
 			return nil, located(err, "filter", i)
+		}
+		if !holds {
+			c.Probe.explain(cs, at, filter)
+			return nil, nil
 		}
 	}
 	return []definitions.Entry{e}, nil
+}
+
+// explain notes why a concept does not meet a filter, if its code system can say.
+func (p *Probe) explain(cs *definitions.CodeSystem, c codesystem.Concept, f definitions.Filter) {
+	if _, property, err := valuesOf(cs, f); err == nil && property >= 0 && !isHierarchical(f) {
+		if why := cs.Concepts.Explainer.Explain(c, property, f.Op, f.Value); why != "" {
+			definitions.AddTo(&p.Mismatch, why)
+		}
+	}
 }
 
 // checkFilters finds a broken filter, which makes a value set invalid even if it has no code to filter.

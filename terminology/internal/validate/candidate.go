@@ -27,6 +27,7 @@ type candidateFinder struct {
 	versions   versionChooser
 	memberOnly bool
 	imported   []*definitions.ValueSet // those searched
+	mismatch   []string                // why the last coding does not meet filters
 }
 
 // candidates returns the includes that may contain a coding, or the code system if there is no value set.
@@ -47,7 +48,7 @@ func (v *candidateFinder) candidates(c *parameters.Coding) ([]candidate, error) 
 	if err != nil {
 		return nil, err
 	}
-	v.imported = in.evaluator.Probe.Imported
+	v.imported, v.mismatch = in.evaluator.Probe.Imported, in.evaluator.Probe.Mismatch
 	return in.list, in.place(members.Entries)
 }
 

@@ -34,7 +34,9 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 		if cs.Version != "" {
 			text, id = text+" version '"+cs.Version+"'", "Unknown_Code_in_Version"
 		}
-		v.notes.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
+		v.notes.place(c, note{part: "code", told: true, Issue: outcome.Issue{
+			Severity: "error", Code: "code-invalid", TxCode: "invalid-code", MessageID: id, Text: text, Detail: cs.Concepts.Refuser.Refusal([]byte(c.Code)),
+		}})
 		if cs.Compositional {
 			v.notes.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
 				"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.URL))

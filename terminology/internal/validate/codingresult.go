@@ -45,6 +45,9 @@ func (v *codingValidator) notInValueSet(c *parameters.Coding) {
 	if isOne {
 		severity, txCode = "information", "this-code-not-in-vs"
 	}
+	for _, why := range v.candidates.mismatch {
+		v.notes.place(c, note{told: !isOne, Issue: outcome.Issue{Severity: onlyTold, Text: why}})
+	}
 	v.notes.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
 		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.DisplayName()))
 }

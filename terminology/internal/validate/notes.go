@@ -14,6 +14,9 @@ type note struct {
 	told bool   // also part of the message
 }
 
+// onlyTold is the severity of what the message says, but no issue: other servers have none either.
+const onlyTold = ""
+
 // notes are the issues of all codings of one validation.
 type notes struct {
 	list []note

@@ -19,7 +19,9 @@ func (v *validator) summarize(results []codingResult) *ValidationResult {
 	}
 	var messages []string
 	for _, n := range v.checks.notes.list {
-		r.Issues = append(r.Issues, n.Issue)
+		if n.Severity != onlyTold {
+			r.Issues = append(r.Issues, n.Issue)
+		}
 		if n.told && (r.Valid || n.Severity != "information") {
 			definitions.AddTo(&messages, n.Text)
 		}

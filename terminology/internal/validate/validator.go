@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,18 +85,9 @@ func noCodes(codings []parameters.Coding) bool {
 
 // infer finds the system of a code from the value set.
 func (v *validator) infer(c *parameters.Coding) error {
-	x, err := (&compose.Expander{Library: v.checks.library, Cache: v.expansions, Rules: &v.checks.validation.Rules, Budget: v.checks.budget}).Codes(v.checks.valueSet)
+	systems, err := v.systemsOf(c)
 	if err != nil {
 		return v.missingValueSet(err)
-	}
-	if err := v.checks.budget.Spend(len(x.Entries) / 8); err != nil {
-		return err
-	}
-	var systems []string
-	for _, e := range x.Entries {
-		if isCode(v.checks.library, e, []byte(c.Code)) {
-			definitions.AddTo(&systems, v.checks.library.Systems.List[v.checks.library.SystemOf(e)].URL)
-		}
 	}
 	if len(systems) == 1 {
 		c.System = systems[0]
@@ -112,12 +102,6 @@ func (v *validator) infer(c *parameters.Coding) error {
 	v.checks.notes.note("error", "not-found", "cannot-infer", id, c, "code", true, fmt.Sprintf(
 		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.Code, v.checks.valueSet.Canonical(), reason))
 	return nil
-}
-
-// isCode reports whether a code means an entry, ignoring case if its code system does.
-func isCode(d *definitions.Set, e definitions.Entry, code []byte) bool {
-	return bytes.Equal(d.Code(e), code) ||
-		e.IsKnown() && !d.Systems.CodeSystems[e.CodeSystem].CaseSensitive && codesystem.EqualFold(d.Code(e), code)
 }
 
 // missingValueSet turns the error for a missing imported value set into a note. It returns any other error.
