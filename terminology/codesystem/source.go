@@ -19,8 +19,9 @@ type Source struct {
 	// those that filters choose, is made of these and says that there are more. Without it, there is no such expansion.
 	Common string
 
-	// CommonCodes are the codes of that value set, separated by spaces, for where no definition has it.
-	CommonCodes string
+	// ValueSets are ValueSet resources that are used with the code system, such as Common, one after the other as JSON, compressed
+	// by zstd. They are read at start, before the definitions that replace them.
+	ValueSets []byte
 
 	// Members are other members of the CodeSystem but concept, as a JSON object: title, publisher, valueSet,
 	// hierarchyMeaning, property and so on. They are read at start.

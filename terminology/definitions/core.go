@@ -18,9 +18,13 @@ import (
 //go:embed core/r4.ndjson.zst
 var coreDefinitions []byte
 
-func (l *resourceLoader) core(ctx context.Context) error {
+// packed reads resources that the program brings along; nothing if there are none.
+func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
+	if data == nil {
+		return nil
+	}
 	// One goroutine and a small window: everything else starts at the same time.
-	src, err := zstd.NewReader(bytes.NewReader(coreDefinitions), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("zstd: %w", err)
 	}

@@ -23,11 +23,18 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 	if l.Usage, err = loadWeights(ctx, o.Weights); err != nil {
 		return nil, err
 	}
+	sources := o.Sources
 	if o.Core {
-		if err := loader.core(ctx); err != nil {
+		if err := loader.packed(ctx, coreDefinitions); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
 		}
 		l.Systems.freeze()
+		sources = slices.Concat(builtIn, sources)
+	}
+	for _, s := range sources {
+		if err := loader.packed(ctx, s.ValueSets); err != nil {
+			return nil, fmt.Errorf("value sets of %s: %w", s.URL, err)
+		}
 	}
 	for _, pattern := range o.Definitions {
 		files, err := Sources(pattern)
@@ -43,10 +50,6 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 			}
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
-	}
-	sources := o.Sources
-	if o.Core {
-		sources = slices.Concat(builtIn, sources)
 	}
 	if err := addBuiltIn(l, sources); err != nil {
 		return nil, err

@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
@@ -89,4 +92,35 @@ func TestSourceIsNotRead(t *testing.T) {
 		}
 	}()
 	cs.Concepts.Len()
+}
+
+// The value sets of a source are there, unless the definitions have them too.
+func TestValueSetsOfSource(t *testing.T) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	valueSet := func(url, name string) string {
+		return `{"resourceType":"ValueSet","url":"` + url + `","name":"` + name + `"}`
+	}
+	source := codesystem.Source{
+		URL: "http://x/own", System: packed.New(nil), ValueSets: w.EncodeAll([]byte(valueSet("http://x/a", "Own")+valueSet("http://x/b", "Own")), nil),
+	}
+	name := filepath.Join(t.TempDir(), "b.json")
+	if err := os.WriteFile(name, []byte(valueSet("http://x/b", "Loaded")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}, Definitions: []string{name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{"http://x/a": "Own", "http://x/b": "Loaded"} {
+		if vs, ok := l.ValueSets.Find(url); !ok || vs.Name != want {
+			t.Errorf("%s: got %+v, want the one named %s", url, vs, want)
+		}
+	}
+	source.ValueSets = []byte("no zstd")
+	if _, err := Load(t.Context(), Options{Sources: []codesystem.Source{source}}); err == nil {
+		t.Error("no error for data that cannot be read")
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -22,11 +21,6 @@ var builtIn = []codesystem.Source{
 // addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
 func addBuiltIn(l *Set, sources []codesystem.Source) error {
 	for _, s := range sources {
-		if _, here := l.ValueSets.Find(s.Common); !here && s.CommonCodes != "" {
-			if err := newResourceLoader(l).resource(fhirjson.ReaderOf(commonOf(s))); err != nil {
-				return fmt.Errorf("value set %s: %w", s.Common, err)
-			}
-		}
 		if index := l.Systems.CodeSystem(s.URL, ""); index != None && l.Systems.CodeSystems[index].Content.HasConcepts() {
 			continue
 		}
@@ -40,17 +34,6 @@ func addBuiltIn(l *Set, sources []codesystem.Source) error {
 		l.Systems.AddCodeSystem(cs)
 	}
 	return nil
-}
-
-// commonOf returns the value set of a grammar's codes in common use.
-func commonOf(s codesystem.Source) jsontext.Value {
-	dst := fhirjson.AppendString([]byte(`{"resourceType":"ValueSet","status":"active","url":`), s.Common)
-	dst = fhirjson.AppendString(append(dst, `,"compose":{"include":[{"system":`...), s.URL)
-	codes := fhirjson.Array{Name: "concept"}
-	for code := range strings.FieldsSeq(s.CommonCodes) {
-		dst = append(fhirjson.AppendString(append(codes.Next(dst), `{"code":`...), code), '}')
-	}
-	return append(codes.End(dst), `}]}}`...)
 }
 
 // weighable is a [codesystem.System] that can be told how much its concepts are used.

@@ -53,23 +53,6 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// The codes in common use that a grammar names make a value set, unless there is one.
-func TestCommonCodes(t *testing.T) {
-	folder := t.TempDir()
-	own := codesystem.Source{URL: "http://x/own", Common: "http://x/common", CommonCodes: "one two"}
-	for _, want := range []uint32{2, 1} {
-		l, err := Load(t.Context(), Options{Definitions: []string{folder}, Sources: []codesystem.Source{own}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		vs, ok := l.ValueSets.Find(own.Common)
-		if !ok || len(l.ValueSets.List) != 1 || vs.Include[0].Last-vs.Include[0].First != want {
-			t.Errorf("got %+v, want %d codes", vs, want)
-		}
-		writeFile(t, filepath.Join(folder, "vs.json"), []byte(valueSetOf(own.Common, `{"include":[{"system":"http://x/own","concept":[{"code":"three"}]}]}`)))
-	}
-}
-
 // How much the concepts of a table are used is said by files, as it is for any code system.
 func TestWeighedSource(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
