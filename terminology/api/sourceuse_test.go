@@ -74,6 +74,9 @@ func TestExpandSource(t *testing.T) {
 			}
 		})
 	}
+	if x, page := expand(t, l, "url", "http://x/all"), expand(t, l, "url", "http://x/all", "count", "2"); x.Expansion.Total != nil || page.Expansion.Total == nil || *page.Expansion.Total != 4 {
+		t.Errorf("got %v in all and %v on a page", x.Expansion.Total, page.Expansion.Total)
+	}
 	w, _ := call(t, &Handler{Library: l}, "GET", "/ValueSet/$expand?url=http://x/all&includeDefinition=true", "")
 	wantText(t, w.Body.String(), `{"name":"copyright","valueString":"© of measures"}`)
 	for _, compose := range []string{`{"include":[{"system":"http://x/closed"}]}`, `{"include":[{"system":"http://x/measures","filter":[{"property":"base","op":"=","value":"7"}]}]}`} {

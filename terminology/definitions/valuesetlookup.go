@@ -51,7 +51,8 @@ func implicitValueSet(d *Set, reference string) (*ValueSet, bool) {
 
 func implied(reference string, cs *CodeSystem, set ConceptSet) *ValueSet {
 	url, _ := outcome.Split(reference)
-	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Transient: true}
+	vs := &ValueSet{compose: compose{Composed: true, Include: []ConceptSet{set}}, Key: reference}
+	vs.Transient = cs.Concepts.List != nil // else reading its codes takes long enough for it to be kept
 	vs.Definition = cs.Definition
 	vs.ID, vs.URL, vs.standardsStatus = "", url, ""
 	return vs

@@ -95,8 +95,12 @@ func (w *Writer) Append(dst []byte) []byte {
 func (w *Writer) appendExpansion(dst []byte) []byte {
 	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
 	dst = w.x.Library.Loaded.AppendFormat(append(dst, `","timestamp":"`...), time.RFC3339)
-	dst = strconv.AppendInt(append(dst, `","total":`...), int64(w.x.total), 10)
-	if !w.x.query.subset.hasCodes() {
+	dst = append(dst, '"')
+	hasCodes := w.x.query.subset.hasCodes()
+	if w.x.query.paged() || !hasCodes || len(w.x.List.Based) == 0 { // of a grammar it is unknown; a page says whether there are more
+		dst = strconv.AppendInt(append(dst, `,"total":`...), int64(w.x.total), 10)
+	}
+	if !hasCodes {
 		return append(dst, '}')
 	}
 	if w.x.query.paged() || w.get { // R4 has the offset where there is paging
