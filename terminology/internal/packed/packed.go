@@ -1,7 +1,6 @@
 package packed
 
 import (
-	"bytes"
 	"fmt"
 	"iter"
 	"math"
@@ -46,13 +45,17 @@ func (s *system) Weigh(weights iter.Seq2[string, float64]) codesystem.System {
 
 // read reads the concepts of a CodeSystem.
 func read(data []byte) (*table.Table, error) {
-	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, err
 	}
-	defer src.Close()
+	defer decoder.Close()
+	resource, err := decoder.DecodeAll(data, nil) // whole: as a stream, a few kilobytes may take a window of megabytes
+	if err != nil {
+		return nil, err
+	}
 	language, caseSensitive := "", true
-	b, r := table.Builder{Modifiers: (*fhirjson.Reader).Skip}, fhirjson.NewReader(src)
+	b, r := table.Builder{Modifiers: (*fhirjson.Reader).Skip}, fhirjson.ReaderOf(resource)
 	b.Reset()
 	err = r.Counting(fhirjson.NewShortage(math.MaxInt64)).Object(func(name []byte) error {
 		switch string(name) {
