@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"io"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -24,10 +25,20 @@ func (l *resourceLoader) packed(ctx context.Context, data []byte) error {
 		return nil
 	}
 	// One goroutine and a small window: everything else starts at the same time.
-	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	src, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer src.Close()
-	return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
+	from := io.Reader(src)
+	if len(data) < 64<<10 { // as a stream, a few kilobytes may take a window of megabytes
+		text, err := src.DecodeAll(data, nil)
+		if err != nil {
+			return fmt.Errorf("zstd: %w", err)
+		}
+		from = bytes.NewReader(text)
+	} else if err := src.Reset(bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	}
+	return l.resources(ctx, from, fhirjson.NewShortage(maxShortInFile))
 }
