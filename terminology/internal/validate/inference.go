@@ -52,7 +52,7 @@ func (v *validator) systemsNamed() (systems []string, hasGrammar bool, err error
 			}
 			if index != definitions.None {
 				cs := l.Systems.CodeSystems[index]
-				url, hasGrammar = cs.URL, hasGrammar || cs.Concepts.List == nil
+				url, hasGrammar = cs.URL, hasGrammar || cs.Concepts.List == nil || cs.Common != ""
 			}
 			if url != "" {
 				definitions.AddTo(&systems, url)
