@@ -14,7 +14,7 @@ const conversionFactor = "https://github.com/caddy-fhir/caddy-fhir/terminology#c
 
 // conversion is what a code of a code system that can convert is in others of the same.
 type conversion struct {
-	*translator
+	into     *translator
 	expander compose.Expander
 	cs       *definitions.CodeSystem
 	from     codesystem.Concept
@@ -44,25 +44,25 @@ func (x *translator) convert(c *parameters.Coding, cache *compose.CodeListCache)
 		return nil
 	}
 	expander := compose.Expander{Library: x.library, Cache: cache, Rules: new(compose.Rules), Budget: x.budget}
-	return (&conversion{translator: x, expander: expander, cs: cs, from: from, code: c.Code}).into(vs)
+	return (&conversion{into: x, expander: expander, cs: cs, from: from, code: c.Code}).translate(vs)
 }
 
 // conversionSteps is the cost of a conversion.
 const conversionSteps = 100
 
-// into adds the codes of a value set that measure the same, those of the same meaning first.
-func (x *conversion) into(vs *definitions.ValueSet) error {
+// translate adds the codes of a value set that measure the same, those of the same meaning first.
+func (x *conversion) translate(vs *definitions.ValueSet) error {
 	list, err := x.expander.Codes(vs)
 	if err == nil {
-		err = x.spend(len(list.Entries) * conversionSteps)
+		err = x.into.spend(len(list.Entries) * conversionSteps)
 	}
 	if err != nil {
 		return err
 	}
 	var found []definitions.MapTarget
 	for _, e := range list.Entries {
-		to, ok := x.cs.Concepts.Locate(x.library.Code(e))
-		if !ok || x.library.Systems.List[x.library.SystemOf(e)].URL != x.cs.URL {
+		to, ok := x.cs.Concepts.Locate(x.into.library.Code(e))
+		if !ok || x.into.library.Systems.List[x.into.library.SystemOf(e)].URL != x.cs.URL {
 			continue
 		}
 		if target, ok := x.target(to); ok {
@@ -75,10 +75,10 @@ func (x *conversion) into(vs *definitions.ValueSet) error {
 	group, asked := &definitions.MapGroup{Source: x.cs.URL, Target: x.cs.URL}, definitions.MapElement{Code: x.code}
 	for i := range found {
 		e, target := asked, found[i]
-		if x.asked.Reverse { // what was found is on the source's side
+		if x.into.asked.Reverse { // what was found is on the source's side
 			e.Code, e.Display, target.Code, target.Display = target.Code, target.Display, x.code, ""
 		}
-		if err := x.add(nil, group, &e, &target); err != nil {
+		if err := x.into.add(nil, group, &e, &target); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (x *conversion) into(vs *definitions.ValueSet) error {
 // target returns another code with its relation to the one that is asked for, if they measure the same.
 func (x *conversion) target(other codesystem.Concept) (t definitions.MapTarget, ok bool) {
 	from, to := x.from, other
-	if x.asked.Reverse {
+	if x.into.asked.Reverse {
 		from, to = to, from
 	}
 	factor, equal, ok := x.cs.Concepts.Converter.Convert(from, to)

@@ -43,7 +43,8 @@ func TestExpandSource(t *testing.T) {
 		vs("some-without-lengths", `{"include":[`+someMeasures+`],"exclude":[`+lengths+`]}`),
 		vs("some-without-imported", `{"include":[`+someMeasures+`],"exclude":[{"valueSet":["http://x/lengths"]}]}`),
 		vs("none", `{"include":[`+someMeasures+`],"exclude":[{"valueSet":["http://x/all"]}]}`),
-		vs("both", `{"include":[`+lengths+`,{"valueSet":["http://x/lengths"]}],"exclude":[{"valueSet":["http://x/lengths"]},{"system":"http://x/shapes"}]}`),
+		vs("excluded-first", `{"include":[{"valueSet":["http://x/some-without-imported"]},{"valueSet":["http://x/lengths"]}]}`),
+		vs("both", `{"include":[`+someMeasures+`,`+lengths+`,{"valueSet":["http://x/lengths"]}],"exclude":[{"valueSet":["http://x/lengths"]},{"system":"http://x/shapes"}]}`),
 		vs("mixed", `{"include":[`+someMeasures+`,{"system":"http://x/shapes","filter":[{"property":"sides","op":"=","value":"4"}]},{"system":"http://x/else","concept":[{"code":"e"}]}]}`),
 		vs("imported", `{"include":[{"valueSet":["http://x/all"]}]}`))
 	tests := []struct{ name, url, filter, want string }{
@@ -55,7 +56,9 @@ func TestExpandSource(t *testing.T) {
 		{"excluded", "some-without-lengths", "", "9min=9 minutes" + measuresUsed},
 		{"excluded value set", "some-without-imported", "", "9min=9 minutes" + measuresUsed + " used-valueset=http://x/lengths"},
 		{"all excluded", "none", "", "used-codesystem=http://x/measures|2 used-valueset=http://x/all"},
-		{"included and excluded", "both", "", "used-codesystem=http://x/measures|2 used-codesystem=http://x/shapes|1" + draft + " used-valueset=http://x/lengths" + unclosed},
+		{"excluded before it is included", "excluded-first", "", "9min=9 minutes 1m=1 metres 20cm=20 centimetres 100cm=100 centimetres" + measuresUsed + draft +
+			" used-valueset=http://x/some-without-imported used-valueset=http://x/lengths" + unclosed},
+		{"included and excluded", "both", "", "9min=9 minutes used-codesystem=http://x/measures|2 used-codesystem=http://x/shapes|1" + draft + " used-valueset=http://x/lengths" + unclosed},
 		{"mixed", "mixed", "", "5m=Five 9min=9 minutes 20cm=20 centimetres square=Square e= used-codesystem=http://x/measures|2 used-codesystem=http://x/shapes|1 warning-unknown-system=http://x/else"},
 		{"searched", "all", "cent", "20cm=20 centimetres 100cm=100 centimetres filter=cent" + measuresUsed + draft + unclosed},
 		{"searched by a display of the value set that it is based on", "all", "yard", "filter=yard" + measuresUsed + draft + unclosed},
@@ -137,6 +140,15 @@ func TestAskSource(t *testing.T) {
 				t.Errorf("%s %s%s: %d\n got %s\nwant %s", test.method, test.path, test.body, w.Code, got, part)
 			}
 		}
+	}
+}
+
+// Why a filter does not hold is told in the message alone: other servers have no issue of it.
+func TestMismatchOfSource(t *testing.T) {
+	h := &Handler{Library: sourceLibrary(t, valueSetOf("http://x/lengths", `{"include":[`+lengths+`]}`))}
+	w, _ := call(t, h, "GET", "/ValueSet/$validate-code?url=http://x/lengths&system=http://x/measures&code=7s", "")
+	if !strings.Contains(w.Body.String(), "Code 7s is not = 7cm; ") || strings.Count(w.Body.String(), `"details"`) != 1 {
+		t.Errorf("got %s", w.Body)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/offheap"
@@ -23,18 +22,9 @@ func Load(ctx context.Context, o Options) (l *Set, err error) {
 	if l.Usage, err = loadWeights(ctx, o.Weights); err != nil {
 		return nil, err
 	}
-	sources := o.Sources
-	if o.Core {
-		if err := loader.packed(ctx, coreDefinitions); err != nil {
-			return nil, fmt.Errorf("built-in definitions: %w", err)
-		}
-		l.Systems.freeze()
-		sources = slices.Concat(builtIn, sources)
-	}
-	for _, s := range sources {
-		if err := loader.packed(ctx, s.ValueSets); err != nil {
-			return nil, fmt.Errorf("value sets of %s: %w", s.URL, err)
-		}
+	sources, err := loader.builtIn(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for _, pattern := range o.Definitions {
 		files, err := Sources(pattern)

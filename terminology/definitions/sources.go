@@ -2,8 +2,10 @@ package definitions
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,6 +18,24 @@ import (
 // builtIn are the code systems that the program knows itself, one line each.
 var builtIn = []codesystem.Source{
 	bcp47.Source,
+}
+
+// builtIn reads what the program brings along, as far as it is read at start, and returns the sources.
+func (l *resourceLoader) builtIn(ctx context.Context) ([]codesystem.Source, error) {
+	sources := l.options.Sources
+	if l.options.Core {
+		if err := l.packed(ctx, coreDefinitions); err != nil {
+			return nil, fmt.Errorf("built-in definitions: %w", err)
+		}
+		l.library.Systems.freeze()
+		sources = slices.Concat(builtIn, sources)
+	}
+	for _, s := range sources {
+		if err := l.packed(ctx, s.ValueSets); err != nil {
+			return nil, fmt.Errorf("value sets of %s: %w", s.URL, err)
+		}
+	}
+	return sources, nil
 }
 
 // addBuiltIn adds the code systems that the program knows itself, but for those whose concepts a definition has.
