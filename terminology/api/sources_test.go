@@ -27,7 +27,7 @@ import (
 
 const (
 	tags          = "urn:ietf:bcp:47"
-	swissLanguage = `{"include":[{"system":"urn:ietf:bcp:47","concept":[{"code":"de-CH"},{"code":"fr-ch","display":"Swiss French"},{"code":"it"},{"code":"nonsense"}]}]}`
+	swissLanguage = `{"include":[{"system":"urn:ietf:bcp:47","concept":[{"code":"de-CH"},{"code":"fr-CH","display":"Swiss French"},{"code":"it"},{"code":"nonsense"}]}]}`
 	withRegion    = `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"region","op":"exists","value":"true"},{"property":"language","op":"=","value":"de"}]}]}`
 )
 
@@ -36,6 +36,7 @@ func languageLibrary(t *testing.T) *terminology.Library {
 	t.Helper()
 	l, err := coreLibrary(t).With(jsontext.Value(valueSetOf("http://x/swiss", swissLanguage)), jsontext.Value(valueSetOf("http://x/region", withRegion)),
 		jsontext.Value(valueSetOf("http://x/not-swiss", `{"include":[{"valueSet":["http://hl7.org/fhir/ValueSet/languages"]}],"exclude":[{"valueSet":["http://x/swiss"]}]}`)),
+		jsontext.Value(valueSetOf("http://x/hebrew", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"canonical","op":"=","value":"iw"}]}]}`)),
 		jsontext.Value(valueSetOf("http://x/de", `{"include":[{"system":"urn:ietf:bcp:47","filter":[{"property":"concept","op":"is-a","value":"de"}]}]}`)))
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +56,16 @@ func shown(codes iter.Seq[expansion.Code]) string {
 func TestExpandOfGrammar(t *testing.T) {
 	l := languageLibrary(t)
 	tests := []struct{ name, url, filter, want string }{
-		{"listed", "http://x/swiss", "", "de-CH=German (Switzerland), fr-ch=Swiss French, it=Italian, nonsense="},
+		{"listed", "http://x/swiss", "", "de-CH=German (Switzerland), fr-CH=Swiss French, it=Italian, nonsense="},
 		{"searched by the display of the code system", "http://x/swiss", "ger swi", "de-CH=German (Switzerland)"},
-		{"searched by the value set's own display", "http://x/swiss", "swiss", "fr-ch=Swiss French"},
+		{"searched by the value set's own display", "http://x/swiss", "swiss", "fr-CH=Swiss French"},
 		{"excluded", "http://x/not-swiss", "ital", "it-CH=Italian (Switzerland), it-IT=Italian (Italy)"},
-		{"all", tags + "?fhir_vs", "", "too-costly"},
-		{"filtered", "http://x/region", "", "too-costly"},
-		{"by hierarchy", "http://x/de", "", "too-costly"},
-		{"all, of R4", "http://hl7.org/fhir/ValueSet/all-languages", "german", "too-costly"},
+		{"all", tags + "?fhir_vs", "interlingua", "ia=Interlingua (International Auxiliary Language Association)"},
+		{"filtered, without one in common use", "http://x/region", "", ""},
+		{"filtered by the canonical form", "http://x/hebrew", "", "he=Hebrew"},
+		{"by hierarchy", "http://x/de", "", "de=German"},
+		{"all, of R4", "http://hl7.org/fhir/ValueSet/all-languages", "german",
+			"de=German, gem=Germanic languages, gsw=Swiss German, nds=Low German, goh=Old High German (ca. 750-1050), gmh=Middle High German (ca. 1050-1500)"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -89,17 +92,19 @@ func TestValidateCodeOfGrammar(t *testing.T) {
 		want                     string
 	}{
 		{"listed", "http://x/swiss", "de-CH", "German (Switzerland)", "true German (Switzerland)"},
-		{"listed in another case", "http://x/swiss", "fr-CH", "", "true Swiss French"},
+		{"listed with a display", "http://x/swiss", "fr-CH", "", "true Swiss French"},
+		{"listed in another case", "http://x/swiss", "fr-ch", "", "false "},
 		{"not listed", "http://x/swiss", "de", "", "false German"},
 		{"wrong display", "http://x/swiss", "it", "Italic", "false Italian"},
 		{"filter holds", "http://x/region", "de-AT", "", "true German (Austria)"},
 		{"filter does not hold", "http://x/region", "de-Latn", "", "false German (Latin)"},
 		{"all", tags + "?fhir_vs", "nds", "", "true Low German"},
-		{"is-a itself", "http://x/de", "DE", "", "true German"},
+		{"is-a itself", "http://x/de", "de", "", "true German"},
 		{"is-a another", "http://x/de", "de-CH", "", "false German (Switzerland)"},
 		{"no such tag, but listed", "http://x/swiss", "nonsense", "", "false "},
 		{"no such tag", tags + "?fhir_vs", "de_CH", "", "false "},
-		{"code system", "", "de-ch", "", "true German (Switzerland)"},
+		{"code system", "", "de-CH", "", "true German (Switzerland)"},
+		{"code system, in another case", "", "de-ch", "", "false "},
 		{"code system, no such tag", "", "xx-yy", "", "false "},
 	}
 	for _, test := range tests {
@@ -126,14 +131,14 @@ func TestValidateCodeOfGrammar(t *testing.T) {
 
 func TestLookupOfGrammar(t *testing.T) {
 	l := coreLibrary(t)
-	c, err := l.Lookup(t.Context(), terminology.Lookup{Coding: parameters.Coding{System: tags, Code: "DE-ch"}, Properties: []string{"*"}})
+	c, err := l.Lookup(t.Context(), terminology.Lookup{Coding: parameters.Coding{System: tags, Code: "de-CH"}, Properties: []string{"language", "region", "canonical"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(c.Code, " ", c.Display, " ", c.Properties, len(c.Designations)); got != "de-CH German (Switzerland) [{language valueCode de  } {region valueCode CH  }] 1" {
+	if got := fmt.Sprint(c.Code, " ", c.Display, " ", c.Properties, len(c.Designations)); got != "de-CH German (Switzerland) [{language valueCode de  } {region valueCode CH  } {canonical valueCode de-CH  }] 6" {
 		t.Errorf("got %s", got)
 	}
-	for _, test := range [][3]string{{"de-CH", "de-ch", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
+	for _, test := range [][3]string{{"de-CH", "de-CH", "equivalent"}, {"de", "de-CH", "not-subsumed"}} {
 		if got, err := l.Subsumes(t.Context(), parameters.Coding{System: tags, Code: test[0]}, parameters.Coding{Code: test[1]}); got != test[2] || err != nil {
 			t.Errorf("%s and %s: got %s, %v", test[0], test[1], got, err)
 		}

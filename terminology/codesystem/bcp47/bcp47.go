@@ -1,122 +1,172 @@
 package bcp47
 
 import (
+	_ "embed"
+	"fmt"
+	"slices"
 	"strings"
-
-	"golang.org/x/text/language"
-	"golang.org/x/text/language/display"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// Source is the code system.
-var Source = codesystem.Source{URL: "urn:ietf:bcp:47", Name: "Tags for the Identification of Languages", System: system{}}
+// Source is the code system. It has no version, as in HL7's answers: the registry grows, and what was a tag remains one.
+var Source = codesystem.Source{
+	URL: "urn:ietf:bcp:47", Name: "Tags for the Identification of Languages", CaseSensitive: true, System: system{},
+	Copyright: "Language Subtag Registry of 2025-08-25, IANA (CC0 1.0). Names in German, Spanish, French and Dutch: Unicode CLDR 32 (Unicode License).",
+	Common:    "http://terminology.hl7.org/ValueSet/Languages", ValueSets: valueSets,
+	Members: `{"title":"Language tags (BCP 47)","publisher":"IETF","property":[{"code":"language","type":"code"},{"code":"ext-lang","type":"code"},` +
+		`{"code":"script","type":"code"},{"code":"region","type":"code"},{"code":"variant","type":"code"},{"code":"extension","type":"code"},` +
+		`{"code":"private-use","type":"code"},{"code":"canonical","type":"code"},` +
+		`{"code":"comment","uri":"http://hl7.org/fhir/concept-properties#comment","type":"string"}]}`,
+}
 
-// maxTag bounds a tag, in bytes. RFC 5646 §4.4.1 has 35 for what is in use.
-const maxTag = 128
+// valueSets are HL7's list of languages in common use; SOURCE.md says where it is from.
+//
+//go:embed valuesets.json.zst
+var valueSets []byte
 
-// system implements [codesystem.System] and [codesystem.Filters].
+// system implements [codesystem.System], and what else there is to say of tags.
 type system struct{}
 
-// Locate returns the concept of a tag, in any case, by the tag as it is usually written.
+// Locate returns the concept of a tag.
 func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
-	tag := string(code)
-	if len(tag) > maxTag || strings.Contains(tag, "_") || strings.EqualFold(tag, "root") { // which package language takes as well
+	t, err := parse(string(code))
+	if err != nil {
 		return c, false
 	}
-	if _, err := language.Raw.Parse(tag); err != nil {
-		return c, false
+	return codesystem.Concept{Code: []byte(t.text)}, true
+}
+
+// Refusal says why a code is no tag, or in which case it is to be written; "" if it is one.
+func (system) Refusal(code []byte) string {
+	if _, err := parse(string(code)); err != nil {
+		return err.Error()
 	}
-	list := subtags(tag)
-	if isRepeated(list) {
-		return c, false
-	}
-	return codesystem.Concept{Code: []byte(cased(list))}, true
+	return ""
+}
+
+// tagOf returns the tag of a concept, which was read before.
+func tagOf(c codesystem.Concept) tag {
+	t, _ := parse(string(c.Code))
+	return t
 }
 
 // Code returns a concept's tag.
 func (system) Code(c codesystem.Concept) []byte { return c.Code }
 
-// Concept returns a concept's tag and display.
+// Concept returns a concept's tag, display and flags.
 func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem.Flags) {
-	return c.Code, []byte(displayOf(string(c.Code))), 0
+	t := tagOf(c)
+	if registered().isDeprecated(t) {
+		flags = codesystem.FlagDeprecated | codesystem.FlagStatus
+	}
+	if display := registered().displayOf(t); display != "" {
+		name, flags = []byte(display), flags|codesystem.FlagDesignated
+	}
+	return c.Code, name, flags
 }
 
-// AppendTexts appends the display of a concept.
-func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
-	_, name, _ := s.Concept(c)
-	if len(name) == 0 {
-		return dst
-	}
-	return append(dst, codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: name, Display: true})
+// AppendTexts appends the names of a concept.
+func (system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	return registered().appendTexts(dst, tagOf(c))
 }
 
 // Language returns the language of the displays.
-func (system) Language() string { return "en" }
+func (system) Language() string { return namesIn[0].language }
 
-// displayOf returns the display of a tag: its language, and in brackets what narrows it, such as German (Switzerland);
-// "" if the language has no name here.
-func displayOf(tag string) string {
-	parsed, err := language.Raw.Parse(tag)
-	if err != nil {
-		return ""
-	}
-	base, script, region := parsed.Raw()
-	name := display.English.Languages().Name(base)
-	if name == "" || base == (language.Base{}) {
-		return ""
-	}
-	var narrower []string
-	for _, s := range subtags(tag) {
-		switch s.part {
-		case partScript:
-			narrower = append(narrower, orText(display.English.Scripts().Name(script), s))
-		case partRegion:
-			narrower = append(narrower, orText(display.English.Regions().Name(region), s))
-		case partVariant, partExtension, partPrivateUse:
-			narrower = append(narrower, s.text)
-		}
-	}
-	if len(narrower) == 0 || tag[1] == '-' { // i-klingon is registered as a whole
-		return name
-	}
-	return name + " (" + strings.Join(narrower, ", ") + ")"
+// HasLanguage implements [codesystem.Dialects].
+func (system) HasLanguage(language string) bool {
+	return slices.ContainsFunc(namesIn, func(n namesOf) bool { return codesystem.HasLanguage([]string{n.language}, language) })
 }
 
-// orText returns the name of a subtag, or the subtag itself if it has none.
-func orText(name string, s subtag) string {
-	if name == "" {
-		return s.text
+// Status returns whether a tag should no longer be used.
+func (system) Status(c codesystem.Concept) string {
+	if registered().isDeprecated(tagOf(c)) {
+		return "deprecated"
 	}
-	return name
+	return ""
 }
 
-// properties are the parts of a tag, by part; FHIR names them for filters (R5, Using BCP-47 with HL7 Standards).
+// Definition returns nil: there is none.
+func (system) Definition(codesystem.Concept) []byte { return nil }
+
+// AppendExtensions appends nothing.
+func (system) AppendExtensions(dst []codesystem.Extension, _ codesystem.Concept) []codesystem.Extension {
+	return dst
+}
+
+// properties are the parts of a tag, by part, as FHIR names them for filters (Using BCP-47 with HL7 Standards), its canonical form, and
+// what the registry advises.
 var properties = []codesystem.Property{
 	{Code: "language"}, {Code: "ext-lang"}, {Code: "script"}, {Code: "region"}, {Code: "variant"}, {Code: "extension"}, {Code: "private-use"},
+	propertyCanonical: {Code: "canonical"},
+	propertyComment:   {Code: "comment", URI: codesystem.PropertyBase + "comment"},
 }
 
-// Properties returns the parts that a tag may have.
+const (
+	propertyCanonical = int(partPrivateUse) + 1 + iota
+	propertyComment
+)
+
+// Properties returns the properties that a tag may have.
 func (system) Properties() []codesystem.Property { return properties }
 
-// Values calls visit with the subtags of one kind.
-func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
-	for _, s := range subtags(string(c.Code)) {
-		if s.part == part(property) && !visit([]byte(s.text)) {
+// Values calls visit with the values of a property.
+func (s system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	for _, v := range s.AppendValues(nil, c) {
+		if v.Property == &properties[property] && !visit(v.Text) {
 			return
 		}
 	}
 }
 
-// AppendValues appends the parts of a tag.
+// AppendValues appends the values of all properties.
 func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
-	for _, s := range subtags(string(c.Code)) {
-		dst = append(dst, codesystem.Value{Property: &properties[s.part], Text: []byte(s.text), Member: "valueCode"})
+	t := tagOf(c)
+	add := func(property int, text, member string) {
+		dst = append(dst, codesystem.Value{Property: &properties[property], Text: []byte(text), Member: member})
+	}
+	for _, s := range t.parts {
+		add(int(s.part), cased(s.part, s.text), "valueCode")
+	}
+	add(propertyCanonical, registered().canonical(t), "valueCode")
+	for _, comment := range registered().comments(t) {
+		add(propertyComment, comment, "valueString")
 	}
 	return dst
 }
 
+// Explain says what a tag has instead of what a filter wants.
+func (s system) Explain(c codesystem.Concept, property int, _, _ string) string {
+	var values []string
+	s.Values(c, property, func(text []byte) bool { values = append(values, string(text)); return true })
+	if values == nil {
+		return fmt.Sprintf("%s has no %s", c.Code, properties[property].Code)
+	}
+	return fmt.Sprintf("the %s of %s is %s", properties[property].Code, c.Code, strings.Join(values, ", "))
+}
+
+// FilterValue returns the value of a filter as [system.Values] has it: in the recommended case, and as a canonical form.
+func (system) FilterValue(property int, value string) (string, error) {
+	switch {
+	case property == propertyCanonical:
+		t, err := parse(value)
+		if err != nil {
+			return "", err
+		}
+		return registered().canonical(t), nil
+	case property <= int(partPrivateUse) && value != "":
+		return cased(part(property), value), nil
+	}
+	return value, nil
+}
+
 var (
-	_ codesystem.System  = system{}
-	_ codesystem.Filters = system{}
+	_ codesystem.System       = system{}
+	_ codesystem.Filters      = system{}
+	_ codesystem.Explainer    = system{}
+	_ codesystem.FilterReader = system{}
+	_ codesystem.Notes        = system{}
+	_ codesystem.Dialects     = system{}
+	_ codesystem.Refuser      = system{}
 )

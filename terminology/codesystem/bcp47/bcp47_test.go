@@ -7,66 +7,139 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
+// The examples of RFC 5646, appendix A, and others: what a tag is called, or why it is none.
 func TestTags(t *testing.T) {
 	for code, want := range map[string]string{
-		"de": "de German", "de-CH": "de-CH German (Switzerland)", "DE-ch": "de-CH German (Switzerland)",
-		"es-419": "es-419 Spanish (Latin America)", "zh-hans-cn": "zh-Hans-CN Chinese (Simplified Han, China)",
-		"zh-yue-HK": "zh-yue-HK Cantonese (Hong Kong SAR China)", "de-1996": "de-1996 German (1996)",
-		"en-US-x-Twain": "en-US-x-twain English (United States, x-twain)", "en-u-co-phonebk": "en-u-co-phonebk English (u-co-phonebk)",
-		"i-klingon": "i-klingon Klingon", "x-private": "x-private ", "und": "und ", "iw": "iw Hebrew", "de-QQ": "de-QQ German (QQ)",
-		"": "", "root": "", "de_CH": "", "de-": "", "de--CH": "", "xx": "", "xyz": "", "de-12": "", "de-abcde": "", "de-DE-CH": "",
-		"de-1901-1901": "", "de-a-xx-a-yy": "", "de-Latn-Latn": "", "de-é": "", " de": "", "de ": "",
-		"de-x-" + strings.Repeat("abcdefgh-", 20) + "a": "",
+		"de": "German", "fr": "French", "ja": "Japanese", "i-enochian": "Enochian",
+		"zh-Hant": "Chinese (Han (Traditional variant))", "zh-Hans": "Chinese (Han (Simplified variant))",
+		"sr-Cyrl": "Serbian (Cyrillic)", "sr-Latn": "Serbian (Latin)",
+		"zh-cmn-Hans-CN": "Mandarin Chinese (Han (Simplified variant), China)", "cmn-Hans-CN": "Mandarin Chinese (Han (Simplified variant), China)",
+		"zh-yue-HK": "Yue Chinese (Hong Kong)", "yue-HK": "Yue Chinese (Hong Kong)",
+		"zh-Hans-CN": "Chinese (Han (Simplified variant), China)", "sr-Latn-RS": "Serbian (Latin, Serbia)",
+		"sl-rozaj": "Slovenian (Resian)", "sl-rozaj-biske": "Slovenian (Resian, The San Giorgio dialect of Resian)",
+		"sl-nedis": "Slovenian (Natisone dialect)", "de-CH-1901": "German (Switzerland, Traditional German orthography)",
+		"sl-IT-nedis": "Slovenian (Italy, Natisone dialect)", "hy-Latn-IT-arevela": "Armenian (Latin, Italy, Eastern Armenian)",
+		"de-DE": "German (Germany)", "en-US": "English (United States)", "es-419": "Spanish (Latin America and the Caribbean)",
+		"de-CH-x-phonebk": "German (Switzerland, x-phonebk)", "az-Arab-x-AZE-derbend": "Azerbaijani (Arabic, x-AZE-derbend)",
+		"x-whatever": "", "qaa-Qaaa-QM-x-southern": "Private use qaa (Private use Qaaa, Private use QM, x-southern)",
+		"de-Qaaa": "German (Private use Qaaa)", "sr-Latn-QM": "Serbian (Latin, Private use QM)", "sr-Qaaa-RS": "Serbian (Private use Qaaa, Serbia)",
+		"en-US-u-islamcal": "English (United States, u-islamcal)", "zh-CN-a-myext-x-private": "Chinese (China, a-myext, x-private)",
+		"en-a-myext-b-another": "English (a-myext, b-another)",
+		"de-419-DE":            `!at column 8: the region "DE" may not follow the region "419"`,
+		"a-DE":                 `!at column 1: the language "a" is not registered`,
+		"ar-a-aaa-b-bbb-a-ccc": `!at column 16: the extension "a" is there twice`,
+
+		"i-klingon": "Klingon", "en-GB-oed": "English, Oxford English Dictionary spelling", "und": "Undetermined", "iw": "Hebrew",
+		"qtz": "Private use qtz", "de-Qabx": "German (Private use Qabx)", "de-QZ": "German (Private use QZ)", "de-XA": "German (Private use XA)",
+		"sgn-ase": "American Sign Language", "x-a-B-1": "", "de-1606nict": "German (Late Middle French (to 1606))",
+		"qzz": `!at column 1: the language "qzz" is not registered`, "de-Qaby": `!at column 4: the script "Qaby" is not registered`,
+		"de-QL": `!at column 4: the region "QL" is not registered`, "de-X": `!at column 4: the private-use "x" is empty`,
+		"en-us":   `!at column 4: "us" is written "US"; the tag is "en-US"`,
+		"EN-US":   `!at column 1: "EN" is written "en"; the tag is "en-US"`,
+		"zh-HANT": `!at column 4: "HANT" is written "Hant"; the tag is "zh-Hant"`, "zh-hANT-CN": `!at column 4: "hANT" is written "Hant"; the tag is "zh-Hant-CN"`,
+		"I-Klingon": `!at column 1: "I" is written "i"; the tag is "i-klingon"`, "sgn-be-fr": `!at column 5: "be" is written "BE"; the tag is "sgn-BE-FR"`,
+		"": `!at column 1: a subtag is missing`, "de-": `!at column 4: a subtag is missing`, "de--CH": `!at column 4: a subtag is missing`,
+		"de_CH": `!at column 3: unexpected '_'`, "de-é": `!at column 4: unexpected 'é'`, " de": `!at column 1: unexpected ' '`,
+		"de\x80": `!at column 3: unexpected '�'`, "de-\u202eHC": `!at column 4: unexpected '\u202e'`, "de-Ｃ": `!at column 4: unexpected 'Ｃ'`,
+		"root": `!at column 1: the language "root" is not registered`, "de-12": `!at column 4: the region "12" is not registered`,
+		"de-abcdefghi": `!at column 4: the subtag "abcdefghi" is longer than 8 characters`, "de-u": `!at column 4: the extension "u" is empty`,
+		"x": `!at column 1: the private-use "x" is empty`, "de-u-x-a": `!at column 4: the extension "u" is empty`,
+		"de-yue": `!at column 4: the ext-lang "yue" follows the language "zh" only`, "de-DE-Latn": `!at column 7: the script "Latn" may not follow the region "DE"`,
+		"zh-cmn-yue": `!at column 8: the ext-lang "yue" may not follow the ext-lang "cmn"`, "de-1901-1901": `!at column 9: the variant "1901" is there twice`,
+		"de-1901-1996-1901": `!at column 14: the variant "1901" is there twice`, "de-a-xx-A-yy": `!at column 9: the extension "a" is there twice`,
+		"i-none": `!at column 1: the language "i" is not registered`, "de-" + strings.Repeat("x", 200): `!at column 129: the tag is longer than 128 characters`,
+		strings.Repeat("a-", 5000): `!at column 129: the tag is longer than 128 characters`, "de-\x00": `!at column 4: unexpected '\x00'`,
 	} {
-		got := ""
-		if c, ok := Source.System.Locate([]byte(code)); ok {
-			tag, display, _ := Source.System.Concept(c)
-			got = string(tag) + " " + string(display)
-			if again, ok := Source.System.Locate(tag); !ok || string(again.Code) != string(tag) {
-				t.Errorf("%q: %q is not found again", code, tag)
+		c, ok := Source.System.Locate([]byte(code))
+		got := "!" + system{}.Refusal([]byte(code))
+		if ok != (got == "!") {
+			t.Errorf("%q: found is %v, refused is %s", code, ok, got)
+		}
+		if ok {
+			_, display, _ := Source.System.Concept(c)
+			if got = string(display); string(c.Code) != code {
+				t.Errorf("%q: became %q", code, c.Code)
 			}
 		}
 		if got != want {
-			t.Errorf("%q: got %q, want %q", code, got, want)
+			t.Errorf("%q: got %s, want %s", code, got, want)
+		}
+	}
+}
+
+// TestCanonical has the canonical forms of tags, and whether the registry advises against them.
+func TestCanonical(t *testing.T) {
+	for code, want := range map[string]string{
+		"de-CH": "de-CH", "iw": "he deprecated", "zh-yue": "yue deprecated", "zh-yue-HK": "yue-HK", "i-klingon": "tlh deprecated",
+		"zh-min": "zh-min deprecated", "i-default": "i-default", "en-GB-oed": "en-GB-oxendict deprecated", "sgn-US": "ase deprecated",
+		"sgn-US-x-a": "sgn-US-x-a", "zh-cmn-Hans-CN": "cmn-Hans-CN", "my-BU": "my-MM deprecated", "mo": "ro deprecated", "de-DD": "de-DE deprecated",
+		"en-b-ccc-a-bbb-x-xyz": "en-a-bbb-b-ccc-x-xyz", "en-u-CO-phonebk-x-AB": "en-u-co-phonebk-x-ab", "ar-ajp": "apc deprecated",
+		"ja-Latn-hepburn-heploc": "ja-Latn-hepburn-alalc97 deprecated", "ja-Latn-alalc97-heploc": "ja-Latn-alalc97 deprecated",
+		"hy-arevela": "hy-arevela deprecated", "x-Y": "x-y", "sgn-BE-FR": "sfb deprecated", "en-x-b-a": "en-x-b-a", "in-TP": "id-TL deprecated",
+	} {
+		c, ok := Source.System.Locate([]byte(code))
+		got := ""
+		system{}.Values(c, propertyCanonical, func(text []byte) bool { got = string(text); return true })
+		_, _, flags := Source.System.Concept(c)
+		if status := (system{}).Status(c); status != "" {
+			got += " " + status
+		}
+		if !ok || got != want || (flags&codesystem.FlagDeprecated != 0) != strings.HasSuffix(want, " deprecated") {
+			t.Errorf("%s: got %s, flags %b, want %s", code, got, flags, want)
 		}
 	}
 }
 
 func TestValues(t *testing.T) {
-	c, _ := Source.System.Locate([]byte("zh-yue-Hant-HK-1996-u-co-phonebk-x-a-b"))
-	var got []string
-	for _, v := range Source.System.AppendValues(nil, c) {
-		got = append(got, v.Property.Code+"="+string(v.Text))
-	}
-	want := "language=zh ext-lang=yue script=Hant region=HK variant=1996 extension=u-co-phonebk private-use=x-a-b"
-	if strings.Join(got, " ") != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	for i, p := range codesystem.Of(Source.System).Filters.Properties() {
-		n := 0
-		system{}.Values(c, i, func([]byte) bool { n++; return true })
-		if n != 1 {
-			t.Errorf("%s: %d values, want 1", p.Code, n)
+	for code, want := range map[string]string{
+		"zh-yue-Hant-HK-u-CO-phonebk-x-a-b": "language=zh ext-lang=yue script=Hant region=HK extension=u-co-phonebk private-use=x-a-b canonical=yue-Hant-HK-u-co-phonebk-x-a-b",
+		"en-Latn-US":                        `language=en script=Latn region=US canonical=en-Latn-US comment=the script "Latn" goes without saying for the language "en"`,
+		"de-rozaj-biske": `language=de variant=rozaj variant=biske canonical=de-rozaj-biske comment=the variant "rozaj" is meant for sl ` +
+			`comment=the variant "biske" is meant for sl-rozaj`,
+		"sl-Latn-IT-rozaj-biske-1994": `language=sl script=Latn region=IT variant=rozaj variant=biske variant=1994 canonical=sl-Latn-IT-rozaj-biske-1994 ` +
+			`comment=the script "Latn" goes without saying for the language "sl"`,
+		"i-default": "canonical=i-default", "de-fonipa": "language=de variant=fonipa canonical=de-fonipa", "x-a": "private-use=x-a canonical=x-a",
+	} {
+		c, _ := Source.System.Locate([]byte(code))
+		var got, visited []string
+		for _, v := range Source.System.AppendValues(nil, c) {
+			got = append(got, v.Property.Code+"="+string(v.Text))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %s, want %s", code, strings.Join(got, " "), want)
+		}
+		for i, p := range codesystem.Of(Source.System).Filters.Properties() {
+			system{}.Values(c, i, func(text []byte) bool { visited = append(visited, p.Code+"="+string(text)); return true })
+		}
+		if strings.Join(visited, " ") != want {
+			t.Errorf("%s: visited %s, want %s", code, strings.Join(visited, " "), want)
 		}
 	}
 }
 
-func FuzzLocate(f *testing.F) {
-	for _, tag := range []string{"de-CH", "i-default", "zh-min-nan", "en-GB-oed", "sgn-BE-FR", "de-a-bc-x-d", "EN-us-X-AB", "sl-rozaj-biske"} {
-		f.Add(tag)
+func TestFilterValue(t *testing.T) {
+	for _, test := range []struct {
+		property    int
+		value, want string
+	}{
+		{int(partRegion), "ch", "CH"}, {int(partLanguage), "DE", "de"}, {int(partScript), "hANT", "Hant"}, {int(partPrivateUse), "x-AZE", "x-aze"}, {int(partVariant), "", ""},
+		{propertyCanonical, "zh-yue", "yue"}, {propertyCanonical, "de", "de"}, {propertyCanonical, "xx-yy", "!"}, {propertyComment, "A", "A"},
+	} {
+		got, err := system{}.FilterValue(test.property, test.value)
+		if err != nil {
+			got = "!"
+		}
+		if got != test.want {
+			t.Errorf("%s %q: got %q, want %q", properties[test.property].Code, test.value, got, test.want)
+		}
 	}
-	f.Fuzz(func(t *testing.T, tag string) {
-		c, ok := Source.System.Locate([]byte(tag))
-		if !ok {
-			return
+}
+
+func TestExplain(t *testing.T) {
+	for code, want := range map[string]string{"de-1901-1996": "the variant of de-1901-1996 is 1901, 1996", "de": "de has no variant"} {
+		c, _ := Source.System.Locate([]byte(code))
+		if got := (system{}).Explain(c, int(partVariant), "=", "x"); got != want {
+			t.Errorf("%s: got %s", code, got)
 		}
-		if !codesystem.EqualFold(c.Code, []byte(tag)) {
-			t.Errorf("%q became %q", tag, c.Code)
-		}
-		if again, ok := Source.System.Locate(c.Code); !ok || string(again.Code) != string(c.Code) {
-			t.Errorf("%q became %q, which became %q", tag, c.Code, again.Code)
-		}
-		Source.System.AppendTexts(nil, c)
-		Source.System.AppendValues(nil, c)
-	})
+	}
 }

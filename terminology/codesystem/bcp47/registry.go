@@ -1,0 +1,103 @@
+package bcp47
+
+import (
+	_ "embed"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// compressed is IANA's Language Subtag Registry in the format of RFC 5646 §3.1.1, but for fields that are not used.
+// SOURCE.md says where it is from and how it is made.
+//
+//go:embed registry.txt.zst
+var compressed []byte
+
+// registered returns the registry, which is read once.
+var registered = sync.OnceValue(func() *registry { return newRegistry(registryText()) })
+
+// registryText unpacks the registry. That it cannot is a fault of the program.
+func registryText() string {
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		panic(fmt.Errorf("bcp47: %w", err))
+	}
+	defer decoder.Close()
+	text, err := decoder.DecodeAll(compressed, nil)
+	if err != nil {
+		panic(fmt.Errorf("bcp47: %w", err))
+	}
+	return string(text)
+}
+
+// registry is the records of the Language Subtag Registry.
+type registry struct {
+	subtags       [partVariant + 1]map[string]record
+	grandfathered map[string]record // tags that are registered as a whole, because their subtags are not
+	redundant     map[string]record // tags that are registered as a whole too
+}
+
+// record is a record of the registry, a field on each line.
+type record string
+
+// all yields the values of a field.
+func (r record) all(field string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.SplitSeq(string(r), "\n") {
+			if value, ok := strings.CutPrefix(line, field); ok && strings.HasPrefix(value, ": ") && !yield(value[2:]) {
+				return
+			}
+		}
+	}
+}
+
+// first returns the first value of a field, or "".
+func (r record) first(field string) string {
+	for value := range r.all(field) {
+		return value
+	}
+	return ""
+}
+
+// newRegistry reads the records.
+func newRegistry(text string) *registry {
+	r := &registry{grandfathered: make(map[string]record), redundant: make(map[string]record)}
+	byType := map[string]map[string]record{"grandfathered": r.grandfathered, "redundant": r.redundant}
+	for part, name := range []string{"language", "extlang", "script", "region", "variant"} {
+		r.subtags[part] = make(map[string]record)
+		byType[name] = r.subtags[part]
+	}
+	for part := range strings.SplitSeq(text, "\n%%\n") {
+		rec := record(part)
+		records := byType[rec.first("Type")]
+		if records == nil {
+			continue // the date of the file
+		}
+		first, last, isRange := strings.Cut(rec.first("Subtag")+rec.first("Tag"), "..")
+		records[first] = rec
+		for isRange && first != last {
+			first = next(first)
+			records[first] = rec
+		}
+	}
+	return r
+}
+
+// next returns the subtag after another in a range of letters, such as qba after qaz.
+func next(subtag string) string {
+	last := len(subtag) - 1
+	if c := subtag[last]; c != 'z' && c != 'Z' {
+		return subtag[:last] + string(rune(c+1))
+	}
+	first := "a"
+	if subtag[last] == 'Z' {
+		first = "A"
+	}
+	return next(subtag[:last]) + first
+}
+
+// whole returns the record of a tag that is registered as a whole, or "".
+func (r *registry) whole(tag string) record { return r.grandfathered[tag] + r.redundant[tag] }
