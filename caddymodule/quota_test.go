@@ -193,3 +193,21 @@ func TestQuotaOverGateways(t *testing.T) {
 		t.Errorf("%d of 40", let)
 	}
 }
+
+// A guard without the app has quotas of its own, and with it says where they belong.
+func TestQuotaOfGuardAlone(t *testing.T) {
+	issuer := newTrustedIssuer(t)
+	guard := func(options string) string {
+		return "http://localhost:8443 {\n\troute {\n\t\tfhir_bearer {\n\t\t\tscopes off\n\t\t\ttrust " + issuer.url + " fhir\n\t\t\tquota alone person 3 1h\n" + options + "\t\t}\n\t\trespond ok\n\t}\n}\n"
+	}
+	g := newGateway(t, "{\n\tadmin off\n\tauto_https off\n}\n\n"+guard(""))
+	token := issuer.token(t, "user/*.rs")
+	last, counts := g.statuses(5, func() *http.Response { return g.ask(http.MethodGet, "/fhir/R4/Patient/1", token, "") })
+	if counts != "map[200:3 429:2]" || last.Header.Get("Retry-After") == "" || g.outcome(last).Code != "throttled" {
+		t.Errorf("%s %v", counts, last.Header)
+	}
+	_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, exampleWith(t, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\tquota alone person 3 1h\n\t\t}\n")))
+	if err == nil || !strings.Contains(err.Error(), "option of the app") {
+		t.Errorf("with the app: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -53,11 +54,11 @@ func (l accessLog) personOf(r *http.Request, t *guard.Token) (none audit.Person)
 	return l.app.Server().Person(r.Context(), t.Subject)
 }
 
-// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The app
-// may be nil.
-func recordOutage(r *http.Request, app App, err error) {
-	if app != nil && errors.Is(err, store.ErrUnavailable) {
-		app.Audit(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
+// recordOutage puts on the audit trail that a token could not be checked, because the store cannot be reached. The
+// trail may be nil.
+func recordOutage(r *http.Request, trail func(context.Context, audit.Event), err error) {
+	if trail != nil && errors.Is(err, store.ErrUnavailable) {
+		trail(r.Context(), audit.Event{Kind: audit.Access, Address: requester.Address(r), Err: err, Anonymous: true})
 	}
 }
 

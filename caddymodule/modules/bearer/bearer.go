@@ -1,6 +1,7 @@
 package bearer
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/metrics"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/pace"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/site"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 )
@@ -72,6 +74,10 @@ type Bearer struct {
 	// to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
+	// How much apps, people and networks may ask for, without the fhir app; with it, they are an option of the app.
+	// Default: as much as they like.
+	Quotas []quotaoption.Quota `json:"quotas,omitempty"`
+
 	SignInPolicy
 
 	Enforcement
@@ -83,6 +89,7 @@ type Bearer struct {
 	sites    *site.Sites
 	located  sync.Once // the site was asked
 	keys     heldKeys
+	counts   *quotaoption.Quotas // without the app
 }
 
 // CaddyModule returns the Caddy module information.
@@ -151,11 +158,14 @@ func (h *Bearer) checkWords() error {
 // newGate is what requests pass as configured. The app may be nil.
 func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) {
 	g := &gate{
-		at: at, quotas: newQuotas(app), forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
+		at: at, forwardToken: h.ForwardToken, signIn: &h.SignInPolicy,
 		headers: guard.NewIdentityHeaders([]string{decisionHeader}, h.ForwardHeaders),
 	}
 	g.misplaced.logger, g.misplaced.failures = ctx.Slogger(), h.failures
 	var err error
+	if g.quotas, err = h.newQuotas(ctx, at, app); err != nil {
+		return nil, err
+	}
 	if g.cors, err = newCORS(h.CORS, app); err != nil {
 		return nil, err
 	}
@@ -177,7 +187,7 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	if app != nil {
 		g.asks.holders = inForce{app}
 	}
-	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app); err != nil {
+	if g.enforced, err = newEnforcement(ctx, &h.Enforcement, claimNames(h.TokenClaims, app), at, app, g.quotas); err != nil {
 		return nil, err
 	}
 	if g.metadata = newMetadata(g.enforced, at, app, g.cors != nil); g.enforced != nil {
@@ -186,8 +196,8 @@ func (h *Bearer) newGate(ctx caddy.Context, at address, app App) (*gate, error) 
 	return g, nil
 }
 
-// Cleanup releases the issuers' keys that Provision took.
-func (h *Bearer) Cleanup() error { return h.keys.release() }
+// Cleanup releases the issuers' keys and the counts of quotas that Provision took.
+func (h *Bearer) Cleanup() error { return errors.Join(h.keys.release(), h.counts.Release()) }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

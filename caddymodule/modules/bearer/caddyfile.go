@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/crossorigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/option"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 )
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -23,6 +24,7 @@ import (
 //		cors <origin|clients|*...>
 //		acr <class...>
 //		max_age <duration>
+//		quota <name> client|person|network <limit> <window> { … }
 //		scopes off
 //		compartment_search
 //		shared <type...> <rule>
@@ -49,10 +51,11 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cors":                option.Words(&h.CORS, crossorigin.Check),
 		"acr":                 option.Words(&h.ACR, checkACR),
 		"max_age":             option.Duration(&h.MaxAge),
+		"quota":               quotaoption.Parse(&h.Quotas),
 	}
 	maps.Copy(options, h.Enforcement.subdirectives())
 	maps.Copy(options, goneFromBearer)
-	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny", "token_claim")
+	return option.ParseDirective(d, options, "trust", "shared", "operation", "allow", "deny", "token_claim", "quota")
 }
 
 // goneFromBearer are options that nobody had a reason to set.

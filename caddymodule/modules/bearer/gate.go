@@ -59,7 +59,7 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Hand
 	if err != nil {
 		g.misplaced.warn(r, g.at.path, err)
 		g.misplaced.warnOfClaim(err)
-		recordOutage(r, g.quotas.app, err)
+		recordOutage(r, g.quotas.audit, err)
 		return g.at.challenge().refuse(w, err)
 	}
 	public := isPublic(r, g.at.path)

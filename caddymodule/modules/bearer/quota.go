@@ -2,32 +2,44 @@ package bearer
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/enforce"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/fhirapp"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quota"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/quotaoption"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/requester"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // quotas bound how much clients, people and networks may ask for.
 type quotas struct {
-	set *quota.Set // nil if nothing does
-	app App
+	set   *quota.Set // nil if nothing does
+	audit func(ctx context.Context, e audit.Event)
 }
 
-// newQuotas are those of the app, which may be nil.
-func newQuotas(app App) quotas {
-	if app == nil {
-		return quotas{}
+var errQuotasOfApp = errors.New("quota: with the fhir app it is an option of the app, in its block fhir { … }")
+
+// newQuotas are those of the app or, without it, those set here, which count in this process.
+func (h *Bearer) newQuotas(ctx caddy.Context, at address, app App) (q quotas, err error) {
+	switch {
+	case app != nil && len(h.Quotas) > 0:
+		return q, errQuotasOfApp
+	case app != nil:
+		return quotas{app.QuotaSet(), app.Audit}, nil
 	}
-	return quotas{app.QuotaSet(), app}
+	if h.counts, err = quotaoption.New(h.Quotas, "fhir_bearer "+at.url+at.path, nil, nil); err != nil || h.counts == nil {
+		return q, err
+	}
+	return quotas{h.counts.Set, fhirapp.NewEventLog(ctx).Record}, nil
 }
 
 // countNetwork counts a request by its network, whoever sends it. What this process asks itself is not counted.
@@ -73,7 +85,7 @@ func (q quotas) refuse(r *http.Request, e audit.Event, err error) error {
 	if refusal.First {
 		e.Kind, e.Address = audit.Access, requester.Address(r)
 		e.Err = &oauth2.Error{Code: "throttled", Description: refusal.Diagnostics()}
-		q.app.Audit(r.Context(), e)
+		q.audit(r.Context(), e)
 	}
 	return caddyhttp.Error(http.StatusTooManyRequests, refusal)
 }
