@@ -1,0 +1,165 @@
+package ucum
+
+import (
+	"bytes"
+	_ "embed" // the data
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math/big"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// compressed is ucum-essence.xml, unaltered as its licence wants it; see SOURCE.md.
+//
+//go:embed ucum-essence.xml.zst
+var compressed []byte
+
+// maxEssence bounds what the data unpacks to.
+const maxEssence = 1 << 20
+
+// yes is the value of flags.
+const yes = "yes"
+
+// essence is the prefixes and units that UCUM defines, by code.
+type essence struct {
+	prefixes map[string]*prefix
+	units    map[string]*unit
+}
+
+// prefix is a prefix of metric units.
+type prefix struct {
+	Code  string `xml:"Code,attr"`
+	Name  string `xml:"name"`
+	Value struct {
+		Number big.Rat `xml:"value,attr"`
+	} `xml:"value"`
+}
+
+// unit is a unit, as UCUM defines it and in base units.
+type unit struct {
+	Code      string   `xml:"Code,attr"`
+	Metric    string   `xml:"isMetric,attr"` // "yes", as the two below
+	Special   string   `xml:"isSpecial,attr"`
+	Arbitrary string   `xml:"isArbitrary,attr"`
+	Names     []string `xml:"name"` // there is always one
+	Property  string   `xml:"property"`
+	Value     struct {
+		definition
+		Function *definition `xml:"function"`
+	} `xml:"value"`
+
+	measure *measure // nil until it is known
+}
+
+// definition is a number of other units.
+type definition struct {
+	Unit   string  `xml:"Unit,attr"`
+	Number big.Rat `xml:"value,attr"`
+}
+
+// read reads the data on first use. A fault in it is one of the program, which a test finds.
+var read = sync.OnceValue(func() *essence {
+	e, err := readEssence(compressed)
+	if err != nil {
+		panic(fmt.Errorf("ucum-essence.xml: %w", err))
+	}
+	return e
+})
+
+func readEssence(data []byte) (*essence, error) {
+	src, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	var file struct {
+		Prefixes []*prefix `xml:"prefix"`
+		Bases    []*unit   `xml:"base-unit"`
+		Units    []*unit   `xml:"unit"`
+	}
+	d := xml.NewDecoder(io.LimitReader(src, maxEssence))
+	d.CharsetReader = func(_ string, ascii io.Reader) (io.Reader, error) { return ascii, nil }
+	if err := d.Decode(&file); err != nil {
+		return nil, err
+	}
+	e := &essence{prefixes: map[string]*prefix{}, units: map[string]*unit{}}
+	for _, p := range file.Prefixes {
+		e.prefixes[p.Code] = p
+	}
+	for _, u := range file.Bases {
+		e.units[u.Code] = u
+		u.Metric, u.measure = yes, own(u)
+	}
+	for _, u := range file.Units {
+		e.units[u.Code] = u
+	}
+	return e, e.resolve(file.Units)
+}
+
+// find returns the unit of a symbol, and its prefix or nil; no unit if there is none.
+func (e *essence) find(symbol string) (*prefix, *unit) {
+	if u := e.units[symbol]; u != nil {
+		return nil, u
+	}
+	return e.prefixed(symbol)
+}
+
+// prefixed returns the prefix of a symbol and its unit, which is a metric one.
+func (e *essence) prefixed(symbol string) (*prefix, *unit) {
+	for n := 1; n <= 2 && n < len(symbol); n++ {
+		p, u := e.prefixes[symbol[:n]], e.units[symbol[n:]]
+		if p != nil && u != nil && u.Metric == yes {
+			return p, u
+		}
+	}
+	return nil, nil
+}
+
+// resolve measures units in base units. Some are defined by others that come later.
+func (e *essence) resolve(units []*unit) error {
+	for _, u := range units {
+		if err := e.resolveUnit(u, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *essence) resolveUnit(u *unit, depth int) error {
+	if u.measure != nil {
+		return nil
+	}
+	if depth > len(e.units) {
+		return fmt.Errorf("unit %s is defined by itself", u.Code)
+	}
+	d := u.Value.definition
+	if u.Value.Function != nil {
+		d = *u.Value.Function
+	}
+	if u.Arbitrary == yes && d.Unit == "1" {
+		u.measure = own(u)
+		return nil
+	}
+	parts, err := e.parse(d.Unit)
+	if err != nil {
+		return fmt.Errorf("unit %s: %w", u.Code, err)
+	}
+	for _, p := range parts { // definitions have no parentheses
+		if p.unit == nil {
+			continue
+		}
+		if err := e.resolveUnit(p.unit, depth+1); err != nil {
+			return err
+		}
+	}
+	m, ok := measured(parts)
+	if !ok {
+		return fmt.Errorf("unit %s is too large", u.Code)
+	}
+	m.value.Mul(&m.value, &d.Number)
+	u.measure = m
+	return nil
+}

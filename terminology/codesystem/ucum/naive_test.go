@@ -1,0 +1,199 @@
+package ucum
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// naive evaluates expressions by splitting texts, again and again. It shares nothing with the package but the data.
+type naive struct {
+	prefixes map[string]float64
+	metric   map[string]bool
+	defined  map[string]string // a unit's number and unit; only a number for one of its own
+	known    map[string]naiveValue
+	axes     map[string]int
+}
+
+// naiveValue is the exponents of base and arbitrary units, and the common logarithm of a value.
+type naiveValue struct {
+	exponents [64]int16
+	log       float64
+}
+
+func (v naiveValue) times(o naiveValue, exponent int) naiveValue {
+	for i, e := range o.exponents {
+		v.exponents[i] += e * int16(exponent)
+	}
+	v.log += o.log * float64(exponent)
+	return v
+}
+
+var (
+	prefixElement = regexp.MustCompile(`(?s)<prefix Code="([^"]+)".*?<value value="([^"]+)"`)
+	baseElement   = regexp.MustCompile(`<base-unit Code="([^"]+)"`)
+	unitElement   = regexp.MustCompile(`(?s)<unit Code="([^"]+)".*?</unit>`)
+	valueElement  = regexp.MustCompile(`<(?:value|function name)[^>]*>`)
+	numberOf      = regexp.MustCompile(` value="([^"]+)"`)
+	unitOf        = regexp.MustCompile(` Unit="([^"]+)"`)
+)
+
+func newNaive(t testing.TB) *naive {
+	t.Helper()
+	r, err := zstd.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &naive{prefixes: map[string]float64{}, metric: map[string]bool{}, defined: map[string]string{}, known: map[string]naiveValue{}, axes: map[string]int{}}
+	for _, m := range prefixElement.FindAllStringSubmatch(string(data), -1) {
+		n.prefixes[m[1]] = log10(m[2])
+	}
+	for _, m := range baseElement.FindAllStringSubmatch(string(data), -1) {
+		n.defined[m[1]], n.metric[m[1]] = "1", true
+	}
+	for _, m := range unitElement.FindAllStringSubmatch(string(data), -1) {
+		n.metric[m[1]] = strings.Contains(m[0], `isMetric="yes"`)
+		n.defined[m[1]] = define(m[0])
+	}
+	return n
+}
+
+// define returns how an element defines a unit. That of a special unit has a function after the value.
+func define(element string) string {
+	values := valueElement.FindAllString(element, -1)
+	last := values[len(values)-1]
+	number, unit := numberOf.FindStringSubmatch(last)[1], unitOf.FindStringSubmatch(last)[1]
+	if strings.Contains(element, `isArbitrary="yes"`) && unit == "1" {
+		return "1"
+	}
+	return number + " " + unit
+}
+
+func log10(number string) float64 {
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		panic(err)
+	}
+	return math.Log10(f)
+}
+
+// eval returns what an expression comes to, if it is one.
+func (n *naive) eval(s string) (naiveValue, bool) {
+	if len(s) > maxLength {
+		return naiveValue{}, false
+	}
+	if strings.HasPrefix(s, "/") { // it divides by what follows, not by the whole: an Oersted is 250 /[pi].A/m
+		s = "1" + s
+	}
+	return n.product(s, 0)
+}
+
+// product splits at the last operator that is in no brackets of any kind.
+func (n *naive) product(s string, depth int) (naiveValue, bool) {
+	at, open, until := -1, 0, byte(0)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case until != 0:
+			if c == until {
+				until = 0
+			}
+		case c == '{':
+			until = '}'
+		case c == '[':
+			until = ']'
+		case c == '(':
+			open++
+		case c == ')':
+			open--
+		case open == 0 && (c == '.' || c == '/'):
+			at = i
+		}
+	}
+	if at < 0 {
+		return n.component(s, depth)
+	}
+	left, leftOK := n.product(s[:at], depth)
+	right, rightOK := n.component(s[at+1:], depth)
+	if s[at] == '/' {
+		return left.times(right, -1), leftOK && rightOK
+	}
+	return left.times(right, 1), leftOK && rightOK
+}
+
+func (n *naive) component(s string, depth int) (naiveValue, bool) {
+	annotated := false
+	for strings.HasSuffix(s, "}") {
+		at := strings.LastIndexByte(s, '{')
+		if at < 0 || strings.ContainsFunc(s[at+1:len(s)-1], func(r rune) bool { return r < ' ' || r > '~' || r == '}' }) {
+			return naiveValue{}, false
+		}
+		s, annotated = s[:at], true
+	}
+	switch {
+	case s == "":
+		return naiveValue{}, annotated
+	case s[0] == '(' && s[len(s)-1] == ')':
+		if depth == maxDepth {
+			return naiveValue{}, false
+		}
+		return n.product(s[1:len(s)-1], depth+1)
+	case strings.Trim(s, "0123456789") == "":
+		return naiveValue{log: log10(s)}, strings.Trim(s, "0") != ""
+	}
+	return n.power(s)
+}
+
+func (n *naive) power(s string) (naiveValue, bool) {
+	symbol, exponent := strings.TrimRight(s, "0123456789"), 1
+	if digits := s[len(symbol):]; digits != "" {
+		signed := symbol
+		symbol = strings.TrimSuffix(strings.TrimSuffix(symbol, "-"), "+")
+		if len(signed)-len(symbol) > 1 {
+			return naiveValue{}, false
+		}
+		var err error
+		if exponent, err = strconv.Atoi(s[len(symbol):]); err != nil || exponent > maxExponent || exponent < -maxExponent {
+			return naiveValue{}, false
+		}
+	}
+	v, ok := n.unit(symbol)
+	return naiveValue{}.times(v, exponent), ok
+}
+
+func (n *naive) unit(symbol string) (naiveValue, bool) {
+	if v, ok := n.known[symbol]; ok {
+		return v, true
+	}
+	definition, ok := n.defined[symbol]
+	if !ok {
+		for p, log := range n.prefixes {
+			if rest, ok := strings.CutPrefix(symbol, p); ok && n.metric[rest] {
+				v, ok := n.unit(rest)
+				v.log += log
+				return v, ok
+			}
+		}
+		return naiveValue{}, false
+	}
+	number, of, derived := strings.Cut(definition, " ")
+	var v naiveValue
+	if derived {
+		v, ok = n.eval(of)
+	} else {
+		v.exponents[len(n.axes)] = 1
+		n.axes[symbol] = len(n.axes)
+	}
+	v.log += log10(number)
+	n.known[symbol] = v
+	return v, ok
+}

@@ -1,0 +1,233 @@
+package ucum
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds on an expression: its length in bytes, how deep its parentheses go, and the size of an exponent.
+const (
+	maxLength   = 512
+	maxDepth    = 16
+	maxExponent = 999
+)
+
+// part is a factor of an expression: a unit, a number, an expression in parentheses, or an annotation, which has none of
+// these and counts as 1.
+type part struct {
+	divide   bool
+	prefix   *prefix
+	unit     *unit
+	exponent int
+	number   string
+	group    []part
+}
+
+// parser reads an expression.
+type parser struct {
+	essence *essence
+	code    string
+	at      int
+	depth   int
+}
+
+// parse returns the factors of an expression, or an error that says at which column it is wrong.
+func (e *essence) parse(code string) ([]part, error) {
+	if len(code) > maxLength {
+		return nil, fmt.Errorf("longer than %d bytes", maxLength)
+	}
+	p := parser{essence: e, code: code}
+	divide := p.peek() == '/'
+	if divide {
+		p.at++
+	}
+	parts, err := p.term(divide)
+	if err == nil && p.at < len(code) {
+		err = p.unexpected()
+	}
+	return parts, err
+}
+
+// peek returns the next byte, or 0, which is in no code, at the end.
+func (p *parser) peek() byte {
+	if p.at == len(p.code) {
+		return 0
+	}
+	return p.code[p.at]
+}
+
+// column returns the place of a byte, as people count.
+func (p *parser) column(at int) int { return utf8.RuneCountInString(p.code[:at]) + 1 }
+
+func (p *parser) unexpected() error {
+	if p.at == len(p.code) {
+		return fmt.Errorf("unexpected end at column %d", p.column(p.at))
+	}
+	r, _ := utf8.DecodeRuneInString(p.code[p.at:])
+	return fmt.Errorf("unexpected %q at column %d", r, p.column(p.at))
+}
+
+// term reads components with operators between them, of which the first may have been read.
+func (p *parser) term(divide bool) ([]part, error) {
+	var parts []part
+	for {
+		c, err := p.component()
+		if err != nil {
+			return nil, err
+		}
+		c.divide = divide
+		parts = append(parts, c)
+		for p.peek() == '{' {
+			if err := p.annotation(); err != nil {
+				return nil, err
+			}
+			parts = append(parts, part{})
+		}
+		if divide = p.peek() == '/'; !divide && p.peek() != '.' {
+			return parts, nil
+		}
+		p.at++
+	}
+}
+
+func (p *parser) component() (part, error) {
+	switch c := p.peek(); {
+	case c == '{':
+		return part{}, p.annotation()
+	case c == '(':
+		return p.parenthesis()
+	case strings.HasPrefix(p.code[p.at:], "10*"), strings.HasPrefix(p.code[p.at:], "10^"):
+		start := p.at
+		p.at += len("10*")
+		return p.powered(p.code[start:p.at], start)
+	case isDigit(c):
+		return p.number()
+	case c == '[', isSymbol(c):
+		start := p.at
+		symbol, err := p.symbol()
+		if err != nil {
+			return part{}, err
+		}
+		return p.powered(symbol, start)
+	}
+	return part{}, p.unexpected()
+}
+
+// annotation skips an annotation, which means nothing.
+func (p *parser) annotation() error {
+	start := p.at
+	for p.at++; p.peek() != '}'; p.at++ {
+		if c := p.peek(); c == 0 && p.at == len(p.code) {
+			return p.unclosed(start)
+		} else if c < ' ' || c > '~' || c == '{' {
+			return p.unexpected()
+		}
+	}
+	p.at++
+	return nil
+}
+
+func (p *parser) unclosed(start int) error {
+	return fmt.Errorf("nothing closes %q at column %d", p.code[start], p.column(start))
+}
+
+func (p *parser) parenthesis() (part, error) {
+	start := p.at
+	if p.depth++; p.depth > maxDepth {
+		return part{}, fmt.Errorf("more than %d parentheses in each other at column %d", maxDepth, p.column(start))
+	}
+	p.at++
+	group, err := p.term(false)
+	switch {
+	case err != nil:
+		return part{}, err
+	case p.at == len(p.code):
+		return part{}, p.unclosed(start)
+	case p.peek() != ')':
+		return part{}, p.unexpected()
+	}
+	p.depth--
+	p.at++
+	return part{group: group}, nil
+}
+
+// number reads a factor, which UCUM wants to be positive (§8).
+func (p *parser) number() (part, error) {
+	start := p.at
+	digits := p.digits()
+	if strings.Trim(digits, "0") == "" {
+		return part{}, fmt.Errorf("the number at column %d is not positive", p.column(start))
+	}
+	return part{number: digits}, nil
+}
+
+func (p *parser) digits() string {
+	start := p.at
+	for isDigit(p.peek()) {
+		p.at++
+	}
+	return p.code[start:p.at]
+}
+
+// symbol reads a unit with its prefix. Brackets may hold what is not in symbols otherwise: B[10.nV].
+func (p *parser) symbol() (string, error) {
+	start := p.at
+	for {
+		switch c := p.peek(); {
+		case c == '[':
+			end := strings.IndexByte(p.code[p.at:], ']')
+			if end < 0 {
+				return "", p.unclosed(p.at)
+			}
+			p.at += end + 1
+		case isSymbol(c):
+			p.at++
+		default:
+			return p.code[start:p.at], nil
+		}
+	}
+}
+
+// powered returns the unit of a symbol with the exponent that may follow it.
+func (p *parser) powered(symbol string, start int) (part, error) {
+	prefix, unit := p.essence.find(symbol)
+	if unit == nil {
+		return part{}, fmt.Errorf("unknown unit %q at column %d", symbol, p.column(start))
+	}
+	exponent, err := p.exponent()
+	return part{prefix: prefix, unit: unit, exponent: exponent}, err
+}
+
+// exponent reads an exponent; there is always one.
+func (p *parser) exponent() (int, error) {
+	start, sign := p.at, 1
+	switch p.peek() {
+	case '-':
+		sign = -1
+		p.at++
+	case '+':
+		p.at++
+	}
+	digits := p.digits()
+	if digits == "" {
+		if p.at > start {
+			return 0, p.unexpected()
+		}
+		return 1, nil
+	}
+	n := 0
+	for _, d := range []byte(digits) {
+		if n = n*10 + int(d-'0'); n > maxExponent {
+			return 0, fmt.Errorf("the exponent at column %d is beyond %d", p.column(start), maxExponent)
+		}
+	}
+	return sign * n, nil
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// isSymbol reports whether symbols have a character outside brackets (UCUM §3).
+func isSymbol(c byte) bool {
+	return c > ' ' && c <= '~' && !isDigit(c) && !strings.ContainsRune(`"()+-./=[]{}`, rune(c))
+}

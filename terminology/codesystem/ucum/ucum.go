@@ -1,0 +1,115 @@
+package ucum
+
+import (
+	"bytes"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{},
+}
+
+// system implements [codesystem.System] and the interfaces below.
+type system struct{}
+
+// expression returns the factors of an expression, or nil if it is no code.
+func expression(code []byte) []part {
+	parts, err := read().parse(string(code))
+	if err != nil {
+		return nil
+	}
+	return parts
+}
+
+// Locate returns the concept of an expression.
+func (system) Locate(code []byte) (c codesystem.Concept, ok bool) {
+	if expression(code) == nil {
+		return c, false
+	}
+	return codesystem.Concept{Code: bytes.Clone(code)}, true
+}
+
+// Refusal returns why an expression is no code, and at which column.
+func (system) Refusal(code []byte) string {
+	if _, err := read().parse(string(code)); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// Code returns a concept's expression.
+func (system) Code(c codesystem.Concept) []byte { return c.Code }
+
+// Concept returns a concept's expression, which is its display too, as HL7 has it.
+func (system) Concept(c codesystem.Concept) (code, name []byte, flags codesystem.Flags) {
+	return c.Code, c.Code, 0
+}
+
+// AppendTexts appends the display of a concept, and the expression in words.
+func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	text := codesystem.Text{Language: s.Language(), Use: codesystem.PreferredForLanguage, Value: c.Code, Display: true}
+	dst = append(dst, text)
+	text.Value, text.Display = []byte(describe(expression(c.Code))), false
+	return append(dst, text)
+}
+
+// Language returns the language of the displays.
+func (system) Language() string { return "en" }
+
+// The properties, as HL7 names them for filters (Using UCUM with HL7 Standards). What is comparable has the same canonical
+// form; property is what a base unit measures, such as length.
+const (
+	propertyCanonical = iota
+	propertyComparable
+	propertyProperty
+)
+
+var properties = []codesystem.Property{{Code: "canonical"}, {Code: "comparable"}, {Code: "property"}}
+
+// Properties returns the properties that concepts may have.
+func (system) Properties() []codesystem.Property { return properties }
+
+// Values calls visit with the value of a property, if there is one.
+func (system) Values(c codesystem.Concept, property int, visit func(text []byte) bool) {
+	if text := valueOf(dimensionOf(expression(c.Code)), property); text != "" {
+		visit([]byte(text))
+	}
+}
+
+func valueOf(d dimension, property int) string {
+	if property != propertyProperty {
+		return d.String()
+	}
+	for code, exponent := range d {
+		if len(d) == 1 && exponent == 1 && read().units[code].Arbitrary != yes {
+			return read().units[code].Property
+		}
+	}
+	return ""
+}
+
+// FilterValue reads the value of a filter: an expression stands for its canonical form.
+func (system) FilterValue(property int, value string) (string, error) {
+	if property == propertyProperty {
+		return value, nil
+	}
+	parts, err := read().parse(value)
+	return dimensionOf(parts).String(), err
+}
+
+// AppendValues appends the values of all properties; comparable is one for filters alone.
+func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codesystem.Value {
+	d := dimensionOf(expression(c.Code))
+	dst = append(dst, codesystem.Value{Property: &properties[propertyCanonical], Text: []byte(d.String()), Member: "valueCode"})
+	if text := valueOf(d, propertyProperty); text != "" {
+		dst = append(dst, codesystem.Value{Property: &properties[propertyProperty], Text: []byte(text), Member: "valueString"})
+	}
+	return dst
+}
+
+var (
+	_ codesystem.System  = system{}
+	_ codesystem.Filters = system{}
+)

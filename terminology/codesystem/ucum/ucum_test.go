@@ -1,0 +1,142 @@
+package ucum
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
+
+func TestRefusal(t *testing.T) {
+	for code, want := range map[string]string{
+		"": "unexpected end at column 1", "mg/": "unexpected end at column 4", "mg/dL)": "unexpected ')' at column 6",
+		"12h": "unexpected 'h' at column 3", "m²": "unexpected '²' at column 2", "m2-3": "unexpected '-' at column 3", "m//s": "unexpected '/' at column 3",
+		"{µ}": "unexpected 'µ' at column 2", "m\x00": `unexpected '\x00' at column 2`, "(/m)": "unexpected '/' at column 2", "(m)2": "unexpected '2' at column 4",
+		"m+": "unexpected end at column 3", "{a{b}}": "unexpected '{' at column 3", "{a}m": "unexpected 'm' at column 4", "mg dL": "unexpected ' ' at column 3",
+		"mg/kgg": `unknown unit "kgg" at column 4`, "kmin": `unknown unit "kmin" at column 1`, "MIN": `unknown unit "MIN" at column 1`,
+		"kkg": `unknown unit "kkg" at column 1`, "m^2": `unknown unit "m^" at column 1`, "1.[foo]": `unknown unit "[foo]" at column 3`,
+		"(m": "nothing closes '(' at column 1", "m{a": "nothing closes '{' at column 2", "m[iU": "nothing closes '[' at column 2",
+		"00": "the number at column 1 is not positive", "m/0": "the number at column 3 is not positive",
+		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "m" + strings.Repeat("9", 300): "the exponent at column 2 is beyond 999",
+		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at column 17",
+		"m{" + strings.Repeat("a", 509) + "}": "", "m{" + strings.Repeat("a", 510) + "}": "longer than 512 bytes",
+		"kg": "", "{a}{b}": "", "U/(10.g){feces}": "", "/[pi]": "",
+	} {
+		if got := (system{}).Refusal([]byte(code)); got != want {
+			t.Errorf("%.50q: got %q, want %q", code, got, want)
+		}
+		if _, found := (system{}).Locate([]byte(code)); found != (want == "") {
+			t.Errorf("%.50q: found %t", code, found)
+		}
+	}
+}
+
+// describeAll shows all that there is of a code.
+func describeAll(code string) string {
+	c, _ := system{}.Locate([]byte(code))
+	var b strings.Builder
+	for _, text := range (system{}).AppendTexts(nil, c) {
+		fmt.Fprintf(&b, "%s %t | ", text.Value, text.Display)
+	}
+	for _, v := range (system{}).AppendValues(nil, c) {
+		fmt.Fprintf(&b, "%s %s %s ", v.Property.Code, v.Member, v.Text)
+	}
+	return b.String()
+}
+
+func TestConcepts(t *testing.T) {
+	for _, want := range []string{
+		"mg/dL{a b} true | (milligram) / (deciliter) * 1 false | canonical valueCode g.m-3 ",
+		"kg true | (kilogram) false | canonical valueCode g property valueString mass ",
+		"mL true | (milliliter) false | canonical valueCode m3 ",
+		"L/(min.m2) true | (liter) / ((minute) * (meter ^ 2)) false | canonical valueCode m.s-1 ",
+		"/min true | / (minute) false | canonical valueCode s-1 ",
+		"10*9/L true | (the number ten for arbitrary powers ^ 9) / (liter) false | canonical valueCode m-3 ",
+		"k[IU]/mL true | (kilointernational unit) / (milliliter) false | canonical valueCode [iU].m-3 ",
+		"[iU] true | (international unit) false | canonical valueCode [iU] ",
+		"[degF] true | (degree Fahrenheit) false | canonical valueCode K property valueString temperature ",
+		"Ohm true | (ohm) false | canonical valueCode C-2.g.m2.s-1 ",
+		"{score} true | 1 false | canonical valueCode 1 ",
+	} {
+		code, _, _ := strings.Cut(want, " true")
+		if got := describeAll(code); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// A filter on what is canonical or comparable names any unit; that on a property names no unit.
+func TestFilters(t *testing.T) {
+	for _, test := range []struct {
+		property      int
+		value, want   string
+		holds, failed string
+	}{
+		{propertyCanonical, "g", "g", "kg", "mL"},
+		{propertyCanonical, "kg", "g", "[lb_av]", "g/L"},
+		{propertyComparable, "mg/dL", "g.m-3", "kg/m3", "mmol/L"},
+		{propertyComparable, "%", "1", "mol", "[iU]"},
+		{propertyComparable, "[IU]", "[iU]", "m[iU]", "[USP'U]"},
+		{propertyComparable, "Cel", "K", "[degF]", "J"},
+		{propertyProperty, "length", "length", "[mi_i]", "m2"},
+	} {
+		value, err := system{}.FilterValue(test.property, test.value)
+		if err != nil || value != test.want {
+			t.Errorf("%s: got %q, %v", test.value, value, err)
+		}
+		for _, code := range []string{test.holds, test.failed} {
+			holds := false
+			system{}.Values(codesystem.Concept{Code: []byte(code)}, test.property, func(text []byte) bool { holds = string(text) == value; return true })
+			if holds != (code == test.holds) {
+				t.Errorf("%s %s: holds %t for %s", properties[test.property].Code, test.value, holds, code)
+			}
+		}
+	}
+	if _, err := (system{}).FilterValue(propertyCanonical, "mg/"); err == nil {
+		t.Error("mg/ is no unit")
+	}
+}
+
+func TestConvert(t *testing.T) {
+	for _, test := range []struct{ from, to, factor, outcome string }{
+		{"mg/dL", "g/L", "0.01", "ok"}, {"g/L", "mg/dL", "100", "ok"}, {"mL", "cm3", "1", "equal"}, {"mg{a}", "mg", "1", "equal"},
+		{"mmol/L", "mol/m3", "1", "equal"}, {"[mi_us]", "m", "1609.34721869443739", "ok"}, {"deg", "'", "60", "ok"}, {"a", "s", "31557600", "ok"},
+		{"[IU]", "[iU]", "1", "equal"}, {"k[IU]/mL", "[iU]/uL", "1", "equal"}, {"[iU]", "U", "", ""}, {"[iU]", "[USP'U]", "", ""}, {"[iU]", "1", "", ""}, {"g", "m", "", ""},
+		{"[degF]", "Cel", "", "ok"}, {"Cel", "K", "", "ok"}, {"mCel", "Cel", "0.001", "ok"}, {"dB", "B{x}", "0.1", "ok"}, {"(Cel)", "Cel", "1", "equal"},
+		{"[degR]", "K", "0.555555555555555556", "ok"}, {"[p'diop]", "deg", "", "ok"}, {"[pH]", "mol/L", "", "ok"},
+		{"Cel/min", "K/min", "", ""}, {"Cel/min", "Cel/min", "", ""}, {"2.Cel", "Cel", "", ""}, {"Cel2/Cel", "Cel", "", ""}, {"/Cel", "K-1", "", ""}, {"(Cel.m)/m", "K", "", ""},
+		{"10*999", "1", "1e+999", "ok"}, {"10*-999", "1", "1e-999", "ok"}, {"10*999.10*999.10*999", "1", "", ""}, {"1", "[h]999", "", ""}, {"no", "m", "", ""}, {"m", "no", "", ""},
+	} {
+		factor, equal, ok := system{}.Convert(codesystem.Concept{Code: []byte(test.from)}, codesystem.Concept{Code: []byte(test.to)})
+		if factor != test.factor || ok != (test.outcome != "") || equal != (test.outcome == "equal") {
+			t.Errorf("%s in %s: got %q, equal %t, %t; want %q %s", test.from, test.to, factor, equal, ok, test.factor, test.outcome)
+		}
+	}
+}
+
+// All of the data is read, and none of it stands for two things.
+func TestEssence(t *testing.T) {
+	e := read()
+	if len(e.units) != 312 || len(e.prefixes) != 24 {
+		t.Errorf("%d units, %d prefixes", len(e.units), len(e.prefixes))
+	}
+	for code, u := range e.units {
+		if len(u.Names) == 0 || u.Property == "" || u.measure == nil {
+			t.Errorf("%s lacks something", code)
+		}
+		if p, of := e.prefixed(code); p != nil {
+			t.Errorf("%s is %s with a prefix, too", code, of.Code)
+		}
+	}
+	if _, err := readEssence([]byte("no zstd")); err == nil {
+		t.Error("want an error")
+	}
+}
+
+func BenchmarkLocate(b *testing.B) {
+	codes := []string{"mg/dL", "mmol/L", "10*9/L", "mL/min/(173.10*-2.m2)", "{copies}/mL", "m[iU]/L", "kg/m2", "mm[Hg]", "mg/", "mcg/mL"}
+	for i := range b.N {
+		system{}.Locate([]byte(codes[i%len(codes)]))
+	}
+}
