@@ -12,12 +12,14 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp47"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/ucum"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
 // builtIn are the code systems that the program knows itself, one line each.
 var builtIn = []codesystem.Source{
 	bcp47.Source,
+	ucum.Source,
 }
 
 // builtIn reads what the program brings along, as far as it is read at start, and returns the sources.

@@ -9,6 +9,16 @@ import (
 // Source is the code system.
 var Source = codesystem.Source{
 	URL: "http://unitsofmeasure.org", Name: "UCUM", Version: "2.2", CaseSensitive: true, System: system{},
+	Common: "http://hl7.org/fhir/ValueSet/ucum-common",
+	Copyright: "The Unified Code for Units of Measure (UCUM). Copyright 1999-2022 Regenstrief Institute, Inc. All rights reserved. " +
+		"Licensed under the UCUM License, Version 1.0 (https://ucum.org/license), without warranties or conditions of any kind.",
+	Members: `{"title":"Unified Code for Units of Measure","publisher":"Regenstrief Institute, Inc.","date":"2024-06-17",` +
+		`"valueSet":"http://unitsofmeasure.org/vs","compositional":true,"filter":[` +
+		`{"code":"canonical","description":"The unit has the same canonical form","operator":["=","in"],"value":"a unit"},` +
+		`{"code":"comparable","description":"The unit measures the same","operator":["=","in"],"value":"a unit"},` +
+		`{"code":"property","description":"The unit measures what a base unit does","operator":["="],"value":"what a base unit measures, such as length"}],` +
+		`"property":[{"code":"canonical","description":"The unit in base units, without a factor","type":"code"},` +
+		`{"code":"property","description":"What it measures, if a base unit does","type":"string"}]}`,
 }
 
 // system implements [codesystem.System] and the interfaces below.
@@ -110,6 +120,9 @@ func (system) AppendValues(dst []codesystem.Value, c codesystem.Concept) []codes
 }
 
 var (
-	_ codesystem.System  = system{}
-	_ codesystem.Filters = system{}
+	_ codesystem.System       = system{}
+	_ codesystem.Refuser      = system{}
+	_ codesystem.Filters      = system{}
+	_ codesystem.FilterReader = system{}
+	_ codesystem.Converter    = system{}
 )
