@@ -31,7 +31,11 @@ func newGenerator(t testing.TB) *generator {
 func (g *generator) one(of []string) string { return of[g.IntN(len(of))] }
 
 func (g *generator) expression() string {
-	return g.one([]string{"", "", "", "", "/"}) + g.product(0)
+	for {
+		if s := g.one([]string{"", "", "", "", "/"}) + g.product(0); len(s) <= maxLength {
+			return s
+		}
+	}
 }
 
 func (g *generator) product(depth int) string {

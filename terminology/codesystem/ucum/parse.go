@@ -8,7 +8,7 @@ import (
 
 // Bounds on an expression: its length in bytes, how deep its parentheses go, and the size of an exponent.
 const (
-	maxLength   = 512
+	maxLength   = 256
 	maxDepth    = 16
 	maxExponent = 999
 )

@@ -2,6 +2,7 @@ package ucum
 
 import (
 	"bytes"
+	"fmt"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
@@ -13,7 +14,7 @@ var Source = codesystem.Source{
 	Copyright: "The Unified Code for Units of Measure (UCUM). Copyright 1999-2022 Regenstrief Institute, Inc. All rights reserved. " +
 		"Licensed under the UCUM License, Version 1.0 (https://ucum.org/license), without warranties or conditions of any kind.",
 	Members: `{"title":"Unified Code for Units of Measure","publisher":"Regenstrief Institute, Inc.","date":"2024-06-17",` +
-		`"valueSet":"http://unitsofmeasure.org/vs","compositional":true,"filter":[` +
+		`"valueSet":"http://unitsofmeasure.org/vs","filter":[` +
 		`{"code":"canonical","description":"The unit has the same canonical form","operator":["=","in"],"value":"a unit"},` +
 		`{"code":"comparable","description":"The unit measures the same","operator":["=","in"],"value":"a unit"},` +
 		`{"code":"property","description":"The unit measures what a base unit does","operator":["="],"value":"what a base unit measures, such as length"}],` +
@@ -107,6 +108,15 @@ func (system) FilterValue(property int, value string) (string, error) {
 	}
 	parts, err := read().parse(value)
 	return dimensionOf(parts).String(), err
+}
+
+// Explain says why a unit does not meet a filter, in HL7's words.
+func (s system) Explain(c codesystem.Concept, property int, op, value string) string {
+	canonical, err := s.FilterValue(property, value)
+	if property == propertyProperty || op != "=" || err != nil {
+		return ""
+	}
+	return fmt.Sprintf("Code %s has canonical form %s, not %s as required", c.Code, dimensionOf(expression(c.Code)), canonical)
 }
 
 // AppendValues appends the values of all properties; comparable is one for filters alone.

@@ -18,9 +18,9 @@ func TestRefusal(t *testing.T) {
 		"kkg": `unknown unit "kkg" at column 1`, "m^2": `unknown unit "m^" at column 1`, "1.[foo]": `unknown unit "[foo]" at column 3`,
 		"(m": "nothing closes '(' at column 1", "m{a": "nothing closes '{' at column 2", "m[iU": "nothing closes '[' at column 2",
 		"00": "the number at column 1 is not positive", "m/0": "the number at column 3 is not positive",
-		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "m" + strings.Repeat("9", 300): "the exponent at column 2 is beyond 999",
+		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "m" + strings.Repeat("9", 250): "the exponent at column 2 is beyond 999",
 		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at column 17",
-		"m{" + strings.Repeat("a", 509) + "}": "", "m{" + strings.Repeat("a", 510) + "}": "longer than 512 bytes",
+		"m{" + strings.Repeat("a", 253) + "}": "", "m{" + strings.Repeat("a", 254) + "}": "longer than 256 bytes",
 		"kg": "", "{a}{b}": "", "U/(10.g){feces}": "", "/[pi]": "",
 	} {
 		if got := (system{}).Refusal([]byte(code)); got != want {
@@ -91,6 +91,15 @@ func TestFilters(t *testing.T) {
 			if holds != (code == test.holds) {
 				t.Errorf("%s %s: holds %t for %s", properties[test.property].Code, test.value, holds, code)
 			}
+		}
+	}
+	mL := codesystem.Concept{Code: []byte("mL")}
+	if got := (system{}).Explain(mL, propertyCanonical, "=", "kg"); got != "Code mL has canonical form m3, not g as required" {
+		t.Errorf("got %s", got)
+	}
+	for _, op := range []string{"in", "regex"} {
+		if got := (system{}).Explain(mL, propertyCanonical, op, "kg"); got != "" {
+			t.Errorf("%s: got %s", op, got)
 		}
 	}
 	if _, err := (system{}).FilterValue(propertyCanonical, "mg/"); err == nil {
