@@ -73,6 +73,7 @@ func log10Of(x *big.Int) float64 {
 
 // Expressions come to what an evaluator that was written apart says.
 func TestGenerated(t *testing.T) {
+	t.Parallel()
 	g := newGenerator(t)
 	for range generated {
 		s := g.expression()
@@ -107,6 +108,7 @@ func (g *generator) mutate(s string) string {
 
 // What the other evaluator refuses is refused, and nothing else.
 func TestMalformed(t *testing.T) {
+	t.Parallel()
 	g := newGenerator(t)
 	for malformed := 0; malformed < generated; {
 		s := g.mutate(g.expression())

@@ -95,25 +95,24 @@ type fraction struct{ numerator, denominator big.Int }
 // multiply multiplies by the value of an expression to the power of sign. It reports whether that fits.
 func (f *fraction) multiply(parts []part, sign int) bool {
 	for i := range parts {
-		p := &parts[i]
-		s := p.sign(sign)
-		if !f.multiply(p.group, s) || !f.power(p.value(), s) {
-			return false
-		}
-		if p.unit != nil && !f.power(&p.unit.measure.value, s*p.exponent) || p.prefix != nil && !f.power(&p.prefix.Value.Number, s*p.exponent) {
+		if p := &parts[i]; !f.multiplyPart(p, p.sign(sign)) {
 			return false
 		}
 	}
 	return true
 }
 
-// value returns a factor that is a number, or 1.
-func (p *part) value() *big.Rat {
-	var value big.Rat
-	if _, ok := value.SetString(p.number); !ok {
-		value.SetInt64(1)
+func (f *fraction) multiplyPart(p *part, sign int) bool {
+	switch {
+	case p.unit == nil && p.number == "":
+		return f.multiply(p.group, sign)
+	case p.unit == nil:
+		n, _ := new(big.Rat).SetString(p.number)
+		return f.power(n, sign)
+	case p.prefix != nil && !f.power(&p.prefix.Value.Number, sign*p.exponent):
+		return false
 	}
-	return &value
+	return f.power(&p.unit.measure.value, sign*p.exponent)
 }
 
 // power multiplies by a number to some power.

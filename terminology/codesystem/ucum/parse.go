@@ -70,7 +70,7 @@ func (p *parser) unexpected() error {
 
 // term reads components with operators between them, of which the first may have been read.
 func (p *parser) term(divide bool) ([]part, error) {
-	var parts []part
+	parts := make([]part, 0, 2) // as most have
 	for {
 		c, err := p.component()
 		if err != nil {
