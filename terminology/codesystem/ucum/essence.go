@@ -121,19 +121,16 @@ func (e *essence) prefixed(symbol string) (*prefix, *unit) {
 // resolve measures units in base units. Some are defined by others that come later.
 func (e *essence) resolve(units []*unit) error {
 	for _, u := range units {
-		if err := e.resolveUnit(u, 0); err != nil {
+		if err := e.resolveUnit(u); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *essence) resolveUnit(u *unit, depth int) error {
+func (e *essence) resolveUnit(u *unit) error {
 	if u.measure != nil {
 		return nil
-	}
-	if depth > len(e.units) {
-		return fmt.Errorf("unit %s is defined by itself", u.Code)
 	}
 	d := u.Value.definition
 	if u.Value.Function != nil {
@@ -151,7 +148,7 @@ func (e *essence) resolveUnit(u *unit, depth int) error {
 		if p.unit == nil {
 			continue
 		}
-		if err := e.resolveUnit(p.unit, depth+1); err != nil {
+		if err := e.resolveUnit(p.unit); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ func TestRefusal(t *testing.T) {
 		"00": "the number at column 1 is not positive", "m/0": "the number at column 3 is not positive",
 		"m999": "", "m-1000": "the exponent at column 2 is beyond 999", "m" + strings.Repeat("9", 250): "the exponent at column 2 is beyond 999",
 		strings.Repeat("(", 16) + "m" + strings.Repeat(")", 16): "", strings.Repeat("(", 17): "more than 16 parentheses in each other at column 17",
+		strings.Repeat("(m).", 20) + "m":      "",
 		"m{" + strings.Repeat("a", 253) + "}": "", "m{" + strings.Repeat("a", 254) + "}": "longer than 256 bytes",
 		"kg": "", "{a}{b}": "", "U/(10.g){feces}": "", "/[pi]": "",
 	} {
@@ -63,6 +64,16 @@ func TestConcepts(t *testing.T) {
 		if got := describeAll(code); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+// A concept stays as it is when the request's bytes are used again.
+func TestLocateCopies(t *testing.T) {
+	code := []byte("mg")
+	c, _ := system{}.Locate(code)
+	code[0] = 'k'
+	if string(c.Code) != "mg" {
+		t.Errorf("got %s", c.Code)
 	}
 }
 
@@ -114,7 +125,7 @@ func TestConvert(t *testing.T) {
 		{"[IU]", "[iU]", "1", "equal"}, {"k[IU]/mL", "[iU]/uL", "1", "equal"}, {"[iU]", "U", "", ""}, {"[iU]", "[USP'U]", "", ""}, {"[iU]", "1", "", ""}, {"g", "m", "", ""},
 		{"[degF]", "Cel", "", "ok"}, {"Cel", "K", "", "ok"}, {"mCel", "Cel", "0.001", "ok"}, {"dB", "B{x}", "0.1", "ok"}, {"(Cel)", "Cel", "1", "equal"},
 		{"[degR]", "K", "0.555555555555555556", "ok"}, {"[p'diop]", "deg", "", "ok"}, {"[pH]", "mol/L", "", "ok"},
-		{"Cel/min", "K/min", "", ""}, {"Cel/min", "Cel/min", "", ""}, {"2.Cel", "Cel", "", ""}, {"Cel2/Cel", "Cel", "", ""}, {"/Cel", "K-1", "", ""}, {"(Cel.m)/m", "K", "", ""},
+		{"Cel/min", "K/min", "", ""}, {"Cel/min", "Cel/min", "", ""}, {"2.Cel", "Cel", "", ""}, {"Cel2", "K2", "", ""}, {"Cel.Cel", "K2", "", ""}, {"Cel2/Cel", "Cel", "", ""}, {"/Cel", "K-1", "", ""}, {"(Cel.m)/m", "K", "", ""},
 		{"10*999", "1", "1e+999", "ok"}, {"10*-999", "1", "1e-999", "ok"}, {"10*999.10*999.10*999", "1", "", ""}, {"1", "[h]999", "", ""}, {"no", "m", "", ""}, {"m", "no", "", ""},
 	} {
 		factor, equal, ok := system{}.Convert(codesystem.Concept{Code: []byte(test.from)}, codesystem.Concept{Code: []byte(test.to)})
