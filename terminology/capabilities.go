@@ -70,9 +70,9 @@ func (l *Library) Capabilities() *Capabilities {
 func capability(t *definitions.Set, s *definitions.System) CodeSystemCapability {
 	c := CodeSystemCapability{URI: s.URL, Subsumption: true}
 	for _, index := range s.Versions {
-		if cs := t.Systems.CodeSystems[index]; cs.Content.HasConcepts() {
+		if cs := t.Systems.CodeSystems[index]; cs.Content.HasConcepts() || cs.Content == definitions.ContentStandIn {
 			c.Versions = append(c.Versions, cs.Version)
-			c.Subsumption = c.Subsumption && !cs.NotSubsuming && cs.Concepts.List != nil
+			c.Subsumption = c.Subsumption && !cs.NotSubsuming && cs.Concepts.List != nil && cs.Content.HasConcepts()
 		}
 	}
 	if s.Current != definitions.None {

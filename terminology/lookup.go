@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
 )
 
@@ -53,6 +54,9 @@ type Concept struct {
 
 	// Supplements are the canonicals of the supplements used.
 	Supplements []string
+
+	// Missing is the code system, if it is not here and something stands in for it.
+	Missing []outcome.Missing
 }
 
 // ConceptProperty is a property of a concept.
@@ -81,8 +85,13 @@ func lookup(l *definitions.Set, q *Lookup) (*Concept, error) {
 		return nil, err
 	}
 	e, err := l.Systems.Concept(&q.Coding)
+	var missing []outcome.Missing
 	if err != nil {
-		return nil, err
+		standIn, ok := l.Systems.StandIn(&q.Coding)
+		if !ok {
+			return nil, err
+		}
+		e, missing = standIn, outcome.MissingOf("CodeSystem", q.System, q.Version)
 	}
 	cs, at := l.Systems.CodeSystems[e.CodeSystem], e.At
 	supplements, err := l.Systems.RequiredSupplements([]uint32{e.CodeSystem}, q.Supplements)
@@ -90,6 +99,7 @@ func lookup(l *definitions.Set, q *Lookup) (*Concept, error) {
 		return nil, err
 	}
 	c := newConcept(cs, at, l.ShownTexts(nil, e, "", supplements), &q.Language)
+	c.Missing = missing
 	c.relate(q.Properties, cs, "parent", cs.Concepts.Hierarchy.Parents(at.Number))
 	c.relate(q.Properties, cs, "child", cs.Concepts.Hierarchy.Children(at.Number))
 	c.take(q.Properties, cs, at, "")

@@ -21,7 +21,7 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		return c.AppendJSON(nil), nil
+		return o.orProvisional(c.AppendJSON(nil), c.Missing)
 	})
 }
 

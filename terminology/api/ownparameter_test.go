@@ -193,9 +193,9 @@ func TestUnknownSystemNeeded(t *testing.T) {
 // terminology ecosystem IG: $validate-code is not processed on it).
 func TestContentNotPresent(t *testing.T) {
 	h := &Handler{Library: coreLibrary(t)}
-	sct := "&system=http://snomed.info/sct&code=73211009"
+	sct := "&system=http://snomed.info/sct&code=138875005"
 	for path, want := range map[string]struct{ is, isNot string }{
-		"/CodeSystem/$validate-code?url=http://snomed.info/sct&code=73211009":                               {"x-unknown-system", "Unknown code"},
+		"/CodeSystem/$validate-code?url=http://snomed.info/sct&code=138875005":                              {"x-unknown-system", "Unknown code"},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code" + sct:                    {"x-caused-by-unknown-system", "not-in-vs"},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/administrative-gender" + sct:             {"not-in-vs", "Unknown code"},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&systemVersion=2020" + sct: {"x-caused-by-unknown-system", "Unknown code"},

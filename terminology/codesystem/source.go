@@ -23,6 +23,9 @@ type Source struct {
 	// by zstd. They are read at start, before the definitions that replace them.
 	ValueSets []byte
 
+	// Content is CodeSystem.content if it is not complete: fragment; or [StandIn].
+	Content string
+
 	// Members are other members of the CodeSystem but concept, as a JSON object: title, publisher, valueSet,
 	// hierarchyMeaning, property and so on. They are read at start.
 	Members string
@@ -30,3 +33,7 @@ type Source struct {
 	// System is its concepts.
 	System System
 }
+
+// StandIn is the content of a fragment without the hierarchy and most of the names. It says what a code is where nobody
+// knows more, and not which codes there are.
+const StandIn = "stand-in"

@@ -5,7 +5,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Concept identifies a concept of a [System]: by its number if the system is a [List], else by its code.
+// Concept identifies a concept of a [System]: by its number if the system is a [List], else by its code. A List that takes
+// more codes than it lists identifies those by their code too.
 type Concept struct {
 	// Number counts from 0 in the order of the definition, parents before children. It means nothing outside.
 	Number uint32

@@ -30,9 +30,9 @@ type CodeSystem struct {
 	Rest           []fhirjson.Member   // all other members but concept, unchanged
 }
 
-// Number returns the number of a concept, or Parsed if the code system does not number its concepts.
+// Number returns the number of a concept, or Parsed if it has none.
 func (cs *CodeSystem) Number(c codesystem.Concept) uint32 {
-	if cs.Concepts.List == nil {
+	if cs.Concepts.List == nil || c.Code != nil {
 		return Parsed
 	}
 	return c.Number
@@ -44,10 +44,7 @@ func (cs *CodeSystem) IsWhole() bool { return cs.Content == ContentComplete && c
 
 // IsSame reports whether two concepts are one.
 func (cs *CodeSystem) IsSame(a, b codesystem.Concept) bool {
-	if cs.Concepts.List == nil {
-		return bytes.Equal(a.Code, b.Code)
-	}
-	return a.Number == b.Number
+	return a.Number == b.Number && bytes.Equal(a.Code, b.Code)
 }
 
 // NotListed is the error for a code system whose codes are those of a grammar, where all of them are wanted and no value
@@ -80,6 +77,7 @@ const (
 	ContentFragment   contentMode = "fragment"   // the code fragment
 	ContentComplete   contentMode = "complete"   // the code complete
 	ContentSupplement contentMode = "supplement" // the code supplement
+	ContentStandIn    contentMode = codesystem.StandIn
 )
 
 // HasConcepts reports whether all or some of the code system's own concepts are here.

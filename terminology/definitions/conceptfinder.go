@@ -34,6 +34,20 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil
 }
 
+// StandIn finds the concept of a coding in what stands in for its code system, if no more of that is here.
+func (t *SystemTable) StandIn(c *parameters.Coding) (e LocatedEntry, ok bool) {
+	for _, index := range t.Versions(c.System) {
+		cs := t.CodeSystems[index]
+		if cs.Content != ContentStandIn || c.Version != "" && c.Version != cs.Version {
+			continue
+		}
+		if at, ok := cs.Concepts.Locate([]byte(c.Code)); ok {
+			return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, true
+		}
+	}
+	return e, false
+}
+
 // AsOf gives a coding without a version the version that was the latest on a date, if there is a date.
 func (t *SystemTable) AsOf(c *parameters.Coding, date string) error {
 	if err := CheckDate(date); err != nil || date == "" || c.Version != "" {

@@ -11,8 +11,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp13"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/bcp47"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso3166"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/iso4217"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/m49"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/snomedgps"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/timezones"
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/ucum"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/usps"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/vaccines"
 	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
 )
 
@@ -20,6 +28,17 @@ import (
 var builtIn = []codesystem.Source{
 	bcp47.Source,
 	ucum.Source,
+	bcp13.Source,
+	iso3166.Source,
+	iso3166.Subdivisions,
+	iso3166.Former,
+	iso4217.Source,
+	m49.Source,
+	snomedgps.Source,
+	timezones.Source,
+	usps.Source,
+	vaccines.Source,
+	vaccines.Manufacturers,
 }
 
 // builtIn reads what the program brings along, as far as it is read at start, and returns the sources.
@@ -73,12 +92,17 @@ func systemOf(s codesystem.Source) (*CodeSystem, error) {
 		return nil, err
 	}
 	cs := b.CodeSystem
-	cs.Concepts, cs.Content, cs.CaseSensitive = codesystem.Of(s.System), ContentComplete, s.CaseSensitive
+	cs.Concepts, cs.CaseSensitive = codesystem.Of(s.System), s.CaseSensitive
 	cs.Copyright, cs.Common, cs.builtIn = s.Copyright, s.Common, true
 	cs.Rest = append(cs.Rest, fhirjson.Member{Name: "caseSensitive", Value: jsontext.Value(strconv.FormatBool(s.CaseSensitive))})
-	content := ContentComplete
-	if cs.Concepts.List == nil {
-		content = contentNotPresent // in the resource
+	cs.Content = contentMode(cmp.Or(s.Content, string(ContentComplete)))
+	content := cs.Content // in the resource
+	_, isGrammar := s.System.(codesystem.Refuser)
+	switch {
+	case cs.Concepts.List == nil:
+		content = contentNotPresent
+	case isGrammar, content == ContentStandIn:
+		content = ContentFragment
 	}
 	cs.addText("content", string(content))
 	cs.addText("copyright", s.Copyright)

@@ -32,9 +32,9 @@ func (v *validations) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func TestValidationAsksOthers(t *testing.T) {
 	t.Parallel()
 	const (
-		validate  = "CodeSystem/$validate-code?url=http://snomed.info/sct&code=73211009"
-		member    = "ValueSet/$validate-code?url=" + genderSet + "&system=http://snomed.info/sct&code=73211009"
-		translate = "ConceptMap/$translate?system=http://snomed.info/sct&code=73211009"
+		validate  = "CodeSystem/$validate-code?url=http://snomed.info/sct&code=138875005"
+		member    = "ValueSet/$validate-code?url=" + genderSet + "&system=http://snomed.info/sct&code=138875005"
+		translate = "ConceptMap/$translate?system=http://snomed.info/sct&code=138875005"
 		good      = `{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true},{"name":"message","valueString":"theirs"}]}`
 		refused   = `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found","diagnostics":"theirs"}]}`
 		theirs    = `"theirs"`

@@ -134,6 +134,8 @@ func flagsOf(p codesystem.Property, value string) (flags codesystem.Flags) {
 	switch {
 	case p.Is("notSelectable") && value == "true":
 		return codesystem.FlagAbstract
+	case p.Is("user-assigned") && value == "true":
+		return codesystem.FlagUserAssigned
 	case p.Is("inactive") && value == "true":
 		return codesystem.FlagInactive | codesystem.FlagStatus
 	case p.Is("status") && (value == "retired" || value == "inactive"):

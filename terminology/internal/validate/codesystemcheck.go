@@ -45,6 +45,19 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 	d.member = false
 }
 
+// standIn reports whether what stands in for a code system that is not here has a code, and the value set does not need
+// more of it. Another server may know better.
+func (v *codingValidator) standIn(c *parameters.Coding, d *codingResult, needed bool) bool {
+	e, ok := v.library.Systems.StandIn(c)
+	if !ok || needed {
+		return false
+	}
+	e.Listed = d.entry.Listed
+	d.member, d.entry, d.codeSystem = d.member || v.valueSet == nil, e, v.library.Systems.CodeSystems[e.CodeSystem]
+	definitions.AddTo(&v.absent.unchecked, c.System)
+	return true
+}
+
 // checkVersion notes a missing version where the code system demands one (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *parameters.Coding, cs *definitions.CodeSystem) {
 	if cs.VersionNeeded && c.Version == "" && !v.validation.MembershipOnly {

@@ -23,10 +23,10 @@ func (v *codingValidator) describe(c *parameters.Coding, d *codingResult) error 
 		v.checkCase(c, d)
 	}
 	v.checkAbstract(c, d)
-	if v.validation.MembershipOnly {
+	if v.validation.MembershipOnly || known && d.codeSystem.Content == definitions.ContentStandIn { // which may not know the display
 		return nil
 	}
-	v.displays.check(c, texts)
+	v.displays.check(c, texts, v.library.FlagsOf(d.entry)&codesystem.FlagUserAssigned != 0)
 	if known {
 		v.standing(c, d)
 	}

@@ -19,8 +19,9 @@ type displayChecker struct {
 	lenient   bool   // a wrong display is only a warning
 }
 
-// check compares the display of a coding with those of the concept in the requested languages, regardless of case.
-func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text) {
+// check compares the display of a coding with those of the concept in the requested languages, regardless of case. Of a
+// user-assigned code, others may be right.
+func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text, userAssigned bool) {
 	if c.Display == "" || len(texts) == 0 {
 		return
 	}
@@ -42,7 +43,7 @@ func (d *displayChecker) check(c *parameters.Coding, texts []codesystem.Text) {
 	case same != nil && slices.Contains(valid, same):
 		d.checkStanding(c, same, listed)
 	case len(valid) > 0:
-		d.wrong(c, listed)
+		d.wrong(c, listed, userAssigned)
 	case same != nil:
 		d.notes.note("information", "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK", c, "display", true, fmt.Sprintf(
 			"There are no valid display names found for the code %s#%s for language(s) '%s'. The display is '%s' which is a valid display for the default language",
@@ -67,7 +68,7 @@ func (d *displayChecker) severity() string {
 }
 
 // wrong notes that a display is not one of the valid ones.
-func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text) {
+func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text, userAssigned bool) {
 	var choices []string
 	told := make(map[string]bool)
 	for _, t := range valid {
@@ -80,18 +81,24 @@ func (d *displayChecker) wrong(c *parameters.Coding, valid []*codesystem.Text) {
 			choices = append(choices, choice)
 		}
 	}
-	is := "Valid display is "
+	is := "display is "
 	if n := len(choices); n > 1 {
 		is += fmt.Sprintf("one of %d choices: ", n)
 		choices = []string{strings.Join(choices[:n-1], ", ") + " or " + choices[n-1]}
+	}
+	among := fmt.Sprintf("%s%s (for the language(s) '%s')", is, strings.Join(choices, ""), cmp.Or(d.language, "--"))
+	if userAssigned {
+		d.notes.note("information", "invalid", "invalid-display", "Display_Name_Not_Fixed_use_Supplement", c, "display", true, fmt.Sprintf(
+			"The display name '%s' is not a known display name for %s#%s. Known %s. Use a supplement to define displays for user assigned codes",
+			c.Display, c.System, c.Code, among))
+		return
 	}
 	id, wrong := "Display_Name_for__should_be_one_of__instead_of", "Display Name"
 	if slices.ContainsFunc(valid, func(t *codesystem.Text) bool { return equalButForSpaces(t.Value, c.Display) }) {
 		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
 	}
 	d.notes.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
-		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')",
-			wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), cmp.Or(d.language, "--")))
+		fmt.Sprintf("Wrong %s '%s' for %s#%s. Valid %s", wrong, c.Display, c.System, c.Code, among))
 }
 
 // checkStanding notes that a display is deprecated or withdrawn.

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+)
+
+// The tables that need no licence are here: each with a code, what it is called, and another that is none.
+func TestTables(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for _, tt := range []struct{ system, version, code, display, unknown string }{
+		{"urn:ietf:bcp:13", "", "application/pdf", "application/pdf", "aplication/pdf"},
+		{"urn:ietf:bcp:13", "", "text/plain;charset=utf-8", "text/plain;charset=utf-8", "text"},
+		{"urn:iso:std:iso:3166", "2018", "CH", "Switzerland", "ch"},
+		{"urn:iso:std:iso:3166", "2018", "BOL", "Bolivia, Plurinational State of", "BOX"},
+		{"urn:iso:std:iso:3166", "2018", "756", "Switzerland", "757"},
+		{"urn:iso:std:iso:3166", "2018", "QMA", "User-assigned", "QLA"},
+		{"urn:iso:std:iso:3166", "2018", "999", "User-assigned", "000"},
+		{"urn:iso:std:iso:3166:-2", "2020", "DE-BY", "Bayern", "DE-XX"},
+		{"urn:iso:std:iso:3166:-3", "2020", "DDDE", "German Democratic Republic", "DD"},
+		{"urn:iso:std:iso:4217", "2026-01-01", "CHF", "Swiss Franc", "BGN"},
+		{"https://www.iana.org/time-zones", "2026d", "US/Eastern", "US/Eastern", "Europe/Bern"},
+		{"http://unstats.un.org/unsd/methods/m49/m49.htm", "", "155", "Western Europe", "157"},
+		{"https://www.usps.com/", "", "DC", "District of Columbia", "XX"},
+		{"http://hl7.org/fhir/sid/cvx", "2009", "88", "influenza, NOS", ""},
+		{"http://hl7.org/fhir/sid/mvx", "2009", "MSD", "Merck & Co., Inc.", ""},
+		{"http://snomed.info/sct", "gps-20200930", "73211009", "Diabetes mellitus (disorder)", "138875005"},
+	} {
+		system := strings.ReplaceAll(tt.system, "&", "%26")
+		w, _ := call(t, h, "GET", "/CodeSystem/$validate-code?url="+system+"&code="+strings.ReplaceAll(tt.code, ";", "%3B"), "")
+		wantText(t, w.Body.String(), `{"name":"result","valueBoolean":true}`, `"display","valueString":"`+tt.display+`"`)
+		if tt.version != "" {
+			wantText(t, w.Body.String(), `"version","valueString":"`+tt.version+`"`)
+		}
+		if tt.unknown != "" {
+			w, _ = call(t, h, "GET", "/CodeSystem/$validate-code?url="+system+"&code="+tt.unknown, "")
+			wantText(t, w.Body.String(), `{"name":"result","valueBoolean":false}`)
+		}
+	}
+}
+
+// What a table says of its codes beside their names, and in which languages.
+func TestTablesInDetail(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for path, want := range map[string][]string{
+		"/CodeSystem/$lookup?system=urn:iso:std:iso:3166&code=BO&displayLanguage=de":                              {`"display","valueString":"Bolivien"`},
+		"/CodeSystem/$lookup?system=urn:iso:std:iso:3166&code=NL&displayLanguage=nl":                              {`"display","valueString":"Nederland"`},
+		"/CodeSystem/$lookup?system=urn:iso:std:iso:4217&code=JPY&property=*":                                     {`"minor-units"`, `"valueInteger":0`, `"392"`},
+		"/CodeSystem/$lookup?system=https://www.iana.org/time-zones&code=US/Eastern&property=zone":                {`"valueCode":"America/New_York"`},
+		"/CodeSystem/$lookup?system=http://unstats.un.org/unsd/methods/m49/m49.htm&code=155&displayLanguage=fr":   {"Europe occidentale"},
+		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009":                                         {"SNOMED CT Global Patient Set", "gps-20200930"},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/iso3166-1-N&filter=switz":                             {`"total":1`, `"code":"756"`},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/timezones&count=1":                                    {"Africa/Abidjan"},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/jurisdiction&count=0":                                 {`"total":`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=x-a/b":   {`{"name":"result","valueBoolean":true}`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=texts/b": {`{"name":"result","valueBoolean":false}`},
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want...)
+	}
+}
+
+// The Global Patient Set says what a code is, and nothing that takes the hierarchy or all of SNOMED CT.
+func TestStandIn(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	const sct = "http://snomed.info/sct"
+	for path, want := range map[string][]string{
+		"/CodeSystem/$subsumes?system=" + sct + "&codeA=73211009&codeB=46635009":                                                      {"could not be found"},
+		"/CodeSystem/$lookup?system=" + sct + "&code=138875005":                                                                       {"could not be found"},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/condition-code":                                                           {"is not here"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&system=" + sct + "&code=73211009":                   {"could not be found", `{"name":"result","valueBoolean":false}`},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/immunization-target-disease&system=" + sct + "&code=14189004":      {`"version","valueString":"gps-`, `{"name":"result","valueBoolean":true}`},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                   {`{"name":"result","valueBoolean":true}`},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901": {`{"name":"result","valueBoolean":false}`},
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want...)
+	}
+	edition := filepath.Join(t.TempDir(), "sct.json")
+	writeFile(t, edition, []byte(`{"resourceType":"CodeSystem","url":"http://snomed.info/sct","version":"own","content":"fragment","concept":[{"code":"1"}]}`))
+	own, err := terminology.Load(t.Context(), definitions.Options{Core: true, Definitions: []string{edition}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := call(t, &Handler{Library: own}, "GET", "/CodeSystem/$lookup?system="+sct+"&code=73211009", "")
+	wantText(t, w.Body.String(), "Unknown code")
+}
+
+// Anyone may say what a user-assigned code is: another display is no error.
+func TestUserAssigned(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	for code, want := range map[string][]string{
+		"XY": {`{"name":"result","valueBoolean":true}`, "Display_Name_Not_Fixed_use_Supplement", "Use a supplement to define displays"},
+		"CH": {`{"name":"result","valueBoolean":false}`, "Display_Name_for__should_be_one_of__instead_of"},
+	} {
+		w, _ := call(t, h, "GET", "/CodeSystem/$validate-code?url=urn:iso:std:iso:3166&display=Weird&code="+code, "")
+		wantText(t, w.Body.String(), want...)
+	}
+}

@@ -1,0 +1,89 @@
+// Package bcp13 is the code system of media types, urn:ietf:bcp:13 (RFC 6838): a table of those that are registered or in
+// use, and a grammar that takes others, with parameters (RFC 2045 section 5.1), if their top-level type is registered.
+// SOURCE.md says where the table is from.
+package bcp13
+
+import (
+	"bytes"
+	_ "embed"
+	"regexp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate media-types.json.zst
+
+//go:embed media-types.json.zst
+var mediaTypes []byte
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "urn:ietf:bcp:13", Name: "Media types",
+	Copyright: "IANA's registry of media types and others in use; from the npm package mime-db, © Jonathan Ong and Douglas Christopher Wilson, MIT License",
+	Members:   `{"title":"BCP 13: media types"}`,
+	System:    system{packed.New(mediaTypes).(table)},
+}
+
+// table is what the registered types are.
+type table interface {
+	codesystem.System
+	codesystem.List
+	codesystem.Search
+}
+
+// system is the table and the grammar. A concept of the grammar has a code rather than a number.
+type system struct{ table }
+
+// mediaType is a media type: the first group is type and subtype, the second its parameters.
+var mediaType = regexp.MustCompile(`(?i)^((?:application|audio|example|font|haptics|image|message|model|multipart|text|video|x-[a-z0-9!#$&^_.+-]{1,125})` +
+	`/[a-z0-9][a-z0-9!#$&^_.+-]{0,126})` +
+	`((?: *; *[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+=(?:[a-z0-9!#$%&'*+.^_` + "`" + `|~-]+|"(?:[ !#-\[\]-~]|\\[ -~])*"))*)$`)
+
+// Locate returns the concept of a media type.
+func (s system) Locate(code []byte) (codesystem.Concept, bool) {
+	if c, ok := s.table.Locate(code); ok {
+		return c, true
+	}
+	parts := mediaType.FindSubmatch(code)
+	if parts == nil {
+		return codesystem.Concept{}, false
+	}
+	return codesystem.Concept{Code: append(bytes.ToLower(parts[1]), parts[2]...)}, true
+}
+
+// Code returns a concept's code.
+func (s system) Code(c codesystem.Concept) []byte {
+	if c.Code != nil {
+		return c.Code
+	}
+	return s.table.Code(c)
+}
+
+// Concept returns a concept's code, which is its display as well.
+func (s system) Concept(c codesystem.Concept) (code, display []byte, flags codesystem.Flags) {
+	if c.Code != nil {
+		return c.Code, c.Code, 0
+	}
+	return s.table.Concept(c)
+}
+
+// AppendTexts appends the display of a concept.
+func (s system) AppendTexts(dst []codesystem.Text, c codesystem.Concept) []codesystem.Text {
+	if c.Code != nil {
+		return append(dst, codesystem.Text{Language: s.Language(), Value: c.Code, Display: true})
+	}
+	return s.table.AppendTexts(dst, c)
+}
+
+// AppendValues appends nothing: a media type has no properties.
+func (system) AppendValues(dst []codesystem.Value, _ codesystem.Concept) []codesystem.Value {
+	return dst
+}
+
+// Refusal says what a media type is.
+func (system) Refusal([]byte) string {
+	return "a media type is type/subtype, where the type is one of IANA's or begins with x-, and may have parameters, as in text/plain; charset=utf-8"
+}
+
+var _ codesystem.Refuser = system{}

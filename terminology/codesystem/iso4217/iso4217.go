@@ -1,0 +1,23 @@
+// Package iso4217 is the codes of currencies (ISO 4217). SOURCE.md says where they are from.
+package iso4217
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate currencies.json.zst
+
+//go:embed currencies.json.zst
+var currencies []byte
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "urn:iso:std:iso:4217", Name: "ISO 4217", Version: "2026-01-01", CaseSensitive: true,
+	Copyright: "List one of ISO 4217, as SIX publishes it for ISO; from the PyPI package iso4217, public domain",
+	Members: `{"title":"ISO 4217: codes of currencies","property":[{"code":"numeric","type":"code","description":"The number of the currency"},
+		{"code":"minor-units","type":"integer","description":"How many digits follow the decimal point"}]}`,
+	System: packed.New(currencies),
+}

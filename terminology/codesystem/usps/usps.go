@@ -1,0 +1,22 @@
+// Package usps is the abbreviations of the states and possessions of the United States. SOURCE.md says where they are from.
+package usps
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate states.json.zst
+
+//go:embed states.json.zst
+var states []byte
+
+// Source is the code system.
+var Source = codesystem.Source{
+	URL: "https://www.usps.com/", Name: "USPS state abbreviations", CaseSensitive: true,
+	Copyright: "Facts from Publication 28 of the United States Postal Service, Appendix B",
+	Members:   `{"title":"Two-letter state and possession abbreviations"}`,
+	System:    packed.New(states),
+}

@@ -1,0 +1,34 @@
+// Package vaccines is the CDC's codes of vaccines (CVX) and of their manufacturers (MVX), as far as HL7 v2 has them.
+// SOURCE.md says where they are from.
+package vaccines
+
+import (
+	_ "embed"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/packed"
+)
+
+//go:generate go run ../internal/generate vaccines.json.zst manufacturers.json.zst
+
+//go:embed vaccines.json.zst
+var vaccines []byte
+
+//go:embed manufacturers.json.zst
+var manufacturers []byte
+
+const copyright = "Codes of the Centers for Disease Control and Prevention, public domain; as in HL7 FHIR R4, CC0"
+
+// Source is CVX, up to code 122 of 2009: R4 has no later ones.
+var Source = codesystem.Source{
+	URL: "http://hl7.org/fhir/sid/cvx", Name: "CVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
+	Members: `{"title":"CVX: vaccines, up to code 122 of 2009"}`,
+	System:  packed.New(vaccines),
+}
+
+// Manufacturers is MVX of the same time.
+var Manufacturers = codesystem.Source{
+	URL: "http://hl7.org/fhir/sid/mvx", Name: "MVX", Version: "2009", CaseSensitive: true, Content: "fragment", Copyright: copyright,
+	Members: `{"title":"MVX: manufacturers of vaccines, as of 2009"}`,
+	System:  packed.New(manufacturers),
+}
