@@ -1,12 +1,16 @@
 package api
 
 import (
+	"encoding/json"
+	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/outcome"
 )
 
 // The tables that need no licence are here: each with a code, what it is called, and another that is none.
@@ -55,6 +59,7 @@ func TestTablesInDetail(t *testing.T) {
 		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009":                                         {"SNOMED CT Global Patient Set", "gps-20200930"},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/iso3166-1-N&filter=switz":                             {`"total":1`, `"code":"756"`},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/timezones&count=1":                                    {"Africa/Abidjan"},
+		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/mimetypes&filter=pdf":                                 {`"code":"application/pdf"`, "valueset-unclosed", "'urn:ietf:bcp:13' has a grammar"},
 		"/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/jurisdiction&count=0":                                 {`"total":`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=x-a/b":   {`{"name":"result","valueBoolean":true}`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/mimetypes&system=urn:ietf:bcp:13&code=texts/b": {`{"name":"result","valueBoolean":false}`},
@@ -99,5 +104,59 @@ func TestUserAssigned(t *testing.T) {
 	} {
 		w, _ := call(t, h, "GET", "/CodeSystem/$validate-code?url=urn:iso:std:iso:3166&display=Weird&code="+code, "")
 		wantText(t, w.Body.String(), want...)
+	}
+}
+
+// Media types that are not registered count in value sets too: in those that list them, and in what is made of them.
+func TestUnregisteredMediaTypes(t *testing.T) {
+	const list = `{"system":"urn:ietf:bcp:13","concept":[{"code":"application/vnd.own"},{"code":"text/plain"},{"code":"texts/plain"}]}`
+	vs := func(name, compose string) string {
+		return `{"resourceType":"ValueSet","url":"http://x/` + name + `","status":"active","compose":` + compose + `}`
+	}
+	resources := []string{
+		vs("list", `{"include":[`+list+`]}`), vs("bounded", `{"include":[{"system":"urn:ietf:bcp:13","valueSet":["http://x/list"]}]}`),
+		vs("nothing", `{"include":[`+list+`],"exclude":[{"system":"urn:ietf:bcp:13"}]}`), vs("others", `{"include":[`+list+`],"exclude":[{"valueSet":["http://hl7.org/fhir/ValueSet/mimetypes"]}]}`),
+	}
+	h := &Handler{Library: coreLibrary(t)}
+	for name, want := range map[string][]string{"list": {"application/vnd.own", "text/plain"}, "bounded": {"application/vnd.own", "text/plain"}, "nothing": nil, "others": nil} {
+		body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/` + name + `"}`
+		for _, r := range resources {
+			body += `,{"name":"tx-resource","resource":` + r + `}`
+		}
+		w, _ := call(t, h, "POST", "/ValueSet/$expand", body+"]}")
+		var got struct {
+			Expansion struct {
+				Extension []any
+				Contains  []struct{ Code string }
+			}
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		var codes []string
+		for _, c := range got.Expansion.Contains {
+			codes = append(codes, c.Code)
+		}
+		if !slices.Equal(codes, want) || len(got.Expansion.Extension) > 0 {
+			t.Errorf("%s: got %s, want %v", name, w.Body, want)
+		}
+	}
+}
+
+// Where only a part of a code system is here, other servers are asked for the rest, and for more than what stands in for it.
+func TestPartsAskOthers(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t), Others: true}
+	for path, asks := range map[string]bool{
+		"/CodeSystem/$validate-code?url=http://hl7.org/fhir/sid/cvx&code=208":       true,
+		"/CodeSystem/$validate-code?url=http://hl7.org/fhir/sid/cvx&code=88":        false,
+		"/CodeSystem/$lookup?system=http://hl7.org/fhir/sid/cvx&code=208":           true,
+		"/CodeSystem/$lookup?system=http://snomed.info/sct&code=73211009":           true,
+		"/CodeSystem/$validate-code?url=http://snomed.info/sct&code=73211009":       true,
+		"/CodeSystem/$validate-code?url=urn:ietf:bcp:13&code=application/none.such": false,
+	} {
+		_, err := call(t, h, "GET", path, "")
+		if failed, ok := errors.AsType[*outcome.Error](err); ok && len(failed.Missing) > 0 != asks || !ok && asks {
+			t.Errorf("%s: got %v", path, err)
+		}
 	}
 }

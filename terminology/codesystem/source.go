@@ -16,7 +16,8 @@ type Source struct {
 	Copyright string
 
 	// Common is, of a grammar, the canonical of the value set of codes in common use. An expansion of all its codes, or of
-	// those that filters choose, is made of these and says that there are more. Without it, there is no such expansion.
+	// those that filters choose, is made of these and says that there are more. Without it, there is no such expansion. Of a
+	// [List] that takes more codes than it lists, it is where these are from.
 	Common string
 
 	// ValueSets are ValueSet resources that are used with the code system, such as Common, one after the other as JSON, compressed

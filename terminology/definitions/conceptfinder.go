@@ -28,7 +28,9 @@ func (t *SystemTable) Concept(c *parameters.Coding) (e LocatedEntry, err error) 
 	if !ok {
 		missed := outcome.New(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
 			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.URL, cs.Version))
-		missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code))
+		if missed.Detail = cs.Concepts.Refuser.Refusal([]byte(c.Code)); cs.Content == ContentFragment {
+			missed.Missing = outcome.MissingOf("CodeSystem", c.System, c.Version)
+		}
 		return e, missed
 	}
 	return LocatedEntry{Entry: Entry{CodeSystem: index, Concept: cs.Number(at)}, At: at}, nil

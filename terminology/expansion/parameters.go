@@ -69,7 +69,9 @@ func (w *Writer) listUsed(list *parameterList) {
 		}
 	}
 	for _, b := range w.x.List.Based {
-		list.warning(&b.On.Definition, w.x.valueSet)
+		if b.On != nil {
+			list.warning(&b.On.Definition, w.x.valueSet)
+		}
 	}
 	for _, unchecked := range w.x.List.Unchecked {
 		list.text("warning-unknown-system", "valueUri", unchecked)

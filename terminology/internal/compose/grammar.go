@@ -5,7 +5,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
 )
 
-// fromGrammar evaluates an include without concepts of a code system that cannot be listed: the codes at hand that it has
+// fromGrammar evaluates an include without concepts of a code system that cannot be listed, or not wholly: the codes at hand that it has
 // and that meet the filters.
 func (c *Evaluator) fromGrammar(set *definitions.ConceptSet, index uint32) (entries []definitions.Entry, err error) {
 	cs := c.library.Systems.CodeSystems[index]
@@ -31,7 +31,7 @@ func (c *Evaluator) fromGrammar(set *definitions.ConceptSet, index uint32) (entr
 		if ok && c.among == nil {
 			e = definitions.Entry{CodeSystem: index, Concept: definitions.Unlisted, Listed: e.Listed}
 		}
-		if ok && e.Listed != 0 {
+		if ok && (e.Listed != 0 || e.IsNumbered()) {
 			entries = append(entries, e)
 		}
 	}

@@ -56,9 +56,13 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 		return c.listed(set, cs, index)
 	case cs == nil:
 		return nil, c.library.Systems.MissingCodeSystem(set.System, version)
-	case cs.Concepts.List == nil:
+	case cs.Concepts.List == nil, cs.Common != "" && (c.among != nil || len(set.ValueSets) > 0):
 		return c.fromGrammar(set, index)
-	case len(set.Filters) > 0:
+	}
+	if cs.Common != "" {
+		definitions.AddTo(&c.used.Based, Basis{CodeSystem: index})
+	}
+	if len(set.Filters) > 0 {
 		return c.filtered(set, index)
 	}
 	entries := make([]definitions.Entry, cs.Concepts.Len())

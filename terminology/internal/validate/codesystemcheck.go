@@ -27,6 +27,7 @@ func (v *codingValidator) inCodeSystem(c *parameters.Coding, d *codingResult, in
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
 			c.Code, cs.URL, cs.Version, expansion.Article(string(cs.Content))))
 		d.member = d.member || v.valueSet == nil
+		definitions.AddTo(&v.absent.unchecked, cs.URL) // another server may have the rest
 		return
 	case !v.validation.MembershipOnly:
 		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.Code, cs.URL)
