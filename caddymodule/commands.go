@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/command"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/keycloakrealm"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/totp"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem/icd10"
 )
 
 func init() {
@@ -43,10 +46,10 @@ is stored. The key is a secret: give it to its owner only.
 	})
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "fhir-convert",
-		Usage: "keycloak --issuer <url> <realm.json>",
-		Short: "Converts the people and apps of another authorization server",
+		Usage: "keycloak --issuer <url> <realm.json> | icd10cm <order file> | icd10pcs <order file>",
+		Short: "Converts the people and apps of another authorization server, or a code system",
 		CobraFunc: func(cmd *cobra.Command) {
-			cmd.AddCommand(convertKeycloakCommand())
+			cmd.AddCommand(convertKeycloakCommand(), convertICD10Command("icd10cm"), convertICD10Command("icd10pcs"))
 		},
 	})
 }
@@ -116,6 +119,39 @@ func convertKeycloak(out io.Writer, file, issuer string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("converting %s: %w", file, err)
+	}
+	return nil
+}
+
+func convertICD10Command(edition string) *cobra.Command {
+	return &cobra.Command{
+		Use:   edition + " <order file>",
+		Short: "Makes a CodeSystem of the codes that the CMS publishes",
+		Long: `
+Prints a CodeSystem with the codes of an order file of the CMS, such as
+` + edition + `_order_2026.txt in its archive of code descriptions in tabular order.
+The year in the file's name is the version. Keep it as a .json file among the
+definitions that $expand reads.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return convertICD10(cmd.OutOrStdout(), edition, args[0])
+		},
+	}
+}
+
+// convertICD10 prints the CodeSystem of an order file.
+func convertICD10(out io.Writer, edition, name string) error {
+	version := regexp.MustCompile(`20\d\d`).FindString(filepath.Base(name))
+	if version == "" {
+		return fmt.Errorf("converting %s: no year in its name", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := icd10.Editions[edition].Convert(out, file, version); err != nil {
+		return fmt.Errorf("converting %s: %w", name, err)
 	}
 	return nil
 }

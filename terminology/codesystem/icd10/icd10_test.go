@@ -1,0 +1,72 @@
+package icd10
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/definitions"
+	"github.com/caddy-fhir/caddy-fhir/terminology/parameters"
+)
+
+// order returns lines in the columns of an order file.
+func order(lines ...[4]string) string {
+	var b strings.Builder
+	for i, l := range lines {
+		fmt.Fprintf(&b, "%05d %-7s %s %-60s %s\r\n", i+1, l[0], l[1], l[2], l[3])
+	}
+	return b.String()
+}
+
+func TestConvert(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file, system, code, display, parent string
+	}{
+		"icd10cm": {
+			order([4]string{"S72", "0", "Made-up fracture", "Made-up fracture"}, [4]string{"S720", "0", "Made-up fracture, neck", "Made-up fracture of neck \"x\""},
+				[4]string{"S72001A", "1", "Made-up fx, init", "Made-up fracture, initial encounter"}, [4]string{"T36", "1", "Made-up", "Made-up"}),
+			"http://hl7.org/fhir/sid/icd-10-cm", "S72.001A", "Made-up fracture, initial encounter", "S72.0",
+		},
+		"icd10pcs": {
+			order([4]string{"001", "0", "Made-up, bypass", "Made-up, Bypass"}, [4]string{"0016070", "1", "Made-up bypass", "Bypass Made-up Approach"}),
+			"http://www.cms.gov/Medicare/Coding/ICD10", "0016070", "Bypass Made-up Approach", "001",
+		},
+	} {
+		var out bytes.Buffer
+		if err := Editions[name].Convert(&out, strings.NewReader(tt.file), "2026"); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "icd10.json")
+		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := terminology.Load(t.Context(), definitions.Options{Definitions: []string{file}})
+		if err != nil {
+			t.Fatalf("%v in %s", err, &out)
+		}
+		coding := parameters.Coding{System: tt.system, Version: "2026", Code: tt.code}
+		c, err := l.Lookup(t.Context(), terminology.Lookup{Coding: coding, Properties: []string{"billable", "parent"}})
+		if err != nil || c.Display != tt.display || len(c.Designations) != 2 {
+			t.Fatalf("got %+v, %v", c, err)
+		}
+		if got, want := fmt.Sprint(c.Properties), "[{parent valueCode "+tt.parent; !strings.HasPrefix(got, want) || !strings.Contains(got, "{billable valueBoolean true") {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if got, err := l.Subsumes(t.Context(), parameters.Coding{System: tt.system, Code: tt.code[:3]}, coding); got != "subsumes" || err != nil {
+			t.Errorf("got %s, %v", got, err)
+		}
+	}
+}
+
+func TestConvertRefuses(t *testing.T) {
+	good := order([4]string{"A00", "0", "Made-up", "Made-up"})
+	for name, file := range map[string]string{"empty": "", "an addendum": "Add:        " + good, "a tab": strings.ReplaceAll(good, " 0 ", "\t0\t"), "no name": good[:20]} {
+		if err := Editions["icd10cm"].Convert(new(bytes.Buffer), strings.NewReader(file), "2026"); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
