@@ -81,6 +81,7 @@ func TestStandIn(t *testing.T) {
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&system=" + sct + "&code=73211009":                   {"could not be found", `{"name":"result","valueBoolean":false}`},
 		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/immunization-target-disease&system=" + sct + "&code=14189004":      {`"version","valueString":"gps-`, `{"name":"result","valueBoolean":true}`},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&display=Diabetes":                                                   {`{"name":"result","valueBoolean":true}`},
+		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&system-version=" + sct + "%7Chttp://snomed.info/sct/731000124108":   {`{"name":"result","valueBoolean":false}`, "could not be found"},
 		"/CodeSystem/$validate-code?url=" + sct + "&code=73211009&version=http://snomed.info/sct/900000000000207008/version/20250901": {`{"name":"result","valueBoolean":false}`},
 	} {
 		w, _ := call(t, h, "GET", path, "")
