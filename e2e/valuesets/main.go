@@ -61,8 +61,12 @@ func expand(l *terminology.Library, url string) string {
 		return ""
 	}
 	if failed, ok := errors.AsType[*outcome.Error](err); ok && len(failed.Missing) > 0 {
-		system, _, _ := strings.Cut(failed.Missing[0].Canonical, "|")
-		return strings.TrimSpace(failed.Missing[0].Kind + " `" + system + "`")
+		systems, missing := &l.Definitions().Systems, failed.Missing[0]
+		system, _, _ := strings.Cut(missing.Canonical, "|")
+		if index := systems.CodeSystem(system, ""); index != definitions.None && systems.CodeSystems[index].Content.HasConcepts() {
+			return "the version that they name of a code system that is here in another"
+		}
+		return missing.Kind + " `" + system + "`"
 	}
 	return err.Error()
 }

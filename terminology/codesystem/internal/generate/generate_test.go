@@ -1,0 +1,103 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// fetched returns a fetcher that has a package of the given files already.
+func fetched(t *testing.T, folder string, files map[string]string) fetcher {
+	t.Helper()
+	f := fetcher{t.TempDir()}
+	var archive bytes.Buffer
+	zipped := gzip.NewWriter(&archive)
+	w := tar.NewWriter(zipped)
+	for name, content := range files {
+		if err := w.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	zipped.Close()
+	if err := os.Mkdir(filepath.Join(f.folder, folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.folder, folder, "package.tgz"), archive.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// unpacked returns the table that generate writes.
+func unpacked(t *testing.T, f fetcher, name string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := generate(f, file); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	text, err := r.DecodeAll(packed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct{ Concept json.RawMessage }
+	if err := json.Unmarshal(text, &table); err != nil {
+		t.Fatal(err)
+	}
+	return string(table.Concept)
+}
+
+func TestSubdivisions(t *testing.T) {
+	f := fetched(t, "iso-3166-4-4-0", map[string]string{
+		"2.js": "/** @property {string} code (example: `'GB'`) */\nexport const x = [\n {\n code: 'GB-NIR',\n name: 'Northern Ireland',\n parent: 'GB'\n },\n" +
+			" {\n code: 'GB-BFS',\n name: \"Belfast's\",\n parent: 'GB-NIR'\n }\n]",
+		"3.js": "[{ alpha4: 'AIDJ', from: { alpha2: 'AI', name: 'French Afars and Issas' }, to: [{ name: 'Djibouti' }] },\n{ alpha4: 'BUMM', from: { name: \"Burma\" }, to: [] }]",
+	})
+	if got, want := unpacked(t, f, "subdivisions.json.zst"), `[{"code":"GB-NIR","display":"Northern Ireland","concept":[{"code":"GB-BFS","display":"Belfast's"}]}]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := unpacked(t, f, "former.json.zst"), `[{"code":"AIDJ","display":"French Afars and Issas"},{"code":"BUMM","display":"Burma"}]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if err := generate(f, filepath.Join(t.TempDir(), "countries.json.zst")); err == nil {
+		t.Error("no error for a file that the package lacks")
+	}
+}
+
+func TestUserAssigned(t *testing.T) {
+	for kind, want := range map[string]int{"alpha2": 42, "alpha3": 42 * 26, "numeric": 100} {
+		concepts := userAssigned(kind)
+		codes := make(map[string]bool)
+		for _, c := range concepts {
+			codes[c.Code] = true
+		}
+		if len(concepts) != want || len(codes) != want {
+			t.Errorf("%s: %d codes, %d of them different, want %d", kind, len(concepts), len(codes), want)
+		}
+	}
+	has := func(kind, code string) bool {
+		return slices.ContainsFunc(userAssigned(kind), func(c *concept) bool { return c.Code == code })
+	}
+	if !has("alpha2", "QM") || !has("alpha2", "XA") || !has("alpha3", "ZZZ") || has("alpha2", "QL") || has("alpha3", "AB") || !has("numeric", "900") {
+		t.Error("not those of the standard")
+	}
+}
