@@ -31,8 +31,7 @@ var line = regexp.MustCompile(`^\d{5} ([0-9A-Z]{3,7}) *([01]) (.{60}) (.+)$`)
 // Convert reads an order file, such as icd10cm_order_2026.txt, and writes it as JSON. A code is below the longest one before
 // it that it begins with: that of a heading, which is not billable.
 func (e Edition) Convert(out io.Writer, file io.Reader, version string) error {
-	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, `{"resourceType":"CodeSystem","url":%q,"version":%q,"name":%q,"title":%[3]q,"status":"active","caseSensitive":true,"language":"en",`+
+	dst := fmt.Appendf(nil, `{"resourceType":"CodeSystem","url":%q,"version":%q,"name":%q,"title":%[3]q,"status":"active","caseSensitive":true,"language":"en",`+
 		`"content":"complete","hierarchyMeaning":"is-a","property":[{"code":"parent","type":"code"},{"code":"billable","type":"boolean"}],"concept":[`, e.url, version, e.title)
 	seen, lines := make(map[string]bool), bufio.NewScanner(file)
 	for lines.Scan() {
@@ -41,23 +40,25 @@ func (e Edition) Convert(out io.Writer, file io.Reader, version string) error {
 			return fmt.Errorf("line %d is not of an order file: %q", len(seen)+1, lines.Text())
 		}
 		if len(seen) > 0 {
-			w.WriteByte(',')
+			dst = append(dst, ',')
 		}
-		w.Write(e.concept(parts, seen))
+		dst = e.appendConcept(dst, parts, seen)
 		seen[parts[1]] = true
 	}
-	if lines.Err() == nil && len(seen) == 0 {
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	if len(seen) == 0 {
 		return errors.New("no codes")
 	}
-	w.WriteString("]}\n")
-	return errors.Join(lines.Err(), w.Flush())
+	_, err := out.Write(append(dst, "]}\n"...))
+	return err
 }
 
-// concept returns the concept of a line, as JSON.
-func (e Edition) concept(parts []string, seen map[string]bool) []byte {
+// appendConcept appends the concept of a line.
+func (e Edition) appendConcept(dst []byte, parts []string, seen map[string]bool) []byte {
 	code, long, short := parts[1], parts[4], strings.TrimSpace(parts[3])
-	c := fhirjson.AppendMember([]byte("\n"), "code", e.code(code))
-	c[1] = '{' // replaces the comma
+	c := fhirjson.AppendString(append(dst, "\n{\"code\":"...), e.code(code))
 	c = fhirjson.AppendMember(c, "display", long)
 	if short != long {
 		c = append(fhirjson.AppendMember(append(c, `,"designation":[{"language":"en"`...), "value", short), "}]"...)

@@ -59,6 +59,12 @@ func (c *Evaluator) fromSystem(set *definitions.ConceptSet) ([]definitions.Entry
 	case cs.Concepts.List == nil, cs.Common != "" && (c.among != nil || len(set.ValueSets) > 0):
 		return c.fromGrammar(set, index)
 	}
+	return c.fromList(set, index)
+}
+
+// fromList returns the concepts that a code system lists, or those that meet the filters of an include.
+func (c *Evaluator) fromList(set *definitions.ConceptSet, index uint32) ([]definitions.Entry, error) {
+	cs := c.library.Systems.CodeSystems[index]
 	if cs.Common != "" {
 		definitions.AddTo(&c.used.Based, Basis{CodeSystem: index})
 	}

@@ -1,14 +1,13 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/xml"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	_ "embed"
 )
 
 // mediaTypes are the media types that IANA has registered, and those that are in use without.

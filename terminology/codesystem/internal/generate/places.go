@@ -86,7 +86,7 @@ func userAssigned(kind string) (concepts []*concept) {
 		}
 		return concepts
 	}
-	for _, code := range strings.Fields("AA QM QN QO QP QQ QR QS QT QU QV QW QX QY QZ " + "X" + strings.Join(strings.Split(letters, ""), " X") + " ZZ") {
+	for code := range strings.FieldsSeq("AA QM QN QO QP QQ QR QS QT QU QV QW QX QY QZ " + "X" + strings.Join(strings.Split(letters, ""), " X") + " ZZ") {
 		if kind == "alpha2" {
 			add(code)
 			continue
