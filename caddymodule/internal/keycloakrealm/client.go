@@ -9,29 +9,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// ownClients are Keycloak's own.
-var ownClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
+var (
+	// ownClients are Keycloak's own.
+	ownClients = []string{"account", "account-console", "admin-cli", "broker", "realm-management", "security-admin-console"}
 
-// quietScopes are Keycloak's own that every client has here, or that mean nothing here.
-var quietScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
+	// quietScopes are Keycloak's own that every client has here, or that mean nothing here.
+	quietScopes = []string{"acr", "basic", "email", "microprofile-jwt", "openid", "organization", "phone", "profile", "roles", "role_list", "saml_organization", "service_account", "web-origins"}
 
-func (c conversion) clients() {
+	knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
+)
+
+func (c *conversion) clients() {
 	for _, app := range c.realm.Clients {
 		if slices.Contains(ownClients, app.ClientID) {
 			continue
 		}
 		if reason := app.untakeable(); reason != "" {
-			c.out.remark("the client %s: %s", app.ClientID, reason)
+			c.remark("the client %s: %s", app.ClientID, reason)
 			continue
 		}
-		c.client(app)
+		c.within("client "+quote(app.ClientID), func() { c.client(app) })
 	}
 }
 
 // isOn reads a member that is true unless it says otherwise.
 func isOn(b *bool) bool { return b == nil || *b }
 
+// untakeable says why an app cannot be taken over; "" if it can. The admin console masks secrets.
 func (app client) untakeable() string {
+	hasSecret := strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
 	switch {
 	case app.Protocol != "" && app.Protocol != "openid-connect":
 		return "its protocol is " + app.Protocol
@@ -43,16 +49,12 @@ func (app client) untakeable() string {
 		return "the client_id is empty, or has braces"
 	case app.usesKeys() && app.Attributes["jwks.url"] == "":
 		return "its keys are not in the export; give them in jwks or jwks_uri"
-	case !app.Public && !app.usesKeys() && !app.hasSecret():
+	case !app.Public && !app.usesKeys() && !hasSecret:
 		return "its secret is masked in this export, or has braces; without it, it would be a public client"
-	case !app.usesCodes() && !app.usesCredentials():
+	case len(app.goodRedirectURIs()) == 0 && !app.usesCredentials():
 		return "it has no redirect URI that can be taken over, and no service account"
 	}
 	return ""
-}
-
-func (app client) usesCodes() bool {
-	return isOn(app.StandardFlow) && slices.ContainsFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) == nil })
 }
 
 // usesCredentials reports whether the client gets tokens of its own.
@@ -61,16 +63,19 @@ func (app client) usesCredentials() bool { return app.ServiceAccount && !app.Pub
 // usesKeys reports whether the client authenticates by private_key_jwt.
 func (app client) usesKeys() bool { return !app.Public && app.Authenticator == "client-jwt" }
 
-// hasSecret reports whether the export has the client's secret, which the admin console masks.
-func (app client) hasSecret() bool {
-	return strings.Trim(app.Secret, "*") != "" && !isReplaced(app.Secret)
+// redirectURIs are those of a client that has the authorization code flow.
+func (app client) redirectURIs() []string {
+	if !isOn(app.StandardFlow) {
+		return nil
+	}
+	return app.absolute(app.RedirectURIs)
 }
 
-// redirectURIs are absolute ones.
-func (app client) redirectURIs() []string { return app.absolute(app.RedirectURIs) }
+func (app client) goodRedirectURIs() []string {
+	return slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil })
+}
 
-func (app client) absolute(uris []string) []string {
-	all := make([]string, 0, len(uris))
+func (app client) absolute(uris []string) (all []string) {
 	for _, uri := range uris {
 		if strings.HasPrefix(uri, "/") {
 			uri = strings.TrimSuffix(app.RootURL, "/") + uri
@@ -80,41 +85,43 @@ func (app client) absolute(uris []string) []string {
 	return all
 }
 
-// client writes the block of an app.
-func (c conversion) client(app client) {
-	c.out.within("client", app.ClientID, func() {
-		c.out.line("name", app.Name)
-		switch {
-		case app.usesKeys():
-			c.out.line("jwks_uri", app.Attributes["jwks.url"])
-		case !app.Public:
-			c.out.line("secret", app.Secret)
-		}
-		if isOn(app.StandardFlow) {
-			c.out.words("redirect_uri", c.taken("redirect_uri", app.redirectURIs(), checkRedirectURI))
-		}
-		c.out.words("scope", c.scopes(app))
-		if app.usesCredentials() {
-			c.out.line("grant_type", "client_credentials")
-		}
-		if app.ImplicitFlow {
-			c.out.remark("the implicit flow; response_type allows it")
-		}
-		if app.DirectGrants {
-			c.out.remark("direct access grants: apps do not get people's passwords here")
-		}
-		if app.ConsentRequired {
-			c.out.line("consent", "required")
-		}
-		c.addresses(app)
-		for _, mapper := range app.Mappers {
-			c.out.remark("the mapper %s", mapper.Name)
-		}
-	})
+func (c *conversion) client(app client) {
+	c.option("name", nil, app.Name)
+	switch {
+	case app.usesKeys():
+		c.option("jwks_uri", nil, app.Attributes["jwks.url"])
+	case !app.Public:
+		c.option("secret", nil, app.Secret)
+	}
+	c.option("redirect_uri", checkRedirectURI, app.redirectURIs()...)
+	c.option("scope", nil, c.scopes(app)...)
+	if app.usesCredentials() {
+		c.raw("grant_type client_credentials")
+	}
+	if app.ImplicitFlow {
+		c.remark("the implicit flow; response_type allows it")
+	}
+	if app.DirectGrants {
+		c.remark("direct access grants: apps do not get people's passwords here")
+	}
+	if app.ConsentRequired {
+		c.raw("consent required")
+	}
+	switch logout := app.Attributes["post.logout.redirect.uris"]; logout {
+	case "+":
+		c.option("post_logout_redirect_uri", nil, app.goodRedirectURIs()...)
+	case "", "-":
+	default:
+		c.option("post_logout_redirect_uri", checkRedirectURI, app.absolute(strings.Split(logout, "##"))...)
+	}
+	c.option("backchannel_logout_uri", authorize.CheckBackchannelLogoutURI, app.Attributes["backchannel.logout.url"])
+	for _, mapper := range app.Mappers {
+		c.remark("the mapper %s", mapper.Name)
+	}
 }
 
 // scopes are those that mean something here.
-func (c conversion) scopes(app client) (scopes []string) {
+func (c *conversion) scopes(app client) (scopes []string) {
 	for _, scope := range slices.Concat(app.DefaultScopes, app.OptionalScopes) {
 		_, isResource := smart.ParseResourceScope(scope)
 		switch {
@@ -122,24 +129,10 @@ func (c conversion) scopes(app client) (scopes []string) {
 		case isResource || slices.Contains(knownScopes, scope):
 			scopes = append(scopes, scope)
 		default:
-			c.out.remark("the scope %s, which means nothing on a FHIR API", scope)
+			c.remark("the scope %s, which means nothing on a FHIR API", scope)
 		}
 	}
 	return scopes
-}
-
-var knownScopes = []string{"address", "fhirUser", "groups", "launch", "launch/patient", "launch/encounter", "offline_access", "online_access"}
-
-func (c conversion) addresses(app client) {
-	logout := app.Attributes["post.logout.redirect.uris"]
-	if logout == "+" {
-		c.out.words("post_logout_redirect_uri", slices.DeleteFunc(app.redirectURIs(), func(uri string) bool { return checkRedirectURI(uri) != nil }))
-	} else if logout != "" && logout != "-" {
-		c.out.words("post_logout_redirect_uri", c.taken("post_logout_redirect_uri", app.absolute(strings.Split(logout, "##")), checkRedirectURI))
-	}
-	if uri := app.Attributes["backchannel.logout.url"]; uri != "" {
-		c.out.words("backchannel_logout_uri", c.taken("backchannel_logout_uri", []string{uri}, authorize.CheckBackchannelLogoutURI))
-	}
 }
 
 // checkRedirectURI also refuses Keycloak's wildcards.

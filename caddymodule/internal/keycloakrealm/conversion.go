@@ -1,53 +1,98 @@
 package keycloakrealm
 
 import (
-	"slices"
+	"fmt"
+	"regexp"
 	"strings"
+	"unicode"
 )
 
-// conversion writes the parts of a realm.
+// conversion gathers the lines of a Caddyfile for a realm.
 type conversion struct {
-	out   *block
-	realm *realm
-	paths map[string][]string // of groups, by their names
+	strings.Builder
+	indent      int
+	realm       *realm
+	sharedNames map[string]bool // of groups
 }
 
-// taken returns the words that a check, if there is one, accepts, and remarks on the others.
-func (c conversion) taken(option string, words []string, check func(string) error) []string {
-	return slices.DeleteFunc(slices.Clone(words), func(word string) bool {
+// option writes an option with those of its words that a check, if there is one, accepts. Without any it writes nothing.
+func (c *conversion) option(name string, check func(string) error, words ...string) {
+	c.line(name, c.taken(name, check, words...)...)
+}
+
+// taken are the words that a check accepts, and that Caddy would read as they are. It remarks on the others.
+func (c *conversion) taken(option string, check func(string) error, words ...string) (taken []string) {
+	for _, word := range words {
 		var err error
-		if check != nil {
+		if check != nil && word != "" {
 			err = check(word)
 		}
 		switch {
+		case word == "":
 		case err != nil:
-			c.out.remark("%s %v", option, err)
+			c.remark("%s %v", option, err)
 		case isReplaced(word):
-			c.out.remark("%s %q, which has braces", option, word)
-			return true
-		}
-		return err != nil
-	})
-}
-
-// first returns the first value of an attribute with one of the names.
-func first(attributes map[string][]string, names ...string) string {
-	for _, name := range names {
-		if values := attributes[name]; len(values) > 0 {
-			return strings.TrimSpace(values[0])
+			c.remark("%s %q, which Caddy would not read as it is", option, word)
+		default:
+			taken = append(taken, word)
 		}
 	}
-	return ""
+	return taken
 }
 
-// claim writes an option with one value, unless it is empty or a check refuses it.
-func (c conversion) claim(option, name, value string, check func(string) error) {
-	if value == "" || len(c.taken(option, []string{value}, check)) == 0 {
-		return
+func (c *conversion) line(option string, words ...string) {
+	for _, word := range words {
+		option += " " + quote(word)
 	}
-	if name != "" {
-		c.out.line(option, name, value)
-		return
+	if len(words) > 0 {
+		c.raw(option)
 	}
-	c.out.line(option, value)
+}
+
+func (c *conversion) raw(line string) {
+	c.WriteString(strings.Repeat("\t", c.indent) + line + "\n")
+}
+
+// remark says in a comment what was not taken over, and why.
+func (c *conversion) remark(format string, about ...any) {
+	c.raw("# Not taken over: " + commented(fmt.Sprintf(format, about...)))
+}
+
+// within writes a block of its own.
+func (c *conversion) within(head string, write func()) {
+	c.raw(strings.TrimSpace(head + " {"))
+	c.indent++
+	write()
+	c.indent--
+	c.raw("}")
+}
+
+// bare are words that need no quotes, whoever reads them.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_.:/@+,=?&%$*~-]+$`)
+
+// quote writes a word so that Caddy reads it as it is. Between back-quotes everything stands for itself.
+func quote(word string) string {
+	switch {
+	case bare.MatchString(word):
+		return word
+	case !strings.ContainsAny(word, "\"\\"):
+		return `"` + word + `"`
+	}
+	return "`" + word + "`"
+}
+
+// isReplaced reports whether Caddy would read something else, such as an environment variable, a placeholder or another line.
+func isReplaced(word string) bool {
+	return strings.ContainsAny(word, "{}`") || strings.ContainsFunc(word, unicode.IsControl)
+}
+
+// commented is a text as it can stand in a comment, in which Caddy replaces environment variables too.
+func commented(text string) string {
+	text = strings.NewReplacer("{", "(", "}", ")").Replace(text)
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.IsSpace(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }

@@ -1,27 +1,22 @@
 package keycloakrealm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // realm is what is read of a RealmRepresentation, as `kc.sh export` and the admin console write it.
 type realm struct {
-	Realm             string             `json:"realm"`
-	Users             []user             `json:"users"`
-	Clients           []client           `json:"clients"`
-	IdentityProviders []identityProvider `json:"identityProviders"`
-
-	// Algorithm, digits and period of authenticator apps, where a credential says nothing else.
-	OTPAlgorithm string `json:"otpPolicyAlgorithm"`
-}
-
-// identityProvider is one that the realm's people sign in by.
-type identityProvider struct {
-	Alias string `json:"alias"`
+	Realm             string   `json:"realm"`
+	Users             []user   `json:"users"`
+	Clients           []client `json:"clients"`
+	IdentityProviders []struct {
+		Alias string `json:"alias"`
+	} `json:"identityProviders"`
+	OTPAlgorithm string `json:"otpPolicyAlgorithm"` // of authenticator apps whose credential names none
 }
 
 // user is a person of the realm.
@@ -33,11 +28,10 @@ type user struct {
 	FirstName     string              `json:"firstName"`
 	LastName      string              `json:"lastName"`
 	Attributes    map[string][]string `json:"attributes"`
-	Groups        []string            `json:"groups"`
-
-	Required    []string     `json:"requiredActions"`
-	Credentials []credential `json:"credentials"`
-	Federated   []struct {
+	Groups        []string            `json:"groups"` // paths
+	Required      []string            `json:"requiredActions"`
+	Credentials   []credential        `json:"credentials"`
+	Federated     []struct {
 		Provider string `json:"identityProvider"`
 	} `json:"federatedIdentities"`
 	ServiceAccount string `json:"serviceAccountClientId"`
@@ -50,14 +44,10 @@ type credential struct {
 	CredentialData string `json:"credentialData"`
 }
 
-// secretData is the secret part of a password, an authenticator app or another credential.
-type secretData struct {
-	Value string `json:"value"`
-	Salt  string `json:"salt"`
-}
-
-// credentialData is the public part.
+// credentialData are both parts.
 type credentialData struct {
+	Value          string              `json:"value"`
+	Salt           string              `json:"salt"`
 	Algorithm      string              `json:"algorithm"`
 	HashIterations int                 `json:"hashIterations"`
 	Parameters     map[string][]string `json:"additionalParameters"`
@@ -67,8 +57,9 @@ type credentialData struct {
 	Encoding       string              `json:"secretEncoding"`
 }
 
-func (c credential) decode() (secret secretData, data credentialData, err error) {
-	return secret, data, errors.Join(json.Unmarshal([]byte(c.SecretData), &secret), json.Unmarshal([]byte(c.CredentialData), &data))
+func (c credential) decode() (*credentialData, error) {
+	data := new(credentialData)
+	return data, errors.Join(json.Unmarshal([]byte(c.SecretData), data), json.Unmarshal([]byte(c.CredentialData), data))
 }
 
 // client is an app of the realm.
@@ -99,26 +90,27 @@ type client struct {
 // read decodes an export.
 func read(export []byte) (*realm, error) {
 	r := new(realm)
-	if err := json.Unmarshal(export, r); err != nil {
-		return nil, fmt.Errorf("this is no realm as Keycloak exports it: %w", err)
+	err := json.Unmarshal(export, r)
+	if err == nil && r.Realm == "" {
+		err = errors.New("it has no member \"realm\"")
 	}
-	if r.Realm == "" {
-		return nil, errors.New("this is no realm as Keycloak exports it: it has no member \"realm\"")
+	if err != nil {
+		return nil, fmt.Errorf("this is no realm as Keycloak exports it: %w", err)
 	}
 	return r, nil
 }
 
-// groupPaths are the paths of the groups that somebody is in, by their names.
-func (r *realm) groupPaths() map[string][]string {
-	paths := map[string][]string{}
+// sharedNames are the names that several groups have in which somebody is.
+func (r *realm) sharedNames() map[string]bool {
+	paths, shared := map[string]string{}, map[string]bool{}
 	for _, u := range r.Users {
 		for _, path := range u.Groups {
-			if name := groupName(path); !slices.Contains(paths[name], path) {
-				paths[name] = append(paths[name], path)
-			}
+			name := groupName(path)
+			shared[name] = shared[name] || cmp.Or(paths[name], path) != path
+			paths[name] = path
 		}
 	}
-	return paths
+	return shared
 }
 
 func groupName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
