@@ -21,7 +21,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/page"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revalidation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/revocation"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/sandbox"
@@ -74,7 +73,7 @@ func newAssembly(c *Config) (*assembly, error) {
 func (a *assembly) addPeople(c *Config) (err error) {
 	a.accounts = &people.Accounts{
 		Providers: map[string]*people.Provider{}, Store: c.Store, Durable: c.Durable, FHIRBase: c.fhirBase(), Logger: c.Logger,
-		Searcher:        personsearch.Searcher{Records: c.Records, Trail: a.trail},
+		Searcher:        launch.Searcher{Records: c.Records, Trail: a.trail},
 		Lifetime:        c.SessionLifetime + c.CodeLifetime + c.AccessTokenLifetime + time.Minute,
 		RefreshLifetime: c.RefreshTokenLifetime, OmitUserNames: c.OmitUserNames,
 	}

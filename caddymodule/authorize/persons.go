@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/people"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 )
 
@@ -20,7 +20,7 @@ type (
 	Revalidation = people.Revalidation
 
 	// FHIRUserSearch says how a person's own resource is found at the FHIR server.
-	FHIRUserSearch = personsearch.Search
+	FHIRUserSearch = launch.PersonSearch
 
 	// ScopeLimit gives scopes to the people whom it matches.
 	ScopeLimit = scopelimit.Row

@@ -12,4 +12,6 @@
 //	patients.go    Patients: whose records a person may choose among
 //	patient.go     what a page shows of a patient
 //	encounters.go  Encounters: the visits of a patient
+//	personsearch.go  Searcher: which resource is a person's own, by what their identity provider says
+//	personquery.go   one such search
 package launch

@@ -10,24 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// PersonQuery is a search for the one resource of a person.
-type PersonQuery struct {
-	Type   string // of the resource
-	System string // of the identifier; "" for an e-mail address
-	Value  string // of the identifier, or the address
-
-	// BirthDate is the person's, if it is known. It is only compared, where an address may be somebody else's.
-	BirthDate string
-}
-
 // others are whose records may have an address of somebody of the other type: a child's has the mother's.
 var others = map[string]string{"Patient": "RelatedPerson", "RelatedPerson": "Patient"}
 
-// ErrAmbiguous says that a search found more than one.
-var ErrAmbiguous = errors.New("more than one record")
+// errAmbiguous says that a search found more than one.
+var errAmbiguous = errors.New("more than one record")
 
-// Find returns Type/id of the resource. Its error is [ErrNoRecord] if there is none, or [ErrAmbiguous].
-func (q PersonQuery) Find(ctx context.Context, records Records, person Person) (string, error) {
+// find returns Type/id of the resource. Its error is [ErrNoRecord] if there is none, or [errAmbiguous].
+func (q PersonQuery) find(ctx context.Context, records Records, person Person) (string, error) {
 	if !isText(q.Value) || strings.TrimSpace(q.Value) == "" {
 		return "", ErrNoRecord
 	}
@@ -36,7 +26,7 @@ func (q PersonQuery) Find(ctx context.Context, records Records, person Person) (
 	case err != nil:
 		return "", err
 	case len(found) > 1:
-		return "", ErrAmbiguous
+		return "", errAmbiguous
 	case len(found) == 0 || !found[0].is(q, time.Now()):
 		return "", ErrNoRecord
 	}
@@ -46,7 +36,7 @@ func (q PersonQuery) Find(ctx context.Context, records Records, person Person) (
 		case err != nil:
 			return "", err
 		case len(all) > 0 || !found[0].isOwn(q):
-			return "", ErrAmbiguous
+			return "", errAmbiguous
 		}
 	}
 	return q.Type + "/" + found[0].ID, nil
@@ -67,7 +57,7 @@ func (q PersonQuery) ask(ctx context.Context, records Records, person Person, re
 	people, more := found.resources(MaxShown)
 	people = slices.DeleteFunc(people, func(p personResource) bool { return p.ResourceType == "OperationOutcome" })
 	if more {
-		return nil, ErrAmbiguous
+		return nil, errAmbiguous
 	}
 	return people, nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/scopelimit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/oauth2"
@@ -27,20 +27,20 @@ type storedAccount struct {
 	Username string   `json:"username,omitempty"`
 	User     User     `json:"user"`
 
-	Found *personsearch.Found `json:"found,omitempty"` // at the FHIR server
+	Found *launch.FoundPerson `json:"found,omitempty"` // at the FHIR server
 }
 
 // Accounts are those of local users and of people of identity providers.
 type Accounts struct {
-	Directory    *Directory            // the local users
-	Providers    map[string]*Provider  // by key
-	ProviderKeys []string              // in the order of the configuration
-	Store        store.Store           // for accounts in use
-	Durable      store.Store           // for accounts that outlive a restart
-	FHIRBase     string                // fhirUser claims are absolute URLs below it
-	Searcher     personsearch.Searcher // finds people at the FHIR server
-	ScopeLimits  *scopelimit.Limits    // which scopes people may have
-	Logger       *slog.Logger          // gets claims that are left out
+	Directory    *Directory           // the local users
+	Providers    map[string]*Provider // by key
+	ProviderKeys []string             // in the order of the configuration
+	Store        store.Store          // for accounts in use
+	Durable      store.Store          // for accounts that outlive a restart
+	FHIRBase     string               // fhirUser claims are absolute URLs below it
+	Searcher     launch.Searcher      // finds people at the FHIR server
+	ScopeLimits  *scopelimit.Limits   // which scopes people may have
+	Logger       *slog.Logger         // gets claims that are left out
 
 	// IsClient reports whether a client has an id. Required where a sub is claimed.
 	IsClient func(ctx context.Context, id string) (bool, error)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -113,7 +113,7 @@ func (p *Provider) fhirUser(a *storedAccount) string {
 	if p.Claims["fhirUser"] != "" {
 		claimed = a.User.FHIRUser
 	}
-	if a.Found != nil && slices.Contains(p.FHIRUserSearch, a.Found.By.Search) {
+	if a.Found != nil && slices.Contains(p.FHIRUserSearch, a.Found.By.PersonSearch) {
 		found = a.Found.Reference
 	}
 	return cmp.Or(p.FHIRUsers[a.Subject], claimed, found)
@@ -152,7 +152,7 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 
 // resource checks who the provider says that the person is at the FHIR server, and returns what a search finds, if
 // there is one.
-func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*personsearch.Found, error) {
+func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*launch.FoundPerson, error) {
 	logger := a.Logger.With("idp", p.Key, "subject", id.subject, "user", id.user.username)
 	if name := id.user.username; name != "" && !isName(name) {
 		logger.WarnContext(ctx, "the user name of a person has control characters: nobody finds them by it")
@@ -160,32 +160,21 @@ func (a *Accounts) resource(ctx context.Context, p *Provider, id *identity) (*pe
 	if len(id.user.Unread) > 0 {
 		logger.WarnContext(ctx, "claims of a person are too long, of another form, or elsewhere, and cannot be read: rules that ask for them deny, or allow nothing", "claims", id.user.Unread)
 	}
-	if id.user.FHIRUser != "" {
-		a.checkFHIRUser(ctx, p.Claims["fhirUser"], &id.user, logger)
-		return nil, nil
-	}
-	if p.FHIRUsers[id.subject] != "" {
-		return nil, nil
-	}
-	if len(p.FHIRUserSearch) == 0 {
-		if claim := p.Claims["fhirUser"]; claim != "" {
-			logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "claim", claim)
+	claim := p.Claims["fhirUser"]
+	switch {
+	case id.user.FHIRUser != "":
+		a.checkFHIRUser(ctx, claim, &id.user, logger)
+	case p.FHIRUsers[id.subject] != "":
+	case len(p.FHIRUserSearch) > 0:
+		stored, err := a.storedAccount(ctx, id.user.ID)
+		if err != nil {
+			return nil, err
 		}
-		return nil, nil
+		return a.Searcher.Find(ctx, id.searches, id.user.Person(), cmp.Or(stored, new(storedAccount)).Found, a.now(), logger)
+	case claim != "":
+		logger.WarnContext(ctx, "the idp sent no fhirUser for this person: tokens with user/ scopes may read nothing", "claim", claim)
 	}
-	stored, err := a.storedAccount(ctx, id.user.ID)
-	if err != nil {
-		return nil, err
-	}
-	var before *personsearch.Found
-	if stored != nil {
-		before = stored.Found
-	}
-	found, err := a.Searcher.Find(ctx, id.searches, id.user.Person(), before, a.now(), logger)
-	if err != nil && before != nil && slices.Contains(id.searches, before.By) {
-		found = before // the server does not answer, or nobody asks it, as when a provider is asked again
-	}
-	return found, err
+	return nil, nil
 }
 
 // checkFHIRUser makes the reference relative to our FHIR base, or drops it unless it names a

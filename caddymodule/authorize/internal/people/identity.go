@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
@@ -22,7 +21,7 @@ type identity struct {
 	sub             string // the claim for ours, where the provider has one
 	user            User
 	groups          []string
-	searches        []personsearch.Asked
+	searches        []launch.PersonQuery
 }
 
 // Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
@@ -56,7 +55,7 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 		if !verified {
 			address = ""
 		}
-		id.searches = personsearch.Of(p.FHIRUserSearch, from.Claims, address, id.user.Claims["birthdate"])
+		id.searches = launch.Queries(p.FHIRUserSearch, from.Claims, address, id.user.Claims["birthdate"])
 	}
 	return id
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/personsearch"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/internal/launch"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/tokenclaim"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/internal/upstream"
 )
@@ -60,7 +60,7 @@ type IdentityProvider struct {
 	FHIRUsers map[string]string
 
 	// FHIRUserSearch finds the resources of those who have none by FHIRUsers or a mapped claim.
-	FHIRUserSearch []personsearch.Search
+	FHIRUserSearch []launch.PersonSearch
 
 	// TokenClaims are further claims to keep of a person, the provider's names or paths of names by ours.
 	TokenClaims map[string]string
